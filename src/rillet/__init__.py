@@ -1,0 +1,1 @@
+"""rillet: Redis Streams in Python."""

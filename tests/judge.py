@@ -1,0 +1,79 @@
+"""A real redis-server as the judge: started here, on a free port, from an empty folder, and stopped here.
+
+A harness never talks to a server that it did not start, so a stray FLUSHALL costs nobody their data.
+"""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+
+def free_port() -> int:
+    """Return a TCP port on 127.0.0.1 that nobody listens on."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def redis_binary() -> str | None:
+    """Return the path of redis-server, or None where it is not installed."""
+    return shutil.which("redis-server")
+
+
+@dataclass
+class Judge:
+    """A running redis-server: its port, its folder and its process."""
+
+    port: int
+    folder: Path
+    process: subprocess.Popen[bytes]
+
+    def client(self, **options: object) -> redis.Redis:
+        """Return a new redis-py client whose replies are undecoded and unparsed by name."""
+        client = redis.Redis(host="127.0.0.1", port=self.port, protocol=2, **options)  # type: ignore[arg-type]
+        client.response_callbacks.clear()
+        return client
+
+
+@contextmanager
+def running_redis(*arguments: str, binary: str | None = None) -> Iterator[Judge]:
+    """Start redis-server with the arguments in an empty folder, wait until it answers, stop it at the end."""
+    program = binary or redis_binary()
+    assert program is not None, "redis-server is not installed"
+    folder = Path(tempfile.mkdtemp(prefix="rillet-judge-"))
+    port = free_port()
+    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
+               "--appendonly", "no", "--enable-debug-command", "yes", "--enable-protected-configs", "yes", *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        _wait_until_ready(port, process)
+        yield Judge(port, folder, process)
+    finally:
+        process.terminate()
+        process.wait(timeout=10)
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
+    deadline = time.monotonic() + 10
+    while time.monotonic() < deadline:
+        assert process.poll() is None, "redis-server ended at once"
+        try:
+            with socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+                connection.sendall(b"PING\r\n")
+                if connection.recv(16).startswith(b"+PONG"):
+                    return
+        except OSError:
+            time.sleep(0.02)
+    raise AssertionError("redis-server did not answer within 10 seconds")
