@@ -1,1 +1,20 @@
-"""commands."""
+"""The commands: one declaration each in `registry`, one file for each of Redis's groups.
+
+`load()` imports every file that declares commands, so that the table is whole before the first look-up.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+# Files that declare commands. The stream's are split by what they do to the stream.
+MODULES = (
+    "connection", "generic", "string", "server", "config", "transactions", "dump", "command", "debug",
+    "stream_write", "stream_read", "stream_group", "stream_claim", "stream_info",
+)  # fmt: skip
+
+
+def load() -> None:
+    """Import the modules that declare commands; the second call costs nothing."""
+    for name in MODULES:
+        import_module(f"rillet.commands.{name}")

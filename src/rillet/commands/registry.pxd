@@ -1,0 +1,25 @@
+cimport cython
+
+@cython.final
+cdef class Command:
+    cdef readonly str name
+    cdef readonly str fullname
+    cdef readonly str container
+    cdef readonly long arity
+    cdef readonly object flags
+    cdef readonly bint write
+    cdef readonly bint no_auth
+    cdef readonly bint no_multi
+    cdef readonly tuple keys
+    cdef readonly str group
+    cdef readonly str since
+    cdef readonly str complexity
+    cdef readonly str summary
+    cdef readonly str syntax
+    cdef readonly object get_keys
+    cdef readonly object handler
+    cdef public dict subcommands
+    cdef public long long calls
+    cdef public long long rejected
+    cdef public long long failed
+    cpdef bint accepts(self, Py_ssize_t count) except -1

@@ -1,0 +1,135 @@
+"""A session: what the engine knows of one client, and the only thing that a handler is given.
+
+A handler reads `session.db`, writes its reply into `session.out`, raises a CommandError to refuse,
+and says what it did:
+
+    session.modified(key)      the key changed: WATCH is told, one change is counted (`dirty`)
+    session.notify(event, key) a keyspace event
+    session.propagate(argv)    log and replicate this instead of the command as it came; may be
+                               said several times; `session.propagate_nothing()` for no command at all
+    session.block(...)         no reply now: `serve` is called when one of the keys is ready
+
+These are notes that the engine acts on after the handler. A handler that notes nothing but
+`dirty` is propagated as it came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.keyspace.database import Database, Watcher
+from rillet.protocol.writer import Replies
+
+# Bits of `Session.state`; a session without any takes the engine's short way.
+UNAUTHENTICATED = 1
+IN_MULTI = 2
+MULTI_FAILED = 4
+BLOCKED = 8
+SUBSCRIBED = 16
+
+
+class Blocked:
+    """A client that waits: for which keys, until when, and how to serve or give up.
+
+    serve(session, key) -> bool   tries to reply because key changed; True ends the waiting
+    expired(session)              writes the reply of a time-out
+    deadline                      ms since the epoch; 0 waits for ever
+    """
+
+    __slots__ = ("session", "db", "keys", "deadline", "serve", "expired", "argv")
+
+    def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
+                 serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes]) -> None:
+        self.session = session
+        self.db = db
+        self.keys = keys
+        self.deadline = deadline
+        self.serve = serve
+        self.expired = expired
+        self.argv = argv
+
+
+@cython.final
+@cython.cclass
+class Session:
+    """One client's state. `engine` is the Engine; `on_wake` is called after a blocked client got its reply."""
+
+    __slots__ = (
+        "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "in_exec", "dirty",
+        "propagated", "argv", "command", "closing", "on_wake", "transport", "created_ms", "last_ms", "lib_name", "lib_ver",
+        "extra", "trusted",
+    )  # fmt: skip
+
+    def __init__(self, engine: Any, db: Database, session_id: int) -> None:
+        self.engine = engine
+        self.db = db
+        self.out = Replies()
+        self.id = session_id
+        self.name = b""
+        self.user = b"default"
+        self.lib_name = b""
+        self.lib_ver = b""
+        self.state = 0
+        self.watcher = Watcher()
+        self.queue = []
+        self.blocked = None
+        self.in_exec = False
+        self.dirty = 0
+        self.propagated = None
+        self.argv = []
+        self.command = None
+        self.closing = False
+        # Commands of the log and of a master are obeyed even where a client's would be refused.
+        self.trusted = False
+        self.on_wake = None
+        self.transport = None
+        self.created_ms = 0
+        self.last_ms = 0
+        self.extra = {}
+
+    @cython.ccall
+    def modified(self, key: bytes) -> cython.bint:
+        """Note one change of the key: its watchers are marked (signalModifiedKey, server.dirty++)."""
+        self.dirty += 1
+        if self.db.watched_keys:
+            self.db.touch(key)
+        return True
+
+    @cython.ccall
+    def propagate(self, argv: list) -> cython.bint:
+        """Log and replicate this command (after those noted before it) in place of the one that came."""
+        if self.propagated is None:
+            self.propagated = [argv]
+        else:
+            self.propagated.append(argv)
+        return True
+
+    @cython.ccall
+    def propagate_nothing(self) -> cython.bint:
+        """Log and replicate nothing for this call unless `propagate` says so (preventCommandPropagation)."""
+        if self.propagated is None:
+            self.propagated = []
+        return True
+
+    @cython.ccall
+    def notify(self, kind: bytes, event: bytes, key: bytes) -> cython.bint:
+        """Note a keyspace event; `kind` is its letter in notify-keyspace-events (t = stream, g = generic)."""
+        if self.engine.notify_events:
+            self.engine.keyspace_event(self.db, kind, event, key)
+        return True
+
+    @property
+    def can_block(self) -> bool:
+        """Whether this call may wait: not inside EXEC, and not while a log is replayed."""
+        return not self.in_exec and not self.trusted
+
+    def block(self, keys: list[bytes], timeout_ms: int, serve: Callable[[Any, bytes], bool],
+              expired: Callable[[Any], None]) -> None:
+        """Wait for any of the keys; see Blocked. timeout_ms 0 waits for ever."""
+        self.engine.block(self, keys, timeout_ms, serve, expired)

@@ -1,0 +1,145 @@
+"""The settings: what redis.conf, the command line and CONFIG SET can change, one declaration each.
+
+A parameter has Redis's name; in Python it is an attribute with `_` for `-`
+(`settings.stream_node_max_bytes`). Text is parsed and shown as Redis does: memory sizes take
+units (`64mb`), booleans are yes and no, an enumeration takes its words only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Any
+
+from rillet.errors import CommandError
+
+_UNITS = {"b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1}
+
+
+class SettingError(CommandError):
+    """A value that a parameter does not take; the text is the one CONFIG SET shows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One setting: its Redis name, its default, and how text becomes a value and a value text."""
+
+    name: str
+    default: Any
+    parse: Callable[[str], Any]
+    show: Callable[[Any], str] = str
+    mutable: bool = True
+
+    @property
+    def attribute(self) -> str:
+        """The attribute of Settings that holds the value."""
+        return self.name.replace("-", "_")
+
+
+def _boolean(name: str, default: bool, mutable: bool = True) -> Parameter:
+    def parse(text: str) -> bool:
+        if text.lower() not in ("yes", "no"):
+            raise SettingError("argument must be 'yes' or 'no'")
+        return text.lower() == "yes"
+
+    return Parameter(name, default, parse, lambda value: "yes" if value else "no", mutable)
+
+
+def _integer(name: str, default: int, low: int, high: int, mutable: bool = True, memory: bool = False) -> Parameter:
+    def parse(text: str) -> int:
+        value = parse_memory(text) if memory else _plain_integer(text)
+        if value is None:
+            raise SettingError(f"argument {'must be a memory value' if memory else "couldn't be parsed into an integer"}")
+        if not low <= value <= high:
+            raise SettingError(f"argument must be between {low} and {high} inclusive")
+        return value
+
+    return Parameter(name, default, parse, str, mutable)
+
+
+def _words(name: str, default: str, choices: tuple[str, ...], mutable: bool = True) -> Parameter:
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise SettingError("argument(s) must be one of the following: " + ", ".join(choices))
+        return text.lower()
+
+    return Parameter(name, default, parse, str, mutable)
+
+
+def _string(name: str, default: str, mutable: bool = True) -> Parameter:
+    return Parameter(name, default, str, str, mutable)
+
+
+def _plain_integer(text: str) -> int | None:
+    digits = text[1:] if text[:1] == "-" else text
+    return int(text) if digits.isascii() and digits.isdigit() else None
+
+
+def parse_memory(text: str) -> int | None:
+    """Return the bytes that a text such as "64mb" stands for, or None (util.c: memtoull)."""
+    digits = text.rstrip("bBkKmMgG")
+    unit = text[len(digits) :].lower()
+    value = _plain_integer(digits)
+    return None if value is None or unit not in _UNITS else value * _UNITS[unit]
+
+
+_LARGE = 2**63 - 1
+PARAMETERS: dict[str, Parameter] = {
+    entry.name: entry
+    for entry in (
+        _string("bind", "127.0.0.1 -::1"),
+        _integer("port", 6379, 0, 65535),
+        _string("unixsocket", "", mutable=False),
+        _string("dir", "."),
+        _integer("databases", 16, 1, 2**31 - 1, mutable=False),
+        _string("requirepass", ""),
+        _integer("timeout", 0, 0, 2**31 - 1),
+        _integer("maxclients", 10000, 1, 2**32 - 1),
+        _integer("tcp-backlog", 511, 0, 2**31 - 1, mutable=False),
+        _integer("hz", 10, 1, 500),
+        _boolean("appendonly", False),
+        _words("appendfsync", "everysec", ("always", "everysec", "no")),
+        _string("appendfilename", "appendonly.aof", mutable=False),
+        _string("appenddirname", "appendonlydir", mutable=False),
+        _string("dbfilename", "dump.rdb"),
+        _boolean("rdbcompression", True),
+        _boolean("rdbchecksum", True, mutable=False),
+        _words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
+        _integer("stream-node-max-bytes", 4096, 0, _LARGE, memory=True),
+        _integer("stream-node-max-entries", 100, 0, _LARGE),
+        _integer("proto-max-bulk-len", 512 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
+        _integer("client-query-buffer-limit", 1024 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
+    )
+}
+
+
+class Settings:
+    """The value of every parameter; attributes for code, get and set for CONFIG."""
+
+    # Read for every XADD, therefore declared one by one.
+    stream_node_max_bytes: int
+    stream_node_max_entries: int
+    databases: int
+    requirepass: str
+
+    def __init__(self, **values: Any) -> None:
+        for parameter in PARAMETERS.values():
+            setattr(self, parameter.attribute, values.pop(parameter.attribute, parameter.default))
+        if values:
+            raise TypeError("unknown settings: " + ", ".join(sorted(values)))
+
+    def __getattr__(self, name: str) -> Any:
+        """Tell a type checker that every parameter is an attribute; reached at run time for unknown names only."""
+        raise AttributeError(name)
+
+    def set_text(self, name: str, text: str) -> None:
+        """Parse and take a value; SettingError says what the parameter wants."""
+        parameter = PARAMETERS[name.lower()]
+        setattr(self, parameter.attribute, parameter.parse(text))
+
+    def matching(self, pattern: str) -> Iterator[tuple[str, str]]:
+        """Yield (name, text) of the parameters whose name matches a glob."""
+        for name, parameter in PARAMETERS.items():
+            if fnmatchcase(name, pattern.lower()):
+                yield name, parameter.show(getattr(self, parameter.attribute))

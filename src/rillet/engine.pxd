@@ -1,0 +1,38 @@
+cimport cython
+from rillet.commands.registry cimport Command
+from rillet.commands.session cimport Session
+from rillet.keyspace.database cimport Database
+
+@cython.final
+cdef class Engine:
+    cdef public list databases
+    cdef public object settings
+    cdef public object clock
+    cdef public object log
+    cdef public dict sessions
+    cdef public dict stats
+    cdef public dict info_sections
+    cdef public dict services
+    cdef public object refusal
+    cdef public bint notify_events
+    cdef public object on_keyspace_event
+    cdef public bint loading
+    cdef public long long started_ms
+    cdef public long long next_session_id
+    cdef public long long dirty
+    cdef public long long commands_processed
+    cdef dict _by_name
+    cdef list _ready
+    cdef list _pending
+    cdef long _depth
+    cpdef bint execute(self, Session session, list argv) except -1
+    cpdef bint call(self, Session session, Command entry, list argv) except -1
+    cdef bint _take_effects(self, Session session, list argv) except -1
+    cdef bint _flush_pending(self) except -1
+    cdef bint _reply_error(self, Session session, Py_ssize_t mark, object error) except -1
+    cdef object _find(self, bytes name)
+    cdef object _find_subcommand(self, Command entry, bytes name)
+    cdef bint _admit(self, Session session, object entry, list argv) except -1
+    cdef bint _stop_waiting(self, Session session) except -1
+    cdef bint _wake(self, Session session) except -1
+    cdef bint _serve_ready(self) except -1

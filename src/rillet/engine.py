@@ -1,0 +1,394 @@
+"""The engine: the one way a command runs, whichever door it came through.
+
+    argv -> execute: look-up, arity, authentication, MULTI queue, refusal of writes
+         -> call:    handler(session, argv), reply in session.out
+         -> effects: change counters, what to log (`Log`), keyspace events
+         -> clients waiting for keys that became ready, in Redis's order (blocked.c)
+
+The engine opens no socket, file or thread. Those who own one (the server, the store) call
+`execute` for a session, then `before_reply` before any byte of the reply leaves, so that under
+`appendfsync always` nothing is acknowledged that is not on disk.
+
+Nothing here is safe to call from two threads at once: the store holds a lock around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet import commands as _commands
+from rillet.commands.registry import TABLE, Command
+from rillet.commands.session import BLOCKED, IN_MULTI, MULTI_FAILED, SUBSCRIBED, UNAUTHENTICATED, Blocked, Session
+from rillet.commands.settings import Settings
+from rillet.errors import CommandError, Misconf, NoAuth
+from rillet.keyspace.clock import Clock
+from rillet.keyspace.database import Database
+
+# Commands that a session inside MULTI runs instead of queueing (server.c: processCommand).
+_NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
+# Commands that a RESP2 session with subscriptions may run.
+_WHILE_SUBSCRIBED = frozenset(
+    (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit", b"reset")
+)
+_MAX_CACHED_NAMES = 4096
+
+
+class Log(Protocol):
+    """Where changes go: an append-only file, a replication stream, or several."""
+
+    def append(self, db: int, argv: list[bytes]) -> None:
+        """Take one command that changed database `db`."""
+
+    def flush(self) -> None:
+        """Make what was appended as durable as the settings ask before a reply may leave."""
+
+
+@cython.final
+@cython.cclass
+class Engine:
+    """Databases, settings, sessions and statistics of one server or store."""
+
+    __slots__ = (
+        "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
+        "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
+        "_by_name", "_ready", "_pending", "_depth",
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
+        _commands.load()
+        self.settings = settings or Settings()
+        self.clock = clock or Clock()
+        self.databases = [Database(index, self.clock) for index in range(self.settings.databases)]
+        for database in self.databases:
+            database.on_expired = self._expired
+            database.on_ready = self._database_ready
+        self.log = None
+        self.sessions = {}
+        self.stats = {"expired_keys": 0, "keyspace_hits": 0, "keyspace_misses": 0, "error_replies": 0}
+        # What the surrounding door offers to INFO (section -> function) and to commands (shutdown, save, ...).
+        self.info_sections = {}
+        self.services = {}
+        self.refusal = None
+        self.notify_events = False
+        self.on_keyspace_event = None
+        self.loading = False
+        self.started_ms = self.clock.now_ms()
+        self.next_session_id = 1
+        self.dirty = 0
+        self.commands_processed = 0
+        self._by_name = {}
+        self._ready = []
+        self._pending = []
+        self._depth = 0
+
+    # -- sessions ------------------------------------------------------------------------------------
+
+    def session(self, *, trusted: bool = False) -> Session:
+        """Return a new session on database 0; a trusted one needs no password and replays a log."""
+        session = Session(self, self.databases[0], self.next_session_id)
+        self.next_session_id += 1
+        session.created_ms = session.last_ms = self.clock.now_ms()
+        session.trusted = trusted
+        if self.settings.requirepass and not trusted:
+            session.state |= UNAUTHENTICATED
+        self.sessions[session.id] = session
+        return session
+
+    def close_session(self, session: Session) -> None:
+        """Forget the session: it waits for nothing, watches nothing, is listed nowhere."""
+        self.unwatch(session)
+        if session.blocked is not None:
+            self._stop_waiting(session)
+        self.sessions.pop(session.id, None)
+
+    def unwatch(self, session: Session) -> None:
+        """Take the session's watcher off every key (multi.c: unwatchAllKeys)."""
+        watcher = session.watcher
+        for database, key in watcher.keys:
+            watchers = database.watched_keys.get(key)
+            if watchers is not None:
+                watchers.discard(watcher)
+                if not watchers:
+                    del database.watched_keys[key]
+        watcher.keys.clear()
+        watcher.dirty = False
+
+    # -- running a command ---------------------------------------------------------------------------
+
+    @cython.ccall
+    def execute(self, session: Session, argv: list) -> cython.bint:
+        """Run one command; its reply is in session.out, unless the session now waits (False is returned then)."""
+        entry: Command = self._by_name.get(argv[0])
+        if entry is None:
+            entry = self._find(argv[0])
+        if entry is not None and entry.subcommands is not None and len(argv) > 1:
+            entry = self._find_subcommand(entry, argv[1])
+        if (entry is None or session.state != 0 or self.refusal is not None or entry.handler is None
+                or not entry.accepts(len(argv))):  # fmt: skip
+            if not self._admit(session, entry, argv):
+                return True
+        self.call(session, entry, argv)
+        if self._ready:
+            self._serve_ready()
+        return session.blocked is None
+
+    @cython.ccall
+    def call(self, session: Session, entry: Command, argv: list) -> cython.bint:
+        """Run the handler of an admitted command and act on what it noted."""
+        mark: cython.Py_ssize_t = session.out.mark()
+        session.dirty = 0
+        session.propagated = None
+        session.argv = argv
+        session.command = entry
+        entry.calls += 1
+        self.commands_processed += 1
+        self._depth += 1
+        try:
+            entry.handler(session, argv)
+        except CommandError as error:
+            entry.failed += 1
+            self._reply_error(session, mark, error)
+        finally:
+            self._depth -= 1
+        if session.dirty or session.propagated is not None:
+            self._take_effects(session, argv)
+        if self._pending and self._depth == 0:
+            self._flush_pending()
+        return True
+
+    @cython.cfunc
+    def _take_effects(self, session: Session, argv: list) -> cython.bint:
+        self.dirty += session.dirty
+        if self.log is not None and not session.trusted:
+            commands = session.propagated
+            if commands is None:
+                self._pending.append((session.db.index, argv))
+            else:
+                for one in commands:
+                    self._pending.append((session.db.index, one))
+        session.propagated = None
+        return True
+
+    @cython.cfunc
+    def _flush_pending(self) -> cython.bint:
+        """Log what one outermost command changed; more than one command goes as a transaction."""
+        pending = self._pending
+        self._pending = []
+        log = self.log
+        if log is None:
+            return True
+        if len(pending) == 1:
+            log.append(pending[0][0], pending[0][1])
+            return True
+        log.append(pending[0][0], [b"MULTI"])
+        for index, argv in pending:
+            log.append(index, argv)
+        log.append(pending[-1][0], [b"EXEC"])
+        return True
+
+    @cython.cfunc
+    def _reply_error(self, session: Session, mark: cython.Py_ssize_t, error: object) -> cython.bint:
+        session.out.truncate(mark)
+        self.stats["error_replies"] += 1
+        session.out.error(str(error).encode("utf-8", "surrogateescape"))
+        return True
+
+    def before_reply(self) -> None:
+        """Let the log reach the durability that the settings ask for; to be called before replies leave."""
+        if self.log is not None:
+            self.log.flush()
+
+    # -- admission -----------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def _find(self, name: bytes) -> object:
+        found = TABLE.by_name.get(name.lower())
+        if found is not None and len(self._by_name) < _MAX_CACHED_NAMES:
+            self._by_name[name] = found
+        return found
+
+    @cython.cfunc
+    def _find_subcommand(self, entry: Command, name: bytes) -> object:
+        found = entry.subcommands.get(name)
+        if found is None:
+            found = entry.subcommands.get(name.lower())
+        return entry if found is None else found
+
+    @cython.cfunc
+    def _admit(self, session: Session, entry: object, argv: list) -> cython.bint:
+        """Decide on a command that is not plainly fine; False = refused or queued, the reply is written."""
+        try:
+            self._check(session, entry, argv)
+        except CommandError as error:
+            if entry is not None:
+                entry.rejected += 1
+            if session.state & IN_MULTI:
+                session.state |= MULTI_FAILED
+            self._reply_error(session, session.out.mark(), error)
+            return False
+        if session.state & IN_MULTI and entry.name.encode() not in _NOT_QUEUED:
+            session.queue.append((entry, argv))
+            session.out.simple(b"QUEUED")
+            return False
+        return True
+
+    def _check(self, session: Session, entry: Command | None, argv: list[bytes]) -> None:
+        """Raise what processCommand (server.c) refuses before a call, in its order."""
+        if entry is None:
+            raise CommandError(_unknown_command(argv))
+        if entry.subcommands is not None and len(argv) > 1 and entry.handler is None:
+            raise CommandError(f"unknown subcommand '{_text(argv[1][:128])}'. Try {entry.name.upper()} HELP.")
+        if not entry.accepts(len(argv)):
+            raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
+        if session.state & UNAUTHENTICATED and not entry.no_auth:
+            raise NoAuth()
+        if session.state & IN_MULTI and entry.no_multi:
+            raise CommandError("Command not allowed inside a transaction")
+        if entry.write and self.refusal is not None and not session.trusted:
+            raise Misconf(self.refusal)
+        if session.state & SUBSCRIBED and session.out.resp == 2 and entry.name.encode() not in _WHILE_SUBSCRIBED:
+            raise CommandError(
+                f"Can't execute '{entry.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+                "are allowed in this context"
+            )
+
+    # -- blocking ------------------------------------------------------------------------------------
+
+    def block(self, session: Session, keys: list[bytes], timeout_ms: int,
+              serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None]) -> None:
+        """Let the session wait for its keys (blocked.c: blockForKeys); Session.block is the way here."""
+        deadline = self.clock.now_ms() + timeout_ms if timeout_ms else 0
+        blocked = Blocked(session, session.db, list(dict.fromkeys(keys)), deadline, serve, expired, session.argv)
+        for key in blocked.keys:
+            session.db.blocking_keys.setdefault(key, {})[blocked] = None
+        session.blocked = blocked
+        session.state |= BLOCKED
+
+    def expire_block(self, session: Session) -> None:
+        """The session waited long enough: write the reply of a time-out and wake it."""
+        blocked = session.blocked
+        if blocked is not None:
+            self._stop_waiting(session)
+            blocked.expired(session)
+            self._wake(session)
+
+    def unblock(self, session: Session, error: CommandError) -> None:
+        """End the session's waiting with an error (CLIENT UNBLOCK ... ERROR)."""
+        if session.blocked is not None:
+            self._stop_waiting(session)
+            self._reply_error(session, session.out.mark(), error)
+            self._wake(session)
+
+    @cython.cfunc
+    def _stop_waiting(self, session: Session) -> cython.bint:
+        blocked = session.blocked
+        session.blocked = None
+        session.state &= ~BLOCKED
+        for key in blocked.keys:
+            waiting = blocked.db.blocking_keys.get(key)
+            if waiting is not None:
+                waiting.pop(blocked, None)
+                if not waiting:
+                    del blocked.db.blocking_keys[key]
+        return True
+
+    @cython.cfunc
+    def _wake(self, session: Session) -> cython.bint:
+        if session.on_wake is not None:
+            session.on_wake()
+        return True
+
+    def _database_ready(self, database: Database) -> None:
+        self._ready.append(database)
+
+    @cython.cfunc
+    def _serve_ready(self) -> cython.bint:
+        """Serve the clients of ready keys, first come first served (blocked.c: handleClientsBlockedOnKeys)."""
+        while self._ready:
+            databases = self._ready
+            self._ready = []
+            for database in databases:
+                keys = list(database.ready_keys)
+                database.ready_keys.clear()
+                for key in keys:
+                    for blocked in list(database.blocking_keys.get(key, ())):
+                        if blocked.session.blocked is blocked:
+                            self._serve(blocked, key)
+        return True
+
+    def _serve(self, blocked: Blocked, key: bytes) -> None:
+        session = blocked.session
+        mark = session.out.mark()
+        session.dirty = 0
+        session.propagated = None
+        self._depth += 1
+        try:
+            done = blocked.serve(session, key)
+        except CommandError as error:
+            self._reply_error(session, mark, error)
+            done = True
+        finally:
+            self._depth -= 1
+        if session.dirty or session.propagated is not None:
+            self._take_effects(session, blocked.argv)
+        if self._pending and self._depth == 0:
+            self._flush_pending()
+        if done:
+            self._stop_waiting(session)
+            self._wake(session)
+
+    # -- expiry and events ---------------------------------------------------------------------------
+
+    def _expired(self, database: Database, key: bytes) -> None:
+        """A key's time has come: count it, tell its watchers, log the DEL (expire.c: deleteExpiredKeyAndPropagate)."""
+        self.stats["expired_keys"] += 1
+        database.touch(key)
+        if self.notify_events:
+            self.keyspace_event(database, b"x", b"expired", key)
+        if self.log is not None and not self.loading:
+            self._pending.append((database.index, [b"DEL", key]))
+            if self._depth == 0:
+                self._flush_pending()
+
+    def expire_cycle(self, limit: int = 20) -> int:
+        """Remove keys whose time has come, some of each database; called from time to time by whoever owns a timer."""
+        removed = sum(database.expire_some(limit) for database in self.databases if database.expires)
+        if self._ready:
+            self._serve_ready()
+        return removed
+
+    def keyspace_event(self, database: Database, kind: bytes, event: bytes, key: bytes) -> None:
+        """Hand a keyspace event on to whoever publishes it (notify.c: notifyKeyspaceEvent)."""
+        if self.on_keyspace_event is not None:
+            self.on_keyspace_event(database, kind, event, key)
+
+    def check(self) -> None:
+        """Assert the invariants of every database and of the waiting clients."""
+        for database in self.databases:
+            database.check()
+            for key, waiting in database.blocking_keys.items():
+                for blocked in waiting:
+                    assert blocked.session.blocked is blocked and key in blocked.keys
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "surrogateescape")
+
+
+def _unknown_command(argv: list[bytes]) -> str:
+    """Return the text of server.c for a command that does not exist: its name and first arguments, cut at 128 bytes."""
+    arguments = b""
+    for word in argv[1:]:
+        if len(arguments) >= 128:
+            break
+        arguments += b"'" + word[: 128 - len(arguments)] + b"' "
+    return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
+
+
+__all__ = ["Engine", "Log"]

@@ -1,0 +1,39 @@
+"""The clock that the engine hands down: nothing below persistence reads the time by itself.
+
+Tests, replay and replicas put another one in its place; a value is milliseconds since the Unix epoch.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+class Clock:
+    """Wall-clock time, as Redis's mstime() and ustime()."""
+
+    def now_ms(self) -> int:
+        """Return the time in milliseconds since the epoch."""
+        return time.time_ns() // 1_000_000
+
+    def now_us(self) -> int:
+        """Return the time in microseconds since the epoch."""
+        return time.time_ns() // 1_000
+
+
+class ManualClock(Clock):
+    """A clock that stands still until it is moved; for tests and replay."""
+
+    def __init__(self, ms: int = 0) -> None:
+        self.us = ms * 1000
+
+    def now_ms(self) -> int:
+        """Return the time it was set to, in milliseconds."""
+        return self.us // 1000
+
+    def now_us(self) -> int:
+        """Return the time it was set to, in microseconds."""
+        return self.us
+
+    def advance(self, ms: int) -> None:
+        """Move the clock by ms milliseconds (negative: backward)."""
+        self.us += ms * 1000

@@ -1,0 +1,35 @@
+cimport cython
+
+@cython.final
+cdef class Watcher:
+    cdef public bint dirty
+    cdef public list keys
+
+@cython.final
+cdef class Database:
+    cdef readonly long index
+    cdef public object clock
+    cdef public dict values
+    cdef public dict expires
+    cdef public dict blocking_keys
+    cdef public dict ready_keys
+    cdef public dict watched_keys
+    cdef public double avg_ttl
+    cdef public object on_expired
+    cdef public object on_ready
+    cdef list _slots
+    cdef dict _slot_of
+    cdef list _free_slots
+    cdef list _expire_walk
+    cpdef object lookup(self, bytes key)
+    cpdef bint expire_if_needed(self, bytes key) except -1
+    cpdef object set(self, bytes key, object value, bint keep_ttl=*)
+    cpdef bint delete(self, bytes key) except -1
+    cpdef long long get_expire(self, bytes key) except? -2
+    cpdef bint set_expire(self, bytes key, long long when) except -1
+    cpdef bint persist(self, bytes key) except -1
+    cpdef bint touch(self, bytes key) except -1
+    cpdef bint signal_ready(self, bytes key) except -1
+    cdef bint _number_keys(self) except -1
+    cdef bint _take_slot(self, bytes key) except -1
+    cdef bint _free_slot(self, bytes key) except -1
