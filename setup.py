@@ -1,9 +1,17 @@
-"""Build: compile the modules of `rillet._compiled` with Cython, or install interpreted without a C compiler.
+"""Build: compile the modules of `rillet._compiled` with Cython, or install interpreted where that cannot work.
+
+    python setup.py build --build-lib build/compiled      both speeds side by side: src stays interpreted
+    pip install .                                          compiled where there is a C compiler
 
 Switches (environment):
-  RILLET_REQUIRE_EXTENSIONS=1  a failing compilation fails the build
-  RILLET_DISABLE_EXTENSIONS=1  do not compile at all
+  RILLET_REQUIRE_EXTENSIONS=1  what cannot be compiled fails the build
+  RILLET_DISABLE_EXTENSIONS=1  nothing is compiled
   RILLET_ONLY=a,b              compile just these modules (for work on one of them)
+  RILLET_C_DIR=folder          where the C files go (build/c)
+
+All or nothing: a compiled module lays out its classes for the compiled modules beside it, so a build of which a
+part failed is taken back to the interpreted package. No extension is ever written into src, so an editable
+install is interpreted.
 """
 
 from __future__ import annotations
@@ -11,75 +19,120 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+import tempfile
 from pathlib import Path
 
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 SRC = Path("src/rillet")
 REQUIRE = os.environ.get("RILLET_REQUIRE_EXTENSIONS", "") not in ("", "0")
 DISABLE = os.environ.get("RILLET_DISABLE_EXTENSIONS", "") not in ("", "0")
+ONLY = [name for name in os.environ.get("RILLET_ONLY", "").split(",") if name]
+LISTED: tuple[str, ...] = runpy.run_path(str(SRC / "_compiled.py"))["COMPILED"]
 NOTICE = (
-    "rillet: no working C compiler was found, so the interpreted package is installed. "
-    "It gives the same results, slower. Install gcc (or another C compiler) and the Python headers, "
-    "then reinstall, for the compiled one."
+    "rillet: could not be compiled, so the interpreted package is installed: the same results, slower.\n"
+    "rillet: for the compiled one install a C compiler and the Python headers (Debian: gcc python3-dev), "
+    "then reinstall.\n"
+    "rillet: the reason was: {reason}"
 )
-
-
-def compiled_modules() -> list[str]:
-    """Return the listed modules, narrowed by RILLET_ONLY."""
-    listed = runpy.run_path(str(SRC / "_compiled.py"))["COMPILED"]
-    only = [name for name in os.environ.get("RILLET_ONLY", "").split(",") if name]
-    return [name for name in listed if not only or name in only]
-
-
-class OptionalBuildExt(build_ext):
-    """Compile, and where that cannot work fall back to the interpreted package, saying so once."""
-
-    def run(self) -> None:
-        try:
-            super().run()
-        except Exception as error:
-            if REQUIRE:
-                raise
-            print(NOTICE, f"({error})", sep="\n", file=sys.stderr)
-            self.extensions = []
+DIRECTIVES = {
+    "language_level": 3,
+    "boundscheck": True,
+    "wraparound": False,
+    "initializedcheck": False,
+    "embedsignature": False,
+    "cdivision": False,
+}
+PROBE = "#include <Python.h>\nint rillet_probe(void) { return PY_MAJOR_VERSION; }\n"
 
 
 def extensions() -> list[Extension]:
-    """Return the extensions to build, translated to C under build/, never into src."""
+    """Return an extension for each listed module (narrowed by RILLET_ONLY), its source the .py file."""
     if DISABLE:
         return []
-    try:
-        from Cython.Build import cythonize
-    except ModuleNotFoundError:
-        if REQUIRE:
-            raise
-        return []
-    wanted = [
+    return [
         Extension(
             "rillet." + name.replace("/", "."),
             [str(SRC / f"{name}.py")],
-            extra_compile_args=["-O2", "-fno-strict-overflow"],
+            extra_compile_args=[] if sys.platform == "win32" else ["-O2", "-fno-strict-overflow"],
         )
-        for name in compiled_modules()
-        if (SRC / f"{name}.py").exists()
+        for name in LISTED
+        if (not ONLY or name in ONLY) and (SRC / f"{name}.py").exists()
     ]
-    return cythonize(
-        wanted,
-        build_dir=os.environ.get("RILLET_C_DIR", "build/c"),
-        include_path=["src"],
-        nthreads=0,
-        quiet=True,
-        compiler_directives={
-            "language_level": 3,
-            "boundscheck": True,
-            "wraparound": False,
-            "initializedcheck": False,
-            "embedsignature": False,
-            "cdivision": False,
-        },
-    )
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": OptionalBuildExt})
+class BuildSources(build_py):  # type: ignore[misc]
+    """Copy the sources, and remove from the build folder what the sources no longer hold."""
+
+    def run(self) -> None:
+        """Copy, then prune, so that a renamed module never lives on in an old build folder."""
+        super().run()
+        if self.editable_mode:
+            return
+        built = Path(self.build_lib) / "rillet"
+        for path in [*built.rglob("*.py"), *built.rglob("*.pxd")]:
+            if not (SRC / path.relative_to(built)).exists():
+                path.unlink()
+        for path in _extensions_in(built):
+            name = path.relative_to(built).as_posix().split(".")[0]
+            if DISABLE or name not in LISTED:
+                path.unlink()
+
+
+class BuildExtensions(build_ext):  # type: ignore[misc]
+    """Translate to C under build/c and compile; where that cannot work, say so once and build nothing."""
+
+    def run(self) -> None:
+        """Build unless the install is editable: src stays interpreted."""
+        if self.inplace or getattr(self, "editable_mode", False):
+            print("rillet: src stays interpreted; `make setup` builds the compiled package beside it", file=sys.stderr)
+            self.extensions = []
+            return
+        self.parallel = self.parallel or os.cpu_count()
+        super().run()
+
+    def build_extensions(self) -> None:
+        """Probe the compiler, translate, compile."""
+        try:
+            self._probe()
+            self._translate()
+            super().build_extensions()
+        except Exception as error:
+            if REQUIRE:
+                raise
+            for path in _extensions_in(Path(self.build_lib) / "rillet"):
+                path.unlink()
+            self.extensions = []
+            print(NOTICE.format(reason=str(error).strip() or type(error).__name__), file=sys.stderr)
+
+    def _probe(self) -> None:
+        """Compile four words of C against Python.h, before half a minute goes into translating."""
+        with tempfile.TemporaryDirectory() as folder:
+            source = Path(folder, "probe.c")
+            source.write_text(PROBE)
+            self.compiler.compile([str(source)], output_dir=folder)
+
+    def _translate(self) -> None:
+        """Turn each .py into the C file beside its fellows under build/c; what is up to date stays."""
+        from Cython.Build import cythonize
+
+        translated = cythonize(
+            list(self.extensions),
+            build_dir=os.environ.get("RILLET_C_DIR", "build/c"),
+            include_path=["src"],
+            compiler_directives=DIRECTIVES,
+            quiet=True,
+        )
+        sources = {extension.name: extension.sources for extension in translated}
+        for extension in self.extensions:
+            extension.sources = sources[extension.name]
+
+
+def _extensions_in(folder: Path) -> list[Path]:
+    """Return the extension modules below a build folder."""
+    return [*folder.rglob("*.so"), *folder.rglob("*.pyd")]
+
+
+setup(ext_modules=extensions(), cmdclass={"build_py": BuildSources, "build_ext": BuildExtensions})

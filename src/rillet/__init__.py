@@ -1,1 +1,76 @@
-"""rillet: Redis Streams in Python."""
+"""rillet: Redis Streams, and the Redis data structures beneath them, as a Python package.
+
+    import rillet
+
+    with rillet.open() as store:              # in memory; rillet.open("folder") is durable
+        events = store.stream("events")
+        events.add({"kind": "arrival", "gate": "B7"})
+
+One engine, three doors: `open()` in this process, `rillet serve` on a socket, and the Spark source `rillet`.
+`connect("redis://...")` gives the same API over a Redis, Valkey or rillet server.
+
+Public names are imported when first used: `import rillet` reads this file only.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rillet.errors import CommandError, Corrupt, RilletError, StoreError
+    from rillet.store import Consumer, Group, Store, Stream, connect, open
+    from rillet.types.stream_id import StreamID
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "CommandError": "rillet.errors",
+    "Consumer": "rillet.store",
+    "Corrupt": "rillet.errors",
+    "Group": "rillet.store",
+    "RilletError": "rillet.errors",
+    "Store": "rillet.store",
+    "StoreError": "rillet.errors",
+    "Stream": "rillet.store",
+    "StreamID": "rillet.types.stream_id",
+    "connect": "rillet.store",
+    "open": "rillet.store",
+}
+
+__all__ = [
+    "CommandError",
+    "Consumer",
+    "Corrupt",
+    "Group",
+    "RilletError",
+    "Store",
+    "StoreError",
+    "Stream",
+    "StreamID",
+    "__version__",
+    "compiled",
+    "connect",
+    "open",
+]
+
+
+def compiled() -> bool:
+    """Return whether this process runs the compiled build: every module listed in `_compiled`."""
+    from rillet._compiled import by_speed
+
+    fast, slow = by_speed()
+    return bool(fast) and not slow
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module 'rillet' has no attribute {name!r}")
+    value = getattr(import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

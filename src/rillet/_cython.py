@@ -5,10 +5,15 @@ import this file under the name `cython` where Cython itself is not installed, s
 to build rillet and never to run it. Every decorator returns what it was given; every C type reads
 as the Python type that holds its values. Nothing here is seen by compiled code: Cython resolves
 the names while compiling.
+
+The names are a subset of Cython's on purpose, the ones that `src` uses; a test holds the two
+together. What a C type does and an `int` does not (wrap around, truncate) is not imitated: the
+sources mask and check ranges, so that the two modes agree without it.
 """
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -16,19 +21,22 @@ _T = TypeVar("_T")
 
 compiled = False
 
+# C types. `int` and `float` are bound last, with the others: the builtins stay reachable as `builtins.int`.
 bint = bool
-char = uchar = short = ushort = int_ = uint = long = ulong = longlong = ulonglong = int
-Py_ssize_t = size_t = int
-double = float
+char = schar = uchar = short = ushort = uint = long = ulong = longlong = ulonglong = builtins.int
+Py_ssize_t = size_t = Py_hash_t = builtins.int
+double = builtins.float
 void = None
-p_uchar = p_char = bytearray
+p_char = p_uchar = p_void = bytearray
+int = builtins.int
+float = builtins.float
 
 
 def _same(target: _T) -> _T:
     return target
 
 
-cfunc = ccall = inline = final = cclass = no_gc = no_gc_clear = _same
+cfunc = ccall = inline = final = cclass = internal = no_gc = no_gc_clear = _same
 
 
 def _decorator(*_args: Any, **_kwargs: Any) -> Callable[[_T], _T]:
@@ -38,7 +46,7 @@ def _decorator(*_args: Any, **_kwargs: Any) -> Callable[[_T], _T]:
 exceptval = boundscheck = wraparound = freelist = cdivision = nonecheck = locals = returns = _decorator
 
 
-def declare(_type: Any, value: Any = None, **_kwargs: Any) -> Any:
+def declare(_type: Any = None, value: Any = None, **_kwargs: Any) -> Any:
     """Return the value: an interpreted variable has no C type."""
     return value
 
@@ -54,6 +62,3 @@ def likely(condition: _T) -> _T:
 
 
 unlikely = likely
-
-
-int = int_  # noqa: A001  (cython.int, bound last: the name above is the builtin)

@@ -1,1 +1,44 @@
-"""cli."""
+"""The `rillet` console script: one file per subcommand, each imported when it is asked for.
+
+    rillet info                         which build runs, and which optional packages it finds
+    rillet serve [--port N] [--dir D] [redis.conf]
+    rillet --version
+
+A subcommand is a module in this package with `SUMMARY`, `configure(parser)` and `run(options) -> exit status`.
+`serve` is the exception that takes redis-server's own argument grammar, any `--name value` being a setting, so
+its arguments go to `rillet.server.main` as they are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+
+import rillet
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit status."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given[:1] == ["serve"]:
+        from rillet.server import main as serve
+
+        return serve(given[1:])
+    options = _parser().parse_args(given)
+    if options.command is None:
+        _parser().print_help()
+        return 2
+    from rillet.cli import info
+
+    return info.run(options)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rillet", description="Redis Streams in Python.")
+    speed = "compiled" if rillet.compiled() else "interpreted"
+    parser.add_argument("--version", action="version", version=f"rillet {rillet.__version__} ({speed})")
+    commands = parser.add_subparsers(dest="command", metavar="command")
+    commands.add_parser("info", help="show which build runs, and which optional packages it finds")
+    commands.add_parser("serve", help="serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]")
+    return parser

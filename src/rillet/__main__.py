@@ -1,0 +1,9 @@
+"""`python -m rillet`: the console script, for environments whose scripts folder is not on the path."""
+
+from __future__ import annotations
+
+import sys
+
+from rillet.cli import main
+
+sys.exit(main())
