@@ -19,6 +19,7 @@ COMPILED = (
     "structs/lzf",
     "types/stream_id",
     "types/string",
+    "types/stream_node",
     "types/group",
     "types/stream",
     "keyspace/database",

@@ -1,0 +1,266 @@
+"""Stream IDs: 128 bits that only ever grow, a millisecond time and a sequence number.
+
+An ID travels through compiled code as two unsigned 64-bit numbers, `ms` and `seq`; nothing is
+allocated for it. Three other forms exist at the edges:
+
+    text     1526919030474-55            what clients send and receive
+    key      16 bytes, big endian        what the radix trees are keyed by, so that their
+                                         byte order is the order of the IDs:
+
+             ┌───────────────────────┬───────────────────────┐
+             │ ms, 8 bytes           │ seq, 8 bytes          │
+             └───────────────────────┴───────────────────────┘
+    object   StreamID(ms=…, seq=…)       what the Python API hands out
+
+Inside a node an entry stores its ID as the difference to the node's master ID, each half by itself
+and modulo 2^64, read as a signed number. `delta` and `undelta` are that step and its inverse; they
+never rely on overflow, so both modes agree at the ends of the range (1-18446744073709551615 after
+0-1 has a sequence delta of -2).
+
+Text is read the way Redis reads it (t_stream.c, streamGenericParseIDOrReply; util.c, string2ull),
+quirks included: the text ends at its first NUL byte; more than 127 bytes are refused; each half that
+is no plain number gets a second chance with C's strtoull, so leading zeros, leading white space and
+a plus sign are taken, and a negative number in the sequence that is not canonical (`1--05`) wraps
+around, while a canonical one (`1--5`) is refused.
+
+A reader object with registers (`IDReader`) instead of a returned tuple keeps parsing free of
+allocation; a C struct returned by value was rejected because the interpreted mode has none.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+try:
+    import cython
+except ModuleNotFoundError:
+    from rillet import _cython as cython
+
+MAX = 0xFFFF_FFFF_FFFF_FFFF
+_MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_SIGNED_MAX = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
+_LONGEST_TEXT = 127
+
+_STRTOULL = re.compile(rb"[ \t-\r]*([+-]?)([0-9]+)")
+_CANONICAL_NEGATIVE = re.compile(rb"-[1-9][0-9]*")
+
+
+class StreamID(NamedTuple):
+    """An ID as a Python object; compares in stream order. Redis: stream.h, streamID."""
+
+    ms: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.ms}-{self.seq}"
+
+    def pack(self) -> bytes:
+        """Return the 16-byte key of the radix trees."""
+        return self.ms.to_bytes(8, "big") + self.seq.to_bytes(8, "big")
+
+    @classmethod
+    def unpack(cls, key: bytes) -> StreamID:
+        """Return the ID of a 16-byte key."""
+        if len(key) != 16:
+            raise ValueError("a stream ID's key has 16 bytes")
+        return cls(int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big"))
+
+    @classmethod
+    def parse(cls, text: str | bytes | StreamID, missing_seq: int = 0) -> StreamID:
+        """Return the ID that the text names (`-` and `+` included), or raise ValueError."""
+        if isinstance(text, tuple):
+            return cls(*text)
+        reader = IDReader()
+        raw = text.encode("utf-8", "surrogateescape") if isinstance(text, str) else text
+        if not reader.read(raw, missing_seq, False):
+            raise ValueError(f"not a stream ID: {text!r}")
+        return cls(reader.ms, reader.seq)
+
+
+@cython.final
+@cython.cclass
+class IDReader:
+    """Reads IDs from text into its registers `ms`, `seq`, `seq_given` and `exclusive`."""
+
+    __slots__ = ("exclusive", "ms", "seq", "seq_given")
+    ms: cython.ulonglong
+    seq: cython.ulonglong
+    seq_given: cython.bint
+    exclusive: cython.bint
+
+    def __init__(self) -> None:
+        self.ms = 0
+        self.seq = 0
+        self.seq_given = True
+        self.exclusive = False
+
+    @cython.ccall
+    def read(self, text: bytes, missing_seq: cython.ulonglong, strict: cython.bint) -> cython.bint:
+        """Read `ms-seq`, `ms`, and unless strict `-` and `+`; False for anything else."""
+        i: cython.Py_ssize_t
+        digits: cython.Py_ssize_t = 0
+        value: cython.ulonglong = 0
+        byte: cython.int
+        dash: cython.bint = False
+        for i in range(len(text)):
+            byte = text[i]
+            if 48 <= byte <= 57 and digits < 19:
+                value = value * 10 + (byte - 48)
+                digits += 1
+            elif byte == 45 and digits and not dash:
+                self.ms = value
+                value = 0
+                digits = 0
+                dash = True
+            else:
+                return self._read_slowly(text, missing_seq, strict)
+        if digits == 0:
+            return self._read_slowly(text, missing_seq, strict)
+        self.seq_given = True
+        self.seq = value if dash else missing_seq
+        if not dash:
+            self.ms = value
+        return True
+
+    @cython.cfunc
+    def _read_slowly(self, text: bytes, missing_seq: cython.ulonglong, strict: cython.bint) -> cython.bint:
+        dash: cython.Py_ssize_t
+        if len(text) > _LONGEST_TEXT:
+            return False
+        text = text.split(b"\0", 1)[0]
+        self.seq_given = True
+        if text == b"-" or text == b"+":
+            self.ms = self.seq = 0 if text == b"-" else _MASK
+            return not strict
+        dash = text.find(b"-")
+        if dash < 0:
+            self.seq = missing_seq
+            return self._number(text, False)
+        return self._number(text[:dash], False) and self._number(text[dash + 1 :], True)
+
+    @cython.ccall
+    def read_new(self, text: bytes) -> cython.bint:
+        """Read the ID of an XADD: as `read` when strict, and `ms-*`, which clears `seq_given`."""
+        dash: cython.Py_ssize_t = text.find(b"-")
+        if len(text) > _LONGEST_TEXT or dash < 0 or text[dash:].split(b"\0", 1)[0] != b"-*":
+            return self.read(text, 0, True)
+        self.seq = 0
+        self.seq_given = False
+        return self._number(text[:dash], False)
+
+    @cython.ccall
+    def read_interval(self, text: bytes, missing_seq: cython.ulonglong) -> cython.bint:
+        """Read one end of a range: `(` before it excludes the ID. Redis: streamParseIntervalIDOrReply."""
+        self.exclusive = len(text) > 1 and text[0] == 40
+        if self.exclusive:
+            return self.read(text[1:], missing_seq, True)
+        return self.read(text, missing_seq, False)
+
+    @cython.cfunc
+    def _number(self, text: bytes, sequence: cython.bint) -> cython.bint:
+        match = _STRTOULL.fullmatch(text)
+        if match is None:
+            return False
+        number = int(match[2])
+        if number > MAX or (_CANONICAL_NEGATIVE.fullmatch(text) and number <= 1 << 63):
+            return False
+        if match[1] == b"-":
+            number = (MAX + 1 - number) % (MAX + 1)
+        if sequence:
+            self.seq = number
+        else:
+            self.ms = number
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def less(a_ms: cython.ulonglong, a_seq: cython.ulonglong, b_ms: cython.ulonglong, b_seq: cython.ulonglong) -> cython.bint:
+    """Return whether ID a comes before ID b. Redis: streamCompareID."""
+    return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def delta(value: cython.ulonglong, base: cython.ulonglong) -> cython.longlong:
+    """Return value - base modulo 2^64, as the signed number that a node stores."""
+    difference: cython.ulonglong = (value - base) & _MASK
+    if difference <= _SIGNED_MAX:
+        return cython.cast(cython.longlong, difference)
+    return -cython.cast(cython.longlong, _MASK - difference) - 1
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def undelta(base: cython.ulonglong, stored: cython.longlong) -> cython.ulonglong:
+    """Return base + stored modulo 2^64: the inverse of `delta`."""
+    if stored >= 0:
+        return (base + cython.cast(cython.ulonglong, stored)) & _MASK
+    return (base - 1 - cython.cast(cython.ulonglong, -(stored + 1))) & _MASK
+
+
+@cython.ccall
+def encode_key(ms: cython.ulonglong, seq: cython.ulonglong) -> bytes:
+    """Return the 16-byte big-endian key. Redis: streamEncodeID."""
+    if cython.compiled:
+        raw: cython.uchar[16]
+        i: cython.int
+        for i in range(8):
+            raw[i] = (ms >> (56 - 8 * i)) & 0xFF
+            raw[8 + i] = (seq >> (56 - 8 * i)) & 0xFF
+        return raw[:16]
+    else:
+        return ms.to_bytes(8, "big") + seq.to_bytes(8, "big")
+
+
+@cython.ccall
+def key_ms(key: bytes) -> cython.ulonglong:
+    """Return the milliseconds of a 16-byte key. Redis: streamDecodeID."""
+    return _big_endian(key, 0)
+
+
+@cython.ccall
+def key_seq(key: bytes) -> cython.ulonglong:
+    """Return the sequence number of a 16-byte key. Redis: streamDecodeID."""
+    return _big_endian(key, 8)
+
+
+@cython.cfunc
+@cython.inline
+def _big_endian(key: bytes, start: cython.Py_ssize_t) -> cython.ulonglong:
+    i: cython.Py_ssize_t
+    value: cython.ulonglong = 0
+    if len(key) != 16:
+        raise ValueError("a stream ID's key has 16 bytes")
+    if cython.compiled:
+        for i in range(start, start + 8):
+            value = (value << 8) | key[i]
+        return value
+    else:
+        return int.from_bytes(key[start : start + 8], "big")
+
+
+@cython.ccall
+def format_id(ms: cython.ulonglong, seq: cython.ulonglong) -> bytes:
+    """Return the text `ms-seq`. Redis: createStreamIDString."""
+    if cython.compiled:
+        text: cython.char[44]
+        i: cython.int = 44
+        while True:
+            i -= 1
+            text[i] = 48 + seq % 10
+            seq //= 10
+            if seq == 0:
+                break
+        i -= 1
+        text[i] = 45
+        while True:
+            i -= 1
+            text[i] = 48 + ms % 10
+            ms //= 10
+            if ms == 0:
+                break
+        return text[i:44]
+    else:
+        return b"%d-%d" % (ms, seq)
