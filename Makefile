@@ -1,0 +1,83 @@
+# Every task on one screen: make help.
+
+VENV     := .venv
+BIN      := $(VENV)/bin
+COMPILED := build/compiled
+
+# What the stamps hold against: a step runs again when one of these is newer.
+# Folders count, so that a removed file is seen too.
+SOURCES  := $(shell find src/rillet -name '*.py' -o -name '*.pxd' -o -type d ! -name __pycache__) setup.py
+
+# Both speeds by the folder that Python finds first; JAVA_HOME is the one that setup found or fetched.
+interpreted = PYTHONPATH=src RILLET_EXPECT=interpreted RILLET_NO_CYTHON=1
+compiled    = PYTHONPATH=$(COMPILED) RILLET_EXPECT=compiled JAVA_HOME="$$(cat $(VENV)/java-home)"
+pytest      = $(BIN)/python -m pytest --timeout=600 $(ARGS)
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo serve test test-fast test-interpreted test-compiled bench lint docs
+
+help:
+	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
+	@echo 'make demo       a year of flights through a stream, consumer groups and Spark, to tables and a chart'
+	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --dir data"'
+	@echo 'make test       everything, at both speeds (interpreted src, then the compiled build)'
+	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
+	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'
+	@echo 'make lint       ruff, mypy, import-linter, codespell'
+	@echo 'make docs       run every example in docs/ and README.md'
+	@echo
+	@echo 'demo, serve, test and bench call setup when it is due, so each works on a fresh clone by itself.'
+
+# ---- setup: four steps, each with a stamp ----------------------------------------------------------------------------
+
+setup: $(VENV)/packages.stamp $(COMPILED)/.stamp $(VENV)/java-home
+	@echo "rillet is set up: $$($(BIN)/rillet --version)"
+
+$(VENV)/bin/python:
+	@tools/setup venv
+
+$(VENV)/packages.stamp: pyproject.toml tools/constraints.txt | $(VENV)/bin/python
+	@tools/setup packages
+	@touch $@
+
+$(COMPILED)/.stamp: $(SOURCES) | $(VENV)/packages.stamp
+	@tools/setup compile
+	@mkdir -p $(COMPILED) && touch $@
+
+$(VENV)/java-home: | $(VENV)/packages.stamp
+	@tools/setup java
+
+# ---- tasks -----------------------------------------------------------------------------------------------------------
+
+demo: setup
+	@$(compiled) $(BIN)/python -m examples.flights $(ARGS)
+
+serve: $(COMPILED)/.stamp
+	@PYTHONPATH=$(COMPILED) $(BIN)/python -m rillet serve $(ARGS)
+
+test: test-interpreted test-compiled
+	@echo 'rillet: all tests passed at both speeds'
+
+test-interpreted: setup
+	@echo '== interpreted: src, with Cython out of the way'
+	@$(interpreted) $(pytest) -q -m 'not spark and not once'
+
+test-compiled: setup
+	@echo '== compiled: $(COMPILED)'
+	@$(compiled) $(pytest) -q
+
+test-fast: $(VENV)/packages.stamp
+	@$(interpreted) $(pytest) -q -m 'not slow and not spark and not once'
+
+bench: setup
+	@$(compiled) $(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/packages.stamp
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@PYTHONPATH=src $(BIN)/lint-imports --no-cache
+	@$(BIN)/codespell
+	@echo 'rillet: lint is clean'
+
+docs: $(COMPILED)/.stamp
+	@PYTHONPATH=$(COMPILED) $(pytest) -q docs README.md
