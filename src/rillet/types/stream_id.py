@@ -41,6 +41,7 @@ MAX = 0xFFFF_FFFF_FFFF_FFFF
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _SIGNED_MAX = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _LONGEST_TEXT = 127
+_SCRATCH = cython.declare(bytearray, bytearray(41))
 
 _STRTOULL = re.compile(rb"[ \t-\r]*([+-]?)([0-9]+)")
 _CANONICAL_NEGATIVE = re.compile(rb"-[1-9][0-9]*")
@@ -176,7 +177,9 @@ class IDReader:
 
 @cython.ccall
 @cython.exceptval(check=False)
-def less(a_ms: cython.ulonglong, a_seq: cython.ulonglong, b_ms: cython.ulonglong, b_seq: cython.ulonglong) -> cython.bint:
+def less(
+    a_ms: cython.ulonglong, a_seq: cython.ulonglong, b_ms: cython.ulonglong, b_seq: cython.ulonglong
+) -> cython.bint:
     """Return whether ID a comes before ID b. Redis: streamCompareID."""
     return a_ms < b_ms or (a_ms == b_ms and a_seq < b_seq)
 
@@ -204,12 +207,12 @@ def undelta(base: cython.ulonglong, stored: cython.longlong) -> cython.ulonglong
 def encode_key(ms: cython.ulonglong, seq: cython.ulonglong) -> bytes:
     """Return the 16-byte big-endian key. Redis: streamEncodeID."""
     if cython.compiled:
-        raw: cython.uchar[16]
+        raw: cython.p_uchar = _SCRATCH
         i: cython.int
         for i in range(8):
             raw[i] = (ms >> (56 - 8 * i)) & 0xFF
             raw[8 + i] = (seq >> (56 - 8 * i)) & 0xFF
-        return raw[:16]
+        return cython.cast(bytes, raw[:16])
     else:
         return ms.to_bytes(8, "big") + seq.to_bytes(8, "big")
 
@@ -245,8 +248,8 @@ def _big_endian(key: bytes, start: cython.Py_ssize_t) -> cython.ulonglong:
 def format_id(ms: cython.ulonglong, seq: cython.ulonglong) -> bytes:
     """Return the text `ms-seq`. Redis: createStreamIDString."""
     if cython.compiled:
-        text: cython.char[44]
-        i: cython.int = 44
+        text: cython.p_uchar = _SCRATCH
+        i: cython.int = 41
         while True:
             i -= 1
             text[i] = 48 + seq % 10
@@ -261,6 +264,6 @@ def format_id(ms: cython.ulonglong, seq: cython.ulonglong) -> bytes:
             ms //= 10
             if ms == 0:
                 break
-        return text[i:44]
+        return cython.cast(bytes, text[i:41])
     else:
         return b"%d-%d" % (ms, seq)
