@@ -1,0 +1,45 @@
+"""CRC-64 of the Jones polynomial, the checksum of RDB files and DUMP payloads (Redis: crc64.c).
+
+Polynomial 0xad93d23594c935a9, bits reflected in and out, start 0, no final xor;
+crc64(b"123456789") is 0xe9c6d914c4b8d9ca.
+
+anycrc computes it in C where it is installed; without it a table of 256 entries does, about a
+hundred times slower. Both give the same value.
+"""
+
+from __future__ import annotations
+
+_POLYNOMIAL = 0x95AC9329AC4BC9B5  # 0xad93d23594c935a9 with its 64 bits reflected
+
+
+def _table() -> tuple[int, ...]:
+    rows = []
+    for row in range(256):
+        for _ in range(8):
+            row = (row >> 1) ^ _POLYNOMIAL if row & 1 else row >> 1
+        rows.append(row)
+    return tuple(rows)
+
+
+_ROWS = _table()
+
+
+def crc64_by_table(data: bytes, crc: int = 0) -> int:
+    """Return the checksum of data, continuing from crc, in plain Python. O(n)"""
+    rows = _ROWS
+    for byte in data:
+        crc = rows[(crc ^ byte) & 0xFF] ^ (crc >> 8)
+    return crc
+
+
+try:
+    from anycrc import CRC as _CRC
+except ModuleNotFoundError:
+    crc64 = crc64_by_table
+else:
+    _engine = _CRC(width=64, poly=0xAD93D23594C935A9, init=0, refin=True, refout=True, xorout=0)
+
+    def crc64(data: bytes, crc: int = 0) -> int:
+        """Return the checksum of data, continuing from crc. O(n)"""
+        value: int = _engine.calc(data, crc) if crc else _engine.calc(data)
+        return value
