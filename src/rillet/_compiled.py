@@ -14,6 +14,7 @@ from importlib.machinery import ExtensionFileLoader
 from importlib.util import find_spec
 
 COMPILED = (
+    "structs/memory",
     "structs/listpack",
     "structs/rax",
     "structs/lzf",

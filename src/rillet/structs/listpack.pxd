@@ -1,0 +1,60 @@
+cimport cython
+from rillet.structs.memory cimport copy_in, copy_out, copy_slice, equals, put_u32
+
+
+cpdef long long parse_int64(bytes text) except? -77777777777
+cpdef bint is_int64(bytes text) except -1
+
+
+@cython.final
+cdef class Listpack:
+    cdef readonly bytearray buf
+    cdef public Py_ssize_t used
+    cdef readonly Py_ssize_t at_start
+    cdef readonly Py_ssize_t at_len
+    cdef readonly long long at_int
+    cdef readonly Py_ssize_t at_next
+
+    cpdef bytes to_bytes(self)
+    cpdef Py_ssize_t length(self) except -1
+    cpdef bint shrink(self) except -1
+    cpdef bint can_append(self, Py_ssize_t nbytes) except -1
+    cpdef bint validate(self, bint deep=*) except -1
+    cpdef bint check(self) except -1
+
+    cpdef Py_ssize_t first(self) except? -2
+    cpdef Py_ssize_t last(self) except? -2
+    cpdef Py_ssize_t next(self, Py_ssize_t pos) except? -2
+    cpdef Py_ssize_t prev(self, Py_ssize_t pos) except? -2
+    cpdef Py_ssize_t skip(self, Py_ssize_t pos, Py_ssize_t count=*) except -1
+    cpdef Py_ssize_t seek(self, Py_ssize_t index) except? -2
+    cpdef bint is_end(self, Py_ssize_t pos) except -1
+
+    cpdef bint decode(self, Py_ssize_t pos) except -1
+    cpdef object get(self, Py_ssize_t pos)
+    cpdef bytes get_bytes(self, Py_ssize_t pos)
+    cpdef long long get_int(self, Py_ssize_t pos) except? -77777777777
+    cpdef list values(self)
+    cpdef bint compare(self, Py_ssize_t pos, bytes value) except -1
+    cpdef Py_ssize_t find(self, Py_ssize_t pos, bytes value, Py_ssize_t skip=*) except? -2
+
+    cpdef bint append(self, bytes value) except -1
+    cpdef bint append_int(self, long long v) except -1
+    cpdef bint prepend(self, bytes value) except -1
+    cpdef bint prepend_int(self, long long v) except -1
+    cpdef Py_ssize_t insert(self, Py_ssize_t pos, bytes value, bint after) except -1
+    cpdef Py_ssize_t insert_int(self, Py_ssize_t pos, long long v, bint after) except -1
+    cpdef Py_ssize_t replace(self, Py_ssize_t pos, bytes value) except -1
+    cpdef Py_ssize_t replace_int(self, Py_ssize_t pos, long long v) except -1
+    cpdef Py_ssize_t delete(self, Py_ssize_t pos) except? -2
+    cpdef Py_ssize_t delete_range(self, Py_ssize_t index, Py_ssize_t count) except -1
+
+    cdef Py_ssize_t count(self) except -1
+    cdef bint set_count(self, Py_ssize_t n) except -1
+    cdef bint recount(self, Py_ssize_t change) except -1
+    cdef bytearray room(self, Py_ssize_t need)
+    cdef bint finish(self, Py_ssize_t pos, Py_ssize_t size) except -1
+    cdef Py_ssize_t place(self, Py_ssize_t pos, bint after) except -1
+    cdef bint gap(self, Py_ssize_t pos, Py_ssize_t replaced, Py_ssize_t size) except -1
+    cdef bint put(self, Py_ssize_t pos, Py_ssize_t replaced, bytes value) except -1
+    cdef bint put_int(self, Py_ssize_t pos, Py_ssize_t replaced, long long v) except -1
