@@ -1,0 +1,942 @@
+"""Rax: a radix tree from byte strings to objects, in the shape that Redis gives it (rax.c).
+
+The keys "foo", "foobar" and "footer" make this tree. A node is drawn with the bytes of its edges;
+`=` marks a node that is itself a key:
+
+    "foo" --> [bt] = 1               "foo"  compressed: a chain of three single-child nodes in one
+               |  |                  [bt]   plain: one child for each byte, in byte order
+               |  +-t-> "er" --> [] = 3
+               +--b-> "ar" --> [] = 2
+
+The bytes that lead to a node from the head spell its key; no node stores its own key. One key is
+one walk, so a lookup costs O(length of the key), whatever the number of keys, and keys that share
+their beginnings (the 16-byte IDs of a stream do) share the nodes for them.
+
+A node here is a small object of four facts:
+
+    chars    the edge bytes: b"" in a leaf, the chain's bytes when compressed, else one byte a child
+    link     None in a leaf; the child itself where there is only one; else the list of children
+    data     the value, where iskey
+    iskey, iscompr
+
+`iscompr` means exactly "two or more bytes, one child". A chain of one byte is a plain node with one
+child, as in Redis, and that is why both keep the child in `link` directly.
+
+Invariants, all verified by `check()`: edge bytes of a plain node rise strictly; a leaf is a key
+(but the head of an empty tree); `numele` and `numnodes` count the keys and the nodes; a compressed
+node is no longer than `node_max_size`; and no two adjacent nodes with one child each, neither a key,
+are left unmerged. The last has two exceptions that Redis has too. `raxRemove` tries to merge only where
+the removed key's node has *one edge byte*, so removing "foo" from {"foo", "foobar"} leaves "foo" -> "bar";
+and parts of a chain longer than `node_max_size` are not joined again when a split makes them shorter.
+The shape of a tree therefore depends on its history, and the counts equal those of a server that was given
+the same operations; `unmerged` records that an exception may have happened.
+
+What was rejected. A Python dict or a sorted list beside it has no order, or an O(n) insert, and shares
+no prefixes. Nodes in one byte buffer with offsets, as C has them, needs a memory allocator of our own
+and reads no faster from Python. Replacing nodes when they split, as C must because a node's size changes,
+is not needed: our nodes change in place, so no operation has to know a node's parent but removal.
+
+Memory. Neither the tree nor its nodes are known to the cycle collector (`no_gc`): a node has 48 bytes
+instead of 64, and a tree of millions of nodes costs a collection nothing. The tree itself has no
+cycles, so counting references frees all of it. The price: where a *value* refers back to the tree that
+holds it, the collector cannot see that ring, and the owner must break it with `clear()`. That can leak;
+it can never free something in use, because the unseen references count as uses. Freeing is
+iterative, node by node: a tree can be as deep as its longest key is long, deeper than the C stack.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+from rillet.structs.rax_inspect import check_rax, show_rax
+
+NODE_MAX_SIZE = (1 << 29) - 1
+"""Most edge bytes of one node (RAX_NODE_MAX_SIZE); tests make trees with a smaller limit."""
+
+JUST_SEEKED = 1
+"""Iterator flag: the element of the last seek was not handed out yet, so the first step stays on it."""
+EOF = 2
+"""Iterator flag: there is no further element."""
+SAFE = 4
+"""Iterator flag: set by the caller; the tree may change between steps, and the iterator seeks again."""
+
+_JUST_SEEKED = cython.declare(cython.int, JUST_SEEKED)
+_EOF = cython.declare(cython.int, EOF)
+_SAFE = cython.declare(cython.int, SAFE)
+
+
+class _NotFound:
+    """The type of NOT_FOUND."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "NOT_FOUND"
+
+
+NOT_FOUND: Final = _NotFound()
+"""What `find` gives for an absent key, since None is a value (raxNotFound)."""
+_NOT_FOUND = cython.declare(object, NOT_FOUND)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def common_length(chars: bytes, key: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return how many first bytes of chars equal key[i:], O(that number)."""
+    n: cython.Py_ssize_t = min(len(chars), len(key) - i)
+    j: cython.Py_ssize_t = 0
+    if cython.compiled:
+        a: cython.p_uchar = chars
+        b: cython.p_uchar = key
+        while j < n and a[j] == b[i + j]:
+            j += 1
+        return j
+    if chars[:n] == key[i : i + n]:
+        return n
+    while chars[j] == key[i + j]:
+        j += 1
+    return j
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def first_not_below(chars: bytes, c: cython.int) -> cython.Py_ssize_t:
+    """Return the first index whose byte is >= c (their number if none is), for rising bytes, O(log n)."""
+    n: cython.Py_ssize_t = len(chars)
+    # Rising distinct bytes: index j holds at least j and at most 256 - n + j, which narrows the search,
+    # to nothing at all in a full node.
+    low: cython.Py_ssize_t = max(0, c + n - 256)
+    high: cython.Py_ssize_t = min(c, n)
+    middle: cython.Py_ssize_t
+    if cython.compiled:
+        p: cython.p_uchar = chars
+        while low < high:
+            middle = (low + high) >> 1
+            if p[middle] < c:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+    while low < high:
+        middle = (low + high) >> 1
+        if chars[middle] < c:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@cython.final
+@cython.no_gc
+@cython.cclass
+class RaxNode:
+    """One node; read-only from outside, and never to be kept over a change of the tree."""
+
+    __slots__ = ("chars", "link", "data", "iskey", "iscompr")
+    chars: bytes
+    link: Any
+    data: Any
+    iskey: cython.bint
+    iscompr: cython.bint
+
+    def children(self) -> list[RaxNode]:
+        """Return the children in the order of their bytes: none for a leaf, one when compressed."""
+        if isinstance(self.link, list):
+            return list(self.link)
+        return [] if self.link is None else [self.link]
+
+    def copy(self) -> RaxNode:
+        """Return a node equal to this one, for a node callback that moves nodes."""
+        node: RaxNode = new_node(self.chars, self.link, self.iscompr)
+        if isinstance(self.link, list):
+            node.link = list(self.link)
+        node.data = self.data
+        node.iskey = self.iskey
+        return node
+
+
+@cython.cfunc
+@cython.inline
+def new_node(chars: bytes, link: Any, iscompr: cython.bint) -> RaxNode:
+    """Return a node that is no key."""
+    node: RaxNode = RaxNode.__new__(RaxNode)
+    node.chars = chars
+    node.link = link
+    node.data = None
+    node.iskey = False
+    node.iscompr = iscompr
+    return node
+
+
+@cython.cfunc
+@cython.inline
+def child_at(h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
+    """Return the child of edge j."""
+    if h.iscompr or len(h.chars) == 1:
+        only: RaxNode = h.link
+        return only
+    children: list = h.link
+    child: RaxNode = children[j]
+    return child
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def has_one_child(h: RaxNode) -> cython.bint:
+    """Tell whether the node is a link of a chain."""
+    return h.iscompr or len(h.chars) == 1
+
+
+@cython.cfunc
+def add_child(h: RaxNode, edge: bytes, child: RaxNode) -> cython.bint:
+    """Give a plain node a child for a new byte, in its ordered place (raxAddChild)."""
+    n: cython.Py_ssize_t = len(h.chars)
+    if n == 0:
+        h.chars = edge
+        h.link = child
+        return True
+    pos: cython.Py_ssize_t = first_not_below(h.chars, edge[0])
+    children: list
+    if n == 1:
+        children = [h.link]
+        h.link = children
+    else:
+        children = h.link
+    if pos == n:
+        children.append(child)
+        h.chars = h.chars + edge
+    else:
+        children.insert(pos, child)
+        h.chars = h.chars[:pos] + edge + h.chars[pos:]
+    return True
+
+
+@cython.cfunc
+def remove_child(h: RaxNode, child: RaxNode) -> cython.bint:
+    """Take the child away from its parent (raxRemoveChild)."""
+    if has_one_child(h):
+        h.chars = b""
+        h.link = None
+        h.iscompr = False
+        return True
+    children: list = h.link
+    pos: cython.Py_ssize_t = 0
+    while children[pos] is not child:
+        pos += 1
+    del children[pos]
+    h.chars = h.chars[:pos] + h.chars[pos + 1 :]
+    if len(children) == 1:
+        h.link = children[0]
+    return True
+
+
+@cython.cfunc
+def release(head: RaxNode) -> cython.bint:
+    """Take a whole tree apart without recursion, so that its depth cannot overflow the C stack."""
+    pending: list = [head]
+    h: RaxNode
+    link: object
+    while pending:
+        h = pending.pop()
+        link = h.link
+        h.link = None
+        h.data = None
+        h.iskey = False
+        h.iscompr = False
+        h.chars = b""
+        if isinstance(link, list):
+            pending.extend(link)
+        elif link is not None:
+            pending.append(link)
+    return True
+
+
+@cython.final
+@cython.no_gc
+@cython.cclass
+class Rax:
+    """A radix tree: an ordered map from bytes (the empty key too) to any object, None included."""
+
+    __slots__ = ("head", "numele", "numnodes", "node_max_size", "version", "unmerged", "walked", "split", "depth",
+                 "tail")
+    head: RaxNode
+    numele: cython.Py_ssize_t
+    numnodes: cython.Py_ssize_t
+    node_max_size: cython.Py_ssize_t
+    version: cython.Py_ssize_t
+    unmerged: cython.bint
+    walked: cython.Py_ssize_t
+    split: cython.Py_ssize_t
+    depth: cython.Py_ssize_t
+    tail: bytes
+
+    def __init__(self, node_max_size: int = NODE_MAX_SIZE) -> None:
+        if not 2 <= node_max_size <= NODE_MAX_SIZE:
+            raise ValueError(f"node_max_size is 2 to {NODE_MAX_SIZE}, not {node_max_size}")
+        self.head = new_node(b"", None, False)
+        self.numele = 0
+        self.numnodes = 1
+        self.node_max_size = node_max_size
+        self.version = 0
+        self.unmerged = False
+        self.walked = 0
+        self.split = 0
+        self.depth = 0
+        self.tail = b""
+
+    def __dealloc__(self) -> None:
+        """Free the nodes one by one. Compiled only: interpreted objects are freed by a trash can of Python's."""
+        if self.head is not None:
+            release(self.head)
+
+    def __len__(self) -> int:
+        return self.numele
+
+    def __contains__(self, key: bytes) -> bool:
+        return self.find(key) is not _NOT_FOUND
+
+    def __iter__(self) -> Iterator[bytes]:
+        for key, _ in self.items():
+            yield key
+
+    def items(self) -> Iterator[tuple[bytes, Any]]:
+        """Yield keys and values in byte order; the tree may change meanwhile."""
+        it = RaxIterator(self)
+        it.flags |= _SAFE
+        it.seek("^")
+        while it.next():
+            yield it.key, it.data
+
+    def show(self) -> str:
+        """Draw the tree for people, a line for each branch (raxShow)."""
+        return show_rax(self)
+
+    def check(self) -> None:
+        """Verify every invariant of the module's essay, O(nodes); AssertionError names the broken one."""
+        check_rax(self)
+
+    @cython.cfunc
+    def walk(self, key: bytes, stack: list | None) -> RaxNode:
+        """Follow the key as far as the tree goes and return the node reached (raxLowWalk).
+
+        Registers: `walked`, the bytes of the key that matched; `split`, how many of them lie inside the
+        returned node, which is compressed then; with a stack, `depth` nodes passed on the way are in it.
+        """
+        h: RaxNode = self.head
+        i: cython.Py_ssize_t = 0
+        j: cython.Py_ssize_t = 0
+        n: cython.Py_ssize_t = len(key)
+        size: cython.Py_ssize_t
+        depth: cython.Py_ssize_t = 0
+        while i < n:
+            size = len(h.chars)
+            if size == 0:
+                break
+            if h.iscompr:
+                j = common_length(h.chars, key, i)
+                i += j
+                if j != size:
+                    break
+                j = 0
+            else:
+                j = first_not_below(h.chars, key[i])
+                if j == size or h.chars[j] != key[i]:
+                    j = 0
+                    break
+                i += 1
+            if stack is not None:
+                if depth < len(stack):
+                    stack[depth] = h
+                else:
+                    stack.append(h)
+                depth += 1
+            h = child_at(h, j)
+            j = 0
+        self.walked = i
+        self.split = j
+        self.depth = depth
+        return h
+
+    @cython.ccall
+    def find(self, key: bytes) -> Any:
+        """Return the value of the key, or NOT_FOUND, O(len(key)) (raxFind)."""
+        h: RaxNode = self.walk(key, None)
+        if self.walked != len(key) or self.split != 0 or not h.iskey:
+            return _NOT_FOUND
+        return h.data
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def insert(self, key: bytes, value: object) -> cython.bint:
+        """Set the key's value and return whether the key is new, O(len(key)) (raxInsert)."""
+        return self._insert(key, value, True)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def try_insert(self, key: bytes, value: object) -> cython.bint:
+        """Insert, unless the key is there already: then keep its value and return False (raxTryInsert)."""
+        return self._insert(key, value, False)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _insert(self, key: bytes, value: object, overwrite: cython.bint) -> cython.bint:
+        h: RaxNode = self.walk(key, None)
+        i: cython.Py_ssize_t = self.walked
+        at_key: cython.bint = i == len(key)
+        if at_key and self.split == 0 and h.iskey:
+            if overwrite:
+                h.data = value
+            return False
+        self.version += 1
+        self.numele += 1
+        if at_key and self.split != 0:
+            return self._split_at_key(h, self.split, value)
+        if not at_key:
+            if h.iscompr:
+                h = self._split_at_edge(h, self.split)
+            h = self._extend(h, key, i)
+        h.data = value
+        h.iskey = True
+        return True
+
+    @cython.cfunc
+    def _split_at_edge(self, h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
+        """Open a compressed node at byte j, where the key differs, and return the plain node made for it.
+
+            "annibale" at 4  ->  "anni" --> [b] --> "ale"
+        """
+        chars: bytes = h.chars
+        after: RaxNode = h.link
+        opened: RaxNode = h
+        rest: cython.Py_ssize_t = len(chars) - j - 1
+        if rest > 0:
+            after = new_node(self._shared(chars[j + 1 :]), after, rest > 1)
+            self.numnodes += 1
+        if j > 0:
+            opened = new_node(chars[j : j + 1], after, False)
+            self.numnodes += 1
+            h.chars = chars[:j]
+            h.link = opened
+            h.iscompr = j > 1
+        else:
+            h.chars = chars[:1]
+            h.link = after
+            h.iscompr = False
+        return opened
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _split_at_key(self, h: RaxNode, j: cython.Py_ssize_t, value: object) -> cython.bint:
+        """Cut a compressed node before byte j, where the key ends; the second part becomes the key.
+
+            "annibale" at 4  ->  "anni" --> "bale" = value
+        """
+        chars: bytes = h.chars
+        rest: RaxNode = new_node(chars[j:], h.link, len(chars) - j > 1)
+        rest.data = value
+        rest.iskey = True
+        h.chars = chars[:j]
+        h.link = rest
+        h.iscompr = j > 1
+        self.numnodes += 1
+        return True
+
+    @cython.cfunc
+    def _extend(self, h: RaxNode, key: bytes, i: cython.Py_ssize_t) -> RaxNode:
+        """Add the nodes for key[i:] below h and return the last one, a leaf."""
+        n: cython.Py_ssize_t = len(key)
+        stop: cython.Py_ssize_t
+        child: RaxNode
+        while i < n:
+            child = new_node(b"", None, False)
+            # A leaf that gets one child and still has bytes to go starts a chain: keep it compressed.
+            if len(h.chars) == 0 and n - i > 1:
+                stop = min(n, i + self.node_max_size)
+                if stop < n:
+                    self.unmerged = True
+                h.chars = self._shared(key[i:stop])
+                h.link = child
+                h.iscompr = True
+                i = stop
+            else:
+                add_child(h, key[i : i + 1], child)
+                i += 1
+            self.numnodes += 1
+            h = child
+        return h
+
+    @cython.cfunc
+    def _shared(self, chars: bytes) -> bytes:
+        """Return the bytes, as the same object as last time where equal: stream IDs end in the same zeros."""
+        if chars == self.tail:
+            return self.tail
+        if len(chars) <= 16:
+            self.tail = chars
+        return chars
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def remove(self, key: bytes) -> cython.bint:
+        """Remove the key and return whether it was there, O(len(key)) (raxRemove)."""
+        stack: list = []
+        h: RaxNode = self.walk(key, stack)
+        if self.walked != len(key) or self.split != 0 or not h.iskey:
+            return False
+        # Freed when the tree is whole again: freeing a value may run code that uses this tree.
+        old: object = h.data  # noqa: F841
+        h.data = None
+        h.iskey = False
+        self.numele -= 1
+        self.version += 1
+        if len(h.chars) == 0:
+            if h is not self.head:
+                h = self._prune(h, stack)
+                if len(h.chars) == 1 and not h.iskey:
+                    self._merge(h, stack)
+        elif len(h.chars) == 1:
+            self._merge(h, stack)
+        elif h.iscompr:
+            # raxRemove tests the number of edge bytes, not of children, so a chain stays cut here.
+            self.unmerged = True
+        return True
+
+    @cython.cfunc
+    def _prune(self, h: RaxNode, stack: list) -> RaxNode:
+        """Drop a leaf that is no key, and upward all that led only to it; return the node that remains."""
+        child: RaxNode = h
+        while h is not self.head:
+            child = h
+            # Taken apart one by one: a chain let go by its top would be freed recursively.
+            child.chars = b""
+            child.link = None
+            self.numnodes -= 1
+            h = stack.pop()
+            if h.iskey or not has_one_child(h):
+                break
+        remove_child(h, child)
+        return h
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _merge(self, h: RaxNode, stack: list) -> cython.bint:
+        """Join the chain of single-child nodes around h, none of them a key, into its topmost node."""
+        above: RaxNode
+        while stack:
+            above = stack.pop()
+            if above.iskey or not has_one_child(above):
+                break
+            h = above
+        parts: list = [h.chars]
+        total: cython.Py_ssize_t = len(h.chars)
+        below: RaxNode = h.link
+        after: RaxNode
+        while has_one_child(below) and not below.iskey:
+            if total + len(below.chars) > self.node_max_size:
+                self.unmerged = True
+                break
+            parts.append(below.chars)
+            total += len(below.chars)
+            after = below.link
+            below.link = None
+            below.chars = b""
+            below = after
+        if len(parts) > 1:
+            h.chars = b"".join(parts)
+            h.iscompr = True
+            h.link = below
+            self.numnodes -= len(parts) - 1
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def clear(self) -> cython.bint:
+        """Remove all keys, O(nodes); needed only to break a ring of values that refer back to the tree."""
+        old: RaxNode = self.head
+        self.head = new_node(b"", None, False)
+        self.numele = 0
+        self.numnodes = 1
+        self.unmerged = False
+        self.version += 1
+        return release(old)
+
+
+@cython.final
+@cython.cclass
+class RaxIterator:
+    """A position in a tree: `seek` it, then `next` or `prev`, each True while `key` and `data` hold an element.
+
+    The first step after a seek stays on the element that the seek found (JUST_SEEKED), so one loop serves all:
+
+        it.seek(">=", key)
+        while it.next():
+            ... it.key, it.data ...
+
+    After the end (EOF) only another seek moves it. When keys were inserted or removed since the last seek or
+    step, a step raises RuntimeError; with the flag SAFE it looks its place up again by key instead.
+    `node_cb(node)` is called for each node but the head that a forward step enters; where it gives back
+    a node, that one takes the other's place in the tree (Redis defragments so).
+    """
+
+    __slots__ = ("rax", "key", "data", "flags", "node_cb", "node", "stack", "depth", "buf", "key_len", "version")
+    rax: Rax
+    key: bytes
+    data: Any
+    flags: cython.int
+    node_cb: Callable[[RaxNode], RaxNode | None] | None
+    node: RaxNode | None
+    stack: list
+    depth: cython.Py_ssize_t
+    buf: bytearray
+    key_len: cython.Py_ssize_t
+    version: cython.Py_ssize_t
+
+    def __init__(self, rax: Rax) -> None:
+        self.rax = rax
+        self.key = b""
+        self.data = None
+        self.flags = _EOF
+        self.node_cb = None
+        self.node = None
+        self.stack = []
+        self.depth = 0
+        self.buf = bytearray(32)
+        self.key_len = 0
+        self.version = rax.version
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def seek(self, op: str | bytes, key: bytes = b"") -> cython.bint:
+        """Go to the first `^`, the last `$`, or the nearest key that is `>` `>=` `<` `<=` `=` key; True if there is one.
+
+        O(len(key) + depth) (raxSeek); ValueError for another operator.
+        """
+        how: str = op.decode("latin-1") if isinstance(op, bytes) else op
+        rax: Rax = self.rax
+        h: RaxNode
+        self.flags = (self.flags & _SAFE) | _JUST_SEEKED
+        self.depth = 0
+        self.key_len = 0
+        self.version = rax.version
+        if how == "$":
+            if rax.numele == 0:
+                return self._end(0, 0)
+            return self._arrive(self._greatest(rax.head))
+        if how == "^":
+            how = ">="
+            key = b""
+        elif how not in (">", ">=", "<", "<=", "="):
+            self.flags |= _EOF
+            raise ValueError(f"unknown seek operator {op!r}")
+        if rax.numele == 0:
+            return self._end(0, 0)
+        h = rax.walk(key, self.stack)
+        self.depth = rax.depth
+        if how != ">" and how != "<" and rax.walked == len(key) and rax.split == 0 and h.iskey:
+            self._add(key, 0, len(key))
+            return self._arrive(h)
+        if how == "=":
+            return self._end(0, 0)
+        return self._seek_near(h, key, how[0] == ">")
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _seek_near(self, h: RaxNode, key: bytes, forward: cython.bint) -> cython.bint:
+        """Step from h, where the walk along key ended, to the nearest key after or before it."""
+        i: cython.Py_ssize_t = self.rax.walked
+        j: cython.Py_ssize_t = self.rax.split
+        self._add(key, 0, i - j)
+        if i == len(key):
+            # All bytes matched. In the middle of a chain, the key of the chain's own node is smaller.
+            if forward:
+                return self._forward(h, False)
+            if j > 0 and h.iskey:
+                return self._arrive(h)
+            return self._backward(h, False)
+        if not h.iscompr:
+            # The byte that has no child here tells where among the children to go on.
+            self._add(key, i, 1)
+            return self._forward(h, True) if forward else self._backward(h, True)
+        if h.chars[j] > key[i]:
+            if forward:
+                return self._forward(h, False)
+        elif not forward:
+            return self._arrive(self._greatest(h))
+        # The whole sub-tree of the chain lies on the wrong side: leave it as if it had just been visited.
+        self._add(h.chars, 0, len(h.chars))
+        return self._forward(h, True) if forward else self._backward(h, True)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def next(self) -> cython.bint:
+        """Step to the next key in byte order, amortized O(1) nodes (raxNext)."""
+        if self.flags & _EOF:
+            return False
+        if self.version != self.rax.version:
+            return self._again(True)
+        if self.flags & _JUST_SEEKED:
+            self.flags &= ~_JUST_SEEKED
+            return True
+        return self._forward(self.node, False)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def prev(self) -> cython.bint:
+        """Step to the previous key in byte order, amortized O(1) nodes (raxPrev)."""
+        if self.flags & _EOF:
+            return False
+        if self.version != self.rax.version:
+            return self._again(False)
+        if self.flags & _JUST_SEEKED:
+            self.flags &= ~_JUST_SEEKED
+            return True
+        return self._backward(self.node, False)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _again(self, forward: cython.bint) -> cython.bint:
+        """Find the place by key in a tree that has changed, and make the step from there."""
+        if not self.flags & _SAFE:
+            raise RuntimeError("the rax changed under its iterator: seek again, or set the flag SAFE")
+        found: cython.bint
+        if self.flags & _JUST_SEEKED:
+            found = self.seek(">=" if forward else "<=", self.key)
+        else:
+            found = self.seek(">" if forward else "<", self.key)
+        self.flags &= ~_JUST_SEEKED
+        return found
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _forward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
+        """Go to the next key from h. With noup, from h past the child of the key's last byte (raxIteratorNextStep)."""
+        depth: cython.Py_ssize_t = self.depth
+        key_len: cython.Py_ssize_t = self.key_len
+        j: cython.Py_ssize_t
+        c: cython.int
+        while True:
+            j = 0
+            if noup or len(h.chars) == 0:
+                # This sub-tree is done: climb until a node has a child beyond the one we come from.
+                while True:
+                    if not noup and h is self.rax.head:
+                        return self._end(depth, key_len)
+                    c = self.buf[self.key_len - 1]
+                    if not noup:
+                        h = self._up()
+                    noup = False
+                    if h.iscompr:
+                        self.key_len -= len(h.chars)
+                        continue
+                    self.key_len -= 1
+                    j = first_not_below(h.chars, c + 1)
+                    if j < len(h.chars):
+                        break
+            h = self._enter(h, j)
+            if self.node_cb is not None:
+                h = self._visited(h, j)
+            if h.iskey:
+                return self._arrive(h)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _backward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
+        """Go to the previous key from h. With noup, from h before the child of the key's last byte."""
+        depth: cython.Py_ssize_t = self.depth
+        key_len: cython.Py_ssize_t = self.key_len
+        j: cython.Py_ssize_t
+        c: cython.int
+        while True:
+            if not noup and h is self.rax.head:
+                return self._end(depth, key_len)
+            c = self.buf[self.key_len - 1]
+            if not noup:
+                h = self._up()
+            noup = False
+            if h.iscompr:
+                self.key_len -= len(h.chars)
+            else:
+                self.key_len -= 1
+                j = first_not_below(h.chars, c) - 1
+                if j >= 0:
+                    return self._arrive(self._greatest(self._enter(h, j)))
+            # A node's own key comes before those of its children.
+            if h.iskey:
+                return self._arrive(h)
+
+    @cython.cfunc
+    def _greatest(self, h: RaxNode) -> RaxNode:
+        """Go down by the last child as far as there is one (raxSeekGreatest)."""
+        while len(h.chars) > 0:
+            h = self._enter(h, len(h.chars) - 1)
+        return h
+
+    @cython.cfunc
+    def _enter(self, h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
+        """Go from h down by edge j: h onto the stack, its bytes onto the key."""
+        if self.depth < len(self.stack):
+            self.stack[self.depth] = h
+        else:
+            self.stack.append(h)
+        self.depth += 1
+        if h.iscompr:
+            self._add(h.chars, 0, len(h.chars))
+        else:
+            self._add(h.chars, j, 1)
+        return child_at(h, j)
+
+    @cython.cfunc
+    def _up(self) -> RaxNode:
+        """Take the parent off the stack. It stays in the list, so that `_end` can restore the place."""
+        self.depth -= 1
+        parent: RaxNode = self.stack[self.depth]
+        return parent
+
+    @cython.cfunc
+    def _visited(self, child: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
+        """Show the node just entered to the callback, and put the node that it returns in its place."""
+        other: object = self.node_cb(child)
+        if other is None or other is child:
+            return child
+        if not isinstance(other, RaxNode):
+            raise TypeError("a node callback returns a RaxNode or None")
+        node: RaxNode = other
+        parent: RaxNode = self.stack[self.depth - 1]
+        children: list
+        if has_one_child(parent):
+            parent.link = node
+        else:
+            children = parent.link
+            children[j] = node
+        return node
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _arrive(self, h: RaxNode) -> cython.bint:
+        """Make h's key the current element."""
+        self.node = h
+        self.data = h.data
+        if cython.compiled:
+            raw: cython.p_uchar = self.buf
+            self.key = raw[: self.key_len]
+        else:
+            self.key = bytes(self.buf[: self.key_len])
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _end(self, depth: cython.Py_ssize_t, key_len: cython.Py_ssize_t) -> cython.bint:
+        """Note the end of the iteration; the last element stays current."""
+        self.flags |= _EOF
+        self.depth = depth
+        self.key_len = key_len
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _add(self, chars: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Put chars[start:start+n] at the end of the current key."""
+        if not 0 <= start <= len(chars) - n:
+            raise IndexError("slice outside the bytes")
+        stop: cython.Py_ssize_t = self.key_len + n
+        if stop > len(self.buf):
+            self.buf.extend(bytes(2 * stop - len(self.buf)))
+        if cython.compiled:
+            i: cython.Py_ssize_t
+            target: cython.p_uchar = self.buf
+            source: cython.p_uchar = chars
+            for i in range(n):
+                target[self.key_len + i] = source[start + i]
+        else:
+            self.buf[self.key_len : stop] = chars[start : start + n]
+        self.key_len = stop
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set_data(self, value: object) -> cython.bint:
+        """Give the current element another value, without a walk; allowed while iterating."""
+        if self.node is None or self.version != self.rax.version:
+            raise RuntimeError("the iterator has no current element")
+        self.node.data = value
+        self.data = value
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def random_walk(self, steps: cython.Py_ssize_t = 0) -> cython.bint:
+        """Wander over `steps` keys from here (0: a random number of them); False in an empty tree (raxRandomWalk).
+
+        Keys high up in the tree are found more often than others, each of them at some time.
+        """
+        rax: Rax = self.rax
+        if rax.numele == 0:
+            return self._end(self.depth, self.key_len)
+        if self.node is None or self.version != rax.version:
+            self.seek("^")
+        if steps == 0:
+            steps = random.randint(1, 2 * (1 + int(math.log(rax.numele))))
+        h: RaxNode = self.node
+        n: cython.Py_ssize_t
+        j: cython.Py_ssize_t
+        while steps > 0 or not h.iskey:
+            n = 1 if h.iscompr else len(h.chars)
+            if h is rax.head:
+                if n == 0:
+                    break  # The empty key is the only one: there is nowhere to go.
+                j = random.randrange(n)
+            else:
+                j = random.randrange(n + 1)
+            if j < n:
+                h = self._enter(h, j)
+            else:
+                h = self._up()
+                self.key_len -= len(h.chars) if h.iscompr else 1
+            if h.iskey:
+                steps -= 1
+        return self._arrive(h)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def compare(self, op: str | bytes, key: bytes) -> cython.bint:
+        """Tell whether `current key <op> key` holds, for `>` `>=` `<` `<=` `=` `==` (raxCompare)."""
+        how: str = op.decode("latin-1") if isinstance(op, bytes) else op
+        if how == "=" or how == "==":
+            return self.key == key
+        if how == ">":
+            return self.key > key
+        if how == ">=":
+            return self.key >= key
+        if how == "<":
+            return self.key < key
+        if how == "<=":
+            return self.key <= key
+        raise ValueError(f"unknown comparison operator {op!r}")
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def eof(self) -> cython.bint:
+        """Tell whether a seek or step found nothing more (raxEOF)."""
+        return (self.flags & _EOF) != 0
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def stop(self) -> cython.bint:
+        """Let go of all nodes and values (raxStop); a seek starts the iterator again."""
+        self.flags |= _EOF
+        self.node = None
+        self.data = None
+        self.key = b""
+        self.stack = []
+        self.depth = 0
+        self.key_len = 0
+        return True

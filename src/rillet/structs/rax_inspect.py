@@ -1,0 +1,107 @@
+"""Looking at a rax from outside: the drawing of `Rax.show()` and the verdict of `Rax.check()`.
+
+Both read the nodes' public facts only and walk with a stack of their own, since a tree may be deeper than
+Python recurses. Neither is fast or compiled.
+
+The drawing gives every chain of single children one line, and every child of a wider node a line
+beneath it:
+
+    rax: 3 keys, 6 nodes
+    "foo" -> [bt] = 1
+    |- b -> "ar" -> [] = 2
+    `- t -> "er" -> [] = 3
+
+`"foo"` is a compressed node, `[bt]` a plain one with two children, `[]` a leaf, `= value` a key. Bytes
+that are not printable ASCII, and those that the drawing uses, are written \\xNN.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rillet.structs.rax import Rax, RaxNode
+
+_PLAIN = frozenset(range(0x21, 0x7F)) - frozenset(b'"[]\\')
+
+
+def _text(chars: bytes) -> str:
+    return "".join(chr(c) if c in _PLAIN else f"\\x{c:02x}" for c in chars)
+
+
+def _value(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+def show_rax(rax: Rax) -> str:
+    """Return the drawing of the module's essay, O(nodes) lines each indented by its branching depth."""
+    lines = [f"rax: {rax.numele} key{'s' * (rax.numele != 1)}, {rax.numnodes} node{'s' * (rax.numnodes != 1)}"]
+    pending: list[tuple[str, str, RaxNode]] = [("", "", rax.head)]
+    while pending:
+        margin, branch, node = pending.pop()
+        chain = []
+        while True:
+            chain.append(_node_text(node))
+            children = node.children()
+            if len(children) != 1:
+                break
+            node = children[0]
+        lines.append(margin + branch + " -> ".join(chain))
+        if branch:
+            margin += "   " if branch.startswith("`") else "|  "
+        for position in range(len(children) - 1, -1, -1):
+            corner = "`-" if position == len(children) - 1 else "|-"
+            edge = _text(node.chars[position : position + 1])
+            pending.append((margin, f"{corner} {edge} -> ", children[position]))
+    return "\n".join(lines)
+
+
+def _node_text(node: RaxNode) -> str:
+    text = f'"{_text(node.chars)}"' if node.iscompr else f"[{_text(node.chars)}]"
+    return f"{text} = {_value(node.data)}" if node.iskey else text
+
+
+def check_rax(rax: Rax) -> None:
+    """Raise AssertionError for the first broken invariant of rax.py's essay, O(nodes)."""
+    keys = nodes = 0
+    pending = [rax.head]
+    while pending:
+        node = pending.pop()
+        nodes += 1
+        keys += node.iskey
+        _check_node(rax, node)
+        pending.extend(node.children())
+    _require(keys == rax.numele, f"numele is {rax.numele}, the tree holds {keys} keys")
+    _require(nodes == rax.numnodes, f"numnodes is {rax.numnodes}, the tree holds {nodes} nodes")
+
+
+def _check_node(rax: Rax, node: RaxNode) -> None:
+    size = len(node.chars)
+    children = node.children()
+    if node.iscompr:
+        _require(2 <= size <= rax.node_max_size, f"a compressed node of {size} bytes")
+        _require(len(children) == 1, "a compressed node without its one child")
+    else:
+        _require(len(children) == size, f"{size} edge bytes for {len(children)} children")
+        _require(isinstance(node.link, list) == (size > 1), "a single child is held directly, more in a list")
+        rising = all(node.chars[i] < node.chars[i + 1] for i in range(size - 1))
+        _require(rising, f"the edge bytes {node.chars!r} do not rise")
+    _require(size > 0 or node.iskey or node is rax.head, "a leaf that is no key")
+    _require(node.iskey or node.data is None, "a value in a node that is no key")
+    if len(children) == 1 and not rax.unmerged:
+        _require(not _mergeable(rax, node, children[0]), f"{node.chars!r} and {children[0].chars!r} are not merged")
+
+
+def _mergeable(rax: Rax, node: RaxNode, child: RaxNode) -> bool:
+    return (
+        not node.iskey
+        and not child.iskey
+        and len(child.children()) == 1
+        and len(node.chars) + len(child.chars) <= rax.node_max_size
+    )
+
+
+def _require(holds: bool, broken: str) -> None:
+    if not holds:
+        raise AssertionError(f"rax: {broken}")
