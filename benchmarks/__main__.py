@@ -1,0 +1,70 @@
+"""`python -m benchmarks [--only server,embedded,memory,spark] [--rounds 3] [--scale 1.0] [--interpreted] [--json FILE]`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from benchmarks import embedded, memory, server
+from benchmarks.harness import BUILDS, ROOT, Figure, report
+
+PARTS = ("server", "embedded", "memory", "spark")
+
+
+def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
+    """Run the parts in the build `mode` and return their figures."""
+    figures: list[Figure] = []
+    if "server" in parts:
+        figures += server.run(rounds, mode, scale)
+    if "embedded" in parts:
+        figures += embedded.run(rounds, scale)
+    if "memory" in parts:
+        figures += memory.run(mode, scale)
+    if "spark" in parts and mode == "compiled":
+        from benchmarks import spark_read  # Spark is imported where it is measured
+
+        figures += spark_read.figures(rounds=min(rounds, 3), entries=int(1_000_000 * scale))
+    return figures
+
+
+def _other_build(arguments: argparse.Namespace) -> list[Figure]:
+    """Measure the interpreted build in a process of its own, on a tenth of the work."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder) / "figures.json"
+        subprocess.run(
+            [sys.executable, "-m", "benchmarks", "--build", "interpreted", "--rounds", str(arguments.rounds),
+             "--scale", str(arguments.scale * 0.1), "--only", ",".join(set(arguments.only.split(",")) - {"spark"}),
+             "--json", str(target)],
+            check=True, env={**os.environ, "PYTHONPATH": f"{BUILDS['interpreted']}{os.pathsep}{ROOT}"}, stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+        rows = json.loads(target.read_text())["figures"]
+    return [Figure(**{key: value for key, value in row.items() if key != "ratio"}) for row in rows]
+
+
+def main() -> None:
+    """Measure, print the table, write the JSON."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the work of every case")
+    parser.add_argument("--interpreted", action="store_true", help="measure the interpreted build too")
+    parser.add_argument("--build", choices=tuple(BUILDS), default="compiled")
+    parser.add_argument("--json", type=Path, default=ROOT / "build" / "benchmarks.json")
+    arguments = parser.parse_args()
+    parts = arguments.only.split(",")
+    unknown = set(parts) - set(PARTS)
+    if unknown:
+        parser.error(f"unknown parts: {', '.join(sorted(unknown))}")
+    figures = measure(parts, arguments.rounds, arguments.scale, arguments.build)
+    if arguments.interpreted:
+        figures += _other_build(arguments)
+    report(figures, arguments.json)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""Servers to measure, rounds that alternate between the peers, medians, and the table.
+
+Every figure is taken in rounds: peer, ours, peer, ours ... so that a machine that speeds up or slows
+down does so for both. What is compared is the median of each side; a ratio above 1 is ours ahead.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from tests.judge import _wait_until_ready, free_port, redis_binary
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILDS = {"compiled": ROOT / "build" / "compiled", "interpreted": ROOT / "src"}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row of the table. ratio = ours / peer where more is better, peer / ours where less is."""
+
+    what: str
+    peer_name: str
+    peer: float
+    ours: float
+    unit: str
+    target: float | None
+    mode: str = "compiled"
+    less_is_better: bool = False
+
+    @property
+    def ratio(self) -> float:
+        """How far ours is ahead; below 1 it is behind."""
+        return self.peer / self.ours if self.less_is_better else self.ours / self.peer
+
+    def row(self) -> tuple[str, ...]:
+        """Return the cells of the printed table."""
+        target = "" if self.target is None else f"{self.target:g}"
+        verdict = "" if self.target is None else ("yes" if self.ratio >= self.target else "NO")
+        return (self.what, self.mode, f"{self.peer:,.4g}" if self.peer < 100 else f"{self.peer:,.0f}",
+                f"{self.ours:,.4g}" if self.ours < 100 else f"{self.ours:,.0f}", self.unit, f"{self.ratio:.2f}", target, verdict)
+
+
+def alternate(rounds: int, peer: Callable[[], float], ours: Callable[[], float]) -> tuple[float, float]:
+    """Run both in turn and return the two medians."""
+    peers, own = [], []
+    for _ in range(rounds):
+        peers.append(peer())
+        own.append(ours())
+    return statistics.median(peers), statistics.median(own)
+
+
+@contextmanager
+def redis_server(*arguments: str) -> Iterator[tuple[int, int]]:
+    """Start redis-server without persistence; yield (port, pid)."""
+    program = redis_binary()
+    assert program is not None, "redis-server is not installed (Debian: apt-get install redis-server)"
+    with _running([program, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1", *arguments]) as found:
+        yield found
+
+
+@contextmanager
+def rillet_server(mode: str = "compiled", *arguments: str) -> Iterator[tuple[int, int]]:
+    """Start `rillet serve` of one build without persistence; yield (port, pid)."""
+    environment = {**os.environ, "PYTHONPATH": str(BUILDS[mode])}
+    with _running([sys.executable, "-m", "rillet", "serve", *arguments], environment) as found:
+        yield found
+
+
+@contextmanager
+def _running(command: Sequence[str], environment: dict[str, str] | None = None) -> Iterator[tuple[int, int]]:
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
+        port = free_port()
+        process = subprocess.Popen([*command, "--port", str(port), "--dir", folder], env=environment,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        try:
+            _wait_until_ready(port, process)
+            yield port, process.pid
+        finally:
+            process.terminate()
+            process.wait(timeout=20)
+
+
+def redis_benchmark(port: int, requests: int, clients: int, pipeline: int, command: Sequence[str]) -> float:
+    """Return the requests per second that redis-benchmark reports for one command."""
+    program = shutil.which("redis-benchmark")
+    assert program is not None, "redis-benchmark is not installed (Debian: apt-get install redis-tools)"
+    done = subprocess.run(
+        [program, "-p", str(port), "-n", str(requests), "-c", str(clients), "-P", str(pipeline), "--csv", *command],
+        check=True, capture_output=True, text=True, timeout=600,
+    )  # fmt: skip
+    last = done.stdout.strip().splitlines()[-1]
+    return float(last.split('","')[1].strip('"'))
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def report(figures: Sequence[Figure], target: Path) -> None:
+    """Print the table and write the figures as JSON."""
+    head = ("what", "build", "peer", "rillet", "unit", "ratio", "at least", "reached")
+    rows = [head, *(figure.row() for figure in figures)]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    for number, row in enumerate(rows):
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        if number == 0:
+            print("  ".join("-" * width for width in widths))
+    machine = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(json.dumps({"machine": machine, "figures": [{**asdict(f), "ratio": f.ratio} for f in figures]}, indent=1))
+    print(f"\nwritten: {target}")
+
+
+__all__ = ["Figure", "alternate", "redis_benchmark", "redis_server", "report", "resident_bytes", "rillet_server"]
