@@ -17,6 +17,7 @@ COMPILED = (
     "structs/memory",
     "structs/listpack",
     "structs/rax",
+    "structs/rax_iterator",
     "structs/lzf",
     "types/stream_id",
     "types/string",

@@ -46,9 +46,7 @@ iterative, node by node: a tree can be as deep as its longest key is long, deepe
 
 from __future__ import annotations
 
-import math
-import random
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Final
 
 try:
@@ -59,17 +57,6 @@ from rillet.structs.rax_inspect import check_rax, show_rax
 
 NODE_MAX_SIZE = (1 << 29) - 1
 """Most edge bytes of one node (RAX_NODE_MAX_SIZE); tests make trees with a smaller limit."""
-
-JUST_SEEKED = 1
-"""Iterator flag: the element of the last seek was not handed out yet, so the first step stays on it."""
-EOF = 2
-"""Iterator flag: there is no further element."""
-SAFE = 4
-"""Iterator flag: set by the caller; the tree may change between steps, and the iterator seeks again."""
-
-_JUST_SEEKED = cython.declare(cython.int, JUST_SEEKED)
-_EOF = cython.declare(cython.int, EOF)
-_SAFE = cython.declare(cython.int, SAFE)
 
 
 class _NotFound:
@@ -184,7 +171,7 @@ def child_at(h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
     if h.iscompr or len(h.chars) == 1:
         only: RaxNode = h.link
         return only
-    children: list = h.link
+    children: list[Any] = h.link
     child: RaxNode = children[j]
     return child
 
@@ -206,7 +193,7 @@ def add_child(h: RaxNode, edge: bytes, child: RaxNode) -> cython.bint:
         h.link = child
         return True
     pos: cython.Py_ssize_t = first_not_below(h.chars, edge[0])
-    children: list
+    children: list[RaxNode]
     if n == 1:
         children = [h.link]
         h.link = children
@@ -229,7 +216,7 @@ def remove_child(h: RaxNode, child: RaxNode) -> cython.bint:
         h.link = None
         h.iscompr = False
         return True
-    children: list = h.link
+    children: list[Any] = h.link
     pos: cython.Py_ssize_t = 0
     while children[pos] is not child:
         pos += 1
@@ -243,7 +230,7 @@ def remove_child(h: RaxNode, child: RaxNode) -> cython.bint:
 @cython.cfunc
 def release(head: RaxNode) -> cython.bint:
     """Take a whole tree apart without recursion, so that its depth cannot overflow the C stack."""
-    pending: list = [head]
+    pending: list[Any] = [head]
     h: RaxNode
     link: object
     while pending:
@@ -311,8 +298,10 @@ class Rax:
 
     def items(self) -> Iterator[tuple[bytes, Any]]:
         """Yield keys and values in byte order; the tree may change meanwhile."""
+        from rillet.structs.rax_iterator import SAFE, RaxIterator
+
         it = RaxIterator(self)
-        it.flags |= _SAFE
+        it.flags |= SAFE
         it.seek("^")
         while it.next():
             yield it.key, it.data
@@ -326,7 +315,7 @@ class Rax:
         check_rax(self)
 
     @cython.cfunc
-    def walk(self, key: bytes, stack: list | None) -> RaxNode:
+    def walk(self, key: bytes, stack: list | None) -> RaxNode:  # type: ignore[type-arg]
         """Follow the key as far as the tree goes and return the node reached (raxLowWalk).
 
         Registers: `walked`, the bytes of the key that matched; `split`, how many of them lie inside the
@@ -488,7 +477,7 @@ class Rax:
     @cython.exceptval(-1, check=False)
     def remove(self, key: bytes) -> cython.bint:
         """Remove the key and return whether it was there, O(len(key)) (raxRemove)."""
-        stack: list = []
+        stack: list[Any] = []
         h: RaxNode = self.walk(key, stack)
         if self.walked != len(key) or self.split != 0 or not h.iskey:
             return False
@@ -511,7 +500,7 @@ class Rax:
         return True
 
     @cython.cfunc
-    def _prune(self, h: RaxNode, stack: list) -> RaxNode:
+    def _prune(self, h: RaxNode, stack: list) -> RaxNode:  # type: ignore[type-arg]
         """Drop a leaf that is no key, and upward all that led only to it; return the node that remains."""
         child: RaxNode = h
         while h is not self.head:
@@ -528,7 +517,7 @@ class Rax:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _merge(self, h: RaxNode, stack: list) -> cython.bint:
+    def _merge(self, h: RaxNode, stack: list) -> cython.bint:  # type: ignore[type-arg]
         """Join the chain of single-child nodes around h, none of them a key, into its topmost node."""
         above: RaxNode
         while stack:
@@ -536,7 +525,7 @@ class Rax:
             if above.iskey or not has_one_child(above):
                 break
             h = above
-        parts: list = [h.chars]
+        parts: list[Any] = [h.chars]
         total: cython.Py_ssize_t = len(h.chars)
         below: RaxNode = h.link
         after: RaxNode
@@ -568,375 +557,3 @@ class Rax:
         self.unmerged = False
         self.version += 1
         return release(old)
-
-
-@cython.final
-@cython.cclass
-class RaxIterator:
-    """A position in a tree: `seek` it, then `next` or `prev`, each True while `key` and `data` hold an element.
-
-    The first step after a seek stays on the element that the seek found (JUST_SEEKED), so one loop serves all:
-
-        it.seek(">=", key)
-        while it.next():
-            ... it.key, it.data ...
-
-    After the end (EOF) only another seek moves it. When keys were inserted or removed since the last seek or
-    step, a step raises RuntimeError; with the flag SAFE it looks its place up again by key instead.
-    `node_cb(node)` is called for each node but the head that a forward step enters; where it gives back
-    a node, that one takes the other's place in the tree (Redis defragments so).
-    """
-
-    __slots__ = ("rax", "key", "data", "flags", "node_cb", "node", "stack", "depth", "buf", "key_len", "version")
-    rax: Rax
-    key: bytes
-    data: Any
-    flags: cython.int
-    node_cb: Callable[[RaxNode], RaxNode | None] | None
-    node: RaxNode | None
-    stack: list
-    depth: cython.Py_ssize_t
-    buf: bytearray
-    key_len: cython.Py_ssize_t
-    version: cython.Py_ssize_t
-
-    def __init__(self, rax: Rax) -> None:
-        self.rax = rax
-        self.key = b""
-        self.data = None
-        self.flags = _EOF
-        self.node_cb = None
-        self.node = None
-        self.stack = []
-        self.depth = 0
-        self.buf = bytearray(32)
-        self.key_len = 0
-        self.version = rax.version
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def seek(self, op: str | bytes, key: bytes = b"") -> cython.bint:
-        """Go to the first `^`, the last `$`, or the nearest key that is `>` `>=` `<` `<=` `=` key; True if there is one.
-
-        O(len(key) + depth) (raxSeek); ValueError for another operator.
-        """
-        how: str = op.decode("latin-1") if isinstance(op, bytes) else op
-        rax: Rax = self.rax
-        h: RaxNode
-        self.flags = (self.flags & _SAFE) | _JUST_SEEKED
-        self.depth = 0
-        self.key_len = 0
-        self.version = rax.version
-        if how == "$":
-            if rax.numele == 0:
-                return self._end(0, 0)
-            return self._arrive(self._greatest(rax.head))
-        if how == "^":
-            how = ">="
-            key = b""
-        elif how not in (">", ">=", "<", "<=", "="):
-            self.flags |= _EOF
-            raise ValueError(f"unknown seek operator {op!r}")
-        if rax.numele == 0:
-            return self._end(0, 0)
-        h = rax.walk(key, self.stack)
-        self.depth = rax.depth
-        if how != ">" and how != "<" and rax.walked == len(key) and rax.split == 0 and h.iskey:
-            self._add(key, 0, len(key))
-            return self._arrive(h)
-        if how == "=":
-            return self._end(0, 0)
-        return self._seek_near(h, key, how[0] == ">")
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _seek_near(self, h: RaxNode, key: bytes, forward: cython.bint) -> cython.bint:
-        """Step from h, where the walk along key ended, to the nearest key after or before it."""
-        i: cython.Py_ssize_t = self.rax.walked
-        j: cython.Py_ssize_t = self.rax.split
-        self._add(key, 0, i - j)
-        if i == len(key):
-            # All bytes matched. In the middle of a chain, the key of the chain's own node is smaller.
-            if forward:
-                return self._forward(h, False)
-            if j > 0 and h.iskey:
-                return self._arrive(h)
-            return self._backward(h, False)
-        if not h.iscompr:
-            # The byte that has no child here tells where among the children to go on.
-            self._add(key, i, 1)
-            return self._forward(h, True) if forward else self._backward(h, True)
-        if h.chars[j] > key[i]:
-            if forward:
-                return self._forward(h, False)
-        elif not forward:
-            return self._arrive(self._greatest(h))
-        # The whole sub-tree of the chain lies on the wrong side: leave it as if it had just been visited.
-        self._add(h.chars, 0, len(h.chars))
-        return self._forward(h, True) if forward else self._backward(h, True)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def next(self) -> cython.bint:
-        """Step to the next key in byte order, amortized O(1) nodes (raxNext)."""
-        if self.flags & _EOF:
-            return False
-        if self.version != self.rax.version:
-            return self._again(True)
-        if self.flags & _JUST_SEEKED:
-            self.flags &= ~_JUST_SEEKED
-            return True
-        return self._forward(self.node, False)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def prev(self) -> cython.bint:
-        """Step to the previous key in byte order, amortized O(1) nodes (raxPrev)."""
-        if self.flags & _EOF:
-            return False
-        if self.version != self.rax.version:
-            return self._again(False)
-        if self.flags & _JUST_SEEKED:
-            self.flags &= ~_JUST_SEEKED
-            return True
-        return self._backward(self.node, False)
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _again(self, forward: cython.bint) -> cython.bint:
-        """Find the place by key in a tree that has changed, and make the step from there."""
-        if not self.flags & _SAFE:
-            raise RuntimeError("the rax changed under its iterator: seek again, or set the flag SAFE")
-        found: cython.bint
-        if self.flags & _JUST_SEEKED:
-            found = self.seek(">=" if forward else "<=", self.key)
-        else:
-            found = self.seek(">" if forward else "<", self.key)
-        self.flags &= ~_JUST_SEEKED
-        return found
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _forward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Go to the next key from h. With noup, from h past the child of the key's last byte (raxIteratorNextStep)."""
-        depth: cython.Py_ssize_t = self.depth
-        key_len: cython.Py_ssize_t = self.key_len
-        j: cython.Py_ssize_t
-        c: cython.int
-        while True:
-            j = 0
-            if noup or len(h.chars) == 0:
-                # This sub-tree is done: climb until a node has a child beyond the one we come from.
-                while True:
-                    if not noup and h is self.rax.head:
-                        return self._end(depth, key_len)
-                    c = self.buf[self.key_len - 1]
-                    if not noup:
-                        h = self._up()
-                    noup = False
-                    if h.iscompr:
-                        self.key_len -= len(h.chars)
-                        continue
-                    self.key_len -= 1
-                    j = first_not_below(h.chars, c + 1)
-                    if j < len(h.chars):
-                        break
-            h = self._enter(h, j)
-            if self.node_cb is not None:
-                h = self._visited(h, j)
-            if h.iskey:
-                return self._arrive(h)
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _backward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Go to the previous key from h. With noup, from h before the child of the key's last byte."""
-        depth: cython.Py_ssize_t = self.depth
-        key_len: cython.Py_ssize_t = self.key_len
-        j: cython.Py_ssize_t
-        c: cython.int
-        while True:
-            if not noup and h is self.rax.head:
-                return self._end(depth, key_len)
-            c = self.buf[self.key_len - 1]
-            if not noup:
-                h = self._up()
-            noup = False
-            if h.iscompr:
-                self.key_len -= len(h.chars)
-            else:
-                self.key_len -= 1
-                j = first_not_below(h.chars, c) - 1
-                if j >= 0:
-                    return self._arrive(self._greatest(self._enter(h, j)))
-            # A node's own key comes before those of its children.
-            if h.iskey:
-                return self._arrive(h)
-
-    @cython.cfunc
-    def _greatest(self, h: RaxNode) -> RaxNode:
-        """Go down by the last child as far as there is one (raxSeekGreatest)."""
-        while len(h.chars) > 0:
-            h = self._enter(h, len(h.chars) - 1)
-        return h
-
-    @cython.cfunc
-    def _enter(self, h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Go from h down by edge j: h onto the stack, its bytes onto the key."""
-        if self.depth < len(self.stack):
-            self.stack[self.depth] = h
-        else:
-            self.stack.append(h)
-        self.depth += 1
-        if h.iscompr:
-            self._add(h.chars, 0, len(h.chars))
-        else:
-            self._add(h.chars, j, 1)
-        return child_at(h, j)
-
-    @cython.cfunc
-    def _up(self) -> RaxNode:
-        """Take the parent off the stack. It stays in the list, so that `_end` can restore the place."""
-        self.depth -= 1
-        parent: RaxNode = self.stack[self.depth]
-        return parent
-
-    @cython.cfunc
-    def _visited(self, child: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Show the node just entered to the callback, and put the node that it returns in its place."""
-        other: object = self.node_cb(child)
-        if other is None or other is child:
-            return child
-        if not isinstance(other, RaxNode):
-            raise TypeError("a node callback returns a RaxNode or None")
-        node: RaxNode = other
-        parent: RaxNode = self.stack[self.depth - 1]
-        children: list
-        if has_one_child(parent):
-            parent.link = node
-        else:
-            children = parent.link
-            children[j] = node
-        return node
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _arrive(self, h: RaxNode) -> cython.bint:
-        """Make h's key the current element."""
-        self.node = h
-        self.data = h.data
-        if cython.compiled:
-            raw: cython.p_uchar = self.buf
-            self.key = raw[: self.key_len]
-        else:
-            self.key = bytes(self.buf[: self.key_len])
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _end(self, depth: cython.Py_ssize_t, key_len: cython.Py_ssize_t) -> cython.bint:
-        """Note the end of the iteration; the last element stays current."""
-        self.flags |= _EOF
-        self.depth = depth
-        self.key_len = key_len
-        return False
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _add(self, chars: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Put chars[start:start+n] at the end of the current key."""
-        if not 0 <= start <= len(chars) - n:
-            raise IndexError("slice outside the bytes")
-        stop: cython.Py_ssize_t = self.key_len + n
-        if stop > len(self.buf):
-            self.buf.extend(bytes(2 * stop - len(self.buf)))
-        if cython.compiled:
-            i: cython.Py_ssize_t
-            target: cython.p_uchar = self.buf
-            source: cython.p_uchar = chars
-            for i in range(n):
-                target[self.key_len + i] = source[start + i]
-        else:
-            self.buf[self.key_len : stop] = chars[start : start + n]
-        self.key_len = stop
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def set_data(self, value: object) -> cython.bint:
-        """Give the current element another value, without a walk; allowed while iterating."""
-        if self.node is None or self.version != self.rax.version:
-            raise RuntimeError("the iterator has no current element")
-        self.node.data = value
-        self.data = value
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def random_walk(self, steps: cython.Py_ssize_t = 0) -> cython.bint:
-        """Wander over `steps` keys from here (0: a random number of them); False in an empty tree (raxRandomWalk).
-
-        Keys high up in the tree are found more often than others, each of them at some time.
-        """
-        rax: Rax = self.rax
-        if rax.numele == 0:
-            return self._end(self.depth, self.key_len)
-        if self.node is None or self.version != rax.version:
-            self.seek("^")
-        if steps == 0:
-            steps = random.randint(1, 2 * (1 + int(math.log(rax.numele))))
-        h: RaxNode = self.node
-        n: cython.Py_ssize_t
-        j: cython.Py_ssize_t
-        while steps > 0 or not h.iskey:
-            n = 1 if h.iscompr else len(h.chars)
-            if h is rax.head:
-                if n == 0:
-                    break  # The empty key is the only one: there is nowhere to go.
-                j = random.randrange(n)
-            else:
-                j = random.randrange(n + 1)
-            if j < n:
-                h = self._enter(h, j)
-            else:
-                h = self._up()
-                self.key_len -= len(h.chars) if h.iscompr else 1
-            if h.iskey:
-                steps -= 1
-        return self._arrive(h)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def compare(self, op: str | bytes, key: bytes) -> cython.bint:
-        """Tell whether `current key <op> key` holds, for `>` `>=` `<` `<=` `=` `==` (raxCompare)."""
-        how: str = op.decode("latin-1") if isinstance(op, bytes) else op
-        if how == "=" or how == "==":
-            return self.key == key
-        if how == ">":
-            return self.key > key
-        if how == ">=":
-            return self.key >= key
-        if how == "<":
-            return self.key < key
-        if how == "<=":
-            return self.key <= key
-        raise ValueError(f"unknown comparison operator {op!r}")
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def eof(self) -> cython.bint:
-        """Tell whether a seek or step found nothing more (raxEOF)."""
-        return (self.flags & _EOF) != 0
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def stop(self) -> cython.bint:
-        """Let go of all nodes and values (raxStop); a seek starts the iterator again."""
-        self.flags |= _EOF
-        self.node = None
-        self.data = None
-        self.key = b""
-        self.stack = []
-        self.depth = 0
-        self.key_len = 0
-        return True
