@@ -2,6 +2,7 @@ cimport cython
 from rillet.commands.registry cimport Command
 from rillet.commands.session cimport Session
 from rillet.keyspace.database cimport Database
+from rillet.protocol.parser cimport CommandParser
 
 @cython.final
 cdef class Engine:
@@ -26,6 +27,7 @@ cdef class Engine:
     cdef list _pending
     cdef long _depth
     cpdef bint execute(self, Session session, list argv) except -1
+    cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cpdef bint call(self, Session session, Command entry, list argv) except -1
     cdef bint _take_effects(self, Session session, list argv) except -1
     cdef bint _flush_pending(self) except -1

@@ -26,9 +26,10 @@ from rillet import commands as _commands
 from rillet.commands.registry import TABLE, Command
 from rillet.commands.session import BLOCKED, IN_MULTI, MULTI_FAILED, SUBSCRIBED, UNAUTHENTICATED, Blocked, Session
 from rillet.commands.settings import Settings
-from rillet.errors import CommandError, Misconf, NoAuth
+from rillet.errors import CommandError, Misconf, NoAuth, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
+from rillet.protocol.parser import CommandParser
 
 # Commands that a session inside MULTI runs instead of queueing (server.c: processCommand).
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
@@ -137,6 +138,29 @@ class Engine:
         if self._ready:
             self._serve_ready()
         return session.blocked is None
+
+    @cython.ccall
+    def drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
+        """Run the commands that are whole in the parser; True = call again once the replies are sent.
+
+        Stops when the session waits or closes, when the parser needs more bytes, or when `limit` bytes of
+        replies have gathered. A broken protocol leaves Redis's error as the last reply and a closing session.
+        """
+        argv: list
+        while session.blocked is None and not session.closing:
+            if session.out.used > limit:
+                return True
+            try:
+                argv = parser.next()
+            except ProtocolError as error:
+                session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
+                session.closing = True
+                return False
+            if argv is None:
+                return False
+            if argv:
+                self.execute(session, argv)
+        return False
 
     @cython.ccall
     def call(self, session: Session, entry: Command, argv: list) -> cython.bint:

@@ -221,6 +221,7 @@ class _Replay:
         self.good = 0
         self.dropped = 0
         self.commands = 0
+        self._here = 0
         self._transaction: list[list[bytes]] | None = None
 
     def run(self, progress: Callable[[int], None]) -> int:
@@ -239,18 +240,20 @@ class _Replay:
         return self.commands
 
     def _drain(self, parser: CommandParser, fed: int) -> None:
+        """Run the commands that are whole; `here` is where the one being read begins."""
         while True:
-            start = fed - parser.pending
+            here = self._here
             try:
                 argv = parser.next()
             except ProtocolError as error:
-                raise LogCorrupt(str(self.path), start, str(error)) from None
+                raise LogCorrupt(str(self.path), here, str(error)) from None
             if argv is None:
                 return
+            self._here = fed - parser.pending
             if argv:
-                self._take(argv, start)
+                self._take(argv, here)
             if self._transaction is None:
-                self.good = fed - parser.pending
+                self.good = self._here
 
     def _take(self, argv: list[bytes], start: int) -> None:
         """Run a command, or keep it until its transaction is whole."""

@@ -1,1 +1,1 @@
-"""server."""
+"""The RESP server: sockets, sessions, configuration file, the event loop."""

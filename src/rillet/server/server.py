@@ -1,0 +1,193 @@
+"""The RESP server: sockets, timers and the orderly end around one engine.
+
+Everything happens on one event loop: uvloop where it is installed, asyncio's own otherwise. Started
+by `rillet serve`, by a test, or by a store that lets other processes attach (Unix socket).
+
+The end, on SIGTERM, SIGINT or SHUTDOWN: stop listening, let what was read be answered, write and sync
+the log, close the clients, remove the Unix socket. Nothing that was acknowledged is lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rillet.engine import Engine
+from rillet.errors import Misconf, StoreError
+from rillet.server.connection import Connection
+
+
+class CannotListen(StoreError):
+    """The address is taken or not to be had; the message names it."""
+
+
+class Server:
+    """A server on TCP addresses and, if asked for, a Unix socket."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.settings = engine.settings
+        self.connections: dict[Connection, None] = {}
+        self.accepted = self.refused = 0
+        self.now_ms = engine.clock.now_ms()
+        self.loop: asyncio.AbstractEventLoop
+        self.port = 0
+        self._listeners: list[asyncio.Server] = []
+        self._unix_path: Path | None = None
+        self._stopping: asyncio.Event
+        self._dirty: list[Connection] = []
+        self._cron: asyncio.TimerHandle | None = None
+        engine.services["shutdown"] = self.request_stop
+
+    # -- beginning -------------------------------------------------------------------------------------
+
+    async def start(self, *, tcp: bool = True) -> None:
+        """Listen where the settings say; CannotListen names the address that is not to be had."""
+        self.loop = asyncio.get_running_loop()
+        self._stopping = asyncio.Event()
+        if tcp and self.settings.port:
+            await self._listen_tcp()
+        if self.settings.unixsocket:
+            await self._listen_unix(Path(self.settings.unixsocket))
+        self._tick()
+
+    async def _listen_tcp(self) -> None:
+        self.port = self.settings.port
+        for address in self.settings.bind.split():
+            # "-::1" in redis.conf: an address that may be missing on this machine.
+            optional, host = address.startswith("-"), address.lstrip("-")
+            host = {"*": "0.0.0.0", "::*": "::"}.get(host, host)
+            try:
+                listener = await self.loop.create_server(
+                    lambda: Connection(self), host, self.port, backlog=self.settings.tcp_backlog
+                )
+            except OSError as error:
+                if optional:
+                    continue
+                await self._close_listeners()
+                reason = os.strerror(error.errno) if error.errno else str(error)
+                raise CannotListen(f"cannot listen on {host}:{self.port}: {reason}") from error
+            self._listeners.append(listener)
+
+    async def _listen_unix(self, path: Path) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
+                path.unlink()  # left behind by a process that was killed
+        try:
+            listener = await self.loop.create_unix_server(lambda: Connection(self), str(path))
+        except OSError as error:
+            await self._close_listeners()
+            raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
+        self._unix_path = path
+        self._listeners.append(listener)
+
+    def admit(self, _connection: Connection) -> bool:
+        """Count a client that connects; False where maxclients are here already."""
+        self.accepted += 1
+        if len(self.connections) < self.settings.maxclients:
+            return True
+        self.refused += 1
+        return False
+
+    # -- while it runs ---------------------------------------------------------------------------------
+
+    def _tick(self) -> None:
+        """What has to happen from time to time (server.c: serverCron), `hz` times a second."""
+        self.now_ms = self.engine.clock.now_ms()
+        self.engine.expire_cycle()
+        if self.settings.timeout:
+            self._close_idle()
+        self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
+
+    def _close_idle(self) -> None:
+        oldest = self.now_ms - self.settings.timeout * 1000
+        for connection in list(self.connections):
+            if connection.session.blocked is None and connection.session.last_ms < oldest:
+                connection.close()
+
+    def flush_soon(self, connection: Connection) -> None:
+        """Release the connection's replies after the log is flushed, at the end of this turn of the loop."""
+        self._dirty.append(connection)
+        if len(self._dirty) == 1:
+            self.loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        waiting, self._dirty = self._dirty, []
+        try:
+            self.engine.before_reply()
+        except Misconf as error:
+            # Some of these replies acknowledge what the log did not take. Which ones cannot be told apart.
+            for connection in waiting:
+                connection.refuse(error)
+        else:
+            for connection in waiting:
+                connection.release()
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def request_stop(self) -> None:
+        """Let `run` end; called by a signal or by SHUTDOWN."""
+        self._stopping.set()
+
+    async def wait(self) -> None:
+        """Return once somebody asked the server to stop."""
+        await self._stopping.wait()
+
+    async def stop(self) -> None:
+        """Stop listening, flush the log, answer, close every client; may be called twice."""
+        if self._cron is not None:
+            self._cron.cancel()
+            self._cron = None
+        await self._close_listeners()
+        self._flush()
+        for connection in list(self.connections):
+            connection.close_after_reply()
+        for _ in range(100):
+            if not self.connections:
+                break
+            await asyncio.sleep(0.01)
+        if self._unix_path is not None:
+            self._unix_path.unlink(missing_ok=True)
+            self._unix_path = None
+
+    async def _close_listeners(self) -> None:
+        listeners, self._listeners = self._listeners, []
+        for listener in listeners:
+            listener.close()
+
+
+def _answers(path: Path) -> bool:
+    """Whether a process accepts connections on the Unix socket."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            return False
+        return True
+
+
+def calm_garbage_collector() -> None:
+    """Let Python's cycle collector run rarely: the engine's data has no cycles, and a full pass visits all of it."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)
+
+
+def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
+    """Return uvloop's loop where it is installed, asyncio's otherwise."""
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return asyncio.new_event_loop
+    factory: Callable[[], Any] = uvloop.new_event_loop
+    return factory
+
+
+__all__ = ["CannotListen", "Server", "calm_garbage_collector", "event_loop_factory"]
