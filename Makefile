@@ -74,7 +74,7 @@ bench: setup
 
 lint: $(VENV)/packages.stamp
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy
+	@$(BIN)/mypy src tests setup.py $(sort $(dir $(wildcard benchmarks/*.py examples/*.py)))
 	@PYTHONPATH=src $(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
 	@echo 'rillet: lint is clean'

@@ -84,6 +84,9 @@ class BuildSources(build_py):  # type: ignore[misc]
 class BuildExtensions(build_ext):  # type: ignore[misc]
     """Translate to C under build/c and compile; where that cannot work, say so once and build nothing."""
 
+    extensions: list[Extension]
+    parallel: int | None
+
     def run(self) -> None:
         """Build unless the install is editable: src stays interpreted."""
         if self.inplace or getattr(self, "editable_mode", False):
@@ -118,7 +121,7 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
         """Turn each .py into the C file beside its fellows under build/c; what is up to date stays."""
         from Cython.Build import cythonize
 
-        translated = cythonize(
+        translated = cythonize(  # type: ignore[no-untyped-call]
             list(self.extensions),
             build_dir=os.environ.get("RILLET_C_DIR", "build/c"),
             include_path=["src"],

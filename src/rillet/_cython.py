@@ -27,7 +27,7 @@ char = schar = uchar = short = ushort = uint = long = ulong = longlong = ulonglo
 Py_ssize_t = size_t = Py_hash_t = builtins.int
 double = builtins.float
 void = None
-p_char = p_uchar = p_void = bytearray
+p_char = p_uchar = p_const_uchar = p_void = bytearray
 int = builtins.int
 float = builtins.float
 
@@ -43,7 +43,8 @@ def _decorator(*_args: Any, **_kwargs: Any) -> Callable[[_T], _T]:
     return _same
 
 
-exceptval = boundscheck = wraparound = freelist = cdivision = nonecheck = locals = returns = _decorator
+exceptval = boundscheck = wraparound = initializedcheck = cdivision = nonecheck = _decorator
+freelist = locals = returns = _decorator
 
 
 def declare(_type: Any = None, value: Any = None, **_kwargs: Any) -> Any:

@@ -1,0 +1,114 @@
+"""Installing: compiled, without a C compiler, and with the build's switches, each through pip into a folder."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from rillet._compiled import COMPILED
+from tests.package.test_modes import ROOT, built_extensions
+
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
+NOTICE = "could not be compiled, so the interpreted package is installed"
+
+
+@pytest.fixture
+def sources(tmp_path: Path) -> Path:
+    """A copy of what the build reads, so that nothing is built in the tree under test."""
+    pytest.importorskip("setuptools")
+    copy = tmp_path / "sources"
+    shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__", "*.egg-info"))
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copy / name)
+    return copy
+
+
+def pip_install(sources: Path, target: Path, **switches: str) -> subprocess.CompletedProcess[str]:
+    """Install with the environment's own setuptools and Cython, verbosely, under the switches."""
+    command = [sys.executable, "-m", "pip", "install", "-v", "--no-build-isolation", "--no-deps", "--no-index"]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    return subprocess.run(
+        [*command, "--disable-pip-version-check", "--target", str(target), str(sources)],
+        env={**environment, **switches},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+
+
+def info(target: Path) -> str:
+    """Return the first line of `python -m rillet info` of the installed package."""
+    command = [sys.executable, "-m", "rillet", "info"]
+    environment = {**os.environ, "PYTHONPATH": str(target)}
+    return subprocess.check_output(command, cwd=target.parent, env=environment, text=True).splitlines()[0]
+
+
+def test_without_a_compiler_the_install_is_interpreted_and_says_so_once(sources: Path, tmp_path: Path) -> None:
+    done = pip_install(sources, tmp_path / "installed", CC="/nonexistent/cc")
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(NOTICE) == 1
+    assert built_extensions(tmp_path / "installed" / "rillet") == set()
+    assert "interpreted: the same results, slower" in info(tmp_path / "installed")
+
+
+def test_a_required_compilation_fails_the_install(sources: Path, tmp_path: Path) -> None:
+    done = pip_install(sources, tmp_path / "installed", CC="/nonexistent/cc", RILLET_REQUIRE_EXTENSIONS="1")
+    assert done.returncode != 0
+    assert NOTICE not in done.stdout
+    assert not (tmp_path / "installed" / "rillet").exists()
+
+
+def test_a_disabled_compilation_is_no_surprise(sources: Path, tmp_path: Path) -> None:
+    done = pip_install(sources, tmp_path / "installed", RILLET_DISABLE_EXTENSIONS="1")
+    assert done.returncode == 0, done.stdout
+    assert NOTICE not in done.stdout
+    assert built_extensions(tmp_path / "installed" / "rillet") == set()
+
+
+def test_a_module_that_does_not_compile_takes_all_of_them_back(sources: Path, tmp_path: Path) -> None:
+    """Compiled modules lay out each other's classes, so half a build would not even import."""
+    (sources / "src" / "rillet" / "structs" / "lzf.pxd").write_text("cdef class Nowhere(Missing): pass\n")
+    switches = {"RILLET_ONLY": "types/stream_id,structs/lzf"}
+    done = pip_install(sources, tmp_path / "installed", **switches)
+    assert done.returncode == 0, done.stdout
+    assert done.stdout.count(NOTICE) == 1
+    assert built_extensions(tmp_path / "installed" / "rillet") == set()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None and shutil.which("cc") is None, reason="there is no C compiler")
+def test_what_is_listed_is_compiled_and_nothing_is_written_into_src(sources: Path, tmp_path: Path) -> None:
+    """One small module is enough here: the build of all of them is what the compiled run of this suite tests."""
+    name = "types/stream_id"
+    assert name in COMPILED
+    done = pip_install(sources, tmp_path / "installed", RILLET_ONLY=name, RILLET_REQUIRE_EXTENSIONS="1")
+    assert done.returncode == 0, done.stdout
+    assert NOTICE not in done.stdout
+    assert built_extensions(tmp_path / "installed" / "rillet") == {name}
+    assert not [path for path in (sources / "src").rglob("*") if path.suffix in {".c", ".so"}]
+
+
+def test_an_in_place_build_leaves_src_interpreted(sources: Path) -> None:
+    command = [sys.executable, "setup.py", "-q", "build_ext", "--inplace"]
+    done = subprocess.run(command, cwd=sources, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "src stays interpreted" in done.stderr
+    assert built_extensions(sources / "src" / "rillet") == set()
+
+
+def test_the_build_folder_loses_what_the_sources_lost(sources: Path) -> None:
+    environment = {**os.environ, "RILLET_DISABLE_EXTENSIONS": "1"}
+    command = [sys.executable, "setup.py", "-q", "build", "--build-lib", "build/compiled"]
+    gone = sources / "src" / "rillet" / "gone.py"
+    gone.write_text('"""A module of a moment."""\n')
+    subprocess.run(command, cwd=sources, env=environment, check=True, timeout=120, capture_output=True)
+    assert (sources / "build" / "compiled" / "rillet" / "gone.py").exists()
+    gone.unlink()
+    subprocess.run(command, cwd=sources, env=environment, check=True, timeout=120, capture_output=True)
+    assert not (sources / "build" / "compiled" / "rillet" / "gone.py").exists()

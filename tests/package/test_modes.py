@@ -1,0 +1,156 @@
+"""One source, two speeds: the list of compiled modules against the sources, the extensions and the shim."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
+
+import pytest
+
+import rillet
+from rillet import _cython
+from rillet._compiled import COMPILED, by_speed
+
+ROOT = Path(__file__).resolve().parents[2]
+SRC = ROOT / "src" / "rillet"
+LOADED = Path(rillet.__file__).parent
+
+# Imports every listed module, which must have found the interpreted `cython`, and puts one of them to work.
+WITHOUT_CYTHON = """
+import sys
+sys.modules["cython"] = None
+from importlib import import_module
+from rillet import _cython
+from rillet._compiled import COMPILED
+for name in COMPILED:
+    module = import_module("rillet." + name.replace("/", "."))
+    assert module.__file__.endswith(".py"), module.__file__
+    assert module.cython is _cython, name
+from rillet.structs.listpack import Listpack
+pack = Listpack()
+pack.append(b"17")
+pack.append(b"seventeen")
+assert [pack.get(pack.seek(index)) for index in (0, 1)] == [17, b"seventeen"]
+print("ok")
+"""
+
+
+def imports_the_shim(tree: ast.Module) -> bool:
+    """Whether a module imports `cython`, under the name that both modes share."""
+    return any(isinstance(node, ast.Import) and any(a.name == "cython" for a in node.names) for node in ast.walk(tree))
+
+
+def typed_sources() -> dict[str, ast.Module]:
+    """Return the syntax tree of each file that imports the shim, by its name in the list."""
+    trees = {p.relative_to(SRC).with_suffix("").as_posix(): ast.parse(p.read_text()) for p in SRC.rglob("*.py")}
+    return {name: tree for name, tree in trees.items() if imports_the_shim(tree)}
+
+
+def cython_names(tree: ast.Module) -> set[str]:
+    """Return the X of every `cython.X` in a module."""
+    return {
+        node.attr
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cython"
+    }
+
+
+def built_extensions(folder: Path) -> set[str]:
+    """Return the extensions of this Python below a package folder, by their names in the list."""
+    suffix = EXTENSION_SUFFIXES[0]
+    return {p.relative_to(folder).as_posix().removesuffix(suffix) for p in folder.rglob(f"*{suffix}")}
+
+
+def test_listed_modules_are_those_that_import_the_shim() -> None:
+    assert sorted(COMPILED) == sorted(typed_sources())
+
+
+def test_a_pxd_stands_only_beside_a_listed_module() -> None:
+    assert {p.relative_to(SRC).with_suffix("").as_posix() for p in SRC.rglob("*.pxd")} <= set(COMPILED)
+
+
+def test_one_source() -> None:
+    """No second implementation, in whatever language, and nothing built in src."""
+    foreign = [p for p in SRC.rglob("*") if p.suffix in {".pyx", ".c", ".cpp", ".h", ".rs", ".so", ".pyd", ".o"}]
+    assert foreign == []
+
+
+def test_built_extensions_are_the_listed_ones() -> None:
+    built = built_extensions(LOADED)
+    if os.environ.get("RILLET_EXPECT") == "compiled":
+        assert built == set(COMPILED)
+    else:
+        assert built <= set(COMPILED)
+
+
+def test_the_mode_that_was_asked_for_is_the_one_that_loaded() -> None:
+    expected = os.environ.get("RILLET_EXPECT")
+    compiled, interpreted = by_speed()
+    assert rillet.compiled() == (bool(compiled) and not interpreted)
+    if expected is not None:
+        assert rillet.compiled() == (expected == "compiled")
+        assert set(compiled if expected == "compiled" else interpreted) == set(COMPILED)
+
+
+def test_the_shim_has_every_name_that_the_sources_use() -> None:
+    missing = {
+        name: unknown
+        for name, tree in typed_sources().items()
+        if (unknown := {used for used in cython_names(tree) if not hasattr(_cython, used)})
+    }
+    assert missing == {}
+
+
+def test_the_stub_has_every_name_that_the_sources_use() -> None:
+    told: set[str] = set()
+    for node in ast.parse((ROOT / "stubs" / "cython.pyi").read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            told.add(node.name)
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            told.add(node.target.id)
+        elif isinstance(node, ast.ImportFrom):
+            told |= {alias.asname or alias.name for alias in node.names}
+    used = set().union(*(cython_names(tree) for tree in typed_sources().values()))
+    assert used - told == set()
+
+
+def interpreted(code: str) -> str:
+    """Run code in a fresh interpreter over src, and return what it prints."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+@pytest.mark.once
+def test_sources_run_without_cython() -> None:
+    assert interpreted(WITHOUT_CYTHON) == "ok"
+
+
+@pytest.mark.once
+def test_sources_run_with_cython_installed() -> None:
+    """Cython's own `cython` module, where it is installed, means the same."""
+    pytest.importorskip("Cython")
+    code = WITHOUT_CYTHON.replace('sys.modules["cython"] = None', "import cython")
+    assert interpreted(code.replace("module.cython is _cython", "module.cython is cython")) == "ok"
+
+
+def test_the_shim_gives_back_what_it_is_given() -> None:
+    def function(value: int) -> int:
+        return value + 1
+
+    for decorator in (_cython.cfunc, _cython.ccall, _cython.inline, _cython.final, _cython.cclass):
+        assert decorator(function) is function
+    for maker in (_cython.exceptval, _cython.boundscheck, _cython.wraparound, _cython.locals):
+        assert maker(check=False)(function) is function
+    assert _cython.declare(_cython.int, 5) == 5
+    assert _cython.cast(_cython.ulonglong, 1 << 63) == 1 << 63
+    assert _cython.likely(True)
+    assert not _cython.unlikely(False)
+    assert _cython.compiled is False
+    assert isinstance(7, _cython.int)
+    assert isinstance(7.0, _cython.double)

@@ -1,0 +1,74 @@
+"""The package's face: its version, its lazy names, the console script."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+import pytest
+
+import rillet
+from rillet.cli import info, main
+
+FOLDER = str(Path(rillet.__file__).resolve().parent.parent)
+
+
+def test_version_is_that_of_the_installed_package() -> None:
+    try:
+        assert version("rillet") == rillet.__version__
+    except PackageNotFoundError:
+        assert rillet.__version__.count(".") == 2
+
+
+def test_every_public_name_is_there() -> None:
+    for name in rillet.__all__:
+        assert getattr(rillet, name) is not None
+        assert name in dir(rillet)
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'rillet' has no attribute 'opened'"):
+        _ = rillet.opened
+
+
+def test_importing_the_package_imports_nothing_of_it() -> None:
+    code = "import sys, rillet; print(sorted(name for name in sys.modules if name.startswith('rillet.')))"
+    environment = {**os.environ, "PYTHONPATH": FOLDER}
+    assert subprocess.check_output([sys.executable, "-c", code], env=environment, text=True).strip() == "[]"
+
+
+def test_info_tells_the_speed_and_the_optional_packages(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["info"]) == 0
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith(f"rillet {rillet.__version__}, {'compiled (' if rillet.compiled() else ''}")
+    assert {line.split()[0] for line in rest} == {"package", "python", *info.OPTIONAL, *info.PROGRAMS}
+
+
+def test_interpreted_info_says_how_to_get_the_compiled_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(info, "by_speed", lambda: ([], ["structs/listpack"]))
+    assert "install a C compiler and the Python headers (Debian: gcc python3-dev)" in info.speed()
+    monkeypatch.setattr(info, "by_speed", lambda: (["structs/rax"], ["structs/listpack"]))
+    assert info.speed() == "mixed: 1 modules compiled, interpreted: structs/listpack"
+
+
+def test_version_option_tells_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    speed = "compiled" if rillet.compiled() else "interpreted"
+    assert capsys.readouterr().out == f"rillet {rillet.__version__} ({speed})\n"
+
+
+def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "rillet serve" in capsys.readouterr().out
+
+
+def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["srve"])
+    assert ended.value.code == 2
+    assert "srve" in capsys.readouterr().err
