@@ -1,5 +1,6 @@
 cimport cython
 
+
 @cython.final
 cdef class Replies:
     cdef public bytearray buf
@@ -40,3 +41,5 @@ cdef class Replies:
     cpdef bint insert_map(self, Py_ssize_t mark, Py_ssize_t size)
     cpdef bint insert_set(self, Py_ssize_t mark, Py_ssize_t size)
     cpdef bytes take(self)
+
+cpdef bytes pack_command(object argv)

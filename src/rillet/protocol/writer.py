@@ -403,3 +403,29 @@ class Replies:
         if len(self.buf) > KEEP_CAPACITY:
             self.buf = bytearray(INITIAL_CAPACITY)
         return out
+
+
+@cython.ccall
+def pack_command(argv: object) -> bytes:
+    """Return a command, a list or tuple of bytes, as an array of bulk strings; O(bytes)."""
+    arg: bytes
+    if not cython.compiled:
+        return b"*%d\r\n" % len(argv) + b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in argv])
+    size: cython.Py_ssize_t = 32
+    pos: cython.Py_ssize_t
+    for arg in argv:
+        size += len(arg) + 32
+    buf: bytearray = bytearray(size)
+    target: cython.p_uchar = buf
+    source: cython.p_const_uchar
+    pos = _put_header(target, 0, 42, len(argv))
+    for arg in argv:
+        source = arg
+        size = len(arg)
+        pos = _put_header(target, pos, 36, size)
+        memcpy(target + pos, source, size)
+        pos += size
+        target[pos] = 13
+        target[pos + 1] = 10
+        pos += 2
+    return target[0:pos]

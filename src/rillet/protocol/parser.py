@@ -1,0 +1,388 @@
+"""CommandParser: a client's bytes become commands; it touches no socket.
+
+    *3\\r\\n            three arguments follow: a "multibulk" command
+    $4\\r\\nXADD\\r\\n    each as a bulk string: its length, its bytes, CR LF
+    $1\\r\\ns\\r\\n
+    $1\\r\\n*\\r\\n
+
+    SET key "a\\x00b"\\n   or one line, split at blanks, with quotes: an "inline" command
+
+What is fed may be cut anywhere: a byte at a time or a thousand commands at once give the same
+commands and the same error, always after the commands before it.
+
+    data   |.....consumed.....|...unparsed...|          bytes, as they were fed
+                              pos            size
+    tail                                     |.......|  bytearray, fed since
+
+A fed `bytes` is kept and read in place; each argument is copied out of it once. Only when a command
+is cut between two feeds do the pieces meet: later chunks gather in `tail`, and are joined to the
+unparsed rest once there is enough for the next step. `wanted` says how much that is; where a line's
+end is still unknown, only the new part of `tail` is searched for it. So a bulk string of 512 MB that
+arrives in small chunks costs each of its bytes a constant number of copies, and a half-parsed
+command keeps the arguments that it already has.
+
+Invariants: `0 <= pos <= size == len(data)`; `missing > 0` exactly while a multibulk command is
+half-parsed, `argv` then holds the arguments before it and `bulk_len` the length of the next one, or
+-1 while that is unknown.
+
+The rules are those of Redis 7.0 (networking.c, processMultibulkBuffer and processInlineBuffer), odd
+ones included:
+
+- a count is a decimal number in canonical form, as string2ll has it: `*01` and `*+1` are refused;
+- the bytes after a count's CR and after a bulk string are skipped unseen: they need not be CR LF;
+- `*0` and `*-1` are empty commands: `next` gives `[]`, and nothing is replied;
+- a line is searched with strchr: a NUL byte hides the end of line behind it, so such a connection
+  waits until 64 KiB have gathered and is refused then;
+- in an inline command vertical tab and form feed separate arguments but do not end one.
+
+Where Redis's result depends on how the kernel cut the bytes (a line just above 64 KiB), the result
+here is the one of reading byte by byte.
+
+Costs: O(bytes). Rejected: one growing bytearray for everything fed (each command then moves what
+follows it, or the buffer grows without end), and a regular expression per header (slower than
+reading three digits).
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.errors import ProtocolError
+from rillet.protocol.writer import pack_command
+
+__all__ = ["CommandParser", "QueryBufferExceeded", "pack_command", "split_args"]
+
+Command: TypeAlias = "list[bytes] | None"
+"""The arguments of a command, name first; [] for an empty one, None while it is incomplete."""
+
+INLINE_MAX_SIZE = 64 * 1024
+"""PROTO_INLINE_MAX_SIZE: bytes of a line before its end must have come."""
+MAX_MULTIBULK_LEN = 2**31 - 1
+PROTO_MAX_BULK_LEN = 512 * 1024 * 1024
+QUERY_BUFFER_LIMIT = 1024 * 1024 * 1024
+UNAUTHENTICATED_MULTIBULK_LEN = 10
+UNAUTHENTICATED_BULK_LEN = 16384
+
+_UNAUTHENTICATED_BULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_BULK_LEN)
+
+_BLANKS = frozenset(b" \t\n\v\f\r")  # isspace() in the C locale
+_ENDS_WORD = frozenset(b" \t\n\r\0")
+_HEX = frozenset(b"0123456789abcdefABCDEF")
+_ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}
+
+
+class QueryBufferExceeded(ProtocolError):
+    """More unparsed bytes than client-query-buffer-limit: Redis closes such a connection without a reply."""
+
+
+def split_args(line: bytes) -> list[bytes] | None:
+    """Split a line into arguments by Redis's quoting rules, None for unbalanced quotes (sds.c, sdssplitargs); O(n)."""
+    args: list[bytes] = []
+    size = len(line)
+    pos = 0
+    while True:
+        while pos < size and line[pos] in _BLANKS:
+            pos += 1
+        if pos >= size or line[pos] == 0:
+            return args
+        word = bytearray()
+        while pos < size and line[pos] not in _ENDS_WORD:
+            quote = line[pos]
+            pos += 1
+            if quote not in b"\"'":
+                word.append(quote)
+                continue
+            pos = _quoted(line, pos, quote, word)
+            if pos < 0 or (pos < size and line[pos] not in _BLANKS):
+                return None  # a closing quote ends its argument
+            break
+        args.append(bytes(word))
+
+
+def _quoted(line: bytes, pos: int, quote: int, word: bytearray) -> int:
+    """Append what is quoted from pos on to the word; return the position after the closing quote, -1 if there is none."""
+    size = len(line)
+    while pos < size:
+        byte = line[pos]
+        following = line[pos + 1] if pos + 1 < size else 0
+        pos += 1
+        if byte == quote:
+            return pos
+        if byte != 92 or following == 0 or (quote == 39 and following != 39):
+            word.append(byte)
+        elif quote == 34 and following == 120 and len(digits := line[pos + 1 : pos + 3]) == 2 and _HEX.issuperset(digits):
+            word.append(int(digits, 16))
+            pos += 3
+        else:
+            word.append(_ESCAPES.get(following, following) if quote == 34 else following)
+            pos += 1
+    return -1
+
+
+def _string2ll(text: bytes) -> int | None:
+    """Return the number if the text is its canonical decimal form in 64 bits, else None (util.c, string2ll)."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if text == b"0":
+        return 0
+    if len(text) > 20 or not digits.isdigit() or digits[0] == 48:
+        return None
+    number = int(text)
+    return number if -(2**63) <= number < 2**63 else None
+
+
+@cython.final
+@cython.cclass
+class CommandParser:
+    """Bytes in, commands out: `feed`, then `next` until it gives None (networking.c, processInputBuffer)."""
+
+    __slots__ = (
+        "data", "pos", "size", "tail", "wanted", "terminator", "scanned", "argv", "missing", "bulk_len", "broken",
+        "authenticated", "proto_max_bulk_len", "max_multibulk_len", "max_inline_len", "query_buffer_limit",
+    )  # fmt: skip
+    data: bytes
+    pos: cython.Py_ssize_t
+    size: cython.Py_ssize_t
+    tail: bytearray
+    wanted: cython.Py_ssize_t
+    terminator: cython.int
+    scanned: cython.Py_ssize_t
+    argv: list
+    missing: cython.Py_ssize_t
+    bulk_len: cython.Py_ssize_t
+    broken: object
+    authenticated: cython.bint
+    proto_max_bulk_len: cython.Py_ssize_t
+    max_multibulk_len: cython.Py_ssize_t
+    max_inline_len: cython.Py_ssize_t
+    query_buffer_limit: cython.Py_ssize_t
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.pos = 0
+        self.size = 0
+        self.tail = bytearray()
+        self.wanted = 1
+        self.terminator = 10
+        self.scanned = 0
+        self.argv = []
+        self.missing = 0
+        self.bulk_len = -1
+        self.broken = None
+        self.authenticated = True
+        self.proto_max_bulk_len = PROTO_MAX_BULK_LEN
+        self.max_multibulk_len = MAX_MULTIBULK_LEN
+        self.max_inline_len = INLINE_MAX_SIZE
+        self.query_buffer_limit = QUERY_BUFFER_LIMIT
+
+    @property
+    def buffered(self) -> int:
+        """Bytes fed and not yet part of a command or an argument."""
+        return self.size - self.pos + len(self.tail)
+
+    @cython.ccall
+    def feed(self, data: bytes) -> cython.bint:
+        """Add bytes as they came from the client; O(1) when everything before is parsed, else O(len)."""
+        if self.broken is not None:
+            return False
+        if self.pos == self.size and not self.tail:
+            self.data = data
+            self.pos = 0
+            self.size = len(data)
+        else:
+            self.tail += data
+        return True
+
+    @cython.ccall
+    def next(self) -> Command:
+        """Return the next command, [] for an empty one, None when more bytes are needed; raise ProtocolError."""
+        command: object
+        if self.pos < self.size:
+            command = self._parse()
+            if command is not None:
+                return command
+        while self._refill():
+            command = self._parse()
+            if command is not None:
+                return command
+        return None
+
+    @cython.cfunc
+    def _refill(self) -> cython.bint:
+        """Join tail to the unparsed rest if that is enough for a step; False when more must be fed."""
+        unparsed: cython.Py_ssize_t = self.size - self.pos
+        total: cython.Py_ssize_t = unparsed + len(self.tail)
+        if self.broken is not None:
+            raise ProtocolError(self.broken)
+        if total == unparsed or (unparsed > 0 and not self._enough(total)):
+            if total > self.query_buffer_limit:
+                self._drop("Protocol error: query buffer limit exceeded")
+                raise QueryBufferExceeded(self.broken)
+            return False
+        self.data = b"".join((memoryview(self.data)[self.pos :], self.tail)) if unparsed else bytes(self.tail)
+        self.tail = bytearray()
+        self.pos = 0
+        self.size = total
+        self.scanned = 0
+        return True
+
+    @cython.cfunc
+    def _enough(self, total: cython.Py_ssize_t) -> cython.bint:
+        """Return whether the bytes at hand complete what `_parse` stopped at; searches each byte once."""
+        if self.wanted > 0:
+            return total >= self.wanted
+        start: cython.Py_ssize_t = self.scanned
+        self.scanned = len(self.tail)
+        return total > self.max_inline_len or self.tail.find(self.terminator, start) >= 0
+
+    @cython.cfunc
+    def _parse(self) -> Command:
+        """Return the command at pos < size, or None with the state saved."""
+        data: bytes = self.data
+        buf: cython.p_const_uchar = data
+        size: cython.Py_ssize_t = self.size
+        pos: cython.Py_ssize_t = self.pos
+        if self.missing == 0:
+            if buf[pos] != 42:
+                return self._parse_inline()
+            if not self._read_count():
+                return None
+            if self.missing == 0:
+                return []
+            pos = self.pos
+        argv: list = self.argv
+        missing: cython.Py_ssize_t = self.missing
+        length: cython.Py_ssize_t = self.bulk_len
+        at: cython.Py_ssize_t
+        while missing > 0:
+            if length < 0:
+                # The common header, "$" and a few digits, is read here; whatever else comes takes the strict way.
+                at = pos + 1
+                length = 0
+                while at < size and 48 <= buf[at] <= 57 and at < pos + 10:
+                    length = length * 10 + (buf[at] - 48)
+                    at += 1
+                if (
+                    at > size - 2
+                    or buf[at] != 13
+                    or buf[pos] != 36
+                    or at == pos + 1
+                    or (buf[pos + 1] == 48 and at != pos + 2)
+                    or length > self.proto_max_bulk_len
+                    or (length > _UNAUTHENTICATED_BULK_LEN and not self.authenticated)
+                ):
+                    self.pos = pos
+                    self.missing = missing
+                    length = self._read_length()
+                    if length < 0:
+                        return None
+                    pos = self.pos
+                else:
+                    pos = at + 2
+            if size - pos < length + 2:
+                self.pos = pos
+                self.missing = missing
+                self.bulk_len = length
+                self.wanted = length + 2
+                return None
+            argv.append(buf[pos : pos + length])
+            pos += length + 2
+            length = -1
+            missing -= 1
+        self.pos = pos
+        self.missing = 0
+        self.bulk_len = -1
+        self.argv = []
+        return argv
+
+    @cython.cfunc
+    def _find(self, terminator: cython.int) -> cython.Py_ssize_t:
+        """Return where the line at pos ends, -1 if its end has not come; the caller refuses a line that is too long."""
+        window: cython.Py_ssize_t = min(self.size, self.pos + self.max_inline_len + 1)
+        end: cython.Py_ssize_t = self.data.find(terminator, self.pos, window)
+        if self.data.find(0, self.pos, window if end < 0 else end) >= 0:
+            self.wanted = self.max_inline_len + 1  # no end of line behind a NUL counts
+            return -1
+        if end < 0:
+            self.wanted = 0
+            self.terminator = terminator
+        elif terminator == 13 and end + 2 > self.size:
+            self.wanted = end + 2 - self.pos
+            return -1
+        return end
+
+    @cython.cfunc
+    def _read_count(self) -> cython.bint:
+        """Read "*<count>" at pos into missing and step over it; False when its end has not come."""
+        end: cython.Py_ssize_t = self._find(13)
+        if end < 0:
+            if self.size - self.pos > self.max_inline_len:
+                self._refuse("too big mbulk count string")
+            return False
+        count = _string2ll(self.data[self.pos + 1 : end])
+        if count is None or count > self.max_multibulk_len:
+            self._refuse("invalid multibulk length")
+        elif count > UNAUTHENTICATED_MULTIBULK_LEN and not self.authenticated:
+            self._refuse("unauthenticated multibulk length")
+        else:
+            self.pos = end + 2
+            self.missing = max(count, 0)
+            self.bulk_len = -1
+        return True
+
+    @cython.cfunc
+    def _read_length(self) -> cython.Py_ssize_t:
+        """Read "$<length>" at pos and step over it; -1 when its end has not come."""
+        end: cython.Py_ssize_t = self._find(13)
+        if end < 0:
+            if self.size - self.pos > self.max_inline_len:
+                self._refuse("too big bulk count string")
+            self.bulk_len = -1
+            return -1
+        first: cython.int = self.data[self.pos]
+        if first != 36:
+            self._refuse(f"expected '$', got '{chr(first)}'")
+        length = _string2ll(self.data[self.pos + 1 : end])
+        if length is None or length < 0 or length > self.proto_max_bulk_len:
+            self._refuse("invalid bulk length")
+        elif length > UNAUTHENTICATED_BULK_LEN and not self.authenticated:
+            self._refuse("unauthenticated bulk length")
+        else:
+            self.pos = end + 2
+            return length
+        return -1
+
+    @cython.cfunc
+    def _parse_inline(self) -> Command:
+        """Return the command on the line at pos, None when its end has not come."""
+        end: cython.Py_ssize_t = self._find(10)
+        if end < 0:
+            if self.size - self.pos > self.max_inline_len:
+                self._refuse("too big inline request")
+            return None
+        line: bytes = self.data[self.pos : end]
+        args = split_args(line.removesuffix(b"\r"))
+        if args is None:
+            self._refuse("unbalanced quotes in request")
+        self.pos = end + 1
+        return args
+
+    @cython.cfunc
+    def _drop(self, text: str) -> cython.bint:
+        """Forget all bytes: nothing after an error is a command."""
+        self.broken = text
+        self.data = b""
+        self.tail = bytearray()
+        self.pos = 0
+        self.size = 0
+        return True
+
+    @cython.cfunc
+    def _refuse(self, reason: str) -> cython.bint:
+        """Raise a ProtocolError, now and at every later call of `next` (networking.c, setProtocolError)."""
+        self._drop("Protocol error: " + reason)
+        raise ProtocolError(self.broken)
