@@ -68,7 +68,8 @@ _MAX_BYTES = cython.declare(cython.Py_ssize_t, 4294967295)
 _END = cython.declare(cython.int, 0xFF)
 
 # What parse_int64 returns for text that is no integer. One text has this very value:
-_NOT_INT = cython.declare(cython.longlong, -9223372036854775807 - 1)
+_MAX_INT = cython.declare(cython.longlong, 9223372036854775807)
+_NOT_INT = cython.declare(cython.longlong, -_MAX_INT - 1)
 _NOT_INT_TEXT = cython.declare(bytes, b"-9223372036854775808")
 
 
@@ -82,6 +83,7 @@ def parse_int64(text: bytes) -> cython.longlong:
     n: cython.Py_ssize_t = len(text)
     i: cython.Py_ssize_t = 0
     v: cython.ulonglong = 0
+    whole: cython.longlong
     c: cython.int
     negative: cython.bint = False
     if n == 0 or n > 20:
@@ -97,11 +99,12 @@ def parse_int64(text: bytes) -> cython.longlong:
         c = text[i]
         if c < 48 or c > 57:
             return _NOT_INT
-        v = v * 10 + cython.cast(cython.ulonglong, c - 48)
+        v = v * 10 + (c - 48)
         i += 1
-    if v > 9223372036854775807:
+    if v >> 63:  # too large, or the one of that value
         return _NOT_INT
-    return -cython.cast(cython.longlong, v) if negative else cython.cast(cython.longlong, v)
+    whole = v
+    return -whole if negative else whole
 
 
 @cython.ccall
@@ -166,18 +169,25 @@ def string_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.exceptval(-1, check=False)
 def write_int(p: bytearray, pos: cython.Py_ssize_t, v: cython.longlong, size: cython.Py_ssize_t) -> cython.bint:
     """Write encoding and data of an integer whose int_size is size."""
-    i: cython.Py_ssize_t
     if size == 1:
         p[pos] = v & 0x7F
     elif size == 2:
-        v &= 0x1FFF
-        p[pos] = 0xC0 | (v >> 8)
+        p[pos] = 0xC0 | ((v >> 8) & 0x1F)
         p[pos + 1] = v & 0xFF
+    elif size == 3:
+        p[pos] = 0xF1
+        p[pos + 1] = v & 0xFF
+        p[pos + 2] = (v >> 8) & 0xFF
+    elif size == 4:
+        p[pos] = 0xF2
+        p[pos + 1] = v & 0xFF
+        p[pos + 2] = (v >> 8) & 0xFF
+        p[pos + 3] = (v >> 16) & 0xFF
     else:
-        p[pos] = 0xF4 if size == 9 else 0xEE + size
-        for i in range(1, size):
-            p[pos + i] = v & 0xFF
-            v >>= 8
+        p[pos] = 0xF3 if size == 5 else 0xF4
+        put_u32(p, pos + 1, v)
+        if size == 9:
+            put_u32(p, pos + 5, v >> 32)
     return True
 
 
@@ -227,10 +237,10 @@ def read_backlen(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """
     n: cython.Py_ssize_t = 0
     shift: cython.int = 0
-    b: cython.int
+    b: cython.Py_ssize_t
     while shift <= 28:
         b = p[pos]
-        n |= cython.cast(cython.Py_ssize_t, b & 127) << shift
+        n |= (b & 127) << shift
         if b < 128:
             return n
         shift += 7

@@ -89,7 +89,8 @@ def copy_out(src: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> 
     if cython.compiled:
         fr: cython.p_uchar = src
         return fr[start : start + n]
-    return bytes(src[start : start + n])
+    else:
+        return bytes(src[start : start + n])
 
 
 @cython.cfunc
@@ -103,13 +104,14 @@ def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bin
         left: cython.p_uchar = src
         right: cython.p_uchar = value
         return memcmp(left + start, right, n) == 0
-    return src[start : start + n] == value
+    else:
+        return src[start : start + n] == value
 
 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
-def put_u32(dst: bytearray, pos: cython.Py_ssize_t, v: cython.Py_ssize_t) -> cython.bint:
-    """Write v (0 to 2^32 - 1) into dst at pos as four bytes, the lowest first."""
+def put_u32(dst: bytearray, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
+    """Write the low 32 bits of v into dst at pos, the lowest byte first."""
     if pos < 0 or pos > len(dst) - 4:
         raise IndexError("write outside the buffer")
     if cython.compiled:
@@ -119,5 +121,5 @@ def put_u32(dst: bytearray, pos: cython.Py_ssize_t, v: cython.Py_ssize_t) -> cyt
         to[pos + 2] = (v >> 16) & 0xFF
         to[pos + 3] = (v >> 24) & 0xFF
     else:
-        dst[pos : pos + 4] = v.to_bytes(4, "little")
+        dst[pos : pos + 4] = (v & 0xFFFFFFFF).to_bytes(4, "little")
     return True
