@@ -35,6 +35,8 @@ COMPILED = (
     "commands/stream_read",
     "commands/string",
     "engine",
+    "columns/text",
+    "columns/column",
     "columns/builder",
     "columns/resp",
     "columns/nodes",

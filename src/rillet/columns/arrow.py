@@ -1,0 +1,128 @@
+"""Rows as pyarrow record batches: which column an Arrow schema asks for, and the hand-over of the buffers.
+
+pyarrow is imported when a function is called, never when the module is: only the Spark extra brings it.
+
+A schema's field is one of the entry's own columns when its name is (`stream id id_ms id_seq timestamp fields`), otherwise
+the field of that name. Metadata {"field": "id"} asks for the entry's field of that name whatever the column is called, which is the
+way to a field that has one of the reserved names.
+
+The hand-over copies nothing: Arrow keeps the bytearrays alive, and the columns begin new ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillet.columns.builder import MAP, SOURCE_KINDS, SOURCES, Rows
+from rillet.columns.column import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DOUBLE,
+    FLOAT,
+    INT,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    Column,
+)
+
+KIND_NAMES = "string, binary, boolean, tinyint, smallint, int, bigint, float, double, timestamp, timestamp_ntz, date"
+
+
+def kind_of(kind: Any) -> int | None:
+    """Return the column kind of an Arrow type, None where there is none."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP if kind.unit == "us" else None
+    known = {
+        pa.string(): STRING, pa.binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT, pa.int32(): INT,
+        pa.int64(): LONG, pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
+    }  # fmt: skip
+    return known.get(kind)
+
+
+def rows_for(schema: Any, key: bytes) -> Rows:
+    """Return empty Rows for an Arrow schema; ValueError names every column that cannot be served."""
+    rows = Rows(key)
+    wrong = [text for field in schema if (text := _add(rows, field))]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return rows
+
+
+def _add(rows: Rows, field: Any) -> str | None:
+    """Add the column of one field to rows; return what is wrong with it, if anything."""
+    alias = (field.metadata or {}).get(b"field")
+    source = SOURCES.get(field.name) if alias is None else None
+    kind = kind_of(field.type)
+    if source == MAP:
+        value = _map_value(field.type)
+        if value is None:
+            return f"column {field.name!r} must be map<string,string> or map<string,binary>, not {field.type}"
+        rows.add_map(value)
+    elif source is not None:
+        if kind != SOURCE_KINDS[source]:
+            return f"column {field.name!r} cannot be {field.type}: it comes from the entry's ID or key"
+        rows.add_source(source)
+    elif kind is None:
+        return f"column {field.name!r} cannot be {field.type} (possible: {KIND_NAMES})"
+    else:
+        try:
+            rows.add_field(field.name.encode() if alias is None else alias, kind)
+        except ValueError as error:
+            return str(error)
+    return None
+
+
+def _map_value(kind: Any) -> int | None:
+    """Return STRING or BINARY for a map of strings to those."""
+    import pyarrow as pa
+
+    if not pa.types.is_map(kind) or kind.key_type != pa.string():
+        return None
+    found = kind_of(kind.item_type)
+    return found if found in (STRING, BINARY) else None
+
+
+def record_batch(rows: Rows, schema: Any) -> Any:
+    """Take the finished rows as a pyarrow.RecordBatch of that schema; rows begin anew."""
+    import pyarrow as pa
+
+    length = rows.length
+    arrays = []
+    for field, column in zip(schema, rows.columns, strict=True):
+        if column.nulls and not field.nullable:
+            raise ValueError(
+                f"column {field.name!r} is declared NOT NULL, and {column.nulls} of {length} entries "
+                f"have no such field, or none that is a {field.type}"
+            )
+        arrays.append(_map_array(rows, field.type) if column.source == MAP else _array(column, field.type))
+    rows.clear()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(column: Column, kind: Any) -> Any:
+    """Take one column as a pyarrow array."""
+    import pyarrow as pa
+
+    length, nulls, *buffers = column.take()
+    if buffers[1] is None:
+        del buffers[1]
+    wrapped = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+    return pa.Array.from_buffers(kind, length, wrapped, nulls)
+
+
+def _map_array(rows: Rows, kind: Any) -> Any:
+    """Take the map column: the pairs' two columns below int32 offsets."""
+    import pyarrow as pa
+
+    length, _, _, _, ends = rows.map_ends.take()
+    keys = _array(rows.keys, kind.key_type)
+    items = _array(rows.items, kind.item_type)
+    pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    offsets = pa.py_buffer(b"\0\0\0\0" + bytes(ends))
+    return pa.Array.from_buffers(kind, length, [None, offsets], 0, children=[pairs])

@@ -1,0 +1,27 @@
+cimport cython
+from rillet.columns.builder cimport Rows
+
+
+@cython.final
+cdef class RangeDecoder:
+    cdef public Rows rows
+    cdef public bytearray buf
+    cdef public Py_ssize_t pos
+    cdef public Py_ssize_t end
+    cdef Py_ssize_t after
+    cdef public Py_ssize_t left
+    cdef public Py_ssize_t entries
+    cdef public unsigned long long last_ms
+    cdef public unsigned long long last_seq
+    cdef public Py_ssize_t max_rows
+    cdef public Py_ssize_t max_bytes
+    cdef unsigned long long ms
+    cdef unsigned long long seq
+    cpdef int decode(self)
+    cdef bint _entry(self, Py_ssize_t p)
+    cdef Py_ssize_t _fields_header(self, Py_ssize_t p)
+    cdef Py_ssize_t _text(self, Py_ssize_t p)
+    cdef Py_ssize_t _header(self, Py_ssize_t p, int kind)
+    cdef Py_ssize_t _short_header(self, Py_ssize_t p)
+    cdef Py_ssize_t _odd_header(self, Py_ssize_t p)
+    cdef bint _id(self, Py_ssize_t p, Py_ssize_t n)

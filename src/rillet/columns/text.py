@@ -1,0 +1,344 @@
+"""The text of a field read as a number, a boolean, a moment or a day.
+
+Fields and values of a stream are byte strings; a typed column asks for more. One `Parser` serves a
+batch: each method reads `buf[start:start + n]`, answers whether the text is a value of that type, and
+leaves the value in a register (`number`, or `real` for a double). It never raises for bad text: text that is
+no value becomes null in the column.
+
+What is accepted (blanks, i.e. bytes up to 0x20, around the value are skipped, as Spark's CAST does):
+
+    integer     [+-]digits, within 64 bits; the column narrows further. "12.0" is no integer
+    real        [+-]digits[.digits][e[+-]digits], .5 and 5. too; nan, inf, infinity in any case
+    boolean     true t yes y 1 / false f no n 0, in any case (Spark's words)
+    timestamp   an integer = milliseconds since 1970, the unit of stream IDs; or
+                YYYY-MM-DD[(T| )HH:MM[:SS[.digits]]][Z|UTC|(+|-)HH[[:]MM]], UTC where no zone is given
+    date        YYYY-MM-DD, alone or followed by T or a blank and anything
+
+Doubles take an exact short way: up to 2^53 as mantissa and a power of ten up to 22 are both exact in a double,
+so one division or multiplication rounds correctly. Anything longer goes to `float()`, which also rounds
+correctly, at a tenth of the speed. A table of powers was rejected: the loop that multiplies by ten is exact up
+to 10^22, and prices and delays need two or three turns.
+
+Cost: O(n) for a text of n bytes.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+_EXACT = cython.declare(cython.ulonglong, 1 << 53)
+_MAX = cython.declare(cython.ulonglong, (1 << 63) - 1)
+TRUE_WORDS = frozenset((b"true", b"t", b"yes", b"y", b"1"))
+FALSE_WORDS = frozenset((b"false", b"f", b"no", b"n", b"0"))
+SPECIAL_REALS = frozenset((b"nan", b"inf", b"infinity"))
+MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
+_MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def days_from_civil(year: cython.longlong, month: cython.longlong, day: cython.longlong) -> cython.longlong:
+    """Return the days from 1970-01-01 to a date of the Gregorian calendar, year 0 to 9999."""
+    # March starts the counting year, so that the leap day is its last day.
+    if month > 2:
+        month -= 3
+    else:
+        month += 9
+        year -= 1
+    year += 400  # keeps the divisions below among positive numbers
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1 - 719468 - 146097
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def days_in_month(year: cython.longlong, month: cython.longlong) -> cython.longlong:
+    """Return 28 to 31."""
+    if month == 2:
+        leap: cython.bint = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        return 29 if leap else 28
+    if month == 4 or month == 6 or month == 9 or month == 11:
+        return 30
+    return 31
+
+
+@cython.final
+@cython.cclass
+class Parser:
+    """Reads one value at a time; the registers hold the last one."""
+
+    __slots__ = ("number", "real", "stop")
+    number: cython.longlong
+    real: cython.double
+    stop: cython.Py_ssize_t  # end of the text without trailing blanks, or where a sub-parser stopped
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.real = 0.0
+        self.stop = 0
+
+    @cython.cfunc
+    def trim(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the start of the text without blanks; its end goes to `stop`."""
+        stop: cython.Py_ssize_t = start + n
+        if n < 0 or start < 0 or stop > len(buf):
+            raise IndexError("value outside the buffer")
+        while start < stop and buf[start] <= 0x20:
+            start += 1
+        while stop > start and buf[stop - 1] <= 0x20:
+            stop -= 1
+        self.stop = stop
+        return start
+
+    @cython.ccall
+    def integer(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a signed 64-bit decimal integer into `number`."""
+        p: cython.Py_ssize_t = self.trim(buf, start, n)
+        stop: cython.Py_ssize_t = self.stop
+        negative: cython.bint = False
+        value: cython.ulonglong = 0
+        digit: cython.int
+        if p < stop and (buf[p] == 0x2D or buf[p] == 0x2B):
+            negative = buf[p] == 0x2D
+            p += 1
+        if p == stop:
+            return False
+        while stop - p > 19 and buf[p] == 0x30:
+            p += 1
+        if stop - p > 19:  # 19 digits always fit 64 unsigned bits
+            return False
+        while p < stop:
+            digit = buf[p] - 0x30
+            if digit < 0 or digit > 9:
+                return False
+            value = value * 10 + digit
+            p += 1
+        if value > _MAX:
+            if negative and value == _MAX + 1:
+                self.number = -9223372036854775807
+                self.number -= 1
+                return True
+            return False
+        self.number = value
+        if negative:
+            self.number = -self.number
+        return True
+
+    @cython.ccall
+    def decimal(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a double into `real`, correctly rounded."""
+        first: cython.Py_ssize_t = self.trim(buf, start, n)
+        p: cython.Py_ssize_t = first
+        stop: cython.Py_ssize_t = self.stop
+        negative: cython.bint = False
+        point: cython.bint = False
+        mantissa: cython.ulonglong = 0
+        significant: cython.int = 0
+        digits: cython.Py_ssize_t = 0
+        scale: cython.Py_ssize_t = 0
+        byte: cython.int
+        if p < stop and (buf[p] == 0x2D or buf[p] == 0x2B):
+            negative = buf[p] == 0x2D
+            p += 1
+        while p < stop:
+            byte = buf[p]
+            if 0x30 <= byte <= 0x39:
+                digits += 1
+                if mantissa != 0 or byte != 0x30:
+                    significant += 1
+                if significant <= 19:
+                    mantissa = mantissa * 10 + (byte - 0x30)
+                if point:
+                    scale -= 1
+            elif byte == 0x2E and not point:
+                point = True
+            else:
+                break
+            p += 1
+        if digits == 0:
+            return self._special_real(buf, first, p, stop)
+        if p < stop:
+            if (buf[p] | 0x20) != 0x65 or not self._exponent(buf, p + 1, stop):
+                return False
+            scale += self.number
+        if significant > 19 or mantissa > _EXACT or scale > 22 or scale < -22:
+            self.real = float(bytes(buf[first:stop]))
+            return True
+        self.real = self._scaled(mantissa, scale)
+        if negative:
+            self.real = -self.real
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    def _scaled(self, mantissa: cython.ulonglong, scale: cython.Py_ssize_t) -> cython.double:
+        """Return mantissa * 10^scale for operands that are exact in a double."""
+        power: cython.double = 1.0
+        value: cython.double = mantissa
+        i: cython.Py_ssize_t
+        if scale < 0:
+            for i in range(-scale):
+                power *= 10.0
+            return value / power
+        for i in range(scale):
+            power *= 10.0
+        return value * power
+
+    @cython.cfunc
+    def _exponent(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read [+-]digits up to stop into `number`; absurd exponents count as 99999."""
+        negative: cython.bint = False
+        value: cython.longlong = 0
+        if p < stop and (buf[p] == 0x2D or buf[p] == 0x2B):
+            negative = buf[p] == 0x2D
+            p += 1
+        if p >= stop:
+            return False
+        while p < stop:
+            if buf[p] < 0x30 or buf[p] > 0x39:
+                return False
+            if value < 99999:
+                value = value * 10 + (buf[p] - 0x30)
+            p += 1
+        self.number = -value if negative else value
+        return True
+
+    @cython.cfunc
+    def _special_real(
+        self, buf: bytearray, first: cython.Py_ssize_t, p: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Read nan, inf and infinity; `p` is after the sign."""
+        if stop - p > 8 or bytes(buf[p:stop]).lower() not in SPECIAL_REALS:
+            return False
+        self.real = float(bytes(buf[first:stop]))
+        return True
+
+    @cython.ccall
+    def boolean(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a truth value into `number` (1 or 0)."""
+        p: cython.Py_ssize_t = self.trim(buf, start, n)
+        length: cython.Py_ssize_t = self.stop - p
+        if length == 1 and (buf[p] == 0x30 or buf[p] == 0x31):
+            self.number = buf[p] - 0x30
+            return True
+        if length > 5:
+            return False
+        word: bytes = bytes(buf[p : p + length]).lower()
+        self.number = 1 if word in TRUE_WORDS else 0
+        return self.number == 1 or word in FALSE_WORDS
+
+    @cython.cfunc
+    @cython.inline
+    def _pair(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
+        """Return the two-digit number at p, or -1."""
+        if p + 2 > stop or not (0x30 <= buf[p] <= 0x39 and 0x30 <= buf[p + 1] <= 0x39):
+            return -1
+        tens: cython.longlong = buf[p] - 0x30
+        return tens * 10 + buf[p + 1] - 0x30
+
+    @cython.cfunc
+    def _civil(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read YYYY-MM-DD at p; `number` becomes the days since 1970."""
+        if p + 10 > stop or buf[p + 4] != 0x2D or buf[p + 7] != 0x2D:
+            return False
+        century: cython.longlong = self._pair(buf, p, stop)
+        year: cython.longlong = self._pair(buf, p + 2, stop)
+        month: cython.longlong = self._pair(buf, p + 5, stop)
+        day: cython.longlong = self._pair(buf, p + 8, stop)
+        if century < 0 or year < 0 or month < 1 or month > 12 or day < 1:
+            return False
+        year += century * 100
+        if day > days_in_month(year, month):
+            return False
+        self.number = days_from_civil(year, month, day)
+        return True
+
+    @cython.ccall
+    def date(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a day into `number`: days since 1970-01-01."""
+        p: cython.Py_ssize_t = self.trim(buf, start, n)
+        if not self._civil(buf, p, self.stop):
+            return False
+        return self.stop - p == 10 or buf[p + 10] == 0x54 or buf[p + 10] == 0x20
+
+    @cython.ccall
+    def timestamp(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a moment into `number`: microseconds since 1970-01-01 UTC."""
+        p: cython.Py_ssize_t = self.trim(buf, start, n)
+        stop: cython.Py_ssize_t = self.stop
+        if not self._civil(buf, p, stop):
+            if not self.integer(buf, start, n):
+                return False
+            if self.number > _MAX_MILLISECONDS or self.number < -_MAX_MILLISECONDS:
+                return False
+            self.number *= 1000
+            return True
+        micros: cython.longlong = self.number * 86400000000
+        p += 10
+        if p < stop and (buf[p] == 0x54 or buf[p] == 0x20):
+            if not self._clock(buf, p + 1, stop):
+                return False
+            micros += self.number
+            p = self.stop
+        if not self._zone(buf, p, stop):
+            return False
+        self.number = micros - self.number
+        return True
+
+    @cython.cfunc
+    def _clock(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read HH:MM[:SS[.digits]] at p into `number` as microseconds; `stop` becomes the end."""
+        hour: cython.longlong = self._pair(buf, p, stop)
+        minute: cython.longlong = self._pair(buf, p + 3, stop)
+        second: cython.longlong = 0
+        micros: cython.longlong = 0
+        unit: cython.longlong = 100000
+        if hour < 0 or hour > 23 or minute < 0 or minute > 59 or buf[p + 2] != 0x3A:
+            return False
+        p += 5
+        if p < stop and buf[p] == 0x3A:
+            second = self._pair(buf, p + 1, stop)
+            if second < 0 or second > 59:
+                return False
+            p += 3
+            if p < stop and (buf[p] == 0x2E or buf[p] == 0x2C):
+                p += 1
+                while p < stop and 0x30 <= buf[p] <= 0x39:
+                    micros += unit * (buf[p] - 0x30)
+                    unit //= 10  # digits beyond the sixth count nothing
+                    p += 1
+        self.number = ((hour * 60 + minute) * 60 + second) * 1000000 + micros
+        self.stop = p
+        return True
+
+    @cython.cfunc
+    def _zone(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read a zone that fills the rest; `number` becomes its offset from UTC in microseconds."""
+        sign: cython.int
+        hours: cython.longlong
+        minutes: cython.longlong = 0
+        self.number = 0
+        while p < stop and buf[p] == 0x20:
+            p += 1
+        if p == stop:
+            return True
+        if stop - p == 1:
+            return (buf[p] | 0x20) == 0x7A
+        if buf[p] != 0x2B and buf[p] != 0x2D:
+            return bytes(buf[p:stop]) == b"UTC"
+        sign = -1 if buf[p] == 0x2D else 1
+        hours = self._pair(buf, p + 1, stop)
+        p += 3
+        if p < stop and buf[p] == 0x3A:
+            p += 1
+        if p < stop:
+            minutes = self._pair(buf, p, stop)
+            p += 2
+        if hours < 0 or hours > 18 or minutes < 0 or minutes > 59 or p != stop:
+            return False
+        self.number = sign * (hours * 60 + minutes) * 60000000
+        return True
