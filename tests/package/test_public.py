@@ -67,6 +67,11 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rillet serve" in capsys.readouterr().out
 
 
+def test_serve_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["serve", "--help"]) == 0
+    assert capsys.readouterr().out.startswith("usage: rillet serve [redis.conf]")
+
+
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["srve"])

@@ -1,12 +1,11 @@
 """The `rillet` console script: one file per subcommand, each imported when it is asked for.
 
     rillet info                         which build runs, and which optional packages it finds
-    rillet serve [--port N] [--dir D] [redis.conf]
+    rillet serve [redis.conf] [--port N] [--dir D]
     rillet --version
 
-A subcommand is a module in this package with `SUMMARY`, `configure(parser)` and `run(options) -> exit status`.
-`serve` is the exception that takes redis-server's own argument grammar, any `--name value` being a setting, so
-its arguments go to `rillet.server.main` as they are.
+A subcommand is a module of this package with a function `run`. `serve` takes redis-server's grammar, in which any
+`--name value` is a setting, so its arguments never pass through argparse.
 """
 
 from __future__ import annotations
@@ -22,16 +21,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given[:1] == ["serve"]:
-        from rillet.server import main as serve
+        from rillet.cli import serve
 
-        return serve(given[1:])
-    options = _parser().parse_args(given)
+        return serve.run(given[1:])
+    parser = _parser()
+    options = parser.parse_args(given)
     if options.command is None:
-        _parser().print_help()
+        parser.print_help()
         return 2
     from rillet.cli import info
 
-    return info.run(options)
+    return info.run()
 
 
 def _parser() -> argparse.ArgumentParser:

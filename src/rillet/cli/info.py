@@ -6,7 +6,6 @@ pip hides what the build said unless it is run with -v.
 
 from __future__ import annotations
 
-import argparse
 import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
@@ -26,7 +25,7 @@ OPTIONAL = {
 PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the judge of the tests and benchmarks"}
 
 
-def run(_options: argparse.Namespace) -> int:
+def run() -> int:
     """Print the report and return 0."""
     print("\n".join(report()))
     return 0
