@@ -46,6 +46,7 @@ asked for (saves 2 ns an append, and whoever copies `buf` gets a wrong header).
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 try:
     import cython
@@ -438,7 +439,7 @@ class Listpack:
         except Corrupt:
             return False
         count = self.count()
-        return count == _UNKNOWN or count == n
+        return count in (n, _UNKNOWN)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -603,9 +604,9 @@ class Listpack:
         return self.at_int
 
     @cython.ccall
-    def values(self) -> list:
+    def values(self) -> list[bytes | int]:
         """Return all entries as bytes and int."""
-        out: list = []
+        out: list[Any] = []
         pos: cython.Py_ssize_t = _HEADER
         end: cython.Py_ssize_t = self.used - 1
         while pos != end:

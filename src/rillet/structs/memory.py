@@ -41,7 +41,7 @@ def copy_in(dst: bytearray, pos: cython.Py_ssize_t, src: bytes) -> cython.bint:
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
-        memcpy(to + pos, fr, n)
+        memcpy(to + pos, fr, n)  # noqa: F821
     else:
         dst[pos : pos + n] = src
     return True
@@ -58,7 +58,7 @@ def copy_part(
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
-        memcpy(to + dpos, fr + spos, n)
+        memcpy(to + dpos, fr + spos, n)  # noqa: F821
     else:
         dst[dpos : dpos + n] = src[spos : spos + n]
     return True
@@ -75,7 +75,7 @@ def copy_slice(
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
-        memmove(to + dpos, fr + spos, n)
+        memmove(to + dpos, fr + spos, n)  # noqa: F821
     else:
         dst[dpos : dpos + n] = src[spos : spos + n]
     return True
@@ -103,7 +103,7 @@ def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bin
     if cython.compiled:
         left: cython.p_uchar = src
         right: cython.p_uchar = value
-        return memcmp(left + start, right, n) == 0
+        return memcmp(left + start, right, n) == 0  # noqa: F821
     else:
         return src[start : start + n] == value
 
