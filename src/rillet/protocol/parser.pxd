@@ -9,7 +9,8 @@ cdef class CommandParser:
     cdef Py_ssize_t wanted
     cdef int terminator
     cdef Py_ssize_t scanned
-    cdef list argv
+    cdef object argv
+    cdef Py_ssize_t argc
     cdef Py_ssize_t missing
     cdef Py_ssize_t bulk_len
     cdef object broken
@@ -25,7 +26,7 @@ cdef class CommandParser:
     cdef bint _enough(self, Py_ssize_t total)
     cdef object _parse(self)
     cdef Py_ssize_t _find(self, int terminator)
-    cdef bint _read_count(self)
+    cdef Py_ssize_t _read_count(self)
     cdef Py_ssize_t _read_length(self)
     cdef object _parse_inline(self)
     cdef bint _drop(self, str text)

@@ -22,8 +22,8 @@ arrives in small chunks costs each of its bytes a constant number of copies, and
 command keeps the arguments that it already has.
 
 Invariants: `0 <= pos <= size == len(data)`; `missing > 0` exactly while a multibulk command is
-half-parsed, `argv` then holds the arguments before it and `bulk_len` the length of the next one, or
--1 while that is unknown.
+half-parsed; the first `argc` of `argv` are its arguments so far, and `bulk_len` is the length of the
+next one, or -1 while that is unknown.
 
 The rules are those of Redis 7.0 (networking.c, processMultibulkBuffer and processInlineBuffer), odd
 ones included:
@@ -45,7 +45,7 @@ reading three digits).
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 try:
     import cython
@@ -68,7 +68,9 @@ QUERY_BUFFER_LIMIT = 1024 * 1024 * 1024
 UNAUTHENTICATED_MULTIBULK_LEN = 10
 UNAUTHENTICATED_BULK_LEN = 16384
 
+_UNAUTHENTICATED_MULTIBULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_MULTIBULK_LEN)
 _UNAUTHENTICATED_BULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_BULK_LEN)
+_ARGV_AHEAD = cython.declare(cython.Py_ssize_t, 1024)  # places made for arguments that a client has only announced
 
 _BLANKS = frozenset(b" \t\n\v\f\r")  # isspace() in the C locale
 _ENDS_WORD = frozenset(b" \t\n\r\0")
@@ -135,13 +137,29 @@ def _string2ll(text: bytes) -> int | None:
     return number if -(2**63) <= number < 2**63 else None
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return number * 16 + line length for a count line of up to nine canonical digits that is all there, else 0."""
+    at: cython.Py_ssize_t = pos + 1
+    stop: cython.Py_ssize_t = min(size, pos + 10)
+    number: cython.Py_ssize_t = 0
+    while at < stop and 48 <= buf[at] <= 57:
+        number = number * 10 + (buf[at] - 48)
+        at += 1
+    if at > size - 2 or buf[at] != 13 or at == pos + 1 or (buf[pos + 1] == 48 and at > pos + 2):
+        return 0
+    return number * 16 + (at + 2 - pos)
+
+
 @cython.final
 @cython.cclass
 class CommandParser:
     """Bytes in, commands out: `feed`, then `next` until it gives None (networking.c, processInputBuffer)."""
 
     __slots__ = (
-        "data", "pos", "size", "tail", "wanted", "terminator", "scanned", "argv", "missing", "bulk_len", "broken",
+        "data", "pos", "size", "tail", "wanted", "terminator", "scanned", "argv", "argc", "missing", "bulk_len", "broken",
         "authenticated", "proto_max_bulk_len", "max_multibulk_len", "max_inline_len", "query_buffer_limit",
     )  # fmt: skip
     data: bytes
@@ -151,10 +169,11 @@ class CommandParser:
     wanted: cython.Py_ssize_t
     terminator: cython.int
     scanned: cython.Py_ssize_t
-    argv: list
+    argv: Any
+    argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
     bulk_len: cython.Py_ssize_t
-    broken: object
+    broken: Any
     authenticated: cython.bint
     proto_max_bulk_len: cython.Py_ssize_t
     max_multibulk_len: cython.Py_ssize_t
@@ -169,7 +188,8 @@ class CommandParser:
         self.wanted = 1
         self.terminator = 10
         self.scanned = 0
-        self.argv = []
+        self.argv = None
+        self.argc = 0
         self.missing = 0
         self.bulk_len = -1
         self.broken = None
@@ -246,57 +266,61 @@ class CommandParser:
         buf: cython.p_const_uchar = data
         size: cython.Py_ssize_t = self.size
         pos: cython.Py_ssize_t = self.pos
-        if self.missing == 0:
-            if buf[pos] != 42:
-                return self._parse_inline()
-            if not self._read_count():
-                return None
-            if self.missing == 0:
-                return []
-            pos = self.pos
-        argv: list = self.argv
         missing: cython.Py_ssize_t = self.missing
         length: cython.Py_ssize_t = self.bulk_len
-        at: cython.Py_ssize_t
+        argc: cython.Py_ssize_t = self.argc
+        line: cython.Py_ssize_t
+        argv: list
+        if missing > 0:
+            argv = self.argv
+        else:
+            if buf[pos] != 42:
+                return self._parse_inline()
+            line = _plain_line(buf, pos, size)
+            missing = line >> 4
+            if 0 < missing <= self.max_multibulk_len and (missing <= _UNAUTHENTICATED_MULTIBULK_LEN or self.authenticated):
+                pos += line & 15
+            else:
+                missing = self._read_count()
+                if missing < 0:
+                    return None
+                if missing == 0:
+                    return []
+                pos = self.pos
+            argc = 0
+            argv = [None] * min(missing, _ARGV_AHEAD)
         while missing > 0:
             if length < 0:
-                # The common header, "$" and a few digits, is read here; whatever else comes takes the strict way.
-                at = pos + 1
-                length = 0
-                while at < size and 48 <= buf[at] <= 57 and at < pos + 10:
-                    length = length * 10 + (buf[at] - 48)
-                    at += 1
-                if (
-                    at > size - 2
-                    or buf[at] != 13
-                    or buf[pos] != 36
-                    or at == pos + 1
-                    or (buf[pos + 1] == 48 and at != pos + 2)
-                    or length > self.proto_max_bulk_len
-                    or (length > _UNAUTHENTICATED_BULK_LEN and not self.authenticated)
-                ):
-                    self.pos = pos
-                    self.missing = missing
-                    length = self._read_length()
-                    if length < 0:
-                        return None
-                    pos = self.pos
+                line = _plain_line(buf, pos, size) if pos < size and buf[pos] == 36 else 0
+                length = line >> 4
+                if line > 0 and length <= _UNAUTHENTICATED_BULK_LEN and length <= self.proto_max_bulk_len:
+                    pos += line & 15
                 else:
-                    pos = at + 2
-            if size - pos < length + 2:
+                    self.pos = pos
+                    length = self._read_length()
+                    pos = self.pos
+            if length < 0 or size - pos < length + 2:
                 self.pos = pos
+                self.argv = argv
+                self.argc = argc
                 self.missing = missing
                 self.bulk_len = length
-                self.wanted = length + 2
+                if length >= 0:
+                    self.wanted = length + 2
                 return None
-            argv.append(buf[pos : pos + length])
+            if argc < len(argv):
+                argv[argc] = buf[pos : pos + length]
+            else:
+                argv.append(buf[pos : pos + length])
+            argc += 1
+            missing -= 1
             pos += length + 2
             length = -1
-            missing -= 1
         self.pos = pos
-        self.missing = 0
-        self.bulk_len = -1
-        self.argv = []
+        if self.missing > 0:
+            self.argv = None
+            self.missing = 0
+            self.bulk_len = -1
         return argv
 
     @cython.cfunc
@@ -316,23 +340,21 @@ class CommandParser:
         return end
 
     @cython.cfunc
-    def _read_count(self) -> cython.bint:
-        """Read "*<count>" at pos into missing and step over it; False when its end has not come."""
+    def _read_count(self) -> cython.Py_ssize_t:
+        """Read "*<count>" at pos and step over it; 0 for an empty command, -1 when the end has not come."""
         end: cython.Py_ssize_t = self._find(13)
         if end < 0:
             if self.size - self.pos > self.max_inline_len:
                 self._refuse("too big mbulk count string")
-            return False
+            return -1
         count = _string2ll(self.data[self.pos + 1 : end])
         if count is None or count > self.max_multibulk_len:
             self._refuse("invalid multibulk length")
-        elif count > UNAUTHENTICATED_MULTIBULK_LEN and not self.authenticated:
+            return -1
+        if count > UNAUTHENTICATED_MULTIBULK_LEN and not self.authenticated:
             self._refuse("unauthenticated multibulk length")
-        else:
-            self.pos = end + 2
-            self.missing = max(count, 0)
-            self.bulk_len = -1
-        return True
+        self.pos = end + 2
+        return max(count, 0)
 
     @cython.cfunc
     def _read_length(self) -> cython.Py_ssize_t:
@@ -341,7 +363,6 @@ class CommandParser:
         if end < 0:
             if self.size - self.pos > self.max_inline_len:
                 self._refuse("too big bulk count string")
-            self.bulk_len = -1
             return -1
         first: cython.int = self.data[self.pos]
         if first != 36:
@@ -349,12 +370,11 @@ class CommandParser:
         length = _string2ll(self.data[self.pos + 1 : end])
         if length is None or length < 0 or length > self.proto_max_bulk_len:
             self._refuse("invalid bulk length")
-        elif length > UNAUTHENTICATED_BULK_LEN and not self.authenticated:
+            return -1
+        if length > UNAUTHENTICATED_BULK_LEN and not self.authenticated:
             self._refuse("unauthenticated bulk length")
-        else:
-            self.pos = end + 2
-            return length
-        return -1
+        self.pos = end + 2
+        return length
 
     @cython.cfunc
     def _parse_inline(self) -> Command:
