@@ -25,11 +25,13 @@ child, as in Redis, and that is why both keep the child in `link` directly.
 Invariants, all verified by `check()`: edge bytes of a plain node rise strictly; a leaf is a key
 (but the head of an empty tree); `numele` and `numnodes` count the keys and the nodes; a compressed
 node is no longer than `node_max_size`; and no two adjacent nodes with one child each, neither a key,
-are left unmerged. The last has two exceptions that Redis has too. `raxRemove` tries to merge only where
-the removed key's node has *one edge byte*, so removing "foo" from {"foo", "foobar"} leaves "foo" -> "bar";
-and parts of a chain longer than `node_max_size` are not joined again when a split makes them shorter.
-The shape of a tree therefore depends on its history, and the counts equal those of a server that was given
-the same operations; `unmerged` records that an exception may have happened.
+are left unmerged. The last holds for keys of one length, such as stream IDs. Where a key begins another,
+Redis leaves chains unmerged in two cases, and so does this tree: `raxRemove` merges only where the removed
+key's node has *one edge byte* (removing "foo" from {"foo", "foobar"} leaves "foo" -> "bar"), and never into a
+node that is a key (removing "abb" from {"a", "abb", "abbb"} leaves "bb" -> [b] as two nodes, and a later
+split or removal takes the key away from the first). Nor are the parts of a chain longer than `node_max_size`
+joined when a split shortens them. So the shape depends on the history, and the counts equal those of a server
+that was given the same operations; `unmerged` records that such a case happened.
 
 What was rejected. A Python dict or a sorted list beside it has no order, or an O(n) insert, and shares
 no prefixes. Nodes in one byte buffer with offsets, as C has them, needs a memory allocator of our own
@@ -523,6 +525,8 @@ class Rax:
         while stack:
             above = stack.pop()
             if above.iskey or not has_one_child(above):
+                if has_one_child(above):
+                    self.unmerged = True
                 break
             h = above
         parts: list[Any] = [h.chars]

@@ -1,0 +1,193 @@
+"""The iterator beyond plain walks: its flags, a tree that changes under it, callbacks, values, random walks."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rillet.structs.rax import Rax, RaxNode
+from rillet.structs.rax_iterator import EOF, JUST_SEEKED, SAFE, RaxIterator
+
+WORDS = [b"", b"foo", b"foobar", b"footer", b"first", b"z"]
+
+
+def words() -> Rax:
+    rax = Rax()
+    for word in WORDS:
+        rax.insert(word, word.decode())
+    return rax
+
+
+def test_the_first_step_after_a_seek_stays() -> None:
+    it = RaxIterator(words())
+    assert it.flags == EOF and not it.next() and not it.prev()
+    assert it.seek("=", b"foo") and it.flags == JUST_SEEKED
+    assert (it.key, it.data) == (b"foo", "foo")
+    assert it.prev() and it.key == b"foo" and it.flags == 0
+    assert it.next() and it.key == b"foobar"
+    assert it.prev() and it.key == b"foo"
+    assert it.prev() and it.key == b"first"
+
+
+def test_the_end_is_the_end_until_the_next_seek() -> None:
+    it = RaxIterator(words())
+    it.seek("$")
+    assert it.next() and it.key == b"z"
+    assert not it.next() and it.eof() and it.key == b"z"
+    assert not it.prev() and not it.next()
+    assert it.seek("^") and not it.eof() and it.key == b""
+    assert not it.seek("=", b"fo") and it.eof()
+    assert not it.seek(">", b"z") and not it.seek("<", b"")
+
+
+def test_operators_are_text_or_bytes_and_others_are_refused() -> None:
+    it = RaxIterator(words())
+    assert it.seek(b">=", b"g") and it.key == b"z"
+    for op in ("", "==", "=>", "!", b"~"):
+        with pytest.raises(ValueError, match="unknown seek operator"):
+            it.seek(op, b"a")
+        assert it.eof()
+    with pytest.raises(ValueError, match="unknown comparison"):
+        it.compare("^", b"")
+
+
+def test_its_own_key_may_be_sought() -> None:
+    it = RaxIterator(words())
+    it.seek("^")
+    met = [it.key]
+    while it.seek(">", it.key):
+        met.append(it.key)
+    assert met == sorted(WORDS)
+
+
+@given(st.binary(max_size=3), st.binary(max_size=3))
+def test_compare(left: bytes, right: bytes) -> None:
+    rax = Rax()
+    rax.insert(left, 1)
+    it = RaxIterator(rax)
+    it.seek("^")
+    assert it.compare("<", right) == (left < right)
+    assert it.compare("<=", right) == (left <= right)
+    assert it.compare(">", right) == (left > right)
+    assert it.compare(b">=", right) == (left >= right)
+    assert it.compare("=", right) == it.compare("==", right) == (left == right)
+
+
+def test_a_changed_tree_is_noticed() -> None:
+    rax = words()
+    it = RaxIterator(rax)
+    it.seek("^")
+    rax.remove(b"foo")
+    for step in (it.next, it.prev, lambda: it.set_data(1)):
+        with pytest.raises(RuntimeError):
+            step()
+    assert it.seek(">=", b"foo") and it.next() and it.key == b"foobar"
+    rax.insert(b"foobar", "again")
+    assert it.next() and it.key == b"footer"
+
+
+@given(
+    st.sets(st.binary(max_size=3), max_size=30),
+    st.lists(st.tuples(st.booleans(), st.booleans(), st.binary(max_size=3)), max_size=40),
+)
+@settings(deadline=None)
+def test_a_safe_iterator_goes_on_from_its_key(keys: set[bytes], changes: list[tuple[bool, bool, bytes]]) -> None:
+    rax = Rax()
+    for key in keys:
+        rax.insert(key, None)
+    it = RaxIterator(rax)
+    it.flags |= SAFE
+    at_start = it.seek("^")
+    for forward, adding, key in changes:
+        if adding:
+            rax.insert(key, None)
+            keys.add(key)
+        else:
+            rax.remove(key)
+            keys.discard(key)
+        if it.eof():
+            assert not it.next()
+            at_start = it.seek("^") if forward else it.seek("$")
+            continue
+        at, found = it.key, it.next() if forward else it.prev()
+        if forward:
+            wanted = min((k for k in keys if k >= at and (at_start or k > at)), default=None)
+        else:
+            wanted = max((k for k in keys if k <= at and (at_start or k < at)), default=None)
+        at_start = False
+        assert found == (wanted is not None)
+        assert not found or it.key == wanted
+
+
+def test_items_may_remove_what_they_meet() -> None:
+    rax = words()
+    for key, _ in rax.items():
+        rax.remove(key)
+    assert (rax.numele, rax.numnodes) == (0, 1)
+
+
+def test_values_are_replaced_in_place() -> None:
+    rax = words()
+    it = RaxIterator(rax)
+    it.seek("^")
+    while it.next():
+        it.set_data(len(it.key))
+        assert it.data == len(it.key)
+    assert dict(rax.items()) == {word: len(word) for word in WORDS}
+    it.stop()
+    assert (it.key, it.data, it.eof()) == (b"", None, True)
+    with pytest.raises(RuntimeError):
+        it.set_data(1)
+    assert it.seek("=", b"z") and it.data == 1
+
+
+def test_the_callback_meets_each_node_once_but_the_head() -> None:
+    rax = words()
+    met: list[RaxNode] = []
+    it = RaxIterator(rax)
+    it.node_cb = met.append
+    it.seek("^")
+    while it.next():
+        pass
+    assert len(met) == rax.numnodes - 1
+    assert sum(node.iskey for node in met) == rax.numele - 1  # the empty key is the head's
+
+
+def test_the_callback_may_move_nodes() -> None:
+    """As Redis's defragmentation does: each node is replaced by a copy, and the tree stays the same."""
+    rax = words()
+    before, old = rax.show(), rax.head.children()
+    it = RaxIterator(rax)
+    it.node_cb = lambda node: node.copy()
+    it.seek("^")
+    assert [it.key for _ in WORDS if it.next()] == sorted(WORDS)
+    assert rax.show() == before and rax.head.children()[0] is not old[0]
+    rax.check()
+    broken: Any = lambda node: 1  # noqa: E731
+    it.node_cb = broken
+    with pytest.raises(TypeError, match="RaxNode"):
+        it.seek(">", b"")
+
+
+def test_random_walks_reach_every_key() -> None:
+    rax = words()
+    random.seed(7)
+    it = RaxIterator(rax)
+    met = set()
+    for _ in range(3_000):
+        assert it.random_walk()
+        assert it.data == it.key.decode()
+        met.add(it.key)
+    assert met == set(WORDS)
+
+
+def test_random_walks_in_trees_too_small_to_walk_in() -> None:
+    rax = Rax()
+    it = RaxIterator(rax)
+    assert not it.random_walk(3) and it.eof()
+    rax.insert(b"", "only")
+    assert it.random_walk(3) and (it.key, it.data) == (b"", "only")
