@@ -126,6 +126,7 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
             build_dir=os.environ.get("RILLET_C_DIR", "build/c"),
             include_path=["src"],
             compiler_directives=DIRECTIVES,
+            nthreads=self.parallel or 0,
             quiet=True,
         )
         sources = {extension.name: extension.sources for extension in translated}
@@ -138,4 +139,5 @@ def _extensions_in(folder: Path) -> list[Path]:
     return [*folder.rglob("*.so"), *folder.rglob("*.pyd")]
 
 
-setup(ext_modules=extensions(), cmdclass={"build_py": BuildSources, "build_ext": BuildExtensions})
+if __name__ == "__main__":  # the translation's worker processes may import this file
+    setup(ext_modules=extensions(), cmdclass={"build_py": BuildSources, "build_ext": BuildExtensions})
