@@ -1,0 +1,524 @@
+"""The stream: an append-only log of entries by rising ID, in a radix tree of listpack nodes.
+
+    Stream ── rax ──► 16-byte master ID ──► Listpack    node: master entry, then up to 100 entries
+      │               16-byte master ID ──► Listpack    (stream_node draws its bytes)
+      │                        …
+      │               16-byte master ID ──► Listpack  ◄── tail: where the next entry goes
+      └── groups ──► {name: Group}
+
+Beside the nodes a stream keeps what cannot be seen from them: the last ID given out (`last_`, also
+of entries since deleted), the first living ID (`first_`, 0-0 when empty), the greatest ID ever
+deleted by XDEL (`max_deleted_`), and how many entries were ever added. From these four a group's lag is
+told without counting (`lag`, by the rule of Redis 7.0).
+
+**Appending** goes to the tail node until that is full: `used + bytes of the new words >= node_max_bytes`, or as many
+entries as `node_max_entries`, tombstones included. A full node is cut to its exact size; the new one
+starts with room for up to 4096 bytes. The tail, its ID, its master's fields and its counts are
+remembered, so an append reads no tree and, of the master entry, only the field names. Whatever else
+changes a node forgets the tail; the next append finds it again.
+
+**Deleting** marks entries as tombstones and removes a node with its last living entry. **Trimming**
+removes whole nodes from the head and, when exact, makes tombstones in the first one that stays.
+
+**Iterating** (`StreamIterator`) sets positions in the node's bytes and allocates nothing for an entry
+or a field. An iteration that starts in the tail never looks at the tree, which is the case of every
+consumer that keeps up.
+
+Invariants (`check`): IDs rise within and across nodes, each node is sound, `length` is the number of
+living entries, `first_` is the first of them, no entry is beyond `last_`.
+
+Costs: append O(fields); an ID is found in O(its tree walk + one node); a whole node is trimmed in
+O(1). Rejected: an index of IDs beside the tree (an entry would cost 100 bytes more), and nodes as Python lists.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.structs.listpack import Listpack
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.group import Group
+from rillet.types.stream_check import check_stream, memory_of_stream
+from rillet.types.stream_iterator import StreamIterator, StreamNodes
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.types.stream_id import delta, encode_key, key_ms, key_seq, less, undelta
+    from rillet.types.stream_node import (
+        append_entry,
+        count_deleted,
+        entry_before,
+        first_entry,
+        int_at,
+        mark_deleted,
+        master_fields,
+        new_node,
+        same_fields,
+        size_at,
+    )
+
+NODE_MAX_BYTES = 4096
+"""Redis's default of stream-node-max-bytes."""
+NODE_MAX_ENTRIES = 100
+"""Redis's default of stream-node-max-entries."""
+MAX_ENTRY_BYTES = 1 << 30
+"""Most bytes of one entry's names and values, and of a node (STREAM_LISTPACK_MAX_SIZE)."""
+
+_MAX_BYTES = cython.declare(cython.Py_ssize_t, 1073741824)
+_PREALLOCATE = cython.declare(cython.Py_ssize_t, 4096)  # STREAM_LISTPACK_MAX_PRE_ALLOCATE
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_DELETED = cython.declare(cython.longlong, 1)
+_SAMEFIELDS = cython.declare(cython.longlong, 2)
+_MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+@cython.final
+@cython.cclass
+class Stream(StreamNodes):
+    """A stream. Attributes without an underscore may be set by whoever loads one. Redis: stream.h, stream."""
+
+    __slots__ = (
+        "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "last_ms", "last_seq",
+        "max_deleted_ms", "max_deleted_seq", "next_ms", "next_seq",
+    )  # fmt: skip
+    last_ms: cython.ulonglong
+    last_seq: cython.ulonglong
+    first_ms: cython.ulonglong
+    first_seq: cython.ulonglong
+    max_deleted_ms: cython.ulonglong
+    max_deleted_seq: cython.ulonglong
+    entries_added: cython.ulonglong
+    groups: dict[bytes, Group]
+    next_ms: cython.ulonglong
+    next_seq: cython.ulonglong
+    edge_ms: cython.ulonglong
+    edge_seq: cython.ulonglong
+
+    def __init__(self) -> None:
+        StreamNodes.__init__(self)
+        self.last_ms = self.last_seq = 0
+        self.first_ms = self.first_seq = 0
+        self.max_deleted_ms = self.max_deleted_seq = 0
+        self.entries_added = 0
+        self.groups = {}
+        self.next_ms = self.next_seq = 0
+        self.edge_ms = self.edge_seq = 0
+
+    # -- new IDs
+
+    @cython.ccall
+    def next_id(self, now: cython.ulonglong) -> cython.bint:
+        """Put the ID of an entry added now (ms) into next_ms and next_seq; False when no ID is left.
+
+        A clock that went back keeps the last milliseconds and counts on. Redis: streamNextID.
+        """
+        if now > self.last_ms:
+            self.next_ms = now
+            self.next_seq = 0
+            return True
+        self.next_ms = self.last_ms
+        if self.last_seq != _MAX:
+            self.next_seq = self.last_seq + 1
+            return True
+        if self.last_ms == _MAX:
+            return False
+        self.next_ms = self.last_ms + 1
+        self.next_seq = 0
+        return True
+
+    @cython.ccall
+    def next_seq_of(self, ms: cython.ulonglong) -> cython.bint:
+        """Put the ID that `ms-*` stands for into next_ms and next_seq; False when ms has none left.
+
+        An ms before the last one gives ms-0, which `append` would refuse. Redis: streamAppendItem.
+        """
+        self.next_ms = ms
+        self.next_seq = 0
+        if ms == self.last_ms:
+            if self.last_seq == _MAX:
+                return False
+            self.next_seq = self.last_seq + 1
+        return True
+
+    # -- adding
+
+    @cython.ccall
+    def append(
+        self,
+        argv: list[bytes],
+        start: cython.Py_ssize_t,
+        nfields: cython.Py_ssize_t,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        node_max_bytes: cython.longlong,
+        node_max_entries: cython.longlong,
+    ) -> cython.bint:
+        """Add an entry whose names and values are argv[start : start + 2 * nfields]; False when it is too large.
+
+        A maximum of 0 is none. ValueError unless the ID is beyond the last. O(fields). Redis: streamAppendItem.
+        """
+        total: cython.Py_ssize_t = 0
+        lp: Listpack | None
+        same: cython.bint = True
+        i: cython.Py_ssize_t
+        word: bytes
+        if not less(self.last_ms, self.last_seq, ms, seq):
+            raise ValueError("an entry's ID must be beyond the stream's last")
+        for i in range(start, start + 2 * nfields):
+            word = argv[i]
+            if word is None:
+                raise TypeError("names and values are bytes")
+            total += len(word)
+        if total > _MAX_BYTES:
+            return False
+        lp = self.find_tail()
+        if lp is not None and self._is_full(lp, total, node_max_bytes, node_max_entries):
+            lp.shrink()
+            lp = None
+        if lp is None:
+            lp = self._start_node(argv, start, nfields, ms, seq, node_max_bytes)
+        else:
+            same = nfields == self.tail_fields and same_fields(lp, self.tail_pos, argv, start, nfields)
+            self._count_up(lp)
+        append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), argv, start, nfields)
+        self.length = (self.length + 1) & _MAX
+        self.entries_added = (self.entries_added + 1) & _MAX
+        self.last_ms = ms
+        self.last_seq = seq
+        if self.length == 1:
+            self.first_ms = ms
+            self.first_seq = seq
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _is_full(
+        self,
+        lp: Listpack,
+        total: cython.Py_ssize_t,
+        node_max_bytes: cython.longlong,
+        node_max_entries: cython.longlong,
+    ) -> cython.bint:
+        if node_max_bytes <= 0 or node_max_bytes > _MAX_BYTES:
+            node_max_bytes = _MAX_BYTES
+        if lp.used + total >= node_max_bytes:
+            return True
+        return node_max_entries > 0 and self.tail_entries >= node_max_entries
+
+    @cython.cfunc
+    def _start_node(
+        self,
+        argv: list[bytes],
+        start: cython.Py_ssize_t,
+        nfields: cython.Py_ssize_t,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        node_max_bytes: cython.longlong,
+    ) -> Listpack:
+        capacity: cython.Py_ssize_t = _PREALLOCATE
+        if 0 < node_max_bytes < capacity:
+            capacity = node_max_bytes
+        lp: Listpack = new_node(argv, start, nfields, capacity)
+        self.rax.insert(encode_key(ms, seq), lp)
+        self.tail = lp
+        self.tail_ms = ms
+        self.tail_seq = seq
+        self.tail_live = self.tail_entries = 1
+        self.tail_fields = master_fields(lp)
+        self.tail_pos = lp.at_next
+        return lp
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _count_up(self, lp: Listpack) -> cython.bint:
+        """Count one more living entry in the tail's master, whose field names may move by a byte."""
+        before: cython.Py_ssize_t = lp.used
+        self.tail_live += 1
+        self.tail_entries += 1
+        lp.replace_int(_COUNT, self.tail_live)
+        self.tail_pos += lp.used - before
+        return True
+
+    # -- removing
+
+    @cython.ccall
+    def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Delete one entry; False when it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
+        it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
+        if not it.next_entry():
+            return False
+        it.remove_current()
+        if less(self.max_deleted_ms, self.max_deleted_seq, ms, seq):
+            self.max_deleted_ms = ms
+            self.max_deleted_seq = seq
+        if self.length == 0 or (ms == self.first_ms and seq == self.first_seq):
+            self._find_first()
+        return True
+
+    @cython.ccall
+    def trim_maxlen(
+        self, maxlen: cython.ulonglong, approx: cython.bint, limit: cython.longlong
+    ) -> cython.longlong:
+        """Drop the oldest entries until maxlen are left; return how many went. Redis: streamTrim.
+
+        approx removes whole nodes only; limit (0 for none) is how many entries may go.
+        """
+        if self.length > 0 and self.length <= maxlen:
+            return 0
+        return self._trim(False, maxlen, 0, 0, approx, limit)
+
+    @cython.ccall
+    def trim_minid(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, approx: cython.bint, limit: cython.longlong
+    ) -> cython.longlong:
+        """Drop the entries before the ID; return how many went. approx and limit as in `trim_maxlen`. Redis: streamTrim."""
+        return self._trim(True, 0, ms, seq, approx, limit)
+
+    @cython.cfunc
+    def _trim(
+        self,
+        by_id: cython.bint,
+        maxlen: cython.ulonglong,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        approx: cython.bint,
+        limit: cython.longlong,
+    ) -> cython.longlong:
+        it: RaxIterator = RaxIterator(self.rax)
+        lp: Listpack
+        key: bytes
+        entries: cython.longlong
+        whole: cython.bint
+        deleted: cython.longlong = 0
+        it.seek("^")
+        while it.next():
+            if not by_id and self.length <= maxlen:
+                break
+            lp = it.data
+            key = it.key
+            entries = int_at(lp, _COUNT)
+            if limit != 0 and deleted + entries > limit:
+                break
+            if by_id:
+                whole = self._ends_before(lp, key, ms, seq)
+            else:
+                whole = undelta(self.length, -entries) >= maxlen
+            if whole:
+                self.rax.remove(key)
+                self.tail = None
+                it.seek(">=", key)
+                self.length = undelta(self.length, -entries)
+                deleted += entries
+                continue
+            if not approx:
+                deleted += self._trim_node(lp, key, by_id, maxlen, ms, seq)
+            break
+        if deleted != 0 or self.length == 0:
+            self._find_first()
+        return deleted
+
+    @cython.cfunc
+    def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say whether the node's last entry, tombstone or not, is before the ID. Redis: lpGetEdgeStreamID."""
+        pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
+        last_ms: cython.ulonglong
+        if pos < 0:
+            return True
+        pos = lp.skip(pos, 1)
+        last_ms = undelta(key_ms(key), int_at(lp, pos))
+        return less(last_ms, undelta(key_seq(key), int_at(lp, lp.at_next)), ms, seq)
+
+    @cython.cfunc
+    def _trim_node(
+        self,
+        lp: Listpack,
+        key: bytes,
+        by_id: cython.bint,
+        maxlen: cython.ulonglong,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+    ) -> cython.longlong:
+        """Make tombstones from the node's beginning until the stream is short enough; return how many."""
+        master_ms: cython.ulonglong = key_ms(key)
+        master_seq: cython.ulonglong = key_seq(key)
+        nfields: cython.longlong = master_fields(lp)
+        pos: cython.Py_ssize_t = first_entry(lp)
+        after: cython.Py_ssize_t
+        flags: cython.longlong
+        entry_ms: cython.ulonglong
+        entry_seq: cython.ulonglong
+        boxes: cython.longlong
+        deleted: cython.longlong = 0
+        self.tail = None
+        while not lp.is_end(pos):
+            flags = int_at(lp, pos)
+            entry_ms = undelta(master_ms, int_at(lp, lp.at_next))
+            entry_seq = undelta(master_seq, int_at(lp, lp.at_next))
+            if by_id:
+                if not less(entry_ms, entry_seq, ms, seq):
+                    break
+            elif self.length <= maxlen:
+                break
+            boxes = nfields
+            if flags & _SAMEFIELDS == 0:
+                boxes = 2 * size_at(lp, lp.at_next)
+            after = lp.skip(lp.at_next, boxes + 1)
+            if flags & _DELETED == 0:
+                after += mark_deleted(lp, pos, flags)
+                deleted += 1
+                self.length = (self.length - 1) & _MAX
+            pos = after
+        count_deleted(lp, deleted)
+        return deleted
+
+    @cython.cfunc
+    def _find_first(self) -> cython.bint:
+        """Set first_ms and first_seq after entries went."""
+        self.first_ms = self.first_seq = 0
+        if self.length > 0:
+            self.edge(True, True)
+            self.first_ms = self.edge_ms
+            self.first_seq = self.edge_seq
+        return True
+
+    # -- asking
+
+    @cython.ccall
+    def contains(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say whether the entry exists and is no tombstone. O(one node). Redis: streamEntryExists."""
+        it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
+        return it.next_entry()
+
+    @cython.ccall
+    def edge(self, first: cython.bint, skip_tombstones: cython.bint) -> cython.bint:
+        """Put the first (else the last) entry's ID into edge_ms and edge_seq; False when there is none.
+
+        Then they hold the greatest ID for the first, 0-0 for the last, as Redis's streamGetEdgeID does.
+        """
+        it: StreamIterator = StreamIterator(self, 0, 0, _MAX, _MAX, not first)
+        it.skip_tombstones = skip_tombstones
+        if it.next_entry():
+            self.edge_ms = it.ms
+            self.edge_seq = it.seq
+            return True
+        self.edge_ms = self.edge_seq = _MAX if first else 0
+        return False
+
+    @cython.ccall
+    def has_tombstones_from(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say whether an entry at or behind the ID may have been deleted. Redis 7.0: streamRangeHasTombstones to the end."""
+        if self.length == 0 or (self.max_deleted_ms == 0 and self.max_deleted_seq == 0):
+            return False
+        if less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):
+            return False
+        return not less(self.max_deleted_ms, self.max_deleted_seq, ms, seq)
+
+    @cython.ccall
+    def distance_from_first(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
+        """Return how many entries ever added came up to the ID, or -1 where that cannot be told.
+
+        Redis 7.0: streamEstimateDistanceFromFirstEverEntry.
+        """
+        if self.entries_added == 0:
+            return 0
+        if less(self.last_ms, self.last_seq, ms, seq):
+            return -1
+        if self.length == 0 or (ms == self.last_ms and seq == self.last_seq):
+            return delta(self.entries_added, 0)
+        if self.max_deleted_ms != 0 or self.max_deleted_seq != 0:
+            if not less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):
+                return -1
+        if less(ms, seq, self.first_ms, self.first_seq):
+            return delta(self.entries_added, self.length)
+        if ms == self.first_ms and seq == self.first_seq:
+            return delta((self.entries_added + 1) & _MAX, self.length)
+        return -1
+
+    # -- groups
+
+    @cython.ccall
+    def create_group(
+        self, name: bytes, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong
+    ) -> Group:
+        """Return a new group that has read up to the ID, or None when the name is taken. Redis: streamCreateCG."""
+        if name in self.groups:
+            return None  # type: ignore[return-value]
+        group: Group = Group(name, ms, seq, entries_read)
+        self.groups[name] = group
+        return group
+
+    @cython.ccall
+    def find_group(self, name: bytes) -> Group:
+        """Return the group, or None. Redis: streamLookupCG."""
+        return self.groups.get(name)  # type: ignore[return-value]
+
+    @cython.ccall
+    def destroy_group(self, name: bytes) -> cython.bint:
+        """Forget a group with all its pending entries; False when there is none."""
+        group: Group | None = self.groups.pop(name, None)
+        if group is None:
+            return False
+        group.clear()
+        return True
+
+    def sorted_groups(self) -> list[Group]:
+        """Return the groups in the byte order of their names, as Redis lists and saves them."""
+        return [self.groups[name] for name in sorted(self.groups)]
+
+    @cython.ccall
+    def advance_group(self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Note that the group was given the entry; False when it had passed it before. Redis: streamReplyWithRange."""
+        if not less(group.last_ms, group.last_seq, ms, seq):
+            return False
+        if group.entries_read != -1 and not self.has_tombstones_from(ms, seq):
+            group.entries_read = delta(undelta(1, group.entries_read), 0)
+        elif self.entries_added != 0:
+            group.entries_read = self.distance_from_first(ms, seq)
+        group.last_ms = ms
+        group.last_seq = seq
+        return True
+
+    def lag(self, group: Group) -> int | None:
+        """Return how many entries the group has yet to read, None where that cannot be told (Redis 7.0's rule).
+
+        Redis: streamReplyWithCGLag. Negative where ENTRIESREAD was set too high, as there.
+        """
+        read: cython.longlong
+        if self.entries_added == 0:
+            return 0
+        if group.entries_read != -1 and not self.has_tombstones_from(group.last_ms, group.last_seq):
+            read = group.entries_read
+        else:
+            read = self.distance_from_first(group.last_ms, group.last_seq)
+            if read == -1:
+                return None
+        return delta(self.entries_added, undelta(0, read))
+
+    # -- the whole
+
+    @cython.ccall
+    def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
+        """Take over a node that was read from a file; False when its ID is there. The counters are the caller's to set.
+
+        ValueError for a key that has not 16 bytes. Validate the node first (`validate_node`). RDB: rdbLoadObject.
+        """
+        key_ms(key)
+        self.tail = None
+        return self.rax.try_insert(key, lp)
+
+    def memory_usage(self, samples: int = 5) -> int:
+        """Return the estimated bytes in memory, nodes averaged over the first samples (0: all). O(samples + groups)."""
+        return memory_of_stream(self, samples)
+
+    def check(self) -> None:
+        """Verify every invariant of the module's essay, O(entries); AssertionError names the broken one."""
+        check_stream(self)
+
+
+# Compiled, an imported class of another compiled module is a C type and no attribute of this one: make it one,
+# so that `from rillet.types.stream import Stream, StreamIterator` holds at both speeds.
+globals()["StreamIterator"] = StreamIterator
