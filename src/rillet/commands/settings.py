@@ -50,7 +50,7 @@ def _integer(name: str, default: int, low: int, high: int, mutable: bool = True,
     def parse(text: str) -> int:
         value = parse_memory(text) if memory else _plain_integer(text)
         if value is None:
-            raise SettingError(f"argument {'must be a memory value' if memory else "couldn't be parsed into an integer"}")
+            raise SettingError("argument must be a memory value" if memory else "argument couldn't be parsed into an integer")
         if not low <= value <= high:
             raise SettingError(f"argument must be between {low} and {high} inclusive")
         return value
