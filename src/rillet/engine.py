@@ -24,12 +24,15 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet import commands as _commands
 from rillet.commands.registry import TABLE, Command
-from rillet.commands.session import BLOCKED, IN_MULTI, MULTI_FAILED, SUBSCRIBED, UNAUTHENTICATED, Blocked, Session
+from rillet.commands.session import (
+    BLOCKED, IN_MULTI, MULTI_FAILED, REPLY_OFF, REPLY_SKIP, REPLY_SKIP_NEXT, SUBSCRIBED, UNAUTHENTICATED, Blocked,
+    Session,
+)  # fmt: skip
 from rillet.commands.settings import Settings
-from rillet.errors import CommandError, Misconf, NoAuth, ProtocolError
+from rillet.errors import CommandError, ExecAbort, Misconf, NoAuth, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
-from rillet.protocol.parser import CommandParser
+from rillet.protocol.parser import CommandParser, QueryBufferExceeded
 
 # Commands that a session inside MULTI runs instead of queueing (server.c: processCommand).
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
@@ -58,6 +61,7 @@ class Engine:
     __slots__ = (
         "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
+        "active_expire",
         "_by_name", "_ready", "_pending", "_depth",
     )  # fmt: skip
 
@@ -69,16 +73,21 @@ class Engine:
         for database in self.databases:
             database.on_expired = self._expired
             database.on_ready = self._database_ready
+            database.may_expire = self._may_expire
         self.log = None
         self.sessions = {}
-        self.stats = {"expired_keys": 0, "keyspace_hits": 0, "keyspace_misses": 0, "error_replies": 0}
-        # What the surrounding door offers to INFO (section -> function) and to commands (shutdown, save, ...).
+        self.stats = {"expired_keys": 0, "error_replies": 0}
+        # What the surrounding door offers to INFO (section -> function) and to commands. The commands know these
+        # services: shutdown(session, save, now, force), shutdown_abort() -> bool, close_session(session),
+        # pause(until_ms, writes_only), unpause(), rewrite_config(), setting_changed(name), reload(session, save),
+        # loadaof(session), change_replication_id(), reset_stats().
         self.info_sections = {}
         self.services = {}
         self.refusal = None
         self.notify_events = False
         self.on_keyspace_event = None
         self.loading = False
+        self.active_expire = True
         self.started_ms = self.clock.now_ms()
         self.next_session_id = 1
         self.dirty = 0
@@ -120,6 +129,12 @@ class Engine:
         watcher.keys.clear()
         watcher.dirty = False
 
+    def discard(self, session: Session) -> None:
+        """End the session's transaction and its watching (multi.c: discardTransaction)."""
+        session.queue = []
+        session.state &= ~(IN_MULTI | MULTI_FAILED)
+        self.unwatch(session)
+
     # -- running a command ---------------------------------------------------------------------------
 
     @cython.ccall
@@ -130,11 +145,28 @@ class Engine:
             entry = self._find(argv[0])
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
             entry = self._find_subcommand(entry, argv[1])
-        if (entry is None or session.state != 0 or self.refusal is not None or entry.handler is None
-                or not entry.accepts(len(argv))):  # fmt: skip
+        if (entry is None or session.state != 0 or self.refusal is not None or not entry.accepts(len(argv))
+                or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
+            if session.state & (REPLY_OFF | REPLY_SKIP | REPLY_SKIP_NEXT):
+                return self._execute_muted(session, entry, argv)
             if not self._admit(session, entry, argv):
                 return True
         self.call(session, entry, argv)
+        if self._ready:
+            self._serve_ready()
+        return session.blocked is None
+
+    @cython.cfunc
+    def _execute_muted(self, session: Session, entry: object, argv: list) -> cython.bint:
+        """Run a command of a session that asked for no replies (CLIENT REPLY OFF and SKIP)."""
+        mark: cython.Py_ssize_t = session.out.mark()
+        if session.state & REPLY_SKIP_NEXT:
+            session.state = (session.state & ~REPLY_SKIP_NEXT) | REPLY_SKIP
+        if self._admit(session, entry, argv):
+            self.call(session, entry, argv)
+        if session.state & (REPLY_OFF | REPLY_SKIP):
+            session.out.truncate(mark)
+        session.state &= ~REPLY_SKIP
         if self._ready:
             self._serve_ready()
         return session.blocked is None
@@ -153,7 +185,9 @@ class Engine:
             try:
                 argv = parser.next()
             except ProtocolError as error:
-                session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
+                # A client that only piles up bytes is cut off without a word (networking.c: readQueryFromClient).
+                if not isinstance(error, QueryBufferExceeded):
+                    session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
                 session.closing = True
                 return False
             if argv is None:
@@ -254,6 +288,9 @@ class Engine:
                 entry.rejected += 1
             if session.state & IN_MULTI:
                 session.state |= MULTI_FAILED
+                if entry is not None and entry.name == "exec":
+                    self.discard(session)
+                    error = ExecAbort(f"Transaction discarded because of: {error}")
             self._reply_error(session, session.out.mark(), error)
             return False
         if session.state & IN_MULTI and entry.name.encode() not in _NOT_QUEUED:
@@ -266,7 +303,7 @@ class Engine:
         """Raise what processCommand (server.c) refuses before a call, in its order."""
         if entry is None:
             raise CommandError(_unknown_command(argv))
-        if entry.subcommands is not None and len(argv) > 1 and entry.handler is None:
+        if entry.subcommands is not None and len(argv) > 1:
             raise CommandError(f"unknown subcommand '{_text(argv[1][:128])}'. Try {entry.name.upper()} HELP.")
         if not entry.accepts(len(argv)):
             raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
@@ -274,11 +311,11 @@ class Engine:
             raise NoAuth()
         if session.state & IN_MULTI and entry.no_multi:
             raise CommandError("Command not allowed inside a transaction")
-        if entry.write and self.refusal is not None and not session.trusted:
+        if self.refusal is not None and not session.trusted and _may_write(session, entry):
             raise Misconf(self.refusal)
         if session.state & SUBSCRIBED and session.out.resp == 2 and entry.name.encode() not in _WHILE_SUBSCRIBED:
             raise CommandError(
-                f"Can't execute '{entry.name}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+                f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
                 "are allowed in this context"
             )
 
@@ -380,8 +417,13 @@ class Engine:
             if self._depth == 0:
                 self._flush_pending()
 
+    def _may_expire(self) -> bool:
+        return not self.loading
+
     def expire_cycle(self, limit: int = 20) -> int:
         """Remove keys whose time has come, some of each database; called from time to time by whoever owns a timer."""
+        if self.loading or not self.active_expire:
+            return 0
         removed = sum(database.expire_some(limit) for database in self.databases if database.expires)
         if self._ready:
             self._serve_ready()
@@ -399,6 +441,13 @@ class Engine:
             for key, waiting in database.blocking_keys.items():
                 for blocked in waiting:
                     assert blocked.session.blocked is blocked and key in blocked.keys
+
+
+def _may_write(session: Session, entry: Command) -> bool:
+    """Whether the command is refused while changes cannot be logged; PING is, so that monitoring sees it."""
+    if entry.name == "exec":
+        return any(queued.write for queued, _ in session.queue)
+    return entry.write or entry.name == "ping"
 
 
 def _text(raw: bytes) -> str:

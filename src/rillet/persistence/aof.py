@@ -249,7 +249,7 @@ class _Replay:
                 raise LogCorrupt(str(self.path), here, str(error)) from None
             if argv is None:
                 return
-            self._here = fed - parser.pending
+            self._here = fed - parser.buffered
             if argv:
                 self._take(argv, here)
             if self._transaction is None:

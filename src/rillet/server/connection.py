@@ -18,7 +18,7 @@ import socket
 from typing import TYPE_CHECKING, Any
 
 from rillet.commands.session import Session
-from rillet.errors import Misconf, ProtocolError
+from rillet.errors import Misconf
 from rillet.protocol.parser import CommandParser
 
 if TYPE_CHECKING:
@@ -77,10 +77,11 @@ class Connection(asyncio.Protocol):
         if self.transport is None:
             return
         self.session.last_ms = self.server.now_ms
-        try:
-            self.parser.feed(data)
-        except ProtocolError:
-            self._abort()
+        self.parser.feed(data)
+        if self.session.blocked is not None:
+            # Nothing is parsed while the session waits, so the limit has to be kept here.
+            if self.parser.buffered > self.parser.query_buffer_limit:
+                self.transport.abort()
             return
         self._run()
 
@@ -199,10 +200,6 @@ class Connection(asyncio.Protocol):
         if self.transport is not None:
             self.session.closing = True
             self.transport.close()
-
-    def _abort(self) -> None:
-        if self.transport is not None:
-            self.transport.abort()
 
 
 def _address(name: Any) -> str:

@@ -29,10 +29,16 @@ class CannotListen(StoreError):
 
 
 class Server:
-    """A server on TCP addresses and, if asked for, a Unix socket."""
+    """A server on TCP addresses and, if asked for, a Unix socket.
 
-    def __init__(self, engine: Engine) -> None:
+    `guard` is held around everything that touches the engine; a server that has its engine to itself needs none.
+    """
+
+    def __init__(self, engine: Engine, *, connection: type[Connection] = Connection,
+                 guard: contextlib.AbstractContextManager[Any] | None = None) -> None:
         self.engine = engine
+        self.guard = guard or contextlib.nullcontext()
+        self._connection = connection
         self.settings = engine.settings
         self.connections: dict[Connection, None] = {}
         self.accepted = self.refused = 0
@@ -40,7 +46,7 @@ class Server:
         self.loop: asyncio.AbstractEventLoop
         self.port = 0
         self._listeners: list[asyncio.Server] = []
-        self._unix_path: Path | None = None
+        self.unix_path: Path | None = None
         self._stopping: asyncio.Event
         self._dirty: list[Connection] = []
         self._cron: asyncio.TimerHandle | None = None
@@ -66,7 +72,7 @@ class Server:
             host = {"*": "0.0.0.0", "::*": "::"}.get(host, host)
             try:
                 listener = await self.loop.create_server(
-                    lambda: Connection(self), host, self.port, backlog=self.settings.tcp_backlog
+                    lambda: self._connection(self), host, self.port, backlog=self.settings.tcp_backlog
                 )
             except OSError as error:
                 if optional:
@@ -81,11 +87,11 @@ class Server:
             if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
                 path.unlink()  # left behind by a process that was killed
         try:
-            listener = await self.loop.create_unix_server(lambda: Connection(self), str(path))
+            listener = await self.loop.create_unix_server(lambda: self._connection(self), str(path))
         except OSError as error:
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
-        self._unix_path = path
+        self.unix_path = path
         self._listeners.append(listener)
 
     def admit(self, _connection: Connection) -> bool:
@@ -101,7 +107,8 @@ class Server:
     def _tick(self) -> None:
         """What has to happen from time to time (server.c: serverCron), `hz` times a second."""
         self.now_ms = self.engine.clock.now_ms()
-        self.engine.expire_cycle()
+        with self.guard:
+            self.engine.expire_cycle()
         if self.settings.timeout:
             self._close_idle()
         self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
@@ -119,6 +126,10 @@ class Server:
             self.loop.call_soon(self._flush)
 
     def _flush(self) -> None:
+        with self.guard:
+            self._flush_guarded()
+
+    def _flush_guarded(self) -> None:
         waiting, self._dirty = self._dirty, []
         try:
             self.engine.before_reply()
@@ -153,9 +164,9 @@ class Server:
             if not self.connections:
                 break
             await asyncio.sleep(0.01)
-        if self._unix_path is not None:
-            self._unix_path.unlink(missing_ok=True)
-            self._unix_path = None
+        if self.unix_path is not None:
+            self.unix_path.unlink(missing_ok=True)
+            self.unix_path = None
 
     async def _close_listeners(self) -> None:
         listeners, self._listeners = self._listeners, []

@@ -1,0 +1,11 @@
+"""The store: the Python API, over an engine in this process, a directory's owner, or a server.
+
+Read in this order: `store` (Store, open, connect), `stream`, `group`, `links` (how a command gets to an
+engine), `directory` and `owner` (durable stores), `redispy`, `aio`.
+"""
+
+from rillet.store.group import Consumer, Group, Message, Pending
+from rillet.store.store import Store, connect, open
+from rillet.store.stream import Entry, Stream
+
+__all__ = ["Consumer", "Entry", "Group", "Message", "Pending", "Store", "Stream", "connect", "open"]

@@ -1,0 +1,121 @@
+"""The directory of a durable store: what lies in it, who owns it, how another process finds the owner.
+
+    events.rillet/
+      rillet.json       {"format": 1, "written_by": "0.1.0"}      the marker: this is a store
+      lock              held (flock) by the process that owns the store, for as long as it lives
+      owner.json        {"pid": ..., "socket": "..."}             where the owner listens
+      socket            the owner's Unix socket (in a temporary folder where the path would exceed 107 bytes)
+      appendonlydir/    the log, in Redis's layout (persistence.aof)
+
+The operating system gives the lock back when its holder ends, however it ends, so a crash leaves
+nothing to clean up: the next opener gets the lock, replays the log and owns the store.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+from pathlib import Path
+
+import rillet
+from rillet.errors import NewerFormat, NotAStore, StoreError
+from rillet.persistence.manifest import sync_folder
+
+FORMAT = 1
+MARKER = "rillet.json"
+LOG_FOLDER = "appendonlydir"
+_LONGEST_SOCKET_PATH = 107  # sizeof(sockaddr_un.sun_path) less its terminator
+
+
+class Directory:
+    """A store's folder, checked and ready; `lock` makes this process the owner."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+        self._lock = -1
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make the folder a store, or see that it is one; raises NotAStore, NewerFormat or StoreError."""
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            names = sorted(entry.name for entry in self.path.iterdir())
+        except (FileExistsError, NotADirectoryError):
+            raise NotAStore(f"{self.path} is a file, not the directory of a store") from None
+        except OSError as error:
+            raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
+        if MARKER in names:
+            self._check_marker()
+        elif names and names != ["lock"] and not self._redis_log(names):
+            raise NotAStore(
+                f"{self.path} is not a store: it has no {MARKER}, but {names[0]!r}; give an empty or a new directory"
+            )
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise StoreError(f"{self.path} cannot be written by this user")
+
+    def _redis_log(self, names: list[str]) -> bool:
+        """Whether redis-server left its log here; such a folder is adopted."""
+        return LOG_FOLDER in names and any((self.path / LOG_FOLDER).glob("*.manifest"))
+
+    def _check_marker(self) -> None:
+        marker = self.path / MARKER
+        try:
+            found = json.loads(marker.read_bytes())
+            number = int(found["format"])
+        except (ValueError, KeyError, TypeError):
+            raise NotAStore(f"{marker} is damaged: it is not the marker of a store") from None
+        if number > FORMAT:
+            raise NewerFormat(
+                f"{self.path} has format {number}, written by rillet {found.get('written_by', '?')}; rillet "
+                f"{rillet.__version__} reads formats up to {FORMAT}: upgrade rillet to open it"
+            )
+
+    # -- owning ----------------------------------------------------------------------------------------
+
+    def lock(self) -> bool:
+        """Become the owner if nobody is; False where another opener (here or elsewhere) is."""
+        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(handle)
+            return False
+        self._lock = handle
+        marker = self.path / MARKER
+        if not marker.exists():
+            self._write(MARKER, {"format": FORMAT, "written_by": rillet.__version__})
+            sync_folder(self.path)
+        return True
+
+    def unlock(self) -> None:
+        """Let another process own the store; nothing where this one does not."""
+        if self._lock >= 0:
+            (self.path / "owner.json").unlink(missing_ok=True)
+            os.close(self._lock)
+            self._lock = -1
+
+    def socket_path(self) -> Path:
+        """Return where the owner is to listen: here, or in a new temporary folder where this path is too long."""
+        here = self.path / "socket"
+        if len(os.fsencode(here)) <= _LONGEST_SOCKET_PATH:
+            return here
+        return Path(tempfile.mkdtemp(prefix="rillet-")) / "socket"
+
+    def announce(self, socket: Path) -> None:
+        """Tell other openers where this owner listens."""
+        self._write("owner.json", {"pid": os.getpid(), "socket": str(socket)})
+
+    def owner(self) -> tuple[int, str] | None:
+        """Return the owner's (pid, socket path), or None while it has not announced itself."""
+        try:
+            found = json.loads((self.path / "owner.json").read_bytes())
+            return int(found["pid"]), str(found["socket"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _write(self, name: str, content: dict[str, object]) -> None:
+        draft = self.path / f".{name}.{os.getpid()}"
+        draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
+        os.replace(draft, self.path / name)

@@ -1,0 +1,253 @@
+"""Stream: entries with rising IDs under one key; Entry: one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from rillet.errors import BusyGroup
+from rillet.store.encoding import Fields, IDLike, append_fields, decode, encode_id
+from rillet.types.stream_id import StreamID
+
+if TYPE_CHECKING:
+    from rillet.store.group import Group
+    from rillet.store.store import Store
+
+_BATCH = 1000
+
+
+class Entry:
+    """One entry: `id`, and its fields in order. `entry["name"]` gives the last value of a field.
+
+    `fields` is a dict of text; `pairs` are the raw (field, value) bytes, for fields that occur twice or are not text.
+    """
+
+    __slots__ = ("id", "pairs")
+
+    def __init__(self, entry_id: StreamID, flat: list[bytes]) -> None:
+        self.id = entry_id
+        self.pairs = list(zip(flat[::2], flat[1::2], strict=True))
+
+    @property
+    def fields(self) -> dict[str, str]:
+        """The fields as text; of a field that occurs twice the last value."""
+        return {decode(field): decode(value) for field, value in self.pairs}
+
+    def __getitem__(self, field: str) -> str:
+        return self.fields[field]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Entry) and (self.id, self.pairs) == (other.id, other.pairs)
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({str(self.id)!r}, {self.fields!r})"
+
+
+class Stream:
+    """A stream of the store. Every method is one command; costs are Redis's.
+
+    Iterating reads all entries from first to last, a thousand at a time.
+    """
+
+    __slots__ = ("store", "name", "key")
+
+    def __init__(self, store: Store, name: str | bytes) -> None:
+        self.store = store
+        self.key = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        self.name = decode(self.key)
+
+    # -- writing -------------------------------------------------------------------------------------
+
+    def add(self, fields: Fields, id: IDLike = "*", *, maxlen: int | None = None, minid: IDLike | None = None,
+            approximate: bool = True, limit: int | None = None, create: bool = True) -> StreamID | None:  # fmt: skip
+        """Append an entry and return its ID (XADD); None where create is False and there is no stream. O(fields)
+
+        maxlen or minid trim the stream afterwards, at node borders unless approximate is False.
+        """
+        argv = [b"XADD", self.key]
+        if not create:
+            argv.append(b"NOMKSTREAM")
+        if maxlen is not None or minid is not None:
+            argv += _trim_arguments(maxlen, minid, approximate, limit)
+        argv.append(b"*" if id == "*" else encode_id(id))
+        append_fields(argv, fields)
+        return self.store.id_of(argv)
+
+    def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], *, batch: int = _BATCH) -> int:
+        """Append entries and return how many; an item is the fields, or (id, fields) for an ID of one's own.
+
+        Each batch is one exchange and one write to the log; an entry that is refused raises, those before it stay.
+        """
+        count = 0
+        commands: list[list[bytes]] = []
+        for item in entries:
+            # A tuple of ID and mapping, not the first pair of a list of pairs.
+            own = isinstance(item, tuple) and len(item) == 2 and not isinstance(item[0], tuple)
+            entry_id, fields = item if own else ("*", item)  # type: ignore[misc]
+            argv = [b"XADD", self.key, encode_id(entry_id)]
+            append_fields(argv, fields)  # type: ignore[arg-type]
+            commands.append(argv)
+            if len(commands) >= batch:
+                count += self._send(commands)
+                commands = []
+        return count + self._send(commands)
+
+    def _send(self, commands: list[list[bytes]]) -> int:
+        if commands:
+            self.store.execute_many(commands)
+        return len(commands)
+
+    def delete(self, *ids: IDLike) -> int:
+        """Delete entries by ID and return how many there were (XDEL). O(1) each"""
+        return int(self.store.execute(b"XDEL", self.key, *map(encode_id, ids)))
+
+    def trim(self, *, maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = False,
+             limit: int | None = None) -> int:  # fmt: skip
+        """Drop the oldest entries and return how many (XTRIM). O(dropped)"""
+        return int(self.store.execute(b"XTRIM", self.key, *_trim_arguments(maxlen, minid, approximate, limit)))
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def range(self, start: IDLike = "-", end: IDLike = "+", count: int | None = None) -> list[Entry]:
+        """Return the entries from start to end, both included ("(" before an ID excludes it) (XRANGE)."""
+        return self._range(b"XRANGE", start, end, count)
+
+    def reverse(self, start: IDLike = "+", end: IDLike = "-", count: int | None = None) -> list[Entry]:
+        """Return the entries from the higher ID start down to end (XREVRANGE)."""
+        return self._range(b"XREVRANGE", start, end, count)
+
+    def _range(self, command: bytes, start: IDLike, end: IDLike, count: int | None) -> list[Entry]:
+        limit = [] if count is None else [b"COUNT", b"%d" % count]
+        reply = self.store.execute(command, self.key, encode_id(start), encode_id(end), *limit)
+        return entries_of(reply)
+
+    def get(self, id: IDLike) -> Entry | None:
+        """Return the entry of that ID, or None. O(log n)"""
+        found = self.range(id, id)
+        return found[0] if found else None
+
+    def read(self, after: IDLike = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
+        """Return entries after an ID, or after now for "$" (XREAD); block: seconds to wait for one, 0 for ever."""
+        argv: list[bytes] = [b"XREAD"]
+        if count is not None:
+            argv += [b"COUNT", b"%d" % count]
+        if block is not None:
+            argv += [b"BLOCK", b"%d" % round(block * 1000)]
+        reply = self.store.execute(*argv, b"STREAMS", self.key, encode_id(after))
+        return entries_of(stream_part(reply))
+
+    def follow(self, after: IDLike = "$", block: float = 1.0) -> Iterator[Entry]:
+        """Yield entries as they are added, for ever; `block` seconds is how long one wait takes."""
+        last: IDLike = self.info()["last-generated-id"] if after == "$" and self.exists() else after
+        if last == "$":
+            last = "0-0"
+        while True:
+            for entry in self.read(last, count=_BATCH, block=block):
+                last = entry.id
+                yield entry
+
+    def __iter__(self) -> Iterator[Entry]:
+        """Yield every entry, first to last; entries added meanwhile are met too."""
+        start: IDLike = "-"
+        while batch := self.range(start, count=_BATCH):
+            yield from batch
+            start = f"({batch[-1].id}"
+
+    def __reversed__(self) -> Iterator[Entry]:
+        """Yield every entry, last to first."""
+        start: IDLike = "+"
+        while batch := self.reverse(start, count=_BATCH):
+            yield from batch
+            start = f"({batch[-1].id}"
+
+    def __len__(self) -> int:
+        """Return the number of entries (XLEN). O(1)"""
+        return int(self.store.execute(b"XLEN", self.key))
+
+    def __bool__(self) -> bool:
+        """A Stream is a handle: true also while it is empty."""
+        return True
+
+    def exists(self) -> bool:
+        """Whether the key exists."""
+        return bool(self.store.execute(b"EXISTS", self.key))
+
+    @property
+    def first_id(self) -> StreamID | None:
+        """The ID of the first entry, or None where there is none."""
+        found = self.range(count=1)
+        return found[0].id if found else None
+
+    @property
+    def last_id(self) -> StreamID:
+        """The last ID that was given out (0-0 for no stream); its entry may be deleted since."""
+        return StreamID.parse(self.info()["last-generated-id"]) if self.exists() else StreamID(0, 0)
+
+    def info(self, full: bool = False, count: int | None = None) -> dict[str, Any]:
+        """Return what XINFO STREAM tells, by field name; full=True with groups, consumers and pending entries."""
+        argv: list[bytes] = [b"XINFO", b"STREAM", self.key]
+        if full:
+            argv.append(b"FULL")
+            if count is not None:
+                argv += [b"COUNT", b"%d" % count]
+        return named(self.store.execute(*argv))
+
+    # -- groups ----------------------------------------------------------------------------------------
+
+    def group(self, name: str | bytes, start: IDLike = "0", *, create: bool = True) -> Group:
+        """Return the consumer group, created (with the stream) where it does not exist, reading after `start`."""
+        from rillet.store.group import Group
+
+        group = Group(self, name)
+        if create:
+            try:
+                self.store.execute(b"XGROUP", b"CREATE", self.key, group.key, encode_id(start), b"MKSTREAM")
+            except BusyGroup:
+                pass
+        return group
+
+    def groups(self) -> list[dict[str, Any]]:
+        """Return what XINFO GROUPS tells, a dict for each group."""
+        return [named(one) for one in self.store.execute(b"XINFO", b"GROUPS", self.key)]
+
+    def __repr__(self) -> str:
+        return f"Stream({self.name!r})"
+
+
+def _trim_arguments(maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None) -> list[bytes]:
+    if (maxlen is None) == (minid is None):
+        raise ValueError("pass one of maxlen and minid")
+    threshold = [b"MAXLEN", b"%d" % maxlen] if maxlen is not None else [b"MINID", encode_id(minid)]
+    argv = [threshold[0], b"~" if approximate else b"=", threshold[1]]
+    return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]
+
+
+def entries_of(reply: Any) -> list[Entry]:
+    """Return the entries of an XRANGE reply; an entry that was deleted while pending has no fields."""
+    return [Entry(StreamID.parse(one[0]), one[1] or []) for one in reply or ()]
+
+
+def stream_part(reply: Any) -> Any:
+    """Return the entries of the one stream in an XREAD or XREADGROUP reply (RESP2: pairs, RESP3: a map)."""
+    if not reply:
+        return []
+    return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
+
+
+def named(reply: Any) -> dict[str, Any]:
+    """Return a flat or mapped reply as a dict by text; nested lists of fields become dicts, bytes become text."""
+    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
+    return {decode(field): _plain(decode(field), value) for field, value in pairs}
+
+
+def _plain(field: str, value: Any) -> Any:
+    if field in ("first-entry", "last-entry"):
+        return None if value is None else Entry(StreamID.parse(value[0]), value[1])
+    if field == "entries":
+        return entries_of(value)
+    if field in ("groups", "consumers") and isinstance(value, list):
+        return [named(one) for one in value]
+    return decode(value) if isinstance(value, bytes) else value
