@@ -1,0 +1,57 @@
+"""The listpacks inside Redis's DUMP payloads of lists and hashes, taken out and put in by hand."""
+
+from __future__ import annotations
+
+import struct
+
+LIST_QUICKLIST_2 = 18  # rdb.h: RDB_TYPE_LIST_QUICKLIST_2
+HASH_LISTPACK = 16  # rdb.h: RDB_TYPE_HASH_LISTPACK
+PACKED = 2  # quicklist.h: QUICKLIST_NODE_CONTAINER_PACKED
+FOOTER = 10  # RDB version u16, CRC-64
+
+
+def read_length(data: bytes, pos: int) -> tuple[int, int]:
+    """Return an RDB length and the position after it."""
+    first = data[pos]
+    if first < 0x40:
+        return first, pos + 1
+    if first < 0x80:
+        return ((first & 0x3F) << 8) | data[pos + 1], pos + 2
+    assert first == 0x80, "neither a compressed nor an integer-encoded string is expected here"
+    return struct.unpack_from(">I", data, pos + 1)[0], pos + 5
+
+
+def write_length(n: int) -> bytes:
+    """Return n as an RDB length."""
+    if n < 64:
+        return bytes([n])
+    return struct.pack(">H", 0x4000 | n) if n < 16384 else b"\x80" + struct.pack(">I", n)
+
+
+def hash_listpack(payload: bytes) -> bytes:
+    """Return the listpack of a DUMP of a small hash."""
+    assert payload[0] == HASH_LISTPACK
+    n, pos = read_length(payload, 1)
+    assert pos + n + FOOTER == len(payload)
+    return payload[pos : pos + n]
+
+
+def list_listpacks(payload: bytes) -> list[bytes]:
+    """Return the listpacks of a DUMP of a list, one a quicklist node."""
+    assert payload[0] == LIST_QUICKLIST_2
+    nodes, pos = read_length(payload, 1)
+    out = []
+    for _ in range(nodes):
+        container, pos = read_length(payload, pos)
+        assert container == PACKED
+        n, pos = read_length(payload, pos)
+        out.append(payload[pos : pos + n])
+        pos += n
+    assert pos + FOOTER == len(payload)
+    return out
+
+
+def list_payload(listpack: bytes) -> bytes:
+    """Return a payload for RESTORE of a list of one node; its checksum is left zero."""
+    body = bytes([LIST_QUICKLIST_2, 1, PACKED]) + write_length(len(listpack)) + listpack
+    return body + struct.pack("<H", 10) + bytes(8)
