@@ -8,22 +8,12 @@
     SET key "a\\x00b"\\n   or one line, split at blanks, with quotes: an "inline" command
 
 What is fed may be cut anywhere: a byte at a time or a thousand commands at once give the same
-commands and the same error, always after the commands before it.
+commands and the same error, always after the commands before it. Each argument is copied once, out
+of the bytes that were fed; how cut messages meet is told in rillet.protocol.intake.
 
-    data   |.....consumed.....|...unparsed...|          bytes, as they were fed
-                              pos            size
-    tail                                     |.......|  bytearray, fed since
-
-A fed `bytes` is kept and read in place; each argument is copied out of it once. Only when a command
-is cut between two feeds do the pieces meet: later chunks gather in `tail`, and are joined to the
-unparsed rest once there is enough for the next step. `wanted` says how much that is; where a line's
-end is still unknown, only the new part of `tail` is searched for it. So a bulk string of 512 MB that
-arrives in small chunks costs each of its bytes a constant number of copies, and a half-parsed
-command keeps the arguments that it already has.
-
-Invariants: `0 <= pos <= size == len(data)`; `missing > 0` exactly while a multibulk command is
-half-parsed; the first `argc` of `argv` are its arguments so far, and `bulk_len` is the length of the
-next one, or -1 while that is unknown.
+Invariant: `missing > 0` exactly while a multibulk command is half-parsed; the first `argc` of `argv`
+are its arguments so far, and `bulk_len` is the length of the next one, or -1 while that is unknown.
+So what is parsed is never parsed again.
 
 The rules are those of Redis 7.0 (networking.c, processMultibulkBuffer and processInlineBuffer), odd
 ones included:
@@ -38,9 +28,9 @@ ones included:
 Where Redis's result depends on how the kernel cut the bytes (a line just above 64 KiB), the result
 here is the one of reading byte by byte.
 
-Costs: O(bytes). Rejected: one growing bytearray for everything fed (each command then moves what
-follows it, or the buffer grows without end), and a regular expression per header (slower than
-reading three digits).
+Costs: O(bytes). Rejected: a regular expression for each header (slower than reading three digits),
+and a list that grows by append (its places are known from the count, up to a bound: the count is
+only a client's word).
 """
 
 from __future__ import annotations
@@ -53,6 +43,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.errors import ProtocolError
+from rillet.protocol.intake import Intake
 from rillet.protocol.writer import pack_command
 
 __all__ = ["CommandParser", "QueryBufferExceeded", "pack_command", "split_args"]
@@ -138,9 +129,8 @@ def _string2ll(text: bytes) -> int | None:
 
 
 @cython.cfunc
-@cython.inline
 @cython.exceptval(check=False)
-def _plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return number * 16 + line length for a count line of up to nine canonical digits that is all there, else 0."""
     at: cython.Py_ssize_t = pos + 1
     stop: cython.Py_ssize_t = min(size, pos + 10)
@@ -155,67 +145,40 @@ def _plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.
 
 @cython.final
 @cython.cclass
-class CommandParser:
+class CommandParser(Intake):
     """Bytes in, commands out: `feed`, then `next` until it gives None (networking.c, processInputBuffer)."""
 
-    __slots__ = (
-        "data", "pos", "size", "tail", "wanted", "terminator", "scanned", "argv", "argc", "missing", "bulk_len", "broken",
-        "authenticated", "proto_max_bulk_len", "max_multibulk_len", "max_inline_len", "query_buffer_limit",
-    )  # fmt: skip
-    data: bytes
-    pos: cython.Py_ssize_t
-    size: cython.Py_ssize_t
-    tail: bytearray
-    wanted: cython.Py_ssize_t
-    terminator: cython.int
-    scanned: cython.Py_ssize_t
+    __slots__ = ("argv", "argc", "missing", "bulk_len", "authenticated", "proto_max_bulk_len", "max_multibulk_len",
+                 "query_buffer_limit")  # fmt: skip
     argv: Any
     argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
     bulk_len: cython.Py_ssize_t
-    broken: Any
     authenticated: cython.bint
     proto_max_bulk_len: cython.Py_ssize_t
     max_multibulk_len: cython.Py_ssize_t
-    max_inline_len: cython.Py_ssize_t
     query_buffer_limit: cython.Py_ssize_t
 
     def __init__(self) -> None:
-        self.data = b""
-        self.pos = 0
-        self.size = 0
-        self.tail = bytearray()
-        self.wanted = 1
-        self.terminator = 10
-        self.scanned = 0
+        Intake.__init__(self)
+        self.max_line = INLINE_MAX_SIZE
         self.argv = None
         self.argc = 0
         self.missing = 0
         self.bulk_len = -1
-        self.broken = None
         self.authenticated = True
         self.proto_max_bulk_len = PROTO_MAX_BULK_LEN
         self.max_multibulk_len = MAX_MULTIBULK_LEN
-        self.max_inline_len = INLINE_MAX_SIZE
         self.query_buffer_limit = QUERY_BUFFER_LIMIT
 
     @property
-    def buffered(self) -> int:
-        """Bytes fed and not yet part of a command or an argument."""
-        return self.size - self.pos + len(self.tail)
+    def max_inline_len(self) -> int:
+        """Bytes of a line before its end must have come."""
+        return self.max_line
 
-    @cython.ccall
-    def feed(self, data: bytes) -> cython.bint:
-        """Add bytes as they came from the client; O(1) when everything before is parsed, else O(len)."""
-        if self.broken is not None:
-            return False
-        if self.pos == self.size and not self.tail:
-            self.data = data
-            self.pos = 0
-            self.size = len(data)
-        else:
-            self.tail += data
-        return True
+    @max_inline_len.setter
+    def max_inline_len(self, value: int) -> None:
+        self.max_line = value
 
     @cython.ccall
     def next(self) -> Command:
@@ -225,39 +188,14 @@ class CommandParser:
             command = self._parse()
             if command is not None:
                 return command
-        while self._refill():
+        while self.refill():
             command = self._parse()
             if command is not None:
                 return command
+        if self.size - self.pos + len(self.tail) > self.query_buffer_limit:
+            self.forget("Protocol error: query buffer limit exceeded")
+            raise QueryBufferExceeded(self.broken)  # networking.c, readQueryFromClient
         return None
-
-    @cython.cfunc
-    def _refill(self) -> cython.bint:
-        """Join tail to the unparsed rest if that is enough for a step; False when more must be fed."""
-        unparsed: cython.Py_ssize_t = self.size - self.pos
-        total: cython.Py_ssize_t = unparsed + len(self.tail)
-        if self.broken is not None:
-            raise ProtocolError(self.broken)
-        if total == unparsed or (unparsed > 0 and not self._enough(total)):
-            if total > self.query_buffer_limit:
-                self._drop("Protocol error: query buffer limit exceeded")
-                raise QueryBufferExceeded(self.broken)
-            return False
-        self.data = b"".join((memoryview(self.data)[self.pos :], self.tail)) if unparsed else bytes(self.tail)
-        self.tail = bytearray()
-        self.pos = 0
-        self.size = total
-        self.scanned = 0
-        return True
-
-    @cython.cfunc
-    def _enough(self, total: cython.Py_ssize_t) -> cython.bint:
-        """Return whether the bytes at hand complete what `_parse` stopped at; searches each byte once."""
-        if self.wanted > 0:
-            return total >= self.wanted
-        start: cython.Py_ssize_t = self.scanned
-        self.scanned = len(self.tail)
-        return total > self.max_inline_len or self.tail.find(self.terminator, start) >= 0
 
     @cython.cfunc
     def _parse(self) -> Command:
@@ -276,7 +214,7 @@ class CommandParser:
         else:
             if buf[pos] != 42:
                 return self._parse_inline()
-            line = _plain_line(buf, pos, size)
+            line = plain_line(buf, pos, size)
             missing = line >> 4
             if 0 < missing <= self.max_multibulk_len and (missing <= _UNAUTHENTICATED_MULTIBULK_LEN or self.authenticated):
                 pos += line & 15
@@ -291,7 +229,7 @@ class CommandParser:
             argv = [None] * min(missing, _ARGV_AHEAD)
         while missing > 0:
             if length < 0:
-                line = _plain_line(buf, pos, size) if pos < size and buf[pos] == 36 else 0
+                line = plain_line(buf, pos, size) if pos < size and buf[pos] == 36 else 0
                 length = line >> 4
                 if line > 0 and length <= _UNAUTHENTICATED_BULK_LEN and length <= self.proto_max_bulk_len:
                     pos += line & 15
@@ -324,27 +262,20 @@ class CommandParser:
         return argv
 
     @cython.cfunc
-    def _find(self, terminator: cython.int) -> cython.Py_ssize_t:
-        """Return where the line at pos ends, -1 if its end has not come; the caller refuses a line that is too long."""
-        window: cython.Py_ssize_t = min(self.size, self.pos + self.max_inline_len + 1)
-        end: cython.Py_ssize_t = self.data.find(terminator, self.pos, window)
-        if self.data.find(0, self.pos, window if end < 0 else end) >= 0:
-            self.wanted = self.max_inline_len + 1  # no end of line behind a NUL counts
-            return -1
-        if end < 0:
-            self.wanted = 0
-            self.terminator = terminator
-        elif terminator == 13 and end + 2 > self.size:
-            self.wanted = end + 2 - self.pos
+    def _line_end(self, terminator: cython.int) -> cython.Py_ssize_t:
+        """Return where the line at pos ends, -1 if it goes on: a NUL byte hides what is behind it."""
+        end: cython.Py_ssize_t = self.line_end(terminator)
+        if self.data.find(0, self.pos, min(self.size, self.pos + self.max_line + 1) if end < 0 else end) >= 0:
+            self.wanted = self.max_line + 1
             return -1
         return end
 
     @cython.cfunc
     def _read_count(self) -> cython.Py_ssize_t:
         """Read "*<count>" at pos and step over it; 0 for an empty command, -1 when the end has not come."""
-        end: cython.Py_ssize_t = self._find(13)
+        end: cython.Py_ssize_t = self._line_end(13)
         if end < 0:
-            if self.size - self.pos > self.max_inline_len:
+            if self.size - self.pos > self.max_line:
                 self._refuse("too big mbulk count string")
             return -1
         count = _string2ll(self.data[self.pos + 1 : end])
@@ -359,9 +290,9 @@ class CommandParser:
     @cython.cfunc
     def _read_length(self) -> cython.Py_ssize_t:
         """Read "$<length>" at pos and step over it; -1 when its end has not come."""
-        end: cython.Py_ssize_t = self._find(13)
+        end: cython.Py_ssize_t = self._line_end(13)
         if end < 0:
-            if self.size - self.pos > self.max_inline_len:
+            if self.size - self.pos > self.max_line:
                 self._refuse("too big bulk count string")
             return -1
         first: cython.int = self.data[self.pos]
@@ -379,9 +310,9 @@ class CommandParser:
     @cython.cfunc
     def _parse_inline(self) -> Command:
         """Return the command on the line at pos, None when its end has not come."""
-        end: cython.Py_ssize_t = self._find(10)
+        end: cython.Py_ssize_t = self._line_end(10)
         if end < 0:
-            if self.size - self.pos > self.max_inline_len:
+            if self.size - self.pos > self.max_line:
                 self._refuse("too big inline request")
             return None
         line: bytes = self.data[self.pos : end]
@@ -392,17 +323,6 @@ class CommandParser:
         return args
 
     @cython.cfunc
-    def _drop(self, text: str) -> cython.bint:
-        """Forget all bytes: nothing after an error is a command."""
-        self.broken = text
-        self.data = b""
-        self.tail = bytearray()
-        self.pos = 0
-        self.size = 0
-        return True
-
-    @cython.cfunc
     def _refuse(self, reason: str) -> cython.bint:
-        """Raise a ProtocolError, now and at every later call of `next` (networking.c, setProtocolError)."""
-        self._drop("Protocol error: " + reason)
-        raise ProtocolError(self.broken)
+        """End this connection's commands with an error (networking.c, setProtocolError)."""
+        return self.refuse("Protocol error: " + reason)
