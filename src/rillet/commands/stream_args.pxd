@@ -1,0 +1,41 @@
+cimport cython
+from rillet.commands.session cimport Session
+from rillet.types.stream cimport Stream
+from rillet.types.stream_id cimport IDReader
+
+@cython.final
+cdef class Interval:
+    cdef public unsigned long long start_ms
+    cdef public unsigned long long start_seq
+    cdef public unsigned long long end_ms
+    cdef public unsigned long long end_seq
+    cpdef bint read_start(self, bytes word) except -1
+    cpdef bint read_end(self, bytes word) except -1
+
+@cython.final
+cdef class TrimArguments:
+    cdef public int strategy
+    cdef public long long maxlen
+    cdef public unsigned long long minid_ms
+    cdef public unsigned long long minid_seq
+    cdef public bint approx
+    cdef public long long limit
+    cdef public bint limit_given
+    cdef public Py_ssize_t threshold_at
+    cdef public Py_ssize_t id_at
+    cdef public bint id_given
+    cdef public unsigned long long ms
+    cdef public unsigned long long seq
+    cdef public bint seq_given
+    cdef public bint no_mkstream
+    cpdef bint read(self, Session session, list argv, bint xadd) except -1
+    cdef Py_ssize_t _read_option(self, list argv, Py_ssize_t at, bint xadd) except -1
+    cdef Py_ssize_t _read_threshold(self, list argv, Py_ssize_t at, int strategy) except -1
+    cdef bint _read_new_id(self, bytes word) except -1
+    cdef bint _settle(self, Session session, bint xadd) except -1
+
+cpdef bytes option(bytes word)
+cpdef long long integer(bytes word, str message=*) except? -77777777777
+cpdef Stream find_stream(Session session, bytes key)
+cpdef Stream read_stream(Session session, bytes key)
+cpdef bint read_id(IDReader reader, bytes word, bint strict=*) except -1

@@ -1,0 +1,270 @@
+"""XGROUP, XACK and XPENDING: groups, and what is pending in them.
+
+A group is a position in the stream (the last ID it handed out), its consumers, and its pending
+entries: those handed out and not acknowledged. XGROUP CREATE, SETID, DESTROY and the like change
+groups but not entries, so they do not touch the key's watchers; Redis has it so too.
+
+The checks come in the order of t_stream.c's xgroupCommand: options, type, key, group, ID.
+"""
+
+from __future__ import annotations
+
+from rillet.commands.registry import command
+from rillet.commands.session import Session
+from rillet.commands.stream_args import (
+    SYNTAX_ERROR,
+    Interval,
+    find_group,
+    find_stream,
+    integer,
+    no_such_group,
+    option,
+    read_id,
+    read_ids,
+    read_stream,
+    signed,
+    subcommand_error,
+)
+from rillet.errors import BusyGroup, CommandError
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.group import ENTRIES_READ_UNKNOWN, Group, PendingEntry
+from rillet.types.stream import Stream
+from rillet.types.stream_id import IDReader, StreamID, encode_key
+
+_KEY_MISSING = (
+    "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option "
+    "to create an empty stream automatically."
+)
+
+def _options(argv: list[bytes], creates: bool) -> tuple[bool, int]:
+    """Return MKSTREAM and ENTRIESREAD of XGROUP CREATE and SETID."""
+    make = False
+    entries_read = ENTRIES_READ_UNKNOWN
+    at = 5
+    while at < len(argv):
+        word = option(argv[at])
+        if creates and word == b"mkstream":
+            make = True
+            at += 1
+        elif word == b"entriesread" and at + 1 < len(argv):
+            entries_read = integer(argv[at + 1])
+            if entries_read < ENTRIES_READ_UNKNOWN:
+                raise CommandError("value for ENTRIESREAD must be positive or -1")
+            at += 2
+        else:
+            raise subcommand_error(argv)
+    return make, entries_read
+
+
+def _existing(session: Session, key: bytes) -> Stream:
+    """Return the stream, which has to be there."""
+    stream = find_stream(session, key)
+    if stream is None:
+        raise CommandError(_KEY_MISSING)
+    return stream
+
+
+def _existing_group(session: Session, argv: list[bytes]) -> tuple[Stream, Group]:
+    """Return stream and group of argv[2:4], which have to be there."""
+    stream = _existing(session, argv[2])
+    group = stream.groups.get(argv[3])
+    if group is None:
+        raise no_such_group(argv[2], argv[3])
+    return stream, group
+
+
+def _position(word: bytes, stream: Stream | None, strict: bool) -> tuple[int, int]:
+    """Return the ID that a group is put at; `$` is the stream's last."""
+    if word.split(b"\0", 1)[0] == b"$":
+        return (0, 0) if stream is None else (stream.last_ms, stream.last_seq)
+    reader = IDReader()
+    read_id(reader, word, strict)
+    return reader.ms, reader.seq
+
+
+@command(
+    "xgroup|create", arity=-5, flags="write denyoom", keys=(2, 2, 1), group="stream", since="5.0.0",
+    complexity="O(1)", syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
+)  # fmt: skip
+def xgroup_create(session: Session, argv: list[bytes]) -> None:
+    """Creates a consumer group."""
+    make, entries_read = _options(argv, True)
+    key = argv[2]
+    stream = find_stream(session, key) if make else _existing(session, key)
+    if len(argv) > 8:
+        raise subcommand_error(argv)
+    ms, seq = _position(argv[4], stream, True)
+    if stream is None:
+        stream = Stream()
+        session.db.set(key, stream)
+        session.db.touch(key)
+    if stream.create_group(argv[3], ms, seq, entries_read) is None:
+        raise BusyGroup()
+    session.out.ok()
+    session.dirty += 1
+    session.notify(b"t", b"xgroup-create", key)
+
+
+@command(
+    "xgroup|setid", arity=-5, flags="write", keys=(2, 2, 1), group="stream", since="5.0.0",
+    complexity="O(1)", syntax="key group <id | $> [ENTRIESREAD entries-read]",
+)  # fmt: skip
+def xgroup_setid(session: Session, argv: list[bytes]) -> None:
+    """Sets the last delivered ID of a consumer group."""
+    _, entries_read = _options(argv, False)
+    stream, group = _existing_group(session, argv)
+    if len(argv) not in (5, 7):
+        raise subcommand_error(argv)
+    ms, seq = _position(argv[4], stream, False)
+    group.set_id(ms, seq, entries_read)
+    session.out.ok()
+    session.dirty += 1
+    session.notify(b"t", b"xgroup-setid", argv[2])
+
+
+@command(
+    "xgroup|destroy", arity=4, flags="write", keys=(2, 2, 1), group="stream", since="5.0.0",
+    complexity="O(N) for the N pending entries of the group.", syntax="key group",
+)  # fmt: skip
+def xgroup_destroy(session: Session, argv: list[bytes]) -> None:
+    """Destroys a consumer group; clients that wait in it get an error."""
+    key = argv[2]
+    stream = _existing(session, key)
+    if not stream.destroy_group(argv[3]):
+        session.out.integer(0)
+        return
+    session.out.integer(1)
+    session.dirty += 1
+    session.notify(b"t", b"xgroup-destroy", key)
+    session.db.signal_ready(key)
+
+
+@command(
+    "xgroup|createconsumer", arity=5, flags="write denyoom", keys=(2, 2, 1), group="stream", since="6.2.0",
+    complexity="O(1)", syntax="key group consumer",
+)  # fmt: skip
+def xgroup_createconsumer(session: Session, argv: list[bytes]) -> None:
+    """Creates a consumer in a group and returns how many were created."""
+    _, group = _existing_group(session, argv)
+    if argv[4] in group.consumers:
+        session.out.integer(0)
+        return
+    group.create_consumer(argv[4], session.db.clock.now_ms())
+    session.out.integer(1)
+    session.dirty += 1
+    session.notify(b"t", b"xgroup-createconsumer", argv[2])
+
+
+@command(
+    "xgroup|delconsumer", arity=5, flags="write", keys=(2, 2, 1), group="stream", since="5.0.0",
+    complexity="O(N) for the N pending entries of the consumer.", syntax="key group consumer",
+)  # fmt: skip
+def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
+    """Deletes a consumer and returns how many entries were pending for it; nobody can claim those any more."""
+    _, group = _existing_group(session, argv)
+    pending = group.delete_consumer(argv[4])
+    if pending >= 0:
+        session.dirty += 1
+        session.notify(b"t", b"xgroup-delconsumer", argv[2])
+    session.out.integer(max(0, pending))
+
+
+@command(
+    "xack", arity=-4, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
+    complexity="O(1) for each ID.", syntax="key group id [id ...]",
+)  # fmt: skip
+def xack(session: Session, argv: list[bytes]) -> None:
+    """Takes entries off the pending ones of a group and returns how many were there."""
+    stream = read_stream(session, argv[1])
+    group = None if stream is None else stream.groups.get(argv[2])
+    if group is None:
+        session.out.integer(0)
+        return
+    acknowledged = 0
+    for ms, seq in read_ids(argv, 3):
+        if group.acknowledge(encode_key(ms, seq)):
+            acknowledged += 1
+    session.dirty += acknowledged
+    session.out.integer(acknowledged)
+
+
+# -- XPENDING ---------------------------------------------------------------------------------------------
+
+
+@command(
+    "xpending", arity=-3, flags="readonly", keys=(1, 1, 1), group="stream", since="5.0.0",
+    complexity="O(N) for the N entries returned, or scanned where IDLE filters; the summary is O(consumers).",
+    syntax="key group [[IDLE min-idle-time] start end count [consumer]]",
+)  # fmt: skip
+def xpending(session: Session, argv: list[bytes]) -> None:
+    """Returns what is pending in a group: a summary, or entry by entry."""
+    if len(argv) == 3:
+        _summary(session, find_group(session, argv[1], argv[2])[1])
+        return
+    if not 6 <= len(argv) <= 9:
+        raise CommandError(SYNTAX_ERROR)
+    min_idle = 0
+    at = 3
+    if option(argv[3]) == b"idle":
+        min_idle = integer(argv[4])
+        if len(argv) < 8:
+            raise CommandError(SYNTAX_ERROR)
+        at = 5
+    count = integer(argv[at + 2])
+    interval = Interval()
+    interval.read_start(argv[at])
+    interval.read_end(argv[at + 1])
+    _, group = find_group(session, argv[1], argv[2])
+    pel = group.pel
+    if at + 3 < len(argv):
+        consumer = group.consumers.get(argv[at + 3])
+        if consumer is None:
+            session.out.array(0)
+            return
+        pel = consumer.pel
+    iterator = RaxIterator(pel)
+    iterator.seek(">=", encode_key(interval.start_ms, interval.start_seq))
+    last = encode_key(interval.end_ms, interval.end_seq)
+    _list_pending(session, iterator, last, count, min_idle)
+
+
+def _list_pending(session: Session, iterator: RaxIterator, last: bytes, count: int, min_idle: int) -> None:
+    """Write up to count pending entries up to the last key: ID, consumer, ms since delivery, deliveries."""
+    out = session.out
+    mark = out.mark()
+    written = 0
+    now = session.db.clock.now_ms()
+    while written < count and iterator.next() and iterator.key <= last:
+        pending: PendingEntry = iterator.data
+        if min_idle and now - pending.delivery_time < min_idle:
+            continue
+        out.array(4)
+        out.stream_id(*StreamID.unpack(iterator.key))
+        out.bulk(pending.consumer.name)
+        out.integer(max(0, now - pending.delivery_time))
+        out.integer(signed(pending.delivery_count))
+        written += 1
+    out.insert_array(mark, written)
+
+
+def _summary(session: Session, group: Group) -> None:
+    """Write how many entries are pending, the first and last of them, and how many for each consumer."""
+    out = session.out
+    out.array(4)
+    out.integer(group.pel.numele)
+    if group.pel.numele == 0:
+        out.null()
+        out.null()
+        out.null_array()
+        return
+    iterator = RaxIterator(group.pel)
+    for edge in ("^", "$"):
+        iterator.seek(edge)
+        iterator.next()
+        out.stream_id(*StreamID.unpack(iterator.key))
+    busy = [consumer for consumer in group.sorted_consumers() if consumer.pel.numele]
+    out.array(len(busy))
+    for consumer in busy:
+        out.array(2)
+        out.bulk(consumer.name)
+        out.bulk_int(consumer.pel.numele)

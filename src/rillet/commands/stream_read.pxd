@@ -1,0 +1,32 @@
+cimport cython
+from rillet.commands.session cimport Session
+from rillet.commands.stream_args cimport Interval, read_stream, integer, option
+from rillet.protocol.writer cimport Replies
+from rillet.structs.listpack cimport Listpack
+from rillet.structs.rax_iterator cimport RaxIterator
+from rillet.types.group cimport Consumer, Group, PendingEntry
+from rillet.types.stream cimport Stream
+from rillet.types.stream_id cimport IDReader, encode_key, format_id, key_ms, key_seq, less
+from rillet.types.stream_iterator cimport StreamIterator
+
+@cython.final
+cdef class ReadRequest:
+    cdef public long long timeout
+    cdef public long long count
+    cdef public bytes group
+    cdef public bytes consumer
+    cdef public bint noack
+    cdef public Py_ssize_t ids_at
+    cdef public list keys
+    cdef public list starts
+    cdef bint read(self, list argv, bint grouped) except -1
+    cdef bint _take_keys(self, list argv, Py_ssize_t start) except -1
+    cdef list resolve(self, Session session, list argv)
+    cdef tuple _pinned(self, Stream stream)
+    cdef bint answer(self, Session session, list streams) except -1
+    cdef bint _answer_one(self, Session session, Stream stream, bytes key, tuple start) except -1
+    cdef bint _write_pair(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history) except -1
+    cdef long long _deliver(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history) except -1
+
+cpdef bint write_entry(Replies out, StreamIterator entries) except -1
+cpdef long long write_entries(Replies out, Stream stream, unsigned long long start_ms, unsigned long long start_seq, unsigned long long end_ms, unsigned long long end_seq, long long count=*, bint reverse=*) except -1

@@ -1,0 +1,252 @@
+"""XADD, XTRIM, XDEL and XSETID: what changes the entries of a stream.
+
+XADD is the command that everything else waits for, so its plain form, `XADD key * field value ...`,
+takes a way of its own through the option scan: one look at the third word. An option begins with a
+letter, an ID with a digit.
+
+What is logged is deterministic. The clock and the limits of an approximate trim stay here:
+
+    XADD s MAXLEN ~ 1000 * f v   ->   XADD s MAXLEN = 1007 1526919030474-0 f v
+    XTRIM s MINID ~ 5            ->   XTRIM s MINID = 3-0
+
+The threshold that is logged is what was reached: the length, or the first ID that is left.
+The rewritten words are built only while something is logged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.registry import command
+from rillet.commands.session import Session
+from rillet.commands.stream_args import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments, read_ids
+from rillet.errors import CommandError
+from rillet.types.stream import Stream
+from rillet.types.stream_id import IDReader
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.commands.stream_args import find_stream, integer, option, read_id
+    from rillet.types.stream_id import format_id, less
+
+_MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_NO_TRIM = cython.declare(cython.int, NO_TRIM)
+_MAXLEN = cython.declare(cython.int, MAXLEN)
+_ID_TOO_SMALL = "The ID specified in XADD is equal or smaller than the target stream top item"
+
+
+@command(
+    "xadd", arity=-5, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
+    complexity="O(1) for the new entry, O(N) for the N entries that a trim evicts.",
+    syntax="key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+)  # fmt: skip
+def xadd(session: Session, argv: list) -> None:
+    """Appends an entry to a stream, which is created where there is none."""
+    key: bytes = argv[1]
+    at: cython.Py_ssize_t = 2
+    arguments: TrimArguments | None = None
+    if argv[2] != b"*":
+        arguments = TrimArguments()
+        arguments.read(session, argv, True)
+        at = arguments.id_at
+    words: cython.Py_ssize_t = len(argv) - at - 1
+    if words < 2 or words % 2 == 1:
+        raise CommandError("wrong number of arguments for 'xadd' command")
+    if arguments is not None and arguments.id_given and arguments.seq_given and not (arguments.ms or arguments.seq):
+        raise CommandError("The ID specified in XADD must be greater than 0-0")
+    stream: Stream | None = find_stream(session, key)
+    if stream is None:
+        if arguments is not None and arguments.no_mkstream:
+            session.out.null()
+            return
+        stream = Stream()
+        _append(session, stream, arguments, argv, at, words)
+        session.db.set(key, stream)
+    else:
+        _append(session, stream, arguments, argv, at, words)
+    session.out.stream_id(stream.last_ms, stream.last_seq)
+    session.modified(key)
+    session.notify(b"t", b"xadd", key)
+    if arguments is not None and arguments.strategy != _NO_TRIM and _trim(stream, arguments) > 0:
+        session.notify(b"t", b"xtrim", key)
+    if session.engine.log is not None:
+        _log_exactly(session, stream, arguments, at)
+    session.db.signal_ready(key)
+
+
+@cython.cfunc
+def _append(
+    session: Session, stream: Stream, arguments: TrimArguments | None, argv: list, id_at: cython.Py_ssize_t,
+    words: cython.Py_ssize_t,
+) -> cython.bint:  # fmt: skip
+    """Append the words after the ID as an entry of the ID that was given or is to be made (streamAppendItem)."""
+    settings: Any = session.engine.settings
+    ms: cython.ulonglong
+    seq: cython.ulonglong
+    if stream.last_seq == _MAX_U64 and stream.last_ms == _MAX_U64:
+        raise CommandError("The stream has exhausted the last possible ID, unable to add more items")
+    if arguments is None or not arguments.id_given:
+        stream.next_id(session.db.clock.now_ms())
+        ms = stream.next_ms
+        seq = stream.next_seq
+    elif arguments.seq_given:
+        ms = arguments.ms
+        seq = arguments.seq
+    elif stream.next_seq_of(arguments.ms):
+        ms = stream.next_ms
+        seq = stream.next_seq
+    else:
+        raise CommandError(_ID_TOO_SMALL)
+    if not less(stream.last_ms, stream.last_seq, ms, seq):
+        raise CommandError(_ID_TOO_SMALL)
+    if not stream.append(
+        argv, id_at + 1, words // 2, ms, seq, settings.stream_node_max_bytes, settings.stream_node_max_entries
+    ):
+        raise CommandError("Elements are too large to be stored")
+    return True
+
+
+@cython.cfunc
+def _trim(stream: Stream, arguments: TrimArguments) -> cython.longlong:
+    """Trim as the options say and return how many entries went."""
+    if arguments.strategy == _MAXLEN:
+        return stream.trim_maxlen(arguments.maxlen, arguments.approx, arguments.limit)
+    return stream.trim_minid(arguments.minid_ms, arguments.minid_seq, arguments.approx, arguments.limit)
+
+
+@cython.cfunc
+def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list) -> cython.bint:
+    """Put what an approximate trim reached into a copy of its words (streamRewriteTrimArgument)."""
+    at: cython.Py_ssize_t = arguments.threshold_at
+    argv[at - 1] = b"="
+    if arguments.strategy == _MAXLEN:
+        argv[at] = b"%d" % stream.length
+    else:
+        # The first entry counts even where it is a tombstone; an empty stream gives the largest ID.
+        stream.edge(True, False)
+        argv[at] = format_id(stream.edge_ms, stream.edge_seq)
+    return True
+
+
+@cython.cfunc
+def _log_exactly(
+    session: Session, stream: Stream, arguments: TrimArguments | None, id_at: cython.Py_ssize_t
+) -> cython.bint:
+    """Log an XADD with the ID that it made, and what its approximate trim reached."""
+    made: cython.bint = arguments is None or not arguments.id_given or not arguments.seq_given
+    approx: cython.bint = arguments is not None and arguments.approx
+    if made or approx:
+        argv: list = list(session.argv)
+        if arguments is not None and arguments.approx:
+            _exact_trim(stream, arguments, argv)
+        if made:
+            argv[id_at] = format_id(stream.last_ms, stream.last_seq)
+        session.propagate(argv)
+    return True
+
+
+@command(
+    "xtrim", arity=-4, flags="write", keys=(1, 1, 1), group="stream", since="5.0.0",
+    complexity="O(N) for the N entries evicted; whole nodes go at once.",
+    syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+)  # fmt: skip
+def xtrim(session: Session, argv: list) -> None:
+    """Removes the oldest entries of a stream, down to a length or up to an ID."""
+    arguments: TrimArguments = TrimArguments()
+    arguments.read(session, argv, False)
+    key: bytes = argv[1]
+    stream: Stream | None = find_stream(session, key)
+    if stream is None:
+        session.out.integer(0)
+        return
+    deleted: cython.longlong = _trim(stream, arguments)
+    if deleted > 0:
+        session.notify(b"t", b"xtrim", key)
+        if arguments.approx and session.engine.log is not None:
+            words: list = list(argv)
+            _exact_trim(stream, arguments, words)
+            session.propagate(words)
+        session.modified(key)
+        session.dirty += deleted - 1
+    session.out.integer(deleted)
+
+
+@command(
+    "xdel", arity=-3, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
+    complexity="O(1) for each ID.", syntax="key id [id ...]",
+)  # fmt: skip
+def xdel(session: Session, argv: list) -> None:
+    """Removes entries by ID and returns how many were there."""
+    key: bytes = argv[1]
+    stream: Stream | None = find_stream(session, key)
+    if stream is None:
+        session.out.integer(0)
+        return
+    deleted: cython.longlong = 0
+    for ms, seq in read_ids(argv, 2):
+        if stream.delete(ms, seq):
+            deleted += 1
+    if deleted > 0:
+        session.modified(key)
+        session.notify(b"t", b"xdel", key)
+        session.dirty += deleted - 1
+    session.out.integer(deleted)
+
+
+@command(
+    "xsetid", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
+    complexity="O(1)", syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
+)  # fmt: skip
+def xsetid(session: Session, argv: list) -> None:
+    """Sets the last ID of a stream, and its counters, as replication and rewriting do."""
+    last: IDReader = IDReader()
+    deleted: IDReader = IDReader()
+    entries_added: cython.longlong = -1
+    at: cython.Py_ssize_t = 3
+    read_id(last, argv[2])
+    while at < len(argv):
+        word: bytes = option(argv[at]) if at + 1 < len(argv) else b""
+        if word == b"entriesadded":
+            entries_added = integer(argv[at + 1])
+            if entries_added < 0:
+                raise CommandError("entries_added must be positive")
+        elif word == b"maxdeletedid":
+            read_id(deleted, argv[at + 1])
+            if less(last.ms, last.seq, deleted.ms, deleted.seq):
+                raise CommandError("The ID specified in XSETID is smaller than the provided max_deleted_entry_id")
+        else:
+            raise CommandError(SYNTAX_ERROR)
+        at += 2
+    key: bytes = argv[1]
+    stream: Stream | None = find_stream(session, key)
+    if stream is None:
+        raise CommandError("no such key")
+    _check_setid(stream, last, entries_added)
+    stream.last_ms = last.ms
+    stream.last_seq = last.seq
+    if entries_added != -1:
+        stream.entries_added = entries_added
+    if deleted.ms or deleted.seq:
+        stream.max_deleted_ms = deleted.ms
+        stream.max_deleted_seq = deleted.seq
+    session.out.ok()
+    session.dirty += 1
+    session.notify(b"t", b"xsetid", key)
+
+
+@cython.cfunc
+def _check_setid(stream: Stream, last: IDReader, entries_added: cython.longlong) -> cython.bint:
+    """Refuse a last ID below the newest entry, and a count below the length."""
+    if stream.length == 0:
+        return True
+    if not stream.edge(False, True):
+        raise AssertionError("a stream with entries has a last one")
+    if less(last.ms, last.seq, stream.edge_ms, stream.edge_seq):
+        raise CommandError("The ID specified in XSETID is smaller than the target stream top item")
+    if entries_added != -1 and stream.length > entries_added:
+        raise CommandError("The entries_added specified in XSETID is smaller than the target stream length")
+    return True
