@@ -1,1 +1,38 @@
-"""spark."""
+"""The table in Spark: Redis Streams as a PySpark data source named `rillet`.
+
+    from rillet.spark import register
+    register(spark)                        # or: spark.dataSource.register(RilletDataSource)
+    spark.read.format("rillet").option("url", "redis://localhost:6379/0").option("stream", "events").load()
+
+Files, from the wire inwards:
+
+    java.py         is there a Java that Spark runs on? `require_java`, `session`
+    options.py      what a user may say, checked all at once
+    connection.py   addresses, a blocking socket, hand-packed commands
+    offsets.py      stream IDs as offsets and ranges; how a range is split among tasks
+    reading.py      a range of IDs -> record batches; what an executor does
+    source.py       RilletDataSource, its batch reader and its streaming reader
+    sink.py         record batches -> XADD
+
+pyspark and pyarrow belong to the `spark` extra; importing this package needs neither.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from rillet.spark.java import JavaMissing, require_java, session
+
+if TYPE_CHECKING:
+    from rillet.spark.source import RilletDataSource, register
+
+__all__ = ["JavaMissing", "RilletDataSource", "register", "require_java", "session"]
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs pyspark when it is asked for."""
+    if name in ("RilletDataSource", "register"):
+        from rillet.spark import source
+
+        return getattr(source, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
