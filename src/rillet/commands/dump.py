@@ -1,0 +1,91 @@
+"""DUMP and RESTORE: a value as bytes, and back (Redis: cluster.c)."""
+
+from __future__ import annotations
+
+from rillet.commands.args import integer, syntax_error
+from rillet.commands.registry import command
+from rillet.commands.session import Session
+from rillet.errors import BusyKey, CommandError, Corrupt
+from rillet.types import rdb
+
+
+@command("dump", arity=2, flags="readonly", keys=(1, 1, 1), group="generic", since="2.6.0",
+         complexity="O(bytes of the value)", syntax="key")  # fmt: skip
+def dump(session: Session, argv: list[bytes]) -> None:
+    """Returns a serialized representation of the value stored at a key."""
+    value = session.db.lookup(argv[1])
+    if value is None:
+        session.out.null()
+    else:
+        session.out.bulk(rdb.dump(value, session.engine.settings.rdbcompression))
+
+
+@command("restore", arity=-4, flags="write denyoom", keys=(1, 1, 1), group="generic", since="2.6.0",
+         complexity="O(bytes of the value)",
+         syntax="key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]")  # fmt: skip
+def restore(session: Session, argv: list[bytes]) -> None:
+    """Creates a key from the serialized representation of a value."""
+    replace, absolute = _options(argv)
+    key = argv[1]
+    if not replace and session.db.lookup(key) is not None:
+        raise BusyKey()
+    ttl = integer(argv[2])
+    if ttl < 0:
+        raise CommandError("Invalid TTL value, must be >= 0")
+    if not rdb.seal_is_valid(argv[3]):
+        raise CommandError("DUMP payload version or checksum are wrong")
+    try:
+        value = rdb.restore(argv[3])
+    except (Corrupt, IndexError, OverflowError, MemoryError):
+        raise CommandError("Bad data format") from None
+    _put(session, argv, value, ttl, absolute)
+
+
+def _options(argv: list[bytes]) -> tuple[bool, bool]:
+    """Return (REPLACE, ABSTTL); IDLETIME and FREQ are checked, there is no eviction that they could serve."""
+    replace = absolute = False
+    idle = frequency = -1
+    position = 4
+    while position < len(argv):
+        word = argv[position].lower()
+        more = position + 1 < len(argv)
+        if word == b"replace":
+            replace = True
+        elif word == b"absttl":
+            absolute = True
+        elif word == b"idletime" and more and frequency == -1:
+            position += 1
+            idle = integer(argv[position])
+            if idle < 0:
+                raise CommandError("Invalid IDLETIME value, must be >= 0")
+        elif word == b"freq" and more and idle == -1:
+            position += 1
+            frequency = integer(argv[position])
+            if not 0 <= frequency <= 255:
+                raise CommandError("Invalid FREQ value, must be >= 0 and <= 255")
+        else:
+            raise syntax_error()
+        position += 1
+    return replace, absolute
+
+
+def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute: bool) -> None:
+    key = argv[1]
+    now = session.engine.clock.now_ms()
+    deleted = session.db.delete(key)
+    when = ttl if absolute or not ttl else now + ttl
+    if when and when <= now and not session.trusted:
+        if deleted:
+            session.modified(key)
+            session.notify(b"g", b"del", key)
+            session.propagate([b"DEL", key])
+        session.out.ok()
+        return
+    session.db.set(key, value)
+    if when:
+        session.db.set_expire(key, when)
+        if not absolute:
+            session.propagate([argv[0], key, b"%d" % when, *argv[3:], b"ABSTTL"])
+    session.modified(key)
+    session.notify(b"g", b"restore", key)
+    session.out.ok()
