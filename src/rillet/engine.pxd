@@ -18,6 +18,7 @@ cdef class Engine:
     cdef public bint notify_events
     cdef public object on_keyspace_event
     cdef public bint loading
+    cdef public bint active_expire
     cdef public long long started_ms
     cdef public long long next_session_id
     cdef public long long dirty
@@ -29,6 +30,7 @@ cdef class Engine:
     cpdef bint execute(self, Session session, list argv) except -1
     cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cpdef bint call(self, Session session, Command entry, list argv) except -1
+    cdef bint _execute_muted(self, Session session, object entry, list argv) except -1
     cdef bint _take_effects(self, Session session, list argv) except -1
     cdef bint _flush_pending(self) except -1
     cdef bint _reply_error(self, Session session, Py_ssize_t mark, object error) except -1

@@ -27,7 +27,8 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 FLAGS = frozenset(
     "write readonly denyoom admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
-    "no_auth may_replicate allow_busy no_multi movablekeys no_async_loading no_mandatory_keys".split()
+    "no_auth may_replicate allow_busy no_multi movablekeys no_async_loading no_mandatory_keys "
+    "protected touches_arbitrary_keys".split()
 )
 GROUPS = frozenset("generic string list set sorted-set hash stream connection server transactions pubsub scripting".split())
 

@@ -17,11 +17,16 @@ cdef class Database:
     cdef public double avg_ttl
     cdef public object on_expired
     cdef public object on_ready
+    cdef public object may_expire
+    cdef public long long hits
+    cdef public long long misses
     cdef list _slots
-    cdef dict _slot_of
-    cdef list _free_slots
+    cdef list _serials
+    cdef dict _serial_of
+    cdef long long _next_serial
     cdef list _expire_walk
     cpdef object lookup(self, bytes key)
+    cpdef object lookup_read(self, bytes key)
     cpdef bint expire_if_needed(self, bytes key) except -1
     cpdef object set(self, bytes key, object value, bint keep_ttl=*)
     cpdef bint delete(self, bytes key) except -1
@@ -31,5 +36,6 @@ cdef class Database:
     cpdef bint touch(self, bytes key) except -1
     cpdef bint signal_ready(self, bytes key) except -1
     cdef bint _number_keys(self) except -1
-    cdef bint _take_slot(self, bytes key) except -1
-    cdef bint _free_slot(self, bytes key) except -1
+    cpdef bint _forget_numbers(self) except -1
+    cdef bint _give_number(self, bytes key) except -1
+    cdef bint _take_number(self, bytes key) except -1

@@ -9,16 +9,26 @@
 Every look-up goes through `lookup`, which removes a key whose time has come and reports it to
 `on_expired`, so that the engine can log a DEL. The clock is injected.
 
+Whether a key whose time has come may go is the engine's to say (`may_expire`): not while a log is
+replayed, for the log itself tells when the key went.
+
 SCAN needs an order that insertions and deletions leave alone. Python's dict has none that can be
-entered in the middle, so the first SCAN gives every key a slot number (`_slots`), and from then on
-a key keeps its slot for as long as it lives: a cursor is a slot number, each call costs O(count),
-and a key that is there during the whole scan is returned. Redis's own order depends on a random
-hash seed, so no client can rely on it.
+entered in the middle, so the first SCAN gives every key a serial number, and every later key gets the
+next higher one. A scan walks from the highest number down, its cursor being the last number seen:
+
+    serials   [ 1,  2,  4,  7,  8 ]     ascending, for bisection
+    slots     [ a,  b,  -,  d,  e ]     the key of each number; None once it is deleted
+
+A key keeps its number for as long as it lives, so one that is there during the whole scan is returned
+once; keys made meanwhile lie above the cursor, so a scan ends however fast keys are added. A call costs
+O(log keys + count). Deleted keys are squeezed out when they are the half. Redis's own order depends
+on a random hash seed, so no client can rely on it.
 """
 
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -51,7 +61,8 @@ class Database:
 
     __slots__ = (
         "index", "clock", "values", "expires", "blocking_keys", "ready_keys", "watched_keys", "avg_ttl",
-        "on_expired", "on_ready", "on_deleted", "_slots", "_slot_of", "_free_slots", "_expire_walk",
+        "on_expired", "on_ready", "may_expire", "hits", "misses", "_slots", "_serials", "_serial_of", "_next_serial",
+        "_expire_walk",
     )  # fmt: skip
 
     def __init__(self, index: int, clock: Clock) -> None:
@@ -65,9 +76,13 @@ class Database:
         self.avg_ttl = 0
         self.on_expired: Callable[[Any, bytes], None] | None = None
         self.on_ready: Callable[[Any], None] | None = None
+        self.may_expire: Callable[[], bool] | None = None
+        self.hits = 0
+        self.misses = 0
         self._slots = None
-        self._slot_of = {}
-        self._free_slots = []
+        self._serials = []
+        self._serial_of = {}
+        self._next_serial = 1
         self._expire_walk = []
 
     def __len__(self) -> int:
@@ -84,10 +99,26 @@ class Database:
         return self.values.get(key)
 
     @cython.ccall
+    def lookup_read(self, key: bytes) -> object:
+        """As `lookup`, and counted among the hits or misses of INFO (db.c: lookupKeyRead). O(1)"""
+        value: object
+        if self.expires and self.expire_if_needed(key):
+            value = None
+        else:
+            value = self.values.get(key)
+        if value is None:
+            self.misses += 1
+        else:
+            self.hits += 1
+        return value
+
+    @cython.ccall
     def expire_if_needed(self, key: bytes) -> cython.bint:
         """Remove the key if its time has come, tell on_expired, and return whether it was (db.c: expireIfNeeded)."""
         when = self.expires.get(key)
         if when is None or when >= self.clock.now_ms():
+            return False
+        if self.may_expire is not None and not self.may_expire():
             return False
         self.delete(key)
         if self.on_expired is not None:
@@ -102,7 +133,7 @@ class Database:
         old: object = self.values.get(key)
         if old is None:
             if self._slots is not None:
-                self._take_slot(key)
+                self._give_number(key)
         elif not keep_ttl and self.expires:
             self.expires.pop(key, None)
         self.values[key] = value
@@ -119,7 +150,7 @@ class Database:
         if self.expires:
             self.expires.pop(key, None)
         if self._slots is not None:
-            self._free_slot(key)
+            self._take_number(key)
         if self.blocking_keys:
             self.signal_ready(key)
         return True
@@ -133,9 +164,7 @@ class Database:
         waited = [key for key in self.blocking_keys if key in self.values]
         self.values = {}
         self.expires = {}
-        self._slots = None
-        self._slot_of = {}
-        self._free_slots = []
+        self._forget_numbers()
         for key in waited:
             self.signal_ready(key)
         return removed
@@ -148,9 +177,8 @@ class Database:
                     one.touch(key)
         self.values, other.values = other.values, self.values
         self.expires, other.expires = other.expires, self.expires
-        self._slots, other._slots = None, None
-        self._slot_of, other._slot_of = {}, {}
-        self._free_slots, other._free_slots = [], []
+        self._forget_numbers()
+        other._forget_numbers()
         for database in (self, other):
             for key in list(database.blocking_keys):
                 database.signal_ready(key)
@@ -225,23 +253,23 @@ class Database:
                 yield key
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 = the end) and the keys of the next `count` slots. O(count)"""
+        """Return the next cursor (0 = the end) and up to `count` keys. O(log keys + count)"""
         if self._slots is None:
             self._number_keys()
         slots = self._slots
         assert slots is not None
-        stop = min(cursor + count, len(slots))
-        found = [key for key in slots[cursor:stop] if key is not None]
-        return (0 if stop >= len(slots) else stop), found
+        stop = bisect_left(self._serials, cursor) if cursor else len(slots)
+        start = max(stop - count, 0)
+        found = [key for key in slots[start:stop] if key is not None]
+        found.reverse()
+        return (self._serials[start] if start else 0), found
 
     def random_key(self) -> bytes | None:
         """Return a key picked at random, or None; expired keys met on the way are removed. O(1) expected"""
-        if self._slots is None:
-            self._number_keys()
-        slots = self._slots
-        assert slots is not None
         while self.values:
-            key = random.choice(slots)
+            if self._slots is None:
+                self._number_keys()
+            key: bytes | None = random.choice(self._slots)
             if key is not None and not self.expire_if_needed(key):
                 return key
         return None
@@ -249,29 +277,33 @@ class Database:
     @cython.cfunc
     def _number_keys(self) -> cython.bint:
         self._slots = list(self.values)
-        self._slot_of = {key: slot for slot, key in enumerate(self._slots)}
-        self._free_slots = []
+        self._serials = list(range(self._next_serial, self._next_serial + len(self._slots)))
+        self._serial_of = dict(zip(self._slots, self._serials, strict=True))
+        self._next_serial += len(self._slots)
+        return True
+
+    @cython.ccall
+    def _forget_numbers(self) -> cython.bint:
+        self._slots = None
+        self._serials = []
+        self._serial_of = {}
         return True
 
     @cython.cfunc
-    def _take_slot(self, key: bytes) -> cython.bint:
-        if self._free_slots:
-            slot = self._free_slots.pop()
-            self._slots[slot] = key
-        else:
-            slot = len(self._slots)
-            self._slots.append(key)
-        self._slot_of[key] = slot
+    def _give_number(self, key: bytes) -> cython.bint:
+        self._slots.append(key)
+        self._serials.append(self._next_serial)
+        self._serial_of[key] = self._next_serial
+        self._next_serial += 1
         return True
 
     @cython.cfunc
-    def _free_slot(self, key: bytes) -> cython.bint:
-        slot = self._slot_of.pop(key)
-        self._slots[slot] = None
-        self._free_slots.append(slot)
-        # Random probing and scanning stay cheap only while the slots are not mostly holes.
-        if len(self._free_slots) > 64 and len(self._free_slots) > 8 * len(self.values):
-            self._slots = None
+    def _take_number(self, key: bytes) -> cython.bint:
+        self._slots[bisect_left(self._serials, self._serial_of.pop(key))] = None
+        # Random probing and scanning stay cheap only while less than half are holes.
+        if len(self._slots) > 64 and len(self._slots) > 2 * len(self._serial_of):
+            self._slots = list(self._serial_of)
+            self._serials = list(self._serial_of.values())
         return True
 
     def check(self) -> None:
@@ -281,7 +313,8 @@ class Database:
         for waiting in self.blocking_keys.values():
             assert waiting
         if self._slots is not None:
-            assert {key for key in self._slots if key is not None} == set(self.values)
-            assert all(self._slots[slot] == key for key, slot in self._slot_of.items())
+            assert {key for key in self._slots if key is not None} == set(self.values) == set(self._serial_of)
+            assert self._serials == sorted(self._serials) and len(self._serials) == len(self._slots)
+            assert all(self._slots[bisect_left(self._serials, number)] == key for key, number in self._serial_of.items())
         for value in self.values.values():
             value.check()

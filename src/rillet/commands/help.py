@@ -1,0 +1,29 @@
+"""The HELP of a container command, made from the declarations of its sub-commands.
+
+Redis keeps these texts by hand (networking.c, addReplyHelp lays them out); here the declaration that
+feeds the arity check says it too, so that the two cannot part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rillet.commands.registry import TABLE
+from rillet.commands.session import Session
+
+
+def reply_help(session: Session, container: str) -> None:
+    """Reply with a line on how to call the container, then two lines for each sub-command."""
+    entry = TABLE.by_name[container.encode()]
+    commands = sorted((entry.subcommands or {}).values(), key=lambda one: one.name)
+    reply_lines(session, container, ((f"{one.name.upper()} {one.syntax}".strip(), one.summary) for one in commands))
+
+
+def reply_lines(session: Session, name: str, topics: Iterable[tuple[str, str]]) -> None:
+    """Reply with the head line and, for each (usage, summary), the usage and the summary set in by four."""
+    lines = [f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
+    for usage, summary in topics:
+        lines += [usage, f"    {summary}"]
+    session.out.array(len(lines))
+    for line in lines:
+        session.out.simple(line.encode())

@@ -1,0 +1,148 @@
+"""Glob patterns on bytes, as Redis reads them (util.c, stringmatchlen).
+
+    *        any bytes, none too          [abc]    one of these            \\x   the byte x itself
+    ?        any one byte                 [a-f]    one of this range
+                                          [^a-f]   one byte that is none of these
+
+A pattern is cut at its stars into segments of which each element takes exactly one byte. The first
+segment must match at the start, the last one at the end, and each one between is taken where it is
+found first: the leftmost place leaves the most room for the rest, so nothing is ever tried twice and
+`a*a*a*a*b` costs O(pattern * text), where the textbook recursion is exponential in the stars.
+
+Redis's quirks, kept: an empty text is matched by the empty pattern only, not by `*`; an unfinished
+class ends with the pattern; in `[a-]` the range runs up to `]` and the class stays open; bytes above
+127 sort below the others in a range, as C's signed char does; an escaped byte in a class keeps its
+case when case is ignored elsewhere.
+
+Rejected: fnmatch (other rules for classes, text only), one regular expression for the whole pattern
+(backtracks).
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+_STAR, _ANY, _OPEN, _CLOSE, _ESCAPE, _NOT, _DASH = b"*?[]\\^-"
+_ALL = frozenset(range(256))
+
+
+def matches(pattern: bytes, text: bytes, ignore_case: bool = False) -> bool:
+    """Return whether the glob matches the whole text (util.c: stringmatchlen). O(pattern * text)"""
+    return compiled(pattern, ignore_case).matches(text)
+
+
+@lru_cache(maxsize=256)
+def compiled(pattern: bytes, ignore_case: bool = False) -> Glob:
+    """Return the pattern ready for use; the last 256 are kept."""
+    return Glob(pattern, ignore_case)
+
+
+class Glob:
+    """A pattern cut into segments of one-byte elements."""
+
+    __slots__ = ("pattern", "_lengths", "_segments")
+
+    def __init__(self, pattern: bytes, ignore_case: bool = False) -> None:
+        self.pattern = pattern
+        segments = _parse(pattern, ignore_case)
+        self._lengths = [len(segment) for segment in segments]
+        self._segments = [re.compile(b"".join(map(_expression, segment)), re.DOTALL) for segment in segments]
+
+    def matches(self, text: bytes) -> bool:
+        """Return whether the whole text matches. O(pattern * text)"""
+        if not text:
+            return not self.pattern
+        lengths, segments = self._lengths, self._segments
+        end = len(text) - lengths[-1]
+        if len(segments) == 1:
+            return end == 0 and segments[0].match(text) is not None
+        if segments[0].match(text) is None:
+            return False
+        at = lengths[0]
+        for segment in segments[1:-1]:
+            found = segment.search(text, at)
+            if found is None:
+                return False
+            at = found.end()
+        return at <= end and segments[-1].match(text, end) is not None
+
+
+def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:
+    """Return the segments between the stars; an element is the set of bytes that it takes."""
+    segments: list[list[frozenset[int]]] = [[]]
+    at = 0
+    while at < len(pattern):
+        byte = pattern[at]
+        at += 1
+        if byte == _STAR:
+            # Stars side by side are one.
+            if at == 1 or segments[-1] or len(segments) == 1:
+                segments.append([])
+        elif byte == _ANY:
+            segments[-1].append(_ALL)
+        elif byte == _OPEN:
+            element, at = _parse_class(pattern, at, ignore_case)
+            segments[-1].append(element)
+        else:
+            if byte == _ESCAPE and at < len(pattern):
+                byte = pattern[at]
+                at += 1
+            segments[-1].append(_one(byte, ignore_case))
+    return segments
+
+
+def _parse_class(pattern: bytes, at: int, ignore_case: bool) -> tuple[frozenset[int], int]:
+    """Return the bytes that a class takes and the position after it; `at` is the one after its bracket."""
+    taken: set[int] = set()
+    negated = pattern[at : at + 1] == b"^"
+    at += negated
+    while at < len(pattern):
+        byte = pattern[at]
+        left = len(pattern) - at
+        if byte == _ESCAPE and left >= 2:
+            taken.add(pattern[at + 1])
+            at += 2
+        elif byte == _CLOSE:
+            at += 1
+            break
+        elif left >= 3 and pattern[at + 1] == _DASH:
+            taken |= _range(byte, pattern[at + 2], ignore_case)
+            at += 3
+        else:
+            taken |= _one(byte, ignore_case)
+            at += 1
+    return (_ALL - taken if negated else frozenset(taken)), at
+
+
+def _range(first: int, last: int, ignore_case: bool) -> set[int]:
+    low, high = sorted((_signed(first), _signed(last)))
+    if ignore_case:
+        low, high = _signed_lower(low), _signed_lower(high)
+        return {byte for byte in range(256) if low <= _signed_lower(_signed(byte)) <= high}
+    return {byte for byte in range(256) if low <= _signed(byte) <= high}
+
+
+def _one(byte: int, ignore_case: bool) -> frozenset[int]:
+    if not ignore_case:
+        return frozenset((byte,))
+    return frozenset(bytes((byte,)).lower() + bytes((byte,)).upper())
+
+
+def _signed(byte: int) -> int:
+    return byte - 256 if byte > 127 else byte
+
+
+def _signed_lower(value: int) -> int:
+    return value + 32 if 65 <= value <= 90 else value
+
+
+def _expression(element: frozenset[int]) -> bytes:
+    """Return the regular expression of one element."""
+    if len(element) == 256:
+        return b"."
+    if not element:
+        return b"(?!)"
+    if len(element) == 1:
+        return re.escape(bytes(element))
+    return b"[" + b"".join(b"\\x%02x" % byte for byte in sorted(element)) + b"]"

@@ -1,0 +1,175 @@
+"""Strings: the value of a key that holds bytes.
+
+Redis keeps a string in one of three encodings, which clients see (OBJECT ENCODING) and DUMP tells apart:
+
+    int      the text is a canonical 64-bit integer          SET k 42
+    embstr   at most 44 bytes, never changed in place        SET k hello
+    raw      anything else, and everything that was changed  APPEND k x, SETRANGE k 0 x
+
+44 is what fits beside an object's header in a 64-byte allocation (object.c,
+OBJ_ENCODING_EMBSTR_SIZE_LIMIT). Here the bytes are kept as they came whatever the encoding, because a
+reply sends text and a Python bytes object is what came in; the encoding follows from the text and
+from `form`, which remembers how the value came to be:
+
+    PLAIN   by SET: int, embstr or raw by the text         (tryObjectEncoding)
+    TEXT    by INCRBYFLOAT: embstr or raw, never int       (createStringObject)
+    RAW     by APPEND or SETRANGE on a key that exists     (dbUnshareStringValue)
+
+A string that grows in place moves its bytes into an over-allocated bytearray (`grown`), so that n
+appends cost O(n) bytes in total; `data` is then b"" and only one of the two is ever in use.
+"""
+
+from __future__ import annotations
+
+import sys
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+EMBSTR_LIMIT = 44
+PLAIN = 0
+TEXT = 1
+RAW = 2
+_RAW = cython.declare(cython.int, 2)
+
+
+@cython.final
+@cython.cclass
+class String:
+    """The bytes of one key."""
+
+    __slots__ = ("data", "form", "grown")
+    data: bytes
+    grown: bytearray
+    form: cython.int
+
+    type_name = "string"
+
+    def __init__(self, data: bytes = b"", form: cython.int = 0) -> None:
+        self.data = data
+        self.grown = None  # type: ignore[assignment]
+        self.form = form
+
+    @cython.ccall
+    def value(self) -> bytes:
+        """Return the bytes; O(1), or O(length) while the string grows."""
+        if self.grown is None:
+            return self.data
+        return bytes(self.grown)
+
+    @cython.ccall
+    def length(self) -> cython.Py_ssize_t:
+        """Return the number of bytes (STRLEN). O(1)"""
+        if self.grown is None:
+            return len(self.data)
+        return len(self.grown)
+
+    def __len__(self) -> int:
+        return self.length()
+
+    @cython.ccall
+    def append(self, tail: bytes) -> cython.Py_ssize_t:
+        """Add bytes at the end, return the new length. Amortised O(bytes added)"""
+        self._grow(0)
+        self.grown += tail
+        return len(self.grown)
+
+    @cython.ccall
+    def set_range(self, offset: cython.Py_ssize_t, part: bytes) -> cython.Py_ssize_t:
+        """Overwrite from offset on, with zero bytes before it where the string was shorter; return the new length."""
+        self._grow(offset)
+        self.grown[offset : offset + len(part)] = part
+        return len(self.grown)
+
+    @cython.ccall
+    def get_range(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
+        """Return the bytes from start up to, not including, stop; 0 <= start <= stop. O(bytes)"""
+        if self.grown is None:
+            return self.data[start:stop]
+        return bytes(self.grown[start:stop])
+
+    @cython.cfunc
+    def _grow(self, size: cython.Py_ssize_t) -> cython.bint:
+        """Keep the bytes where they can grow, at least `size` of them."""
+        if self.grown is None:
+            self.grown = bytearray(self.data)
+            self.data = b""
+            self.form = _RAW
+        if len(self.grown) < size:
+            self.grown.extend(bytes(size - len(self.grown)))
+        return True
+
+    def encoding(self) -> str:
+        """Return int, embstr or raw (object.c: strEncoding)."""
+        if self.form == RAW:
+            return "raw"
+        if self.form == PLAIN and string2ll(self.data) is not None:
+            return "int"
+        return "embstr" if len(self.data) <= EMBSTR_LIMIT else "raw"
+
+    def copy(self) -> String:
+        """Return a string of the same bytes and encoding (object.c: dupStringObject)."""
+        twin = String(self.data, self.form)
+        if self.grown is not None:
+            twin.data = self.value()
+        return twin
+
+    def memory_usage(self, samples: int = 5) -> int:
+        """Return the bytes that the value takes in this process (MEMORY USAGE); samples is for the other types."""
+        return sys.getsizeof(self) + sys.getsizeof(self.data if self.grown is None else self.grown)
+
+    def check(self) -> None:
+        """Assert the invariants: one place for the bytes, and a form that says how they came."""
+        assert self.form in (PLAIN, TEXT, RAW)
+        assert self.grown is None or (self.data == b"" and self.form == RAW)
+
+
+@cython.ccall
+def new_string(data: bytes, form: cython.int = 0) -> String:
+    """Return a String without the cost of a constructor call."""
+    string: String = String.__new__(String)
+    string.data = data
+    string.grown = None  # type: ignore[assignment]
+    string.form = form
+    return string
+
+
+@cython.ccall
+def string2ll(text: bytes) -> object:
+    """Return the integer that the text spells canonically and that fits 64 bits signed, or None (util.c: string2ll)."""
+    size: cython.Py_ssize_t = len(text)
+    at: cython.Py_ssize_t = 0
+    number: cython.ulonglong = 0
+    digit: cython.int
+    negative: cython.bint
+    if size == 0 or size > 20:
+        return None
+    negative = text[0] == 45
+    if negative:
+        at = 1
+        if size == 1:
+            return None
+    digit = text[at] - 48
+    if digit == 0 and size == 1:
+        return 0
+    if digit < 1 or digit > 9:
+        return None
+    if size - at > 18:  # may not fit: decided exactly, and rarely met
+        return _long_integer(text)
+    while at < size:
+        digit = text[at] - 48
+        if digit < 0 or digit > 9:
+            return None
+        number = number * 10 + digit
+        at += 1
+    return -cython.cast(cython.longlong, number) if negative else number
+
+
+def _long_integer(text: bytes) -> object:
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit():
+        return None
+    number = int(text)
+    return number if -(1 << 63) <= number < 1 << 63 else None
