@@ -50,13 +50,30 @@ def typed_sources() -> dict[str, ast.Module]:
     return {name: tree for name, tree in trees.items() if imports_the_shim(tree)}
 
 
-def cython_names(tree: ast.Module) -> set[str]:
-    """Return the X of every `cython.X` in a module."""
-    return {
-        node.attr
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "cython"
-    }
+class CythonNames(ast.NodeVisitor):
+    """Collects the X of every `cython.X`, on demand without those that stand under `if cython.compiled:`."""
+
+    def __init__(self, interpreted_only: bool) -> None:
+        self.interpreted_only = interpreted_only
+        self.names: set[str] = set()
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        if isinstance(node.value, ast.Name) and node.value.id == "cython":
+            self.names.add(node.attr)
+        self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> None:
+        self.visit(node.test)
+        compiled_only = ast.unparse(node.test) == "cython.compiled"
+        for statement in ([] if compiled_only and self.interpreted_only else node.body) + node.orelse:
+            self.visit(statement)
+
+
+def cython_names(tree: ast.Module, interpreted_only: bool = False) -> set[str]:
+    """Return the names that a module takes from the shim."""
+    collector = CythonNames(interpreted_only)
+    collector.visit(tree)
+    return collector.names
 
 
 def built_extensions(folder: Path) -> set[str]:
@@ -100,7 +117,7 @@ def test_the_shim_has_every_name_that_the_sources_use() -> None:
     missing = {
         name: unknown
         for name, tree in typed_sources().items()
-        if (unknown := {used for used in cython_names(tree) if not hasattr(_cython, used)})
+        if (unknown := {used for used in cython_names(tree, True) if not hasattr(_cython, used)})
     }
     assert missing == {}
 
