@@ -8,9 +8,11 @@ COMPILED := build/compiled
 # Folders count, so that a removed file is seen too.
 SOURCES  := $(shell find src/rillet -name '*.py' -o -name '*.pxd' -o -type d ! -name __pycache__) setup.py
 
-# Both speeds by the folder that Python finds first; JAVA_HOME is the one that setup found or fetched.
-interpreted = PYTHONPATH=src RILLET_EXPECT=interpreted RILLET_NO_CYTHON=1
-compiled    = PYTHONPATH=$(COMPILED) RILLET_EXPECT=compiled JAVA_HOME="$$(cat $(VENV)/java-home)"
+# Both speeds by the folder that Python finds first. JAVA_HOME is what setup found or fetched, and Spark's workers run
+# the same Python as its driver.
+interpreted = PYTHONPATH="$(CURDIR)/src" RILLET_EXPECT=interpreted RILLET_NO_CYTHON=1
+compiled    = PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled \
+              JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 pytest      = $(BIN)/python -m pytest --timeout=600 $(ARGS)
 
 .DEFAULT_GOAL := help
@@ -53,7 +55,7 @@ demo: setup
 	@$(compiled) $(BIN)/python -m examples.flights $(ARGS)
 
 serve: $(COMPILED)/.stamp
-	@PYTHONPATH=$(COMPILED) $(BIN)/python -m rillet serve $(ARGS)
+	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
 test: test-interpreted test-compiled
 	@echo 'rillet: all tests passed at both speeds'
@@ -80,4 +82,4 @@ lint: $(VENV)/packages.stamp
 	@echo 'rillet: lint is clean'
 
 docs: $(COMPILED)/.stamp
-	@PYTHONPATH=$(COMPILED) $(pytest) -q docs README.md
+	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(pytest) -q docs README.md
