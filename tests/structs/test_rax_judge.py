@@ -31,7 +31,7 @@ def wild_ids(rnd: random.Random, count: int) -> list[tuple[int, int]]:
     """Return rising IDs whose 16 bytes share beginnings, middles and ends in all ways, or run on as clocks do."""
     shape = rnd.randrange(4)
     bytes_of = [rnd.sample(range(256), rnd.choice([1, 1, 2, 3, 200])) for _ in range(16)]
-    ids = set()
+    ids: set[tuple[int, int]] = set()
     at = rnd.randrange(1 << 60)
     while len(ids) < count:
         if shape < 2:

@@ -3,10 +3,9 @@
 The keys "foo", "foobar" and "footer" make this tree. A node is drawn with the bytes of its edges;
 `=` marks a node that is itself a key:
 
-    "foo" --> [bt] = 1               "foo"  compressed: a chain of three single-child nodes in one
-               |  |                  [bt]   plain: one child for each byte, in byte order
-               |  +-t-> "er" --> [] = 3
-               +--b-> "ar" --> [] = 2
+    "foo" -> [bt] = 1                  "foo"  compressed: a chain of three single-child nodes in one
+             |- b -> "ar" -> [] = 2    [bt]   plain: one child for each byte, in byte order
+             `- t -> "er" -> [] = 3    []     a leaf
 
 The bytes that lead to a node from the head spell its key; no node stores its own key. One key is
 one walk, so a lookup costs O(length of the key), whatever the number of keys, and keys that share
@@ -323,6 +322,8 @@ class Rax:
         Registers: `walked`, the bytes of the key that matched; `split`, how many of them lie inside the
         returned node, which is compressed then; with a stack, `depth` nodes passed on the way are in it.
         """
+        if not cython.compiled and not isinstance(key, bytes):
+            raise TypeError(f"a key is bytes, not {type(key).__name__}")
         h: RaxNode = self.head
         i: cython.Py_ssize_t = 0
         j: cython.Py_ssize_t = 0
