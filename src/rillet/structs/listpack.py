@@ -40,7 +40,9 @@ Every step is checked against `used` before a byte is read, and each byte again 
 bytes that passed no validation raise Corrupt and read nothing from outside. Rejected: raw pointers
 with the checks at the edges (no faster here than checked indexing, 2 ns a step), a Python list of
 decoded entries beside the bytes (50 bytes a value), and keeping the header unwritten until it is
-asked for (saves 2 ns an append, and whoever copies `buf` gets a wrong header).
+asked for (saves 2 ns an append, and whoever copies `buf` gets a wrong header); a module of its own
+for the encodings (calls between modules are not inlined, so each step would take 2 ns more). A
+deletion keeps the room it frees, where Redis gives it back at once; `shrink` gives it back.
 """
 
 from __future__ import annotations
