@@ -255,8 +255,18 @@ def release(head: RaxNode) -> cython.bint:
 class Rax:
     """A radix tree: an ordered map from bytes (the empty key too) to any object, None included."""
 
-    __slots__ = ("head", "numele", "numnodes", "node_max_size", "version", "unmerged", "walked", "split", "depth",
-                 "tail")
+    __slots__ = (
+        "head",
+        "numele",
+        "numnodes",
+        "node_max_size",
+        "version",
+        "unmerged",
+        "walked",
+        "split",
+        "depth",
+        "tail",
+    )
     head: RaxNode
     numele: cython.Py_ssize_t
     numnodes: cython.Py_ssize_t
@@ -405,7 +415,7 @@ class Rax:
     def _split_at_edge(self, h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
         """Open a compressed node at byte j, where the key differs, and return the plain node made for it.
 
-            "annibale" at 4  ->  "anni" --> [b] --> "ale"
+        "telegram" at 4  ->  "tele" -> [g] -> "ram"
         """
         chars: bytes = h.chars
         after: RaxNode = h.link
@@ -431,7 +441,7 @@ class Rax:
     def _split_at_key(self, h: RaxNode, j: cython.Py_ssize_t, value: object) -> cython.bint:
         """Cut a compressed node before byte j, where the key ends; the second part becomes the key.
 
-            "annibale" at 4  ->  "anni" --> "bale" = value
+        "telegram" at 4  ->  "tele" -> "gram" = value
         """
         chars: bytes = h.chars
         rest: RaxNode = new_node(chars[j:], h.link, len(chars) - j > 1)
