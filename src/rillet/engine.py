@@ -451,7 +451,8 @@ def _may_write(session: Session, entry: Command) -> bool:
 
 
 def _text(raw: bytes) -> str:
-    return raw.decode("utf-8", "surrogateescape")
+    """Return a client's bytes as an error line shows them: as C's %s does, up to the first NUL."""
+    return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
 def _unknown_command(argv: list[bytes]) -> str:
@@ -460,7 +461,7 @@ def _unknown_command(argv: list[bytes]) -> str:
     for word in argv[1:]:
         if len(arguments) >= 128:
             break
-        arguments += b"'" + word[: 128 - len(arguments)] + b"' "
+        arguments += b"'" + word.split(b"\0", 1)[0][: 128 - len(arguments)] + b"' "
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
 
 
