@@ -67,7 +67,7 @@ class PendingEntry:
     __slots__ = ("consumer", "delivery_count", "delivery_time")
     delivery_time: cython.longlong
     delivery_count: cython.ulonglong
-    consumer: Consumer
+    consumer: Consumer | None
 
     def __init__(
         self, delivery_time: cython.longlong, delivery_count: cython.ulonglong, consumer: Consumer | None

@@ -106,6 +106,11 @@ class Stream(StreamNodes):
         self.next_ms = self.next_seq = 0
         self.edge_ms = self.edge_seq = 0
 
+    @property
+    def node_count(self) -> int:
+        """Nodes in the tree (radix-tree-keys of XINFO STREAM)."""
+        return self.rax.numele
+
     # -- new IDs
 
     @cython.ccall
@@ -260,9 +265,7 @@ class Stream(StreamNodes):
         return True
 
     @cython.ccall
-    def trim_maxlen(
-        self, maxlen: cython.ulonglong, approx: cython.bint, limit: cython.longlong
-    ) -> cython.longlong:
+    def trim_maxlen(self, maxlen: cython.ulonglong, approx: cython.bint, limit: cython.longlong) -> cython.longlong:
         """Drop the oldest entries until maxlen are left; return how many went. Redis: streamTrim.
 
         approx removes whole nodes only; limit (0 for none) is how many entries may go.
@@ -275,7 +278,7 @@ class Stream(StreamNodes):
     def trim_minid(
         self, ms: cython.ulonglong, seq: cython.ulonglong, approx: cython.bint, limit: cython.longlong
     ) -> cython.longlong:
-        """Drop the entries before the ID; return how many went. approx and limit as in `trim_maxlen`. Redis: streamTrim."""
+        """Drop the entries before the ID; return how many went; the rest as in trim_maxlen. Redis: streamTrim."""
         return self._trim(True, 0, ms, seq, approx, limit)
 
     @cython.cfunc
@@ -410,7 +413,7 @@ class Stream(StreamNodes):
 
     @cython.ccall
     def has_tombstones_from(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say whether an entry at or behind the ID may have been deleted. Redis 7.0: streamRangeHasTombstones to the end."""
+        """Say whether an entry at or behind the ID may have been deleted. Redis 7.0: streamRangeHasTombstones."""
         if self.length == 0 or (self.max_deleted_ms == 0 and self.max_deleted_seq == 0):
             return False
         if less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):

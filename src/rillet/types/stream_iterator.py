@@ -238,13 +238,17 @@ class StreamIterator:
     def next_entry(self) -> cython.bint:
         """Go to the next entry of the range, its ID in ms and seq; False at the end. Redis: streamIteratorGetID."""
         found: cython.int
+        lp: Listpack | None
         while not self._over:
-            if self.lp is None and not self._next_node():
-                break
+            lp = self.lp
+            if lp is None:
+                if not self._next_node():
+                    break
+                continue
             if self._reverse:
-                found = self._scan_backward(self.lp)
+                found = self._scan_backward(lp)
             else:
-                found = self._scan_forward(self.lp)
+                found = self._scan_forward(lp)
             if found == _EMIT:
                 return True
             if found == _OUT_OF_RANGE:
