@@ -9,6 +9,8 @@ between the idle times that XCLAIM is told to set.
 from __future__ import annotations
 
 import random
+import re
+from collections import deque
 from collections.abc import Callable
 
 KEYS = [b"s1", b"s2", b"s3"]
@@ -21,10 +23,12 @@ JUNK = [
     b"", b"abc", b"-1", b"0", b"1", b"7", b"$", b">", b"+", b"-", b"(1-1", b"(", b"5-", b"-5", b"1-1-1", b"0-0", b"0-1",
     b"18446744073709551615-18446744073709551615", b"(18446744073709551615-18446744073709551615", b"(0-0", b"(-", b"(+",
     b"18446744073709551615", b"18446744073709551616", b"9223372036854775807", b"9223372036854775808",
-    b"-9223372036854775808", b"01", b"1 ", b" 1", b"+1", b"1.5", b"x\x00y", b"3-*", b"~", b"=", b"COUNT", b"LIMIT", b"MAXLEN",
-    b"MINID", b"NOMKSTREAM", b"JUSTID", b"FORCE", b"IDLE", b"NOACK", b"STREAMS", b"GROUP", b"MKSTREAM", b"ENTRIESREAD",
+    b"-9223372036854775808", b"01", b"1 ", b" 1", b"+1", b"1.5", b"x\x00y", b"3-*", b"~", b"=", b"COUNT", b"LIMIT", b"FORCE",
+    b"MAXLEN", b"MINID", b"NOMKSTREAM", b"JUSTID", b"IDLE", b"NOACK", b"STREAMS", b"GROUP", b"MKSTREAM", b"ENTRIESREAD",
     b"FULL", b"\xff\x00\xfe", b"HELP", b"LASTID", b"force\x00x", b"1--5", b"1--05", b"9" * 130,
 ]  # fmt: skip
+
+_IDS = re.compile(rb"\r\n(\d+-\d+)\r\n")
 
 
 class Generator:
@@ -33,6 +37,7 @@ class Generator:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.ms = 1
+        self.known: deque[bytes] = deque(maxlen=150)
         self.makers: list[tuple[int, Callable[[], list[bytes]]]] = [
             (30, self.xadd), (4, self.xtrim), (6, self.xdel), (1, self.xlen), (5, self.xrange), (5, self.xread),
             (14, self.xreadgroup), (6, self.xack), (5, self.xpending), (7, self.xclaim), (5, self.xautoclaim),
@@ -46,6 +51,10 @@ class Generator:
         if self.random.random() < 0.12:
             self.spoil(argv)
         return argv
+
+    def observe(self, reply: bytes) -> None:
+        """Remember the IDs of a reply, so that later commands meet them."""
+        self.known.extend(_IDS.findall(reply)[-8:])
 
     # -- words -----------------------------------------------------------------------------------------
 
@@ -73,6 +82,8 @@ class Generator:
 
     def ident(self) -> bytes:
         """Return the ID of an entry that is, was or may be there."""
+        if self.known and self.chance(0.6):
+            return self.random.choice(self.known)
         kind = self.random.random()
         ms = self.random.randint(max(0, self.ms - 12), self.ms + 1)
         if kind < 0.75:
@@ -279,6 +290,6 @@ class Generator:
 
     def other(self) -> list[bytes]:
         """Return what removes a stream, or asks the wrong type."""
-        if self.chance(0.5):
+        if self.chance(0.3):
             return [b"DEL", self.random.choice(KEYS)]
         return [self.random.choice([b"XLEN", b"XADD", b"XRANGE"]), TEXT_KEY, b"-", b"+", b"x"]

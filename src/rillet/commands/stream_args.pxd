@@ -9,8 +9,8 @@ cdef class Interval:
     cdef public unsigned long long start_seq
     cdef public unsigned long long end_ms
     cdef public unsigned long long end_seq
-    cpdef bint read_start(self, bytes word) except -1
-    cpdef bint read_end(self, bytes word) except -1
+    cpdef bint read_start(self, bytes word)
+    cpdef bint read_end(self, bytes word)
 
 @cython.final
 cdef class TrimArguments:
@@ -28,14 +28,14 @@ cdef class TrimArguments:
     cdef public unsigned long long seq
     cdef public bint seq_given
     cdef public bint no_mkstream
-    cpdef bint read(self, Session session, list argv, bint xadd) except -1
-    cdef Py_ssize_t _read_option(self, list argv, Py_ssize_t at, bint xadd) except -1
-    cdef Py_ssize_t _read_threshold(self, list argv, Py_ssize_t at, int strategy) except -1
-    cdef bint _read_new_id(self, bytes word) except -1
-    cdef bint _settle(self, Session session, bint xadd) except -1
+    cpdef bint read(self, Session session, list argv, bint xadd)
+    cdef Py_ssize_t _read_option(self, list argv, Py_ssize_t at, bint xadd)
+    cdef Py_ssize_t _read_threshold(self, list argv, Py_ssize_t at, int strategy)
+    cdef bint _read_new_id(self, bytes word)
+    cdef bint _settle(self, Session session, bint xadd)
 
 cpdef bytes option(bytes word)
-cpdef long long integer(bytes word, str message=*) except? -77777777777
+cpdef long long integer(bytes word, str message=*)
 cpdef Stream find_stream(Session session, bytes key)
 cpdef Stream read_stream(Session session, bytes key)
-cpdef bint read_id(IDReader reader, bytes word, bint strict=*) except -1
+cpdef bint read_id(IDReader reader, bytes word, bint strict=*)

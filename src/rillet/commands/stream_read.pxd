@@ -19,14 +19,14 @@ cdef class ReadRequest:
     cdef public Py_ssize_t ids_at
     cdef public list keys
     cdef public list starts
-    cdef bint read(self, list argv, bint grouped) except -1
-    cdef bint _take_keys(self, list argv, Py_ssize_t start) except -1
+    cdef bint read(self, list argv, bint grouped)
+    cdef bint _take_keys(self, list argv, Py_ssize_t start)
     cdef list resolve(self, Session session, list argv)
     cdef tuple _pinned(self, Stream stream)
-    cdef bint answer(self, Session session, list streams) except -1
-    cdef bint _answer_one(self, Session session, Stream stream, bytes key, tuple start) except -1
-    cdef bint _write_pair(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history) except -1
-    cdef long long _deliver(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history) except -1
+    cdef bint answer(self, Session session, list streams)
+    cdef bint _answer_one(self, Session session, Stream stream, bytes key, tuple start)
+    cdef bint _write_pair(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history)
+    cdef long long _deliver(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history)
 
-cpdef bint write_entry(Replies out, StreamIterator entries) except -1
-cpdef long long write_entries(Replies out, Stream stream, unsigned long long start_ms, unsigned long long start_seq, unsigned long long end_ms, unsigned long long end_seq, long long count=*, bint reverse=*) except -1
+cpdef bint write_entry(Replies out, StreamIterator entries)
+cpdef long long write_entries(Replies out, Stream stream, unsigned long long start_ms, unsigned long long start_seq, unsigned long long end_ms, unsigned long long end_seq, long long count=*, bint reverse=*)
