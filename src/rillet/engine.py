@@ -247,7 +247,7 @@ class Engine:
         log.append(pending[0][0], [b"MULTI"])
         for index, argv in pending:
             log.append(index, argv)
-        log.append(pending[-1][0], [b"EXEC"])
+        log.append(pending[len(pending) - 1][0], [b"EXEC"])
         return True
 
     @cython.cfunc
