@@ -41,6 +41,7 @@ COMPILED = (
     "columns/column",
     "columns/builder",
     "columns/resp",
+    "columns/pack",
     "columns/nodes",
 )
 

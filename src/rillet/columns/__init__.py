@@ -5,5 +5,6 @@
     builder.py  Rows: all columns of one batch, and which field goes where              COMPILED
     resp.py     XRANGE replies, as they come off a socket -> Rows                        COMPILED
     nodes.py    listpack nodes of an embedded stream -> Rows                             COMPILED
+    pack.py     Arrow columns -> XADD commands                                           COMPILED
     arrow.py    Rows <-> pyarrow: the only module here that imports pyarrow, when called
 """

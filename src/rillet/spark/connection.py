@@ -12,19 +12,28 @@ from __future__ import annotations
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from rillet.columns.resp import RangeDecoder
 from rillet.errors import RilletError
+from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser
 from rillet.spark.options import OptionError, Options
+
+if TYPE_CHECKING:
+    from rillet.store import Store
 
 RECEIVE = 1 << 18  # 256 KiB a system call; larger ones gain nothing
 
 
 class ConnectorError(RilletError):
     """Reading from or writing to a server failed; the text names the server and what it said."""
+
+
+class ConnectionLost(ConnectorError):
+    """The server went away, or never was there; what was asked may be asked again."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +81,7 @@ class Connection:
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
         self._socket = self._connect(timeout)
-        self._file = self._socket.makefile("rb")
+        self._parser = ReplyParser()
         try:
             if address.password is not None:
                 user = () if address.user is None else (address.user.encode(),)
@@ -98,7 +107,7 @@ class Connection:
                 raise
             return connected
         except OSError as error:
-            raise ConnectorError(f"rillet: no server answers at {self.address}: {error}") from error
+            raise ConnectionLost(f"rillet: no server answers at {self.address}: {error}") from error
 
     def __enter__(self) -> Connection:
         return self
@@ -110,7 +119,6 @@ class Connection:
 
     def close(self) -> None:
         """Close the socket."""
-        self._file.close()
         self._socket.close()
 
     def send(self, data: bytes | bytearray) -> None:
@@ -140,33 +148,49 @@ class Connection:
         self.send(b"".join([pack(*words) for words in commands]))
         replies = [self.reply() for _ in commands]
         for words, reply in zip(commands, replies, strict=True):
-            if isinstance(reply, ConnectorError):
+            if isinstance(reply, ReplyError):
                 raise ConnectorError(f"rillet: {self.address} refused {words[0].decode()}: {reply}")
         return replies
 
     def reply(self) -> Any:
-        """Read one RESP2 reply; an error reply is returned as a ConnectorError with the server's text."""
-        try:
-            line = self._file.readline()
-            if not line.endswith(b"\r\n"):
+        """Wait for one reply; an error reply is returned, as a ReplyError."""
+        while (reply := self._parser.next()) is INCOMPLETE:
+            try:
+                received = self._socket.recv(RECEIVE)
+            except OSError as error:
+                raise self._lost(error) from error
+            if not received:
                 raise self._lost(None)
-            kind, text = line[:1], line[1:-2]
-            if kind == b"$":
-                return None if text == b"-1" else self._file.read(int(text) + 2)[:-2]
-        except OSError as error:
-            raise self._lost(error) from error
-        if kind == b"*":
-            return None if text == b"-1" else [self.reply() for _ in range(int(text))]
-        if kind == b"-":
-            return ConnectorError(text.decode("utf-8", "replace"))
-        return int(text) if kind == b":" else text
+            self._parser.feed(received)
+        return reply
 
-    def _lost(self, error: OSError | None) -> ConnectorError:
-        return ConnectorError(f"rillet: the connection to {self.address} was lost: {error or 'closed by the server'}")
+    def _lost(self, error: OSError | None) -> ConnectionLost:
+        return ConnectionLost(f"rillet: the connection to {self.address} was lost: {error or 'closed by the server'}")
+
+
+_stores: dict[str, Store] = {}  # opened by this process, which stays owner or attached until it ends
 
 
 def endpoint(options: Options) -> Address:
-    """Return where the server of these options listens; for a path, the owner's socket inside the store's directory."""
+    """Return where the server of these options listens; for a path, the owner's socket inside the store's directory.
+
+    Where nobody owns the store, this process does from now on: the other tasks attach to it.
+    """
     if options.url is not None:
         return Address.parse(options.url)
-    raise OptionError("rillet: path is not served yet")
+    import rillet.store
+
+    path = str(options.path)
+    if path not in _stores:
+        _stores[path] = rillet.store.open(path)
+    _stores[path].execute("PING")  # attaches anew, or takes over, where the former owner has ended
+    found = _stores[path].socket
+    if found is None:
+        raise ConnectionLost(f"rillet: the store {path} has no owner that listens")
+    return Address(unix=found)
+
+
+def require_store(options: Options) -> None:
+    """Raise ConnectorError where a path names no directory: opening it would make an empty store."""
+    if options.path is not None and not Path(options.path).is_dir():
+        raise ConnectorError(f"rillet: there is no store at {options.path}")

@@ -12,15 +12,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from rillet.columns.arrow import record_batch, rows_for
-from rillet.columns.resp import DONE, MORE, RangeDecoder, ReplyFailed
+from rillet.columns.resp import DONE, FULL, MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError
-from rillet.spark.connection import Address, Connection, ConnectorError, pack
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, endpoint, pack
 from rillet.spark.offsets import PROBE, Range, number, successor
 from rillet.spark.options import Options
 from rillet.types.stream_id import StreamID
 
 LARGE_ENTRY = 16384  # bytes; beyond it samples are not worth their transfer
 MAX_BATCH_BYTES = 32 << 20
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -65,31 +66,66 @@ def page_request(key: bytes, after: StreamID, last: StreamID, count: int) -> byt
     return pack(b"XRANGE", key, _text(successor(after)), _text(last), b"COUNT", b"%d" % count)
 
 
-def read_range(address: Address, options: Options, part: Range, schema: Any) -> Iterator[Any]:
-    """Yield the entries of a range as record batches of an Arrow schema, in order."""
-    key = options.stream.encode()
-    count = options.page_entries
-    rows = rows_for(schema, key)
-    decoder = RangeDecoder(rows, options.batch_entries, MAX_BATCH_BYTES)
-    try:
-        with Connection(address, options.timeout) as connection:
-            connection.send(page_request(key, part.after, part.last, count))
-            while True:
-                state = decoder.decode()
-                if state == MORE:
-                    connection.receive(decoder)
-                    continue
-                if state == DONE:
-                    last = StreamID(decoder.last_ms, decoder.last_seq)
-                    if decoder.entries < count or last == part.last:
-                        break
-                    connection.send(page_request(key, last, part.last, count))
-                if rows.length + count > options.batch_entries:
-                    yield record_batch(rows, schema)
-    except (ReplyFailed, ProtocolError) as error:
-        raise ConnectorError(f"rillet: reading {options.stream!r} from {address}: {error}") from error
-    if rows.length:
-        yield record_batch(rows, schema)
+def read_range(options: Options, part: Range, schema: Any) -> Iterator[Any]:
+    """Yield the entries of a range as record batches of an Arrow schema, in order.
+
+    A lost connection is made again and reading goes on after the last whole entry, three times without progress.
+    """
+    pages = Pages(options, part, schema)
+    tries = 0
+    while not pages.ended:
+        before = pages.after
+        try:
+            yield from pages.read()
+        except ConnectionLost:
+            tries = tries + 1 if pages.after == before else 0
+            if tries == ATTEMPTS:
+                raise
+    if pages.rows.length:
+        yield record_batch(pages.rows, schema)
+
+
+class Pages:
+    """The pages of a range, decoded into rows; `after` is the last entry that is in them."""
+
+    def __init__(self, options: Options, part: Range, schema: Any) -> None:
+        self.options = options
+        self.key = options.stream.encode()
+        self.rows = rows_for(schema, self.key)
+        self.schema = schema
+        self.after, self.last = part.after, part.last
+        self.ended = False
+
+    def read(self) -> Iterator[Any]:
+        """Yield full batches, over one connection; the rest of the rows stays when the range has ended."""
+        address = endpoint(self.options)
+        decoder = RangeDecoder(self.rows, self.options.batch_entries, MAX_BATCH_BYTES)
+        try:
+            with Connection(address, self.options.timeout) as connection:
+                connection.send(self._request())
+                while not self.ended:
+                    state = decoder.decode()
+                    if state == MORE:
+                        self._note(decoder)
+                        connection.receive(decoder)
+                        continue
+                    if state == DONE:
+                        self._note(decoder)
+                        if decoder.entries < self.options.page_entries or self.after == self.last:
+                            self.ended = True
+                            return
+                        connection.send(self._request())
+                    if state == FULL or self.rows.length + self.options.page_entries > self.options.batch_entries:
+                        yield record_batch(self.rows, self.schema)
+        except (ReplyFailed, ProtocolError) as error:
+            raise ConnectorError(f"rillet: reading {self.options.stream!r} from {address}: {error}") from error
+
+    def _request(self) -> bytes:
+        return page_request(self.key, self.after, self.last, self.options.page_entries)
+
+    def _note(self, decoder: RangeDecoder) -> None:
+        if decoder.last_ms or decoder.last_seq:
+            self.after = StreamID(decoder.last_ms, decoder.last_seq)
 
 
 def skip_ahead(connection: Connection, options: Options, after: StreamID, last: StreamID, entries: int) -> StreamID:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from rillet.spark.connection import Address, Connection, ConnectorError, endpoint
+from rillet.spark.connection import Address, Connection, ConnectionLost, ConnectorError, endpoint, require_store
 from rillet.spark.offsets import Range, split
 from rillet.spark.options import WRITE_ONLY, OptionError, Options, parse
 from rillet.spark.reading import Extent, extent, probe, read_range, skip_ahead
@@ -54,7 +54,7 @@ class RilletDataSource(DataSource):
         super().__init__(options)
         self.parsed = parse(options)
         if self.parsed.url is not None:
-            endpoint(self.parsed)  # a malformed url is told now, not by a task
+            Address.parse(self.parsed.url)  # a malformed url is told now, not by a task
 
     @classmethod
     def name(cls) -> str:
@@ -126,11 +126,11 @@ class _Reading:
             rows_for(self.arrow_schema, b"")
         except ValueError as error:
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
-        self.address: Address = endpoint(options)
+        require_store(options)
 
     def connect(self) -> Connection:
         """Return a new connection to the server."""
-        return Connection(self.address, self.options.timeout)
+        return Connection(endpoint(self.options), self.options.timeout)
 
     def shares(self, connection: Connection, known: Extent, whole: Range) -> list[InputPartition]:
         """Cut a range for the tasks."""
@@ -147,7 +147,7 @@ class _Reading:
         """Yield the record batches of a partition."""
         part = getattr(partition, "part", None)
         if part is not None:
-            yield from read_range(self.address, self.options, part, self.arrow_schema)
+            yield from read_range(self.options, part, self.arrow_schema)
 
 
 def _just_before(first: StreamID) -> StreamID:
@@ -192,7 +192,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Ask for the stream's ends, over a new connection if the old one was lost."""
         try:
             return extent(self._connection(), self.options.stream)
-        except ConnectorError:
+        except ConnectionLost:
             self.stop()
             return extent(self._connection(), self.options.stream)
 
@@ -233,7 +233,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         newest = self._extent().last
         if newest < after:
             raise ConnectorError(
-                f"rillet: the stream {self.options.stream!r} at {self.address} ends at {newest}, before the offset {after} "
+                f"rillet: the stream {self.options.stream!r} at {self._connection().address} ends at {newest}, before the offset {after} "
                 "of the checkpoint: it was deleted and made anew, or its server lost data"
             )
         if self._target is not None:
