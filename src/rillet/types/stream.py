@@ -59,6 +59,8 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
         size_at,
     )
 
+__all__ = ["Stream", "StreamIterator"]
+
 NODE_MAX_BYTES = 4096
 """Redis's default of stream-node-max-bytes."""
 NODE_MAX_ENTRIES = 100
@@ -502,6 +504,10 @@ class Stream(StreamNodes):
         return delta(self.entries_added, undelta(0, read))
 
     # -- the whole
+
+    def encoding(self) -> str:
+        """Return the name that OBJECT ENCODING shows."""
+        return "stream"
 
     @cython.ccall
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:

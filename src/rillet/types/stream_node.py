@@ -278,7 +278,8 @@ def _validate_entries(lp: Listpack) -> cython.bint:
 @cython.exceptval(-1, check=False)
 def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return pos, or raise Corrupt unless the listpack entry there is whole and its backlen right."""
-    lp.prev(lp.skip(pos, 1))
+    if lp.prev(lp.skip(pos, 1)) != pos:
+        raise Corrupt("stream node: a backlen does not match its entry")
     return pos
 
 
@@ -287,7 +288,6 @@ def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.exceptval(-1, check=False)
 def _sound_skip(lp: Listpack, pos: cython.Py_ssize_t, count: cython.longlong) -> cython.Py_ssize_t:
     while count > 0:
-        pos = lp.skip(pos, 1)
-        lp.prev(pos)
+        pos = lp.skip(_sound(lp, pos), 1)
         count -= 1
     return pos
