@@ -9,11 +9,15 @@ from typing import Any
 import pytest
 import redis
 
+from rillet.errors import Corrupt
+from rillet.structs.crc64 import crc64
+from rillet.structs.listpack import Listpack
 from rillet.types.group import Group
 from rillet.types.stream import Stream, StreamIterator
 from rillet.types.stream_id import IDReader, encode_key, format_id
+from rillet.types.stream_node import validate_node
 from tests.judge import Judge
-from tests.types.stream_dump import dump_of, parse_payload
+from tests.types.stream_dump import STREAM_LISTPACKS_2, dump_of, parse_payload
 
 MAX = (1 << 64) - 1
 KEY = b"judged"
@@ -103,7 +107,8 @@ def some_words(rnd: random.Random) -> list[bytes]:
     words = []
     for name in names:
         number = b"%d" % (rnd.choice([1, -1]) * rnd.getrandbits(rnd.choice([1, 7, 8, 13, 16, 24, 32, 63, 64])))
-        words += [name, rnd.choice([number, number, b"N14228", b"v" * rnd.choice([0, 12, 70, 130, 900]), b"\xff\0\r\n"])]
+        text = b"v" * rnd.choice([0, 12, 70, 130, 900])
+        words += [name, rnd.choice([number, number, b"N14228", text, b"\xff\0\r\n"])]
     return words
 
 
@@ -256,13 +261,46 @@ def test_groups_keep_the_same_counters_and_pending_entries(server: redis.Redis, 
 def test_ids_are_read_as_the_server_reads_them(server: redis.Redis, text: bytes) -> None:
     server.execute_command("XGROUP", "CREATE", KEY, b"g", b"0", "MKSTREAM")
     reader = IDReader()
-    try:
-        server.execute_command("XGROUP", "SETID", KEY, b"g", text)
-    except redis.ResponseError as error:
-        assert "Invalid stream ID" in str(error)
-        assert not reader.read(text, 0, True)
-    else:
-        group = server.execute_command("XINFO", "GROUPS", KEY)[0]
-        last = dict(zip(group[::2], group[1::2], strict=True))[b"last-delivered-id"]
-        assert reader.read(text, 0, True)
-        assert format_id(reader.ms, reader.seq) == last
+    if not reader.read(text, 0, True):
+        with pytest.raises(redis.ResponseError, match="Invalid stream ID"):
+            server.execute_command("XGROUP", "SETID", KEY, b"g", text)
+        return
+    server.execute_command("XGROUP", "SETID", KEY, b"g", text)
+    group = server.execute_command("XINFO", "GROUPS", KEY)[0]
+    last = dict(zip(group[::2], group[1::2], strict=True))[b"last-delivered-id"]
+    assert format_id(reader.ms, reader.seq) == last
+
+
+def restorable(node: bytes) -> bytes:
+    """Return the payload of a stream of that one node, written by RDB version 10."""
+    ids = bytes([3, 1, 1, 9, 9, 1, 1, 0, 0, 3, 0])
+    framed = b"\x80" + len(node).to_bytes(4, "big") + node
+    body = bytes([STREAM_LISTPACKS_2, 1, 16]) + encode_key(1, 1) + framed + ids + (10).to_bytes(2, "little")
+    return body + crc64(body).to_bytes(8, "little")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_nodes_are_refused_where_the_server_refuses_them(server: redis.Redis, seed: int) -> None:
+    rnd = random.Random(seed)
+    stream = Stream()
+    for ms in range(1, 4):
+        stream.append([b"a", b"%d" % (ms * 5000), b"b", b"text"], 0, 2, ms, ms, 0, 0)
+    stream.append([b"c", b"1"], 0, 1, 4, MAX, 0, 0)
+    stream.delete(2, 2)
+    sound = stream.rax.find(encode_key(1, 1)).to_bytes()
+    server.execute_command("CONFIG", "SET", "sanitize-dump-payload", "yes")
+    pipe = server.pipeline(transaction=False)
+    ours = []
+    for _ in range(500):
+        raw = bytearray(sound)
+        for _ in range(rnd.choice([0, 1, 1, 2])):
+            raw[rnd.randrange(len(raw))] = rnd.choice([rnd.randrange(256), rnd.randrange(10)])
+        try:
+            ours.append(validate_node(Listpack.from_bytes(bytes(raw), False)))
+        except Corrupt:
+            ours.append(False)
+        pipe.execute_command("RESTORE", KEY, 0, restorable(bytes(raw)), "REPLACE")
+    theirs = [reply == b"OK" for reply in pipe.execute(raise_on_error=False)]
+    server.execute_command("CONFIG", "SET", "sanitize-dump-payload", "no")
+    assert ours == theirs
+    assert 20 < sum(ours) < 480
