@@ -19,6 +19,9 @@ cdef class Engine:
     cdef public object on_keyspace_event
     cdef public bint loading
     cdef public bint active_expire
+    cdef public str run_id
+    cdef public str replication_id
+    cdef public dict errors
     cdef public long long started_ms
     cdef public long long next_session_id
     cdef public long long dirty

@@ -15,6 +15,7 @@ Nothing here is safe to call from two threads at once: the store holds a lock ar
 from __future__ import annotations
 
 from collections.abc import Callable
+from os import urandom
 from typing import Any, Protocol
 
 try:
@@ -61,7 +62,7 @@ class Engine:
     __slots__ = (
         "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
-        "active_expire",
+        "active_expire", "run_id", "replication_id", "errors",
         "_by_name", "_ready", "_pending", "_depth",
     )  # fmt: skip
 
@@ -77,10 +78,11 @@ class Engine:
         self.log = None
         self.sessions = {}
         self.stats = {"expired_keys": 0, "error_replies": 0}
+        self.errors = {}
         # What the surrounding door offers to INFO (section -> function) and to commands. The commands know these
-        # services: shutdown(session, save, now, force), shutdown_abort() -> bool, close_session(session),
-        # pause(until_ms, writes_only), unpause(), rewrite_config(), setting_changed(name), reload(session, save),
-        # loadaof(session), change_replication_id(), reset_stats().
+        # services: shutdown(), pause(until_ms, writes_only), unpause(), rewrite_config(), setting_changed(name) which
+        # may raise SettingError, memory() -> used_memory and used_memory_peak, reset_stats(), log_line(text),
+        # reload() and load_log() which empty the databases and fill them again from disk.
         self.info_sections = {}
         self.services = {}
         self.refusal = None
@@ -88,6 +90,8 @@ class Engine:
         self.on_keyspace_event = None
         self.loading = False
         self.active_expire = True
+        self.run_id = urandom(20).hex()
+        self.replication_id = urandom(20).hex()
         self.started_ms = self.clock.now_ms()
         self.next_session_id = 1
         self.dirty = 0
@@ -253,8 +257,11 @@ class Engine:
     @cython.cfunc
     def _reply_error(self, session: Session, mark: cython.Py_ssize_t, error: object) -> cython.bint:
         session.out.truncate(mark)
+        text = str(error)
+        prefix = text.partition(" ")[0]
         self.stats["error_replies"] += 1
-        session.out.error(str(error).encode("utf-8", "surrogateescape"))
+        self.errors[prefix] = self.errors.get(prefix, 0) + 1
+        session.out.error(text.encode("utf-8", "surrogateescape"))
         return True
 
     def before_reply(self) -> None:

@@ -2,8 +2,8 @@
 
 There is one user, `default`; its password is the setting `requirepass`.
 
-What only a server can do (close a connection, hold clients back) is asked of `engine.services`; an
-embedded store offers neither, and says so.
+A session that comes through a socket has a `transport`, which knows its addresses (`peer`, `local`) and
+can `close`; holding clients back is asked of `engine.services`. An embedded store has neither.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from rillet.commands.args import integer, small_integer, syntax_error, text, timeout_ms
 from rillet.commands.help import reply_help
+from rillet.commands.info import REDIS_VERSION
 from rillet.commands.registry import command
 from rillet.commands.session import (
     BLOCKED,
@@ -24,9 +25,6 @@ from rillet.commands.session import (
     Session,
 )
 from rillet.errors import CommandError, NoAuth, NoProto, Unblocked, WrongPass
-
-REDIS_VERSION = "7.0.15"
-"""The version of Redis whose behaviour this is, as HELLO and INFO tell it to clients."""
 
 _CONNECTION_FLAGS = "noscript loading stale"
 _CLIENT_TYPES = (b"normal", b"master", b"slave", b"replica", b"pubsub")
@@ -258,6 +256,12 @@ def _flag_letters(session: Session) -> bytes:
     return letters or b"N"
 
 
+def _address(session: Session, side: str) -> bytes:
+    """Return ip:port of the peer or the local side; ?:0 for a session without a socket."""
+    address: str = getattr(session.transport, side, "") or "?:0"
+    return address.encode()
+
+
 def client_line(session: Session) -> bytes:
     """Return the line of CLIENT LIST about one session (networking.c: catClientInfoString)."""
     now = session.engine.clock.now_ms()
@@ -266,7 +270,7 @@ def client_line(session: Session) -> bytes:
     queued_bytes = sum(len(word) for _, argv in session.queue for word in argv)
     name = session.command.fullname.encode() if session.command is not None else b"NULL"  # type: ignore[attr-defined]
     fields: tuple[tuple[bytes, Any], ...] = (
-        (b"id", session.id), (b"addr", extra.get("addr", b"?:0")), (b"laddr", extra.get("laddr", b"?:0")),
+        (b"id", session.id), (b"addr", _address(session, "peer")), (b"laddr", _address(session, "local")),
         (b"fd", extra.get("fd", -1)), (b"name", session.name), (b"age", (now - session.created_ms) // 1000),
         (b"idle", (now - session.last_ms) // 1000), (b"flags", _flag_letters(session)), (b"db", session.db.index),
         (b"sub", len(extra.get("channels", ()))), (b"psub", len(extra.get("patterns", ()))), (b"ssub", 0),
@@ -354,8 +358,8 @@ def _matches(session: Session, wanted: dict[bytes, Any]) -> bool:
         b"id": session.id,
         b"type": _type_of(session),
         b"user": session.user,
-        b"addr": session.extra.get("addr", b"?:0"),
-        b"laddr": session.extra.get("laddr", b"?:0"),
+        b"addr": _address(session, "peer"),
+        b"laddr": _address(session, "local"),
     }
     return all(facts[option] == value for option, value in wanted.items())
 
@@ -373,8 +377,8 @@ def client_kill(session: Session, argv: list[bytes]) -> None:
     killed = [other for other in _listed(session) if _matches(other, wanted) and not (other is session and skip_me)]
     for other in killed:
         other.closing = True
-        if other is not session and "close_session" in session.engine.services:
-            session.engine.services["close_session"](other)
+        if other is not session and other.transport is not None:
+            other.transport.close()
     if not old_form:
         session.out.integer(len(killed))
     elif killed:

@@ -14,6 +14,12 @@ from rillet.commands.session import Session
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.structs.glob import compiled
+from rillet.types import rdb
+from rillet.types.stream import Stream
+from rillet.types.string import String
+
+TYPE_NAMES: dict[type, bytes] = {String: b"string", Stream: b"stream"}
+"""What TYPE calls the values (db.c: getObjectTypeName)."""
 
 _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
 _SAME_OBJECT = "source and destination objects are the same"
@@ -86,7 +92,7 @@ def touch(session: Session, argv: list[bytes]) -> None:
 def type_(session: Session, argv: list[bytes]) -> None:
     """Tell the type of the value at a key."""
     value: Any = session.db.lookup_read(argv[1])
-    session.out.simple(b"none" if value is None else value.type_name.encode())
+    session.out.simple(b"none" if value is None else TYPE_NAMES[type(value)])
 
 
 @command("dbsize", arity=1, flags="readonly fast", group="server", since="1.0.0", complexity="O(1)")
@@ -165,7 +171,7 @@ def _wanted(database: Database, key: bytes, pattern: bytes, kind: bytes) -> bool
     if pattern != b"*" and not compiled(pattern).matches(key):
         return False
     value: Any = database.lookup(key)
-    return value is not None and (not kind or value.type_name.encode() == kind)
+    return value is not None and (not kind or TYPE_NAMES[type(value)] == kind)
 
 
 # -- renaming, copying, moving ----------------------------------------------------------------------
@@ -245,11 +251,16 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
         if not replace:
             return False
         target.delete(key)
-    _put(target, key, value.copy(), session.db.get_expire(source))
+    _put(target, key, _duplicate(value), session.db.get_expire(source))
     target.touch(key)
     session.dirty += 1
     _notify(session, target, b"copy_to", key)
     return True
+
+
+def _duplicate(value: Any) -> Any:
+    """Return a value of its own with the same content: by way of its RDB form, which holds all of it."""
+    return value.copy() if isinstance(value, String) else rdb.restore(rdb.dump(value, False))
 
 
 @command("move", arity=3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",

@@ -3,16 +3,20 @@
 A parameter has Redis's name; in Python it is an attribute with `_` for `-`
 (`settings.stream_node_max_bytes`). Text is parsed and shown as Redis does: memory sizes take
 units (`64mb`), booleans are yes and no, an enumeration takes its words only.
+
+Clients and test suites ask for parameters of features that are not here. Those are declared too, with
+the one value that is true (`maxmemory 0`, `save ""`, `slowlog-log-slower-than -1`): asking is answered,
+and setting anything else is refused with the reason, instead of being taken and ignored.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from rillet.errors import CommandError
+from rillet.structs.glob import compiled
 
 _UNITS = {"b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1}
 
@@ -23,13 +27,19 @@ class SettingError(CommandError):
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """One setting: its Redis name, its default, and how text becomes a value and a value text."""
+    """One setting: its Redis name, its default, and how text becomes a value and a value text.
+
+    CONFIG SET leaves alone what is not mutable, or protected (it may name files); needs_door: a change means
+    nothing until the server or store acts on it.
+    """
 
     name: str
     default: Any
     parse: Callable[[str], Any]
     show: Callable[[Any], str] = str
     mutable: bool = True
+    protected: bool = False
+    needs_door: bool = False
 
     @property
     def attribute(self) -> str:
@@ -37,13 +47,13 @@ class Parameter:
         return self.name.replace("-", "_")
 
 
-def _boolean(name: str, default: bool, mutable: bool = True) -> Parameter:
+def _boolean(name: str, default: bool, mutable: bool = True, needs_door: bool = False) -> Parameter:
     def parse(text: str) -> bool:
         if text.lower() not in ("yes", "no"):
             raise SettingError("argument must be 'yes' or 'no'")
         return text.lower() == "yes"
 
-    return Parameter(name, default, parse, lambda value: "yes" if value else "no", mutable)
+    return Parameter(name, default, parse, lambda value: "yes" if value else "no", mutable, needs_door=needs_door)
 
 
 def _integer(name: str, default: int, low: int, high: int, mutable: bool = True, memory: bool = False) -> Parameter:
@@ -58,17 +68,29 @@ def _integer(name: str, default: int, low: int, high: int, mutable: bool = True,
     return Parameter(name, default, parse, str, mutable)
 
 
-def _words(name: str, default: str, choices: tuple[str, ...], mutable: bool = True) -> Parameter:
+def _words(name: str, default: str, choices: tuple[str, ...], mutable: bool = True,
+           needs_door: bool = False) -> Parameter:
     def parse(text: str) -> str:
         if text.lower() not in choices:
             raise SettingError("argument(s) must be one of the following: " + ", ".join(choices))
         return text.lower()
 
-    return Parameter(name, default, parse, str, mutable)
+    return Parameter(name, default, parse, str, mutable, needs_door=needs_door)
 
 
-def _string(name: str, default: str, mutable: bool = True) -> Parameter:
-    return Parameter(name, default, str, str, mutable)
+def _string(name: str, default: str, mutable: bool = True, protected: bool = False) -> Parameter:
+    return Parameter(name, default, str, str, mutable, protected)
+
+
+def _fixed(value: str, reason: str, *names: str) -> list[Parameter]:
+    """Return parameters of something that is not here: any value but the one they have is refused with the reason."""
+
+    def parse(text: str) -> str:
+        if text.lower() != value:
+            raise SettingError(reason)
+        return value
+
+    return [Parameter(name, value, parse) for name in names]
 
 
 def _plain_integer(text: str) -> int | None:
@@ -88,21 +110,22 @@ _LARGE = 2**63 - 1
 PARAMETERS: dict[str, Parameter] = {
     entry.name: entry
     for entry in (
-        _string("bind", "127.0.0.1 -::1"),
-        _integer("port", 6379, 0, 65535),
+        _string("bind", "127.0.0.1 -::1", mutable=False),
+        _integer("port", 6379, 0, 65535, mutable=False),
         _string("unixsocket", "", mutable=False),
-        _string("dir", "."),
+        _string("dir", ".", protected=True),
         _integer("databases", 16, 1, 2**31 - 1, mutable=False),
         _string("requirepass", ""),
         _integer("timeout", 0, 0, 2**31 - 1),
         _integer("maxclients", 10000, 1, 2**32 - 1),
         _integer("tcp-backlog", 511, 0, 2**31 - 1, mutable=False),
         _integer("hz", 10, 1, 500),
-        _boolean("appendonly", False),
-        _words("appendfsync", "everysec", ("always", "everysec", "no")),
+        _boolean("appendonly", False, needs_door=True),
+        _words("appendfsync", "everysec", ("always", "everysec", "no"), needs_door=True),
         _string("appendfilename", "appendonly.aof", mutable=False),
         _string("appenddirname", "appendonlydir", mutable=False),
-        _string("dbfilename", "dump.rdb"),
+        _string("dbfilename", "dump.rdb", protected=True),
+        _words("enable-debug-command", "no", ("no", "yes", "local"), mutable=False),
         _boolean("rdbcompression", True),
         _boolean("rdbchecksum", True, mutable=False),
         _words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
@@ -110,6 +133,21 @@ PARAMETERS: dict[str, Parameter] = {
         _integer("stream-node-max-entries", 100, 0, _LARGE),
         _integer("proto-max-bulk-len", 512 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
         _integer("client-query-buffer-limit", 1024 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
+        *_fixed("", "snapshots on a schedule are not taken: the append-only file is what endures", "save"),
+        *_fixed("", "keyspace events are not published", "notify-keyspace-events"),
+        *_fixed("0", "memory is not limited", "maxmemory", "maxmemory-clients"),
+        *_fixed("noeviction", "keys are not evicted", "maxmemory-policy"),
+        *_fixed("5", "keys are not evicted", "maxmemory-samples"),
+        *_fixed("-1", "commands are not timed", "slowlog-log-slower-than"),
+        *_fixed("0", "commands are not timed", "slowlog-max-len", "latency-monitor-threshold"),
+        *_fixed("no", "the append-only file has no such part", "aof-use-rdb-preamble"),
+        *_fixed("0", "the append-only file is not rewritten by itself", "auto-aof-rewrite-percentage"),
+        *_fixed("no", "values are freed when they go", "lazyfree-lazy-eviction", "lazyfree-lazy-expire",
+                "lazyfree-lazy-server-del", "lazyfree-lazy-user-del", "lazyfree-lazy-user-flush", "activedefrag"),
+        *_fixed("1", "there is one thread for input and output", "io-threads"),
+        *_fixed("no", "there is no cluster mode", "cluster-enabled"),
+        *_fixed("0", "there are no replicas", "min-replicas-to-write"),
+        *_fixed("no", "there are no loadable modules", "enable-module-command"),
     )
 }
 
@@ -139,7 +177,13 @@ class Settings:
         setattr(self, parameter.attribute, parameter.parse(text))
 
     def matching(self, pattern: str) -> Iterator[tuple[str, str]]:
-        """Yield (name, text) of the parameters whose name matches a glob."""
+        """Yield (name, text) of the parameters that a name or glob, in any case, names (configGetCommand)."""
+        if not any(mark in pattern for mark in "[*?"):
+            exact = PARAMETERS.get(pattern.lower())
+            if exact is not None:
+                yield pattern, exact.show(getattr(self, exact.attribute))
+            return
+        glob = compiled(pattern.encode("utf-8", "surrogateescape"), True)
         for name, parameter in PARAMETERS.items():
-            if fnmatchcase(name, pattern.lower()):
+            if glob.matches(name.encode()):
                 yield name, parameter.show(getattr(self, parameter.attribute))

@@ -19,6 +19,10 @@ class Clock:
         """Return the time in microseconds since the epoch."""
         return time.time_ns() // 1_000
 
+    def sleep(self, seconds: float) -> None:
+        """Let the time pass, and everything wait (DEBUG SLEEP)."""
+        time.sleep(seconds)
+
 
 class ManualClock(Clock):
     """A clock that stands still until it is moved; for tests and replay."""
@@ -37,3 +41,7 @@ class ManualClock(Clock):
     def advance(self, ms: int) -> None:
         """Move the clock by ms milliseconds (negative: backward)."""
         self.us += ms * 1000
+
+    def sleep(self, seconds: float) -> None:
+        """Move the clock by so many seconds, at once."""
+        self.us += round(seconds * 1_000_000)

@@ -22,7 +22,7 @@ IGNORED = frozenset(
     "daemonize supervised pidfile loglevel logfile syslog-enabled syslog-ident syslog-facility always-show-logo "
     "set-proc-title proc-title-template protected-mode tcp-keepalive activerehashing jemalloc-bg-thread "
     "dynamic-hz latency-tracking rdb-save-incremental-fsync aof-rewrite-incremental-fsync crash-log-enabled "
-    "enable-protected-configs enable-debug-command enable-module-command oom-score-adj disable-thp".split()
+    "enable-protected-configs enable-module-command oom-score-adj disable-thp".split()
 )
 
 

@@ -1,0 +1,130 @@
+"""CONFIG: the settings at run time (Redis: config.c).
+
+CONFIG SET is all or nothing: every value is parsed before the first is taken, and if the door that
+owns what a setting means refuses one (`engine.services["setting_changed"]`), all go back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillet.commands.args import text
+from rillet.commands.help import reply_help
+from rillet.commands.info import all_commands
+from rillet.commands.registry import command
+from rillet.commands.session import Session
+from rillet.commands.settings import PARAMETERS, Parameter, SettingError
+from rillet.errors import CommandError
+
+_FLAGS = "admin noscript loading stale"
+
+
+@command("config|get", arity=-3, flags=_FLAGS, group="server", since="2.0.0",
+         complexity="O(N) for N settings", syntax="parameter [parameter ...]")
+def config_get(session: Session, argv: list[bytes]) -> None:
+    """Show the settings whose names match."""
+    settings = session.engine.settings
+    found: dict[str, str] = {}
+    for word in argv[2:]:
+        found.update((name, value) for name, value in settings.matching(text(word)) if name not in found)
+    session.out.map(len(found))
+    for name, value in found.items():
+        session.out.bulk(name.encode())
+        session.out.bulk(value.encode("utf-8", "surrogateescape"))
+
+
+def _refused(name: str, reason: object) -> CommandError:
+    return CommandError(f"CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+
+
+def _reason(error: SettingError) -> str:
+    return str(error).removeprefix("ERR ")
+
+
+def _chosen(pairs: list[tuple[str, str]]) -> list[Parameter]:
+    """Return the parameters of the pairs, which exist, may be set, and are given once each."""
+    for name, _ in pairs:
+        if name.lower() not in PARAMETERS:
+            raise CommandError(f"Unknown option or number of arguments for CONFIG SET - '{name}'")
+    chosen: list[Parameter] = []
+    for name, _ in pairs:
+        parameter = PARAMETERS[name.lower()]
+        if not parameter.mutable:
+            raise _refused(name, "can't set immutable config")
+        if parameter.protected:
+            raise _refused(name, "can't set protected config")
+        if parameter in chosen:
+            raise _refused(name, "duplicate parameter")
+        chosen.append(parameter)
+    return chosen
+
+
+@command("config|set", arity=-4, flags=_FLAGS, group="server", since="2.0.0",
+         complexity="O(N) for N settings", syntax="parameter value [parameter value ...]")
+def config_set(session: Session, argv: list[bytes]) -> None:
+    """Change settings, all of them or none."""
+    if len(argv) % 2:
+        raise CommandError("syntax error")
+    pairs = [(text(argv[at]), argv[at + 1].decode("utf-8", "surrogateescape")) for at in range(2, len(argv), 2)]
+    chosen = _chosen(pairs)
+    values: list[Any] = []
+    for parameter, (name, value) in zip(chosen, pairs, strict=True):
+        try:
+            values.append(parameter.parse(value))
+        except SettingError as error:
+            raise _refused(name, _reason(error)) from None
+    _take(session.engine, chosen, values)
+    session.out.ok()
+
+
+def _take(engine: Any, chosen: list[Parameter], values: list[Any]) -> None:
+    """Set every value and tell the door; where it refuses one, everything goes back."""
+    settings = engine.settings
+    before = [getattr(settings, parameter.attribute) for parameter in chosen]
+    for parameter, value in zip(chosen, values, strict=True):
+        setattr(settings, parameter.attribute, value)
+    changed = engine.services.get("setting_changed")
+    for at, parameter in enumerate(chosen):
+        try:
+            if before[at] != values[at] and changed is not None:
+                changed(parameter.name)
+            elif before[at] != values[at] and parameter.needs_door:
+                raise SettingError("can't be changed while it runs")
+        except SettingError as error:
+            for other, value in zip(chosen, before, strict=True):
+                setattr(settings, other.attribute, value)
+            for other in chosen[:at]:
+                if changed is not None:
+                    changed(other.name)
+            raise _refused(parameter.name, _reason(error)) from None
+
+
+@command("config|resetstat", arity=2, flags=_FLAGS, group="server", since="2.0.0", complexity="O(1)")
+def config_resetstat(session: Session, argv: list[bytes]) -> None:
+    """Begin the statistics of INFO anew."""
+    engine = session.engine
+    engine.stats.update(dict.fromkeys(engine.stats, 0))
+    engine.errors.clear()
+    engine.commands_processed = 0
+    for database in engine.databases:
+        database.hits = database.misses = 0
+    for entry in all_commands():
+        entry.calls = entry.rejected = entry.failed = 0
+    if "reset_stats" in engine.services:
+        engine.services["reset_stats"]()
+    session.out.ok()
+
+
+@command("config|rewrite", arity=2, flags=_FLAGS, group="server", since="2.8.0", complexity="O(1)")
+def config_rewrite(session: Session, argv: list[bytes]) -> None:
+    """Write the settings back to the configuration file, where the server was started with one."""
+    if "rewrite_config" not in session.engine.services:
+        raise CommandError("The server is running without a config file")
+    session.engine.services["rewrite_config"]()
+    session.out.ok()
+
+
+@command("config|help", arity=2, flags="loading stale", group="server", since="5.0.0", complexity="O(1)")
+def config_help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_help(session, "config")
