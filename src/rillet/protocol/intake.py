@@ -27,6 +27,22 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.errors import ProtocolError
 
+if cython.compiled:
+    from cython.cimports.libc.string import memchr
+
+
+@cython.cfunc
+@cython.inline
+def _find(data: bytes, byte: cython.int, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return where the byte is in data[start:stop], or -1; O(stop - start)."""
+    if not cython.compiled:
+        return data.find(byte, start, stop)
+    if start < 0 or stop < start or stop > len(data):
+        raise IndexError("slice outside the buffer")
+    buf: cython.p_const_uchar = data
+    found: cython.p_const_uchar = cython.cast(cython.p_const_uchar, memchr(buf + start, byte, stop - start))
+    return found - buf if found else -1
+
 
 @cython.cclass
 class Intake:
@@ -103,7 +119,7 @@ class Intake:
         window: cython.Py_ssize_t = self.size
         if window - self.pos > self.max_line:
             window = self.pos + self.max_line + 1
-        end: cython.Py_ssize_t = self.data.find(terminator, self.pos, window)
+        end: cython.Py_ssize_t = _find(self.data, terminator, self.pos, window)
         if end < 0:
             self.wanted = 0
             self.terminator = terminator

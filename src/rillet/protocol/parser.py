@@ -25,6 +25,9 @@ ones included:
   waits until 64 KiB have gathered and is refused then;
 - in an inline command vertical tab and form feed separate arguments but do not end one.
 
+The text of an error is Redis's after "-ERR "; a byte in it that is no ASCII is kept as a surrogate
+escape, so `encode("utf-8", "surrogateescape")` gives Redis's bytes.
+
 Where Redis's result depends on how the kernel cut the bytes (a line just above 64 KiB), the result
 here is the one of reading byte by byte.
 
@@ -98,7 +101,7 @@ def split_args(line: bytes) -> list[bytes] | None:
 
 
 def _quoted(line: bytes, pos: int, quote: int, word: bytearray) -> int:
-    """Append what is quoted from pos on to the word; return the position after the closing quote, -1 if there is none."""
+    """Append what is quoted from pos on to the word; return the position after the closing quote, or -1."""
     size = len(line)
     while pos < size:
         byte = line[pos]
@@ -108,13 +111,17 @@ def _quoted(line: bytes, pos: int, quote: int, word: bytearray) -> int:
             return pos
         if byte != 92 or following == 0 or (quote == 39 and following != 39):
             word.append(byte)
-        elif quote == 34 and following == 120 and len(digits := line[pos + 1 : pos + 3]) == 2 and _HEX.issuperset(digits):
-            word.append(int(digits, 16))
+        elif quote == 34 and following == 120 and _is_hex_pair(line[pos + 1 : pos + 3]):
+            word.append(int(line[pos + 1 : pos + 3], 16))
             pos += 3
         else:
             word.append(_ESCAPES.get(following, following) if quote == 34 else following)
             pos += 1
     return -1
+
+
+def _is_hex_pair(text: bytes) -> bool:
+    return len(text) == 2 and _HEX.issuperset(text)
 
 
 def _string2ll(text: bytes) -> int | None:
@@ -208,7 +215,7 @@ class CommandParser(Intake):
         length: cython.Py_ssize_t = self.bulk_len
         argc: cython.Py_ssize_t = self.argc
         line: cython.Py_ssize_t
-        argv: list
+        argv: list[Any]
         if missing > 0:
             argv = self.argv
         else:
@@ -216,7 +223,7 @@ class CommandParser(Intake):
                 return self._parse_inline()
             line = plain_line(buf, pos, size)
             missing = line >> 4
-            if 0 < missing <= self.max_multibulk_len and (missing <= _UNAUTHENTICATED_MULTIBULK_LEN or self.authenticated):
+            if 0 < missing <= (self.max_multibulk_len if self.authenticated else _UNAUTHENTICATED_MULTIBULK_LEN):
                 pos += line & 15
             else:
                 missing = self._read_count()
@@ -297,7 +304,8 @@ class CommandParser(Intake):
             return -1
         first: cython.int = self.data[self.pos]
         if first != 36:
-            self._refuse(f"expected '$', got '{chr(first)}'")
+            got = self.data[self.pos : self.pos + 1].decode("utf-8", "surrogateescape")
+            self._refuse(f"expected '$', got '{got}'")
         length = _string2ll(self.data[self.pos + 1 : end])
         if length is None or length < 0 or length > self.proto_max_bulk_len:
             self._refuse("invalid bulk length")

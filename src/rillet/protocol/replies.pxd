@@ -8,19 +8,18 @@ cdef class Frame:
     cdef Py_ssize_t filled
     cdef Py_ssize_t total
     cdef list values
+    cdef Frame parent
 
-    cdef bint add(self, object value)
     cdef object finish(self)
 
 @cython.final
 cdef class ReplyParser(Intake):
-    cdef list stack
-    cdef object top
+    cdef Frame top
+    cdef Py_ssize_t depth
 
     cpdef object next(self)
     cdef object _parse(self)
-    cdef bint _add(self, object value)
-    cdef object _close(self)
+    cdef Frame _push(self, int kind, Py_ssize_t total)
     cdef object _element(self, int kind)
     cdef object _bulk(self, int kind, Py_ssize_t end)
     cdef object _open(self, int kind, Py_ssize_t end)

@@ -19,8 +19,8 @@
 A map or a set holds what Python cannot hash now and then (COMMAND sends sets of maps): such a set
 becomes a list, such a map a list of pairs.
 
-An aggregate that is not complete yet waits on a stack: its values so far, how many there are and
-how many it announced. What is parsed is never parsed again, however the bytes are cut: an array of
+An aggregate that is not complete yet waits on a stack, as a Frame: its values so far, how many there
+are and how many it announced. What is parsed is never parsed again, however the bytes are cut: an array of
 a million replies that comes in small pieces costs O(bytes). The places for announced values are made
 ahead up to a bound, because a count is only the peer's word; nesting deeper than MAX_DEPTH is
 refused, and nothing recurses.
@@ -86,45 +86,29 @@ class Push(list[Any]):
 class Frame:
     """An aggregate that is not complete yet: `kind` is its first byte, `filled` of `total` values are there."""
 
-    __slots__ = ("kind", "filled", "total", "values")
+    __slots__ = ("kind", "filled", "total", "values", "parent")
     kind: cython.int
     filled: cython.Py_ssize_t
     total: cython.Py_ssize_t
-    values: list
-
-    def __init__(self, kind: cython.int, total: cython.Py_ssize_t) -> None:
-        self.kind = kind
-        self.filled = 0
-        self.total = total
-        self.values = [None] * min(total, _AHEAD)
-
-    @cython.cfunc
-    def add(self, value: object) -> cython.bint:
-        """Put the next value; True when it was the last; O(1)."""
-        if self.filled < len(self.values):
-            self.values[self.filled] = value
-        else:
-            self.values.append(value)
-        self.filled += 1
-        return self.filled == self.total
+    values: list[Any]
+    parent: Frame | None
 
     @cython.cfunc
     def finish(self) -> object:
         """Return the aggregate as a Python value; O(n) unless it is an array."""
-        values: list = self.values
         if self.kind == 42:
-            return values
+            return self.values
         if self.kind == 37:
-            return _to_dict(values)
+            return _to_dict(self.values)
         if self.kind == 126:
-            return _to_set(values)
-        return Push(values)
+            return _to_set(self.values)
+        return Push(self.values)
 
 
 @cython.cfunc
-def _to_dict(values: list) -> object:
+def _to_dict(values: list[Any]) -> object:
     """Return keys and values in turn as a dict, as a list of pairs where a key cannot be hashed."""
-    pairs: list = list(zip(values[::2], values[1::2], strict=True))
+    pairs: list[Any] = list(zip(values[::2], values[1::2], strict=True))
     try:
         return dict(pairs)
     except TypeError:
@@ -132,7 +116,7 @@ def _to_dict(values: list) -> object:
 
 
 @cython.cfunc
-def _to_set(values: list) -> object:
+def _to_set(values: list[Any]) -> object:
     """Return the values as a set, as a list where one cannot be hashed."""
     try:
         return set(values)
@@ -145,14 +129,14 @@ def _to_set(values: list) -> object:
 class ReplyParser(Intake):
     """Bytes in, replies out: `feed`, then `next` until it gives INCOMPLETE (hiredis: redisReaderGetReply)."""
 
-    __slots__ = ("stack", "top")
-    stack: list
-    top: Any
+    __slots__ = ("top", "depth")
+    top: Frame | None
+    depth: cython.Py_ssize_t
 
     def __init__(self) -> None:
         Intake.__init__(self)
-        self.stack = []
         self.top = None
+        self.depth = 0
 
     @property
     def half_parsed(self) -> bool:
@@ -180,34 +164,54 @@ class ReplyParser(Intake):
         buf: cython.p_const_uchar = data
         size: cython.Py_ssize_t = self.size
         pos: cython.Py_ssize_t = self.pos
+        start: cython.Py_ssize_t
         after: cython.Py_ssize_t
         line: cython.Py_ssize_t
+        kind: cython.int
         value: object
+        frame: Frame | None = self.top
         while pos < size:
-            line = 0
-            if buf[pos] == 36:
-                # The common case, a short bulk string that is all there, is read here.
-                line = plain_line(buf, pos, size)
-                after = pos + (line & 15) + (line >> 4)
-                if line > 0 and after + 2 <= size and buf[after] == 13 and buf[after + 1] == 10:
-                    value = buf[pos + (line & 15) : after]
-                    pos = after + 2
-                else:
-                    line = 0
-            if line == 0:
+            # What nearly all replies are made of is read here: short strings, arrays and integers, all there.
+            kind = buf[pos]
+            line = plain_line(buf, pos, size) if kind == 36 or kind == 42 or kind == 58 else 0
+            start = pos + (line & 15)
+            after = start + (line >> 4)
+            if line == 0 or buf[start - 1] != 10:
+                kind = 0
+            if kind == 36 and after + 2 <= size and buf[after] == 13 and buf[after + 1] == 10:
+                value = buf[start:after]
+                pos = after + 2
+            elif kind == 42 and after > start:
+                frame = self._push(42, after - start)
+                pos = start
+                continue
+            elif kind == 58:
+                value = after - start
+                pos = start
+            else:
                 self.pos = pos
                 value = self._element(buf[pos])
                 if value is _INCOMPLETE:
                     return value
                 pos = self.pos
                 if value is _OPENED:
+                    frame = self.top
                     continue
-            while self.top is not None:
-                if not self._add(value):
+            while frame is not None:
+                if frame.filled < len(frame.values):
+                    frame.values[frame.filled] = value
+                else:
+                    frame.values.append(value)
+                frame.filled += 1
+                if frame.filled < frame.total:
                     break
-                value = self._close()
-                if value is _OPENED:
+                self.top = frame.parent
+                self.depth -= 1
+                if frame.kind == 124:  # an attribute counts nowhere
+                    frame = self.top
                     break
+                value = frame.values if frame.kind == 42 else frame.finish()
+                frame = self.top
             else:
                 self.pos = pos
                 return value
@@ -216,21 +220,19 @@ class ReplyParser(Intake):
         return _INCOMPLETE
 
     @cython.cfunc
-    @cython.inline
-    def _add(self, value: object) -> cython.bint:
-        """Put the value into the innermost open aggregate; True when that is complete now."""
-        frame: Frame = self.top
-        return frame.add(value)
-
-    @cython.cfunc
-    def _close(self) -> object:
-        """Take the innermost aggregate off the stack; return it, or _OPENED for an attribute, which counts nowhere."""
-        frame: Frame = self.stack.pop()
-        depth: cython.Py_ssize_t = len(self.stack)
-        self.top = self.stack[depth - 1] if depth > 0 else None
-        if frame.kind == 124:
-            return _OPENED
-        return frame.finish()
+    def _push(self, kind: cython.int, total: cython.Py_ssize_t) -> Frame:
+        """Open an aggregate inside the innermost open one."""
+        frame: Frame = Frame.__new__(Frame)
+        if self.depth >= _MAX_DEPTH:
+            self._refuse("nested too deeply")
+        frame.kind = kind
+        frame.filled = 0
+        frame.total = total
+        frame.values = [None] * min(total, _AHEAD)
+        frame.parent = self.top
+        self.top = frame
+        self.depth += 1
+        return frame
 
     @cython.cfunc
     def _element(self, kind: cython.int) -> object:
@@ -290,22 +292,21 @@ class ReplyParser(Intake):
     def _open(self, kind: cython.int, end: cython.Py_ssize_t) -> object:
         """Begin the aggregate whose count line ends at `end`; an empty one is a value at once."""
         total: cython.Py_ssize_t = self._count(end)
-        frame: Frame
         self.pos = end + 2
         if total < 0:
             if kind != 42:
                 self._refuse("negative length")
             return None
-        if kind == 37 or kind == 124:
-            total *= 2
-        frame = Frame(kind, total)
-        if total == 0:
-            return _OPENED if kind == 124 else frame.finish()
-        if len(self.stack) >= _MAX_DEPTH:
-            self._refuse("nested too deeply")
-        self.stack.append(frame)
-        self.top = frame
-        return _OPENED
+        if total > 0:
+            self._push(kind, 2 * total if kind == 37 or kind == 124 else total)
+            return _OPENED
+        if kind == 42:
+            return []
+        if kind == 37:
+            return {}
+        if kind == 126:
+            return set()
+        return _OPENED if kind == 124 else Push()
 
     @cython.cfunc
     def _count(self, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
@@ -343,8 +344,8 @@ class ReplyParser(Intake):
     @cython.cfunc
     def _refuse(self, reason: str) -> cython.bint:
         """Raise a ProtocolError and drop what is half-parsed."""
-        self.stack = []
         self.top = None
+        self.depth = 0
         return self.refuse("Protocol error: " + reason)
 
 

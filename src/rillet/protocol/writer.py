@@ -37,6 +37,8 @@ the reply itself.
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
@@ -58,10 +60,14 @@ _ROOM = cython.declare(cython.Py_ssize_t, 32)  # a header: prefix, sign, 20 digi
 def _count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
     """Return how many decimal digits the value has; O(digits)."""
     digits: cython.Py_ssize_t = 1
-    while value >= 10:
-        value = value // 10
-        digits += 1
-    return digits
+    while value >= 10000:  # four at a step: the milliseconds of an ID have thirteen
+        value = value // 10000
+        digits += 4
+    if value >= 1000:
+        return digits + 3
+    if value >= 100:
+        return digits + 2
+    return digits + 1 if value >= 10 else digits
 
 
 @cython.cfunc
@@ -236,7 +242,7 @@ class Replies:
             target[pos + 1] = 10
             self.used = pos + 2
             return True
-        return self._append(b"$%d\r\n%b\r\n" % (size, source[start : start + size]))
+        return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
 
     @cython.ccall
     def bulk_int(self, value: cython.longlong) -> cython.bint:
@@ -406,7 +412,7 @@ class Replies:
 
 
 @cython.ccall
-def pack_command(argv: object) -> bytes:
+def pack_command(argv: Any) -> bytes:
     """Return a command, a list or tuple of bytes, as an array of bulk strings; O(bytes)."""
     arg: bytes
     if not cython.compiled:

@@ -1,0 +1,232 @@
+"""Replies into bytes."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from rillet.protocol.replies import Push, ReplyError, parse_all
+from rillet.protocol.writer import INITIAL_CAPACITY, KEEP_CAPACITY, Replies
+
+LONGLONG = st.integers(-(2**63), 2**63 - 1)
+ULONGLONG = st.integers(0, 2**64 - 1)
+
+
+def written(method: str, *arguments: object, resp: int = 2) -> bytes:
+    out = Replies(resp)
+    getattr(out, method)(*arguments)
+    return out.take()
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "resp2", "resp3"),
+    [
+        ("ok", (), b"+OK\r\n", b"+OK\r\n"),
+        ("simple", (b"PONG",), b"+PONG\r\n", b"+PONG\r\n"),
+        ("error", (b"ERR a\r\nb",), b"-ERR a  b\r\n", b"-ERR a  b\r\n"),
+        ("integer", (-(2**63),), b":-9223372036854775808\r\n", b":-9223372036854775808\r\n"),
+        ("unsigned", (2**64 - 1,), b":18446744073709551615\r\n", b":18446744073709551615\r\n"),
+        ("bulk", (b"",), b"$0\r\n\r\n", b"$0\r\n\r\n"),
+        ("bulk_slice", (bytearray(b"abcdef"), 1, 3), b"$3\r\nbcd\r\n", b"$3\r\nbcd\r\n"),
+        ("bulk_int", (-42,), b"$3\r\n-42\r\n", b"$3\r\n-42\r\n"),
+        ("stream_id", (2**64 - 1, 0), b"$22\r\n18446744073709551615-0\r\n", b"$22\r\n18446744073709551615-0\r\n"),
+        ("null", (), b"$-1\r\n", b"_\r\n"),
+        ("null_array", (), b"*-1\r\n", b"_\r\n"),
+        ("array", (12,), b"*12\r\n", b"*12\r\n"),
+        ("map", (6,), b"*12\r\n", b"%6\r\n"),
+        ("set", (3,), b"*3\r\n", b"~3\r\n"),
+        ("push", (2,), b"*2\r\n", b">2\r\n"),
+        ("double", (0.5,), b"$3\r\n0.5\r\n", b",0.5\r\n"),
+        ("double", (0.1,), b"$19\r\n0.10000000000000001\r\n", b",0.10000000000000001\r\n"),
+        ("double", (-math.inf,), b"$4\r\n-inf\r\n", b",-inf\r\n"),
+        ("double", (1e300,), b"$23\r\n1.0000000000000001e+300\r\n", b",1.0000000000000001e+300\r\n"),
+        ("boolean", (True,), b":1\r\n", b"#t\r\n"),
+        ("boolean", (False,), b":0\r\n", b"#f\r\n"),
+        ("bignum", (b"123",), b"$3\r\n123\r\n", b"(123\r\n"),
+        ("verbatim", (b"abc",), b"$3\r\nabc\r\n", b"=7\r\ntxt:abc\r\n"),
+        ("verbatim", (b"abc", b"md"), b"$3\r\nabc\r\n", b"=7\r\nmd :abc\r\n"),
+        ("raw", (b"+X\r\n",), b"+X\r\n", b"+X\r\n"),
+    ],
+)
+def test_encodings(method: str, arguments: tuple[object, ...], resp2: bytes, resp3: bytes) -> None:
+    assert written(method, *arguments, resp=2) == resp2
+    assert written(method, *arguments, resp=3) == resp3
+
+
+def test_an_attribute_belongs_to_resp3() -> None:
+    assert written("attribute", 1, resp=3) == b"|1\r\n"
+    with pytest.raises(AssertionError):
+        written("attribute", 1, resp=2)
+
+
+@given(LONGLONG)
+def test_numbers(value: int) -> None:
+    assert written("integer", value) == b":%d\r\n" % value
+    assert written("bulk_int", value) == b"$%d\r\n%d\r\n" % (len(str(value)), value)
+
+
+@given(ULONGLONG, ULONGLONG)
+def test_unsigned_numbers(ms: int, seq: int) -> None:
+    text = b"%d-%d" % (ms, seq)
+    assert written("unsigned", ms) == b":%d\r\n" % ms
+    assert written("stream_id", ms, seq) == b"$%d\r\n%b\r\n" % (len(text), text)
+
+
+@pytest.mark.parametrize("power", range(20))
+def test_numbers_beside_powers_of_ten(power: int) -> None:
+    for value in (10**power - 1, 10**power):
+        assert written("unsigned", value) == b":%d\r\n" % value
+        if value < 2**63:
+            assert written("integer", -value) == b":%d\r\n" % -value
+
+
+@given(st.binary(max_size=3000), st.data())
+def test_bulk_strings_and_slices_of_buffers(payload: bytes, data: st.DataObject) -> None:
+    start = data.draw(st.integers(0, len(payload)))
+    size = data.draw(st.integers(0, len(payload) - start))
+    assert written("bulk", payload) == b"$%d\r\n%b\r\n" % (len(payload), payload)
+    assert written("bulk_slice", bytearray(payload), start, size) == written("bulk", payload[start : start + size])
+
+
+@pytest.mark.parametrize(("start", "size"), [(-1, 1), (0, 11), (11, 0), (5, -1), (2**62, 2**62), (1, 2**63 - 1)])
+def test_a_slice_outside_of_its_buffer_is_refused(start: int, size: int) -> None:
+    out = Replies()
+    out.ok()
+    with pytest.raises(IndexError):
+        out.bulk_slice(bytearray(10), start, size)
+    assert out.take() == b"+OK\r\n"
+
+
+def test_a_slice_of_the_own_buffer() -> None:
+    out = Replies()
+    out.simple(b"x" * (INITIAL_CAPACITY - 10))
+    out.bulk_slice(out.buf, 0, 900)
+    assert out.take().endswith(b"$900\r\n+" + b"x" * 899 + b"\r\n")
+
+
+@settings(max_examples=50)
+@given(st.lists(st.binary(max_size=200)), st.lists(st.binary(max_size=200)), st.integers(0, 10**7))
+def test_a_length_put_in_afterwards(before: list[bytes], inside: list[bytes], size: int) -> None:
+    for method, plain in (("insert_array", "array"), ("insert_map", "map"), ("insert_set", "set")):
+        for resp in (2, 3):
+            late, early = Replies(resp), Replies(resp)
+            for text in before:
+                late.bulk(text)
+                early.bulk(text)
+            mark = late.mark()
+            getattr(early, plain)(size)
+            for text in inside:
+                late.bulk(text)
+                early.bulk(text)
+            getattr(late, method)(mark, size)
+            assert len(late) == len(early)
+            assert late.take() == early.take()
+
+
+def test_marks_outside_of_the_buffer_are_refused() -> None:
+    out = Replies()
+    out.ok()
+    for mark in (-1, 6):
+        with pytest.raises(IndexError):
+            out.insert_array(mark, 1)
+        with pytest.raises(IndexError):
+            out.truncate(mark)
+    with pytest.raises(ValueError):
+        out.insert_array(0, -1)
+    out.truncate(0)
+    assert out.take() == b""
+
+
+def test_truncate_forgets_what_was_written_since() -> None:
+    out = Replies()
+    out.ok()
+    mark = out.mark()
+    out.array(3)
+    out.integer(1)
+    out.truncate(mark)
+    out.null()
+    assert out.take() == b"+OK\r\n$-1\r\n"
+
+
+def test_take_starts_anew_and_keeps_a_buffer_of_ordinary_size() -> None:
+    out = Replies()
+    out.bulk(b"x" * 10000)
+    assert len(out) == 10010
+    assert len(out.take()) == 10010
+    assert len(out) == 0
+    assert out.take() == b""
+    assert 10000 < len(out.buf) <= KEEP_CAPACITY
+    out.bulk(b"x" * KEEP_CAPACITY)
+    out.take()
+    assert len(out.buf) == INITIAL_CAPACITY
+    out.ok()
+    assert out.take() == b"+OK\r\n"
+
+
+@pytest.mark.parametrize("value", [None, "text", 5])
+def test_only_bytes_are_a_bulk_string(value: object) -> None:
+    out = Replies()
+    with pytest.raises(TypeError):
+        out.bulk(value)  # type: ignore[arg-type]
+    assert len(out) == 0
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | LONGLONG | st.floats(allow_nan=False) | st.binary(max_size=50),
+    lambda inner: st.lists(inner, max_size=5) | st.dictionaries(st.binary(max_size=9), inner, max_size=4),
+    max_leaves=30,
+)
+
+
+def write(out: Replies, value: object) -> None:
+    """Write a Python value as RESP3 has it."""
+    if value is None:
+        out.null()
+    elif isinstance(value, bool):
+        out.boolean(value)
+    elif isinstance(value, int):
+        out.integer(value)
+    elif isinstance(value, float):
+        out.double(value)
+    elif isinstance(value, bytes):
+        out.bulk(value)
+    elif isinstance(value, list):
+        mark = out.mark()
+        for item in value:
+            write(out, item)
+        out.insert_array(mark, len(value))
+    else:
+        assert isinstance(value, dict)
+        out.map(len(value))
+        for key, item in value.items():
+            write(out, key)
+            write(out, item)
+
+
+@given(st.lists(VALUES, max_size=4))
+def test_what_is_written_is_read_back(values: list[object]) -> None:
+    out = Replies(3)
+    for value in values:
+        write(out, value)
+    assert parse_all(out.take()) == values
+
+
+def test_the_remaining_types_are_read_back() -> None:
+    out = Replies(3)
+    out.error(b"NOGROUP No such group")
+    out.set(2)
+    out.integer(1)
+    out.integer(2)
+    out.push(1)
+    out.simple(b"message")
+    out.bignum(b"1" * 40)
+    out.verbatim(b"text")
+    error, members, push, big, text = parse_all(out.take())
+    assert isinstance(error, ReplyError) and error.prefix == "NOGROUP"
+    assert members == {1, 2}
+    assert type(push) is Push and push == [b"message"]
+    assert big == int("1" * 40)
+    assert text == b"text"
