@@ -1,0 +1,183 @@
+"""What stream commands leave behind: the log and the keyspace events, against a real server's AOF and pub/sub.
+
+The same random commands run here, with a log that keeps what it is given, and on a redis-server with
+`appendonly yes`, whose append-only file is decoded afterwards. Both must hold the same commands in the
+same transactions, but for the milliseconds in XCLAIM's TIME.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from rillet.engine import Engine
+from tests.differential.generator import KEYS, TEXT_KEY, Generator
+from tests.differential.wire import TOLERANCE_MS, Local, Redis, read
+from tests.judge import Judge, redis_binary, running_redis
+
+STEPS = 600
+ALWAYS = ("--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "KEA")
+
+
+class Kept:
+    """A log that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.commands: list[list[bytes]] = []
+
+    def append(self, db: int, argv: list[bytes]) -> None:
+        """Keep a command."""
+        assert db == 0
+        self.commands.append(list(argv))
+
+    def flush(self) -> None:
+        """There is nothing to make durable."""
+
+
+@pytest.fixture(scope="module")
+def writer() -> Iterator[Judge]:
+    """A redis-server that logs everything before it answers."""
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    with running_redis(*ALWAYS) as server:
+        yield server
+
+
+def logged_by(server: Judge, after: int) -> list[list[bytes]]:
+    """Return the commands in the server's append-only files behind the first `after`, without SELECT."""
+    data = b"".join(path.read_bytes() for path in sorted(server.folder.glob("appendonlydir/*.incr.aof")))
+    commands = []
+    while data:
+        argv, data = _one(data)
+        if argv[0] != b"SELECT":
+            commands.append(argv)
+    return commands[after:]
+
+
+def _one(data: bytes) -> tuple[list[bytes], bytes]:
+    head, _, data = data.partition(b"\r\n")
+    words = []
+    for _ in range(int(head[1:])):
+        size, _, data = data.partition(b"\r\n")
+        words.append(data[: int(size[1:])])
+        data = data[int(size[1:]) + 2 :]
+    return words, data
+
+
+def without_time(argv: list[bytes]) -> list[Any]:
+    """Return the command with XCLAIM's TIME as a number at the end, a word of its own in its place."""
+    if argv[0] == b"XCLAIM" and len(argv) == 14 and argv[6] == b"TIME":
+        return [*argv[:7], b"...", *argv[8:]]
+    return argv
+
+
+def assert_same_log(ours: list[list[bytes]], theirs: list[list[bytes]]) -> None:
+    """Compare two logs command by command."""
+    for number, (our, their) in enumerate(zip(ours, theirs, strict=False)):
+        assert without_time(our) == without_time(their), (number, ours[max(0, number - 3) : number + 3])
+        if without_time(our) != our:
+            assert abs(int(our[7]) - int(their[7])) < TOLERANCE_MS
+    assert len(ours) == len(theirs), (ours[len(theirs) :], theirs[len(ours) :])
+
+
+def watched(local: Local) -> list[tuple[bytes, bytes]]:
+    """Let the engine report its keyspace events into the list that is returned."""
+    events: list[tuple[bytes, bytes]] = []
+    local.engine.notify_events = True
+    local.engine.on_keyspace_event = lambda _db, _kind, event, key: events.append((event, key))
+    return events
+
+
+def events_of(listener: Redis) -> list[tuple[bytes, bytes]]:
+    """Return the key events that a subscriber got, up to the last word."""
+    events = []
+    while True:
+        _, _, channel, key = read(listener._reply())
+        if channel == b"__keyevent@0__:last":
+            return events
+        events.append((channel.partition(b":")[2], key))
+
+
+@pytest.mark.parametrize("seed", [100, 101, 102])
+def test_log_and_events_are_redis_s(writer: Judge, seed: int) -> None:
+    """The same commands log the same commands and notify of the same events."""
+    before = len(logged_by(writer, 0))
+    generator = Generator(seed)
+    local = Local(Engine())
+    local.engine.log = kept = Kept()
+    events = watched(local)
+    with Redis(writer.port) as redis, Redis(writer.port) as listener:
+        listener.run([b"PSUBSCRIBE", b"__keyevent@0__:*"])
+        for argv in ([b"FLUSHALL"], [b"SET", TEXT_KEY, b"x"]):
+            redis.run(argv)
+            local.run(argv)
+        for _ in range(STEPS):
+            argv = generator.next()
+            their = redis.run(argv)[0]
+            our = local.run(argv)
+            generator.observe(their)
+            assert our[:1] == their[:1], (argv, our, their)
+        redis.run([b"PUBLISH", b"__keyevent@0__:last", b""])
+        theirs = [event for event in events_of(listener) if event[0].startswith(b"x")]
+    ours = [event for event in events if event[0].startswith(b"x")]
+    assert ours == theirs
+    mine = [argv for argv in kept.commands if argv[0] in _LOGGED or argv[0].lower() in _STREAM]
+    real = [argv for argv in logged_by(writer, before) if argv[0] in _LOGGED or argv[0].lower() in _STREAM]
+    assert_same_log(mine, real)
+    assert len(mine) > STEPS // 4
+
+
+_LOGGED = (b"MULTI", b"EXEC")
+_STREAM = (b"xadd", b"xtrim", b"xdel", b"xsetid", b"xack", b"xgroup", b"xclaim")
+
+
+@pytest.mark.parametrize("seed", [200, 201])
+def test_log_replayed_gives_the_same_streams(seed: int) -> None:
+    """An engine that is fed the log by a trusted session holds the same entries, IDs, counters and groups."""
+    generator = Generator(seed)
+    local = Local()
+    local.engine.log = kept = Kept()
+    for _ in range(STEPS):
+        generator.observe(local.run(generator.next()))
+    other = Local()
+    other.session = other.engine.session(trusted=True)
+    for argv in kept.commands:
+        if argv[0] not in _LOGGED:
+            assert not other.run(argv).startswith(b"-"), argv
+    other.engine.check()
+    for key in KEYS:
+        assert other("XINFO", "STREAM", key) == local("XINFO", "STREAM", key)
+        assert other("XRANGE", key, "-", "+") == local("XRANGE", key, "-", "+")
+
+
+def test_clock_and_approximate_trims_are_logged_as_what_they_did() -> None:
+    """An ID that was made and a threshold that was reached stand in the log."""
+    local = Local()
+    local.engine.settings.stream_node_max_entries = 3
+    local.engine.log = kept = Kept()
+    made = [local("XADD", "s", "*", "f", "v") for _ in range(5)]
+    made.append(local("XADD", "s", "MAXLEN", "~", 3, "LIMIT", 10, "*", "f", "v"))
+    assert local("XTRIM", "s", "MINID", "~", made[5]) == 0
+    assert local("XTRIM", "s", "MINID", "~", "99999999999999-1") == 3
+    assert kept.commands[:5] == [[b"XADD", b"s", ident, b"f", b"v"] for ident in made[:5]]
+    assert kept.commands[5] == [b"XADD", b"s", b"MAXLEN", b"=", b"3", b"LIMIT", b"10", made[5], b"f", b"v"]
+    largest = b"18446744073709551615-18446744073709551615"
+    assert kept.commands[6:] == [[b"XTRIM", b"s", b"MINID", b"=", largest]]
+
+
+def test_nothing_is_rewritten_while_nothing_is_logged() -> None:
+    """Without a log a reading group notes no commands; with one, each entry is one XCLAIM."""
+    local = Local()
+    for number in range(1, 4):
+        local("XADD", "s", f"{number}-1", "f", "v")
+    local("XGROUP", "CREATE", "s", "g", 0)
+    local.run([b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"1", b"STREAMS", b"s", b">"])
+    assert local.session.propagated in (None, [])
+    local.engine.log = kept = Kept()
+    local.run([b"XREADGROUP", b"GROUP", b"g", b"c", b"COUNT", b"2", b"STREAMS", b"s", b">"])
+    assert [argv[:1] for argv in kept.commands] == [[b"MULTI"], [b"XCLAIM"], [b"XCLAIM"], [b"EXEC"]]
+    claim = kept.commands[1]
+    assert claim[:6] == [b"XCLAIM", b"s", b"g", b"c", b"0", b"2-1"]
+    assert claim[8:] == [b"RETRYCOUNT", b"1", b"FORCE", b"JUSTID", b"LASTID", b"2-1"]
