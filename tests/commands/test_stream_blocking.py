@@ -1,0 +1,195 @@
+"""Waiting in XREAD and XREADGROUP: who is served, when, with what, as a real server does it.
+
+A scenario is a list of (client, command). It runs in an engine here and on a redis-server; after each
+step the replies of all clients, the woken ones too, and the number of those that still wait must agree.
+"""
+
+from __future__ import annotations
+
+import select
+import time
+
+import pytest
+
+from rillet.commands.session import Session
+from rillet.engine import Engine
+from rillet.keyspace.clock import ManualClock
+from tests.differential.wire import Local, Redis, pack, read
+from tests.judge import Judge
+
+Step = tuple[int, str]
+
+
+class Clients:
+    """Clients of one engine; `run` returns the replies that a command gives to any of them."""
+
+    def __init__(self, count: int, resp: int) -> None:
+        self.engine = Engine()
+        self.sessions: list[Session] = [self.engine.session() for _ in range(count)]
+        for session in self.sessions:
+            session.out.resp = resp
+
+    def run(self, client: int, argv: list[bytes]) -> dict[int, bytes]:
+        """Run a command; the keys of the result are the clients that got a reply."""
+        self.engine.execute(self.sessions[client], argv)
+        self.engine.check()
+        return {at: session.out.take() for at, session in enumerate(self.sessions) if len(session.out)}
+
+    def waiting(self) -> int:
+        """Return how many clients wait."""
+        return sum(session.blocked is not None for session in self.sessions)
+
+
+def wait_until_blocked(redis: Redis, count: int) -> None:
+    """Ask the server until that many clients wait; the question itself takes the time that passes."""
+    deadline = time.monotonic() + 10
+    while b"blocked_clients:%d\r\n" % count not in redis.run([b"INFO", b"clients"])[0]:
+        assert time.monotonic() < deadline, f"not {count} clients wait"
+
+
+def play(judge: Judge, resp: int, steps: list[Step]) -> None:
+    """Run a scenario on both sides and compare after each step."""
+    count = 1 + max(client for client, _ in steps)
+    ours = Clients(count, resp)
+    theirs = [Redis(judge.port) for _ in range(count + 1)]
+    try:
+        for redis in theirs:
+            redis.run([b"HELLO", b"%d" % resp])
+        theirs[-1].run([b"FLUSHALL"])
+        for client, text in steps:
+            argv = [word.encode() for word in text.split()]
+            replies = ours.run(client, list(argv))
+            theirs[client].socket.sendall(pack(argv))
+            for at, reply in sorted(replies.items()):
+                assert reply == theirs[at]._reply(), (text, at)
+            wait_until_blocked(theirs[-1], ours.waiting())
+        readable, _, _ = select.select([redis.socket for redis in theirs], [], [], 0)
+        assert readable == []
+    finally:
+        for redis in theirs:
+            redis.__exit__()
+
+
+SCENARIOS: dict[str, list[Step]] = {
+    "a reader gets what is added": [
+        (0, "XREAD BLOCK 0 STREAMS s $"), (1, "XADD s 5-1 f v"), (1, "XADD s 6-1 f v"),
+    ],
+    "the ID is pinned at the call": [
+        (1, "XADD s 5-1 f v"), (0, "XREAD BLOCK 0 STREAMS s 100"), (1, "XADD s 50-1 f v"), (1, "XADD s 101-1 f v"),
+    ],
+    "every reader of a stream is served": [
+        (0, "XREAD BLOCK 0 STREAMS s $"), (1, "XREAD BLOCK 0 COUNT 1 STREAMS s 0"), (2, "XADD s 1-1 f v"),
+    ],
+    "one of several streams is enough": [
+        (0, "XREAD BLOCK 0 STREAMS a b a 0 0 9"), (1, "XADD b 3-1 f v"), (1, "XADD a 3-1 f v"),
+    ],
+    "members of a group are served in the order they came": [
+        (3, "XGROUP CREATE s g $ MKSTREAM"),
+        (0, "XREADGROUP GROUP g c0 BLOCK 0 STREAMS s >"), (1, "XREADGROUP GROUP g c1 BLOCK 0 STREAMS s >"),
+        (2, "XREADGROUP GROUP g c2 BLOCK 0 NOACK STREAMS s >"),
+        (3, "XADD s 1-1 f v"), (3, "XADD s 2-1 f v"), (3, "XADD s 3-1 f v"), (3, "XPENDING s g"),
+    ],
+    "groups do not take from each other": [
+        (3, "XGROUP CREATE s g $ MKSTREAM"), (3, "XGROUP CREATE s h $"),
+        (0, "XREADGROUP GROUP g c0 BLOCK 0 STREAMS s >"), (1, "XREADGROUP GROUP h c1 BLOCK 0 STREAMS s >"),
+        (2, "XREAD BLOCK 0 STREAMS s $"), (3, "XADD s 1-1 f v"), (3, "XINFO GROUPS s"),
+    ],
+    "a destroyed group": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
+        (2, "XREAD BLOCK 0 STREAMS s $"), (1, "XGROUP DESTROY s g"), (1, "XADD s 1-1 f v"),
+    ],
+    "a deleted stream": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
+        (2, "XREAD BLOCK 0 STREAMS s $"), (1, "DEL s"), (1, "XADD s 1-1 f v"),
+    ],
+    "a stream that became a string": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
+        (2, "XREAD BLOCK 0 STREAMS s $"), (1, "SET s x"), (1, "DEL s"), (1, "XADD s 1-1 f v"),
+    ],
+    "a flushed database": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (1, "FLUSHALL"),
+    ],
+    "a stream made anew in a transaction": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
+        (1, "MULTI"), (1, "DEL s"), (1, "XADD s 1-1 f v"), (1, "EXEC"),
+    ],
+    "an entry added and deleted in a transaction": [
+        (0, "XREAD BLOCK 0 STREAMS s $"), (1, "MULTI"), (1, "XADD s 1-1 f v"), (1, "XDEL s 1-1"), (1, "EXEC"),
+    ],
+    "a set-back group waits for the next entry": [
+        (1, "XADD s 1-1 f v"), (1, "XGROUP CREATE s g $"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
+        (1, "XGROUP SETID s g 0"), (1, "XADD s 2-1 f v"),
+    ],
+    "entries of one transaction, no more than COUNT": [
+        (0, "XREAD COUNT 2 BLOCK 0 STREAMS s $"), (1, "MULTI"), (1, "XADD s 1-1 f v"), (1, "XADD s 1-2 f v"),
+        (1, "XADD s 1-3 f v"), (1, "EXEC"),
+    ],
+    "no waiting inside a transaction": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "MULTI"), (0, "XREAD BLOCK 0 STREAMS s $"),
+        (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (0, "EXEC"),
+    ],
+    "history never waits": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s 0"),
+    ],
+    "a key that is no stream wakes nobody": [
+        (0, "XREAD BLOCK 0 STREAMS s $"), (1, "SET s x"), (1, "DEL s"), (1, "XADD s 4-1 f v"),
+    ],
+    "a stream that is renamed into place": [
+        (0, "XREAD BLOCK 0 STREAMS s 0"), (1, "XADD other 4-1 f v"), (1, "RENAME other s"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("resp", [2, 3])
+@pytest.mark.parametrize("name", SCENARIOS)
+def test_scenario(judge: Judge, name: str, resp: int) -> None:
+    """Each step gives the same replies to the same clients, and the same number still waits."""
+    play(judge, resp, SCENARIOS[name])
+
+
+@pytest.mark.parametrize("words", ["XREAD BLOCK 50 STREAMS s $", "XREADGROUP GROUP g c BLOCK 50 STREAMS s >"])
+def test_time_out_is_null(words: str) -> None:
+    """Who waited long enough gets a null array, and waits for nothing any more."""
+    local = Local(Engine(clock=ManualClock(1000)))
+    local("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    assert not local.engine.execute(local.session, words.encode().split())
+    blocked = local.session.blocked
+    assert blocked is not None and blocked.deadline == 1050
+    local.engine.expire_block(local.session)
+    assert read(local.session.out.take()) is None
+    assert local.session.blocked is None and not local.session.db.blocking_keys
+
+
+def test_closed_session_waits_no_more() -> None:
+    """A client that goes away while it waits takes nothing with it."""
+    local = Local()
+    other = local.engine.session()
+    local("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    local.engine.execute(other, [b"XREADGROUP", b"GROUP", b"g", b"gone", b"BLOCK", b"0", b"STREAMS", b"s", b">"])
+    local.engine.close_session(other)
+    assert local("XADD", "s", "1-1", "f", "v") == b"1-1"
+    assert local("XPENDING", "s", "g")[0] == 0
+    assert not local.session.db.blocking_keys
+
+
+def test_served_members_are_logged() -> None:
+    """A waiting member that is served leaves its XCLAIM in the log, behind the XADD that served it."""
+    local = Local()
+    waiting = local.engine.session()
+    log: list[list[bytes]] = []
+
+    class Log:
+        def append(self, db: int, argv: list[bytes]) -> None:
+            log.append(argv)
+
+        def flush(self) -> None:
+            pass
+
+    local("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    local.engine.log = Log()
+    local.engine.execute(waiting, b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split())
+    assert log == []
+    local("XADD", "s", "7-1", "f", "v")
+    assert log[0] == [b"XADD", b"s", b"7-1", b"f", b"v"]
+    assert [argv[0] for argv in log] == [b"XADD", b"XCLAIM"]
+    assert log[1][3] == b"c" and log[1][5] == b"7-1"
