@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from rillet.commands.session import Session
 from rillet.errors import Misconf
@@ -48,8 +48,8 @@ class Connection(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new client, or refuse it where there are too many."""
-        assert isinstance(transport, asyncio.Transport)
-        self.transport = transport
+        # uvloop's transports are no subclasses of asyncio.Transport, so only the type checker is told.
+        self.transport = transport = cast(asyncio.Transport, transport)
         if not self.server.admit(self):
             transport.write(b"-ERR max number of clients reached\r\n")
             transport.close()
