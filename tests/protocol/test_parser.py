@@ -65,6 +65,14 @@ def test_more_arguments_than_places_made_ahead() -> None:
     assert commands([data]) == commands(randomly(data, 7, 300)) == [argv, [b"PING"]]
 
 
+@pytest.mark.parametrize("data", [bytearray(b"PING\r\n"), memoryview(b"PING\r\n"), "PING\r\n", None])
+def test_only_bytes_are_fed(data: object) -> None:
+    parser = CommandParser()
+    with pytest.raises(TypeError):
+        parser.feed(data)  # type: ignore[arg-type]
+    assert parser.next() is None
+
+
 def test_commands_before_an_error_are_given_and_the_error_stays() -> None:
     parser = CommandParser()
     parser.feed(b"*1\r\n$4\r\nPING\r\n*1\r\n:4\r\nPING\r\n")

@@ -78,6 +78,8 @@ class Intake:
     @cython.ccall
     def feed(self, data: bytes) -> cython.bint:
         """Add bytes as they came from the peer; O(1) when everything before is parsed, else O(len)."""
+        if not cython.compiled and type(data) is not bytes:  # compiled, the signature says so
+            raise TypeError(f"bytes expected, got {type(data).__name__}")
         if self.broken is not None:
             return False
         if self.pos == self.size and len(self.tail) == 0:
