@@ -62,6 +62,7 @@ cdef class StreamIterator:
     cdef bint _seek_node(self)
     cdef bint _next_node(self)
     cdef bint _enter_node(self, Listpack lp, unsigned long long ms, unsigned long long seq)
+    cdef bint _approach(self, Listpack lp)
     cdef int _scan_forward(self, Listpack lp) except -1
     cdef int _scan_backward(self, Listpack lp) except -1
     cdef bint _read_head(self, Listpack lp, Py_ssize_t pos) except -1

@@ -14,10 +14,10 @@ node with its facts at hand. It is a class of its own so that the stream can use
 stream (two compiled modules cannot import each other's classes). An iteration that starts in the tail
 never looks at the tree, which is the case of every consumer that keeps up.
 
-Costs: the seek is a tree walk and half a node on average; a step is O(boxes of the entry). Nodes that came from
-outside are trusted to be lists, not to be right: what does not add up raises Corrupt. Rejected: a
-generator of tuples (an entry of five fields would make twelve objects), and an array of the master's
-field positions (a second decode of a name costs less than keeping one).
+Costs: the seek is a tree walk and about a third of a node at most; a step is O(boxes of the entry). Nodes
+that came from outside are trusted to be lists, not to be right: what does not add up raises Corrupt. Rejected:
+a generator of tuples (an entry of five fields would make twelve objects), and an array of the master's field
+positions (a second decode of a name costs less than keeping one).
 """
 
 from __future__ import annotations
@@ -195,6 +195,7 @@ class StreamIterator:
             and not less(self.start_ms, self.start_seq, self.stream.tail_ms, self.stream.tail_seq)
         ):
             self._enter_node(tail, self.stream.tail_ms, self.stream.tail_seq)
+            self._approach(tail)
         else:
             self._seek_node()
         return True
@@ -219,8 +220,12 @@ class StreamIterator:
             return False
         if not (nodes.prev() if self._reverse else nodes.next()):
             return False
+        first: cython.bint = self._key == b""
         self._key = nodes.key
-        return self._enter_node(nodes.data, key_ms(nodes.key), key_seq(nodes.key))
+        self._enter_node(nodes.data, key_ms(nodes.key), key_seq(nodes.key))
+        if first and not self._reverse:
+            self._approach(nodes.data)
+        return True
 
     @cython.cfunc
     def _enter_node(self, lp: Listpack, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
@@ -232,6 +237,46 @@ class StreamIterator:
         self._pos = lp.at_next
         self._ahead = self._master_count + 1
         self._flags_pos = lp.used - 1
+        return True
+
+    @cython.cfunc
+    def _approach(self, lp: Listpack) -> cython.bint:
+        """Go near the start within the first node: behind it, or from its end where that looks nearer.
+
+        A consumer that keeps up starts at the last entry or two. A step back costs twice a step forward, so the
+        start must lie in the last third, as far as its time tells.
+        """
+        pos: cython.Py_ssize_t
+        span: cython.ulonglong
+        ahead: cython.ulonglong
+        if not less(self._master_ms, self._master_seq, self.start_ms, self.start_seq):
+            return False
+        pos = entry_before(lp, self._flags_pos)
+        if pos < 0:
+            return False
+        self._read_head(lp, pos)
+        if less(self.ms, self.seq, self.start_ms, self.start_seq):
+            pos = lp.used - 1
+        else:
+            span = (self.ms - self._master_ms) & _MAX
+            ahead = (self.start_ms - self._master_ms) & _MAX
+            if span == 0:
+                span = (self.seq - self._master_seq) & _MAX
+                ahead = (self.start_seq - self._master_seq) & _MAX
+            if ahead < span - span // 3:
+                pos = -1
+            while pos > 0 and less(self.start_ms, self.start_seq, self.ms, self.seq):
+                pos = entry_before(lp, pos)
+                if pos > 0:
+                    self._read_head(lp, pos)
+        if pos > 0:
+            self._pos = pos
+            self._ahead = 0
+        else:
+            self._pos = self._master_start
+            self._ahead = self._master_count + 1
+        self._flags_pos = lp.used - 1
+        self._fields_left = 0
         return True
 
     @cython.ccall
