@@ -802,6 +802,8 @@ class Listpack:
     def gap(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Make the replaced bytes at pos size bytes instead, moving what lies behind; the count stays."""
         behind: cython.Py_ssize_t = self.used - pos - replaced
+        if size == replaced:
+            return True
         if size > replaced:
             self.room(size - replaced)
         copy_slice(self.buf, pos + size, self.buf, pos + replaced, behind)
