@@ -1,0 +1,89 @@
+"""Stream IDs: their forms turn into each other, order stays order, and deltas wrap."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rillet.types.stream_id import (
+    MAX,
+    IDReader,
+    StreamID,
+    delta,
+    encode_key,
+    format_id,
+    key_ms,
+    key_seq,
+    less,
+    undelta,
+)
+
+u64 = st.one_of(st.integers(0, MAX), st.sampled_from([0, 1, MAX - 1, MAX, 1 << 63, (1 << 63) - 1, (1 << 63) + 1]))
+
+
+@given(u64, u64)
+def test_every_form_of_an_id_leads_back_to_it(ms: int, seq: int) -> None:
+    key = encode_key(ms, seq)
+    assert key == ms.to_bytes(8, "big") + seq.to_bytes(8, "big")
+    assert (key_ms(key), key_seq(key)) == (ms, seq)
+    assert format_id(ms, seq) == f"{ms}-{seq}".encode()
+    reader = IDReader()
+    assert reader.read(format_id(ms, seq), 7, True) and reader.seq_given
+    assert (reader.ms, reader.seq) == (ms, seq)
+    stream_id = StreamID(ms, seq)
+    assert StreamID.parse(str(stream_id)) == StreamID.unpack(stream_id.pack()) == stream_id
+    assert StreamID.parse(stream_id) == stream_id
+
+
+@given(u64, u64, u64, u64)
+def test_keys_and_objects_sort_as_ids_do(a: int, b: int, c: int, d: int) -> None:
+    assert less(a, b, c, d) == ((a, b) < (c, d)) == (encode_key(a, b) < encode_key(c, d))
+    assert (StreamID(a, b) < StreamID(c, d)) == less(a, b, c, d)
+
+
+@given(u64, u64)
+def test_a_delta_is_signed_and_comes_back(value: int, base: int) -> None:
+    stored = delta(value, base)
+    assert -(1 << 63) <= stored < 1 << 63 and (stored - (value - base)) % (1 << 64) == 0
+    assert undelta(base, stored) == value
+
+
+@given(st.binary(max_size=30))
+def test_any_bytes_are_read_or_refused(text: bytes) -> None:
+    reader = IDReader()
+    if reader.read(text, 5, False):
+        assert 0 <= reader.ms <= MAX and 0 <= reader.seq <= MAX
+
+
+def test_the_ends_of_the_range_and_a_missing_sequence() -> None:
+    reader = IDReader()
+    assert reader.read(b"-", 9, False) and (reader.ms, reader.seq) == (0, 0)
+    assert reader.read(b"+", 9, False) and (reader.ms, reader.seq) == (MAX, MAX)
+    assert reader.read(b"5", 9, False) and (reader.ms, reader.seq) == (5, 9)
+    assert not reader.read(b"-", 9, True) and not reader.read(b"+", 9, True)
+
+
+def test_a_new_entrys_id_may_leave_its_sequence_open() -> None:
+    reader = IDReader()
+    assert reader.read_new(b"5-*") and (reader.ms, reader.seq, reader.seq_given) == (5, 0, False)
+    assert reader.read_new(b"5-3") and (reader.ms, reader.seq, reader.seq_given) == (5, 3, True)
+    for text in (b"*", b"-*", b"5-**", b"5-1-*", b"+", b"x-*"):
+        assert not reader.read_new(text)
+
+
+def test_a_bracket_excludes_the_end_of_a_range() -> None:
+    reader = IDReader()
+    assert reader.read_interval(b"(5-1", 0) and reader.exclusive and (reader.ms, reader.seq) == (5, 1)
+    assert reader.read_interval(b"5", MAX) and not reader.exclusive and reader.seq == MAX
+    assert reader.read_interval(b"+", 0) and not reader.exclusive
+    assert not reader.read_interval(b"(-", 0) and not reader.read_interval(b"(", 0)
+
+
+def test_what_is_no_id_is_named() -> None:
+    with pytest.raises(ValueError, match="not a stream ID: 'abc'"):
+        StreamID.parse("abc")
+    with pytest.raises(ValueError, match="16 bytes"):
+        StreamID.unpack(b"short")
+    with pytest.raises(ValueError, match="16 bytes"):
+        key_ms(b"short")
