@@ -6,6 +6,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -26,6 +28,8 @@ def session() -> SparkSession:
     from rillet.spark import register, require_java
 
     require_java()
+    # Spark's workers are to run this Python, wherever `python3` leads.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     spark: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("rillet flights")
