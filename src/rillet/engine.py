@@ -39,8 +39,9 @@ from rillet.protocol.parser import CommandParser, QueryBufferExceeded
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
 # Commands that a RESP2 session with subscriptions may run.
 _WHILE_SUBSCRIBED = frozenset(
-    (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit", b"reset")
-)
+    (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit",
+     b"reset")
+)  # fmt: skip
 _MAX_CACHED_NAMES = 4096
 
 
@@ -295,12 +296,12 @@ class Engine:
                 entry.rejected += 1
             if session.state & IN_MULTI:
                 session.state |= MULTI_FAILED
-                if entry is not None and entry.name == "exec":
+                if entry is not None and entry.fullname == "exec":
                     self.discard(session)
                     error = ExecAbort(f"Transaction discarded because of: {error}")
             self._reply_error(session, session.out.mark(), error)
             return False
-        if session.state & IN_MULTI and entry.name.encode() not in _NOT_QUEUED:
+        if session.state & IN_MULTI and entry.fullname.encode() not in _NOT_QUEUED:
             session.queue.append((entry, argv))
             session.out.simple(b"QUEUED")
             return False
@@ -320,7 +321,7 @@ class Engine:
             raise CommandError("Command not allowed inside a transaction")
         if self.refusal is not None and not session.trusted and _may_write(session, entry):
             raise Misconf(self.refusal)
-        if session.state & SUBSCRIBED and session.out.resp == 2 and entry.name.encode() not in _WHILE_SUBSCRIBED:
+        if session.state & SUBSCRIBED and session.out.resp == 2 and entry.fullname.encode() not in _WHILE_SUBSCRIBED:
             raise CommandError(
                 f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
                 "are allowed in this context"
@@ -452,9 +453,9 @@ class Engine:
 
 def _may_write(session: Session, entry: Command) -> bool:
     """Whether the command is refused while changes cannot be logged; PING is, so that monitoring sees it."""
-    if entry.name == "exec":
+    if entry.fullname == "exec":
         return any(queued.write for queued, _ in session.queue)
-    return entry.write or entry.name == "ping"
+    return entry.write or entry.fullname == "ping"
 
 
 def _text(raw: bytes) -> str:

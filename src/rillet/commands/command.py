@@ -333,7 +333,7 @@ def _find_keys(argv: list[bytes]) -> tuple[Command, list[int]]:
     return entry, [position + 2 for position in positions]
 
 
-@command("command|getkeys", arity=-3, flags="loading stale", group="server", since="2.8.13",
+@command("command|getkeys", arity=-4, flags="loading stale", group="server", since="2.8.13",
          complexity="O(N) for N arguments", syntax="command [arg [arg ...]]")
 def command_getkeys(session: Session, argv: list[bytes]) -> None:
     """Pick the keys out of a command line."""
@@ -343,7 +343,7 @@ def command_getkeys(session: Session, argv: list[bytes]) -> None:
         session.out.bulk(argv[position])
 
 
-@command("command|getkeysandflags", arity=-3, flags="loading stale", group="server", since="7.0.0",
+@command("command|getkeysandflags", arity=-4, flags="loading stale", group="server", since="7.0.0",
          complexity="O(N) for N arguments", syntax="command [arg [arg ...]]")
 def command_getkeysandflags(session: Session, argv: list[bytes]) -> None:
     """Pick the keys out of a command line, and say what the command does to them."""

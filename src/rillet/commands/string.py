@@ -9,6 +9,8 @@ SET and GET are what benchmarks send, so their plain forms come first and alloca
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
@@ -453,17 +455,30 @@ def decrby(session: Session, argv: list[bytes]) -> None:
     _increment(session, argv[1], -by)
 
 
+def _sum(augend: bytes, addend: bytes) -> bytes:
+    """Return the text of the sum of two long doubles; what is no number is told before what is too large."""
+    total = Fraction(0)
+    finite = True
+    for raw in (augend, addend):
+        try:
+            total += float_value(raw)
+        except longdouble.NotFinite:
+            finite = False
+    try:
+        if finite:
+            return longdouble.shown(longdouble.rounded(total))
+    except longdouble.NotFinite:
+        pass
+    raise CommandError("increment would produce NaN or Infinity")
+
+
 @command("incrbyfloat", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.6.0",
          complexity="O(1)", syntax="key increment")
 def incrbyfloat(session: Session, argv: list[bytes]) -> None:
     """Add to the number at a key, with the precision of a long double."""
     key: bytes = argv[1]
     string: String = _string_for_write(session.db, key)
-    try:
-        value = float_value(b"0" if string is None else string.value())
-        shown: bytes = longdouble.shown(longdouble.rounded(value + float_value(argv[2])))
-    except longdouble.NotFinite:
-        raise CommandError("increment would produce NaN or Infinity") from None
+    shown: bytes = _sum(b"0" if string is None else string.value(), argv[2])
     _update(session, key, new_string(shown, TEXT), b"incrbyfloat")
     session.out.bulk(shown)
     if session.engine.log is not None:
