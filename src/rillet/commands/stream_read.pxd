@@ -10,6 +10,14 @@ from rillet.types.stream_id cimport IDReader, encode_key, format_id, key_ms, key
 from rillet.types.stream_iterator cimport StreamIterator
 
 @cython.final
+cdef class EntryWriter:
+    cdef Replies out
+    cdef Listpack lp
+    cdef list names
+    cpdef bint write(self, StreamIterator entries)
+    cdef bint _write_values(self, Listpack lp, StreamIterator entries)
+
+@cython.final
 cdef class ReadRequest:
     cdef public long long timeout
     cdef public long long count
@@ -28,5 +36,4 @@ cdef class ReadRequest:
     cdef bint _write_pair(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history)
     cdef long long _deliver(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history)
 
-cpdef bint write_entry(Replies out, StreamIterator entries)
 cpdef long long write_entries(Replies out, Stream stream, unsigned long long start_ms, unsigned long long start_seq, unsigned long long end_ms, unsigned long long end_seq, long long count=*, bint reverse=*)

@@ -1,7 +1,7 @@
 """XLEN, XRANGE, XREVRANGE, XREAD and XREADGROUP: entries on their way out.
 
 An entry's reply is written straight from the bytes of its listpack: no object is made for a field
-or a value. What it looks like is the same everywhere (`write_entry`):
+or a value. What it looks like is the same everywhere (`EntryWriter`):
 
     *2  $ id  *2n  $ field $ value ...
 
@@ -39,12 +39,14 @@ from rillet.types.group import Consumer, Group, PendingEntry
 from rillet.types.stream import Stream
 from rillet.types.stream_id import IDReader
 from rillet.types.stream_iterator import StreamIterator
+from rillet.types.stream_node import SAMEFIELDS
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
     from rillet.commands.stream_args import integer, option, read_stream
     from rillet.types.stream_id import encode_key, format_id, key_ms, key_seq, less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
 # How many entries a client that waited gets when it named no COUNT (XREAD_BLOCKED_DEFAULT_COUNT).
 _BLOCKED_COUNT = cython.declare(cython.longlong, 1000)
 
@@ -52,23 +54,83 @@ _BLOCKED_COUNT = cython.declare(cython.longlong, 1000)
 # -- entries -------------------------------------------------------------------------------------------
 
 
-@cython.ccall
-def write_entry(out: Replies, entries: StreamIterator) -> cython.bint:
-    """Write the iterator's current entry: its ID and an array of its fields and values. O(fields)"""
-    lp: Listpack | None = entries.lp
-    out.array(2)
-    out.stream_id(entries.ms, entries.seq)
-    out.array(2 * entries.numfields)
-    while lp is not None and entries.next_field():
-        if entries.field_text:
-            out.bulk_slice(lp.buf, entries.field_start, entries.field_len)
+@cython.final
+@cython.cclass
+class EntryWriter:
+    """Writes the entries that an iterator finds, one after the other.
+
+    From the second entry of a node on, the field names that all its entries share are copied as one piece of
+    reply each (`names`, the first with the array's header before it), and only values are decoded.
+    """
+
+    __slots__ = ("lp", "names", "out")
+
+    def __init__(self, out: Replies) -> None:
+        self.out = out
+        self.lp = None
+        self.names = None
+
+    @cython.ccall
+    def write(self, entries: StreamIterator) -> cython.bint:
+        """Write the iterator's current entry: its ID and an array of its fields and values. O(fields)"""
+        out: Replies = self.out
+        lp: Listpack = entries.lp
+        out.array(2)
+        out.stream_id(entries.ms, entries.seq)
+        if entries.flags & _SAMEFIELDS != 0:
+            if lp is self.lp:
+                return self._write_values(lp, entries)
+            self.lp = lp
+            self.names = None
+        out.array(2 * entries.numfields)
+        while entries.next_field():
+            if entries.field_text:
+                out.bulk_slice(lp.buf, entries.field_start, entries.field_len)
+            else:
+                out.bulk_int(entries.field_int)
+            if entries.value_text:
+                out.bulk_slice(lp.buf, entries.value_start, entries.value_len)
+            else:
+                out.bulk_int(entries.value_int)
+        return True
+
+    @cython.cfunc
+    def _write_values(self, lp: Listpack, entries: StreamIterator) -> cython.bint:
+        """Write fields and values of an entry whose names are those of its node."""
+        out: Replies = self.out
+        names: list = self.names
+        index: cython.Py_ssize_t
+        pos: cython.Py_ssize_t
+        if not entries.next_field():
+            return out.array(0)
+        if names is None:
+            names = self.names = _shared_names(lp, entries.field_pos, entries.numfields)
+        pos = entries.value_pos
+        for index in range(entries.numfields):
+            out.raw(names[index])
+            if lp.decode(pos):
+                out.bulk_slice(lp.buf, lp.at_start, lp.at_len)
+            else:
+                out.bulk_int(lp.at_int)
+            pos = lp.at_next
+        return True
+
+
+@cython.cfunc
+def _shared_names(lp: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list:
+    """Return the reply of each of a node's names, from the position of the first."""
+    names: list = []
+    out: Replies = Replies()
+    index: cython.Py_ssize_t
+    out.array(2 * count)
+    for index in range(count):
+        if lp.decode(pos):
+            out.bulk_slice(lp.buf, lp.at_start, lp.at_len)
         else:
-            out.bulk_int(entries.field_int)
-        if entries.value_text:
-            out.bulk_slice(lp.buf, entries.value_start, entries.value_len)
-        else:
-            out.bulk_int(entries.value_int)
-    return True
+            out.bulk_int(lp.at_int)
+        names.append(out.take())
+        pos = lp.at_next
+    return names
 
 
 @cython.ccall
@@ -85,8 +147,9 @@ def write_entries(
     """Write the entries of a range without a header and return how many they are; count 0 = all. O(log N + entries)"""
     written: cython.longlong = 0
     entries: StreamIterator = StreamIterator(stream, start_ms, start_seq, end_ms, end_seq, reverse)
+    writer: EntryWriter = EntryWriter(out)
     while entries.next_entry():
-        write_entry(out, entries)
+        writer.write(entries)
         written += 1
         if written == count:
             break
@@ -459,7 +522,7 @@ def _write_new(
     seq: cython.ulonglong, count: cython.longlong, noack: cython.bint,
 ) -> cython.longlong:  # fmt: skip
     """Write entries nobody of the group has seen, move the group on, make them pending unless noack."""
-    out: Replies = session.out
+    writer: EntryWriter = EntryWriter(session.out)
     written: cython.longlong = 0
     moved: cython.bint = False
     logged: cython.bint = session.engine.log is not None
@@ -468,7 +531,7 @@ def _write_new(
     while entries.next_entry():
         if stream.advance_group(group, entries.ms, entries.seq):
             moved = True
-        write_entry(out, entries)
+        writer.write(entries)
         if not noack:
             pending: PendingEntry = group.add_pending(encode_key(entries.ms, entries.seq), consumer, now)
             if logged:

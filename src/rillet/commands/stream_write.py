@@ -247,6 +247,6 @@ def _check_setid(stream: Stream, last: IDReader, entries_added: cython.longlong)
         raise AssertionError("a stream with entries has a last one")
     if less(last.ms, last.seq, stream.edge_ms, stream.edge_seq):
         raise CommandError("The ID specified in XSETID is smaller than the target stream top item")
-    if entries_added != -1 and stream.length > entries_added:
+    if 0 <= entries_added and stream.length > cython.cast(cython.ulonglong, entries_added):
         raise CommandError("The entries_added specified in XSETID is smaller than the target stream length")
     return True
