@@ -1,8 +1,8 @@
 """What people write today to get a stream into Spark: two Python data sources on redis-py, to be measured against.
 
-Both page with XRANGE COUNT and are cut into the same number of ID ranges as ours. `RowSource` yields a tuple for each entry.
-`ArrowSource` is the careful one: hiredis parses, the garbage collector is off, and a page becomes a record batch, with the
-numbers parsed by Arrow.
+Both page with XRANGE COUNT and are cut into the same number of ID ranges as ours. `RowSource` yields a tuple
+for each entry. `ArrowSource` is the careful one: hiredis parses, the garbage collector is off, and a page
+becomes a record batch, with the numbers parsed by Arrow.
 """
 
 from __future__ import annotations
@@ -59,9 +59,13 @@ class RowReader(_Reader):
         for page in self._pages(partition):
             for identifier, fields in page:
                 yield (
-                    identifier.decode(), fields[b"device"].decode(), float(fields[b"temperature"]), float(fields[b"humidity"]),
-                    fields[b"status"].decode(), fields[b"session"].decode(),
-                )  # fmt: skip
+                    identifier.decode(),
+                    fields[b"device"].decode(),
+                    float(fields[b"temperature"]),
+                    float(fields[b"humidity"]),
+                    fields[b"status"].decode(),
+                    fields[b"session"].decode(),
+                )
 
 
 class ArrowReader(_Reader):

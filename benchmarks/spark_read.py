@@ -1,7 +1,7 @@
 """Reading a stream from redis-server into Spark local[2]: count and one sum, by ours and by two readers on redis-py.
 
-Every reader has the same columns (Spark's Python sources get no column list, so all are decoded), the same number of tasks and
-one reading to warm up. The readers take turns; the medians are compared.
+Every reader has the same columns (Spark's Python sources get no column list, so all are decoded), the same
+number of tasks and one reading to warm up. The readers take turns; the medians are compared.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ def _time(spark: SparkSession, reader: str, port: int, entries: int) -> float:
     else:
         total = "sum(temperature)"
         if reader == "rillet":
-            source = source.schema(COLUMNS).option("url", f"redis://127.0.0.1:{port}").option("minPartitions", str(TASKS))
+            source = (
+                source.schema(COLUMNS).option("url", f"redis://127.0.0.1:{port}").option("minPartitions", str(TASKS))
+            )
         else:
             source = source.option("port", str(port))
         frame = source.load()

@@ -7,4 +7,6 @@
     nodes.py    listpack nodes of an embedded stream -> Rows                             COMPILED
     pack.py     Arrow columns -> XADD commands                                           COMPILED
     arrow.py    Rows <-> pyarrow: the only module here that imports pyarrow, when called
+
+Each docstring draws the bytes that its module reads or writes; start with column.py.
 """

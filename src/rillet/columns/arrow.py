@@ -2,9 +2,9 @@
 
 pyarrow is imported when a function is called, never when the module is: only the Spark extra brings it.
 
-A schema's field is one of the entry's own columns when its name is (`stream id id_ms id_seq timestamp fields`), otherwise
-the field of that name. Metadata {"field": "id"} asks for the entry's field of that name whatever the column is called, which is the
-way to a field that has one of the reserved names.
+A schema's field is one of the entry's own columns when its name is (`stream id id_ms id_seq timestamp fields`),
+otherwise the field of that name. Metadata {"field": "id"} asks for the entry's field of that name whatever the
+column is called, which is the way to a field that has one of the reserved names.
 
 The hand-over copies nothing: Arrow keeps the bytearrays alive, and the columns begin new ones.
 """
@@ -39,8 +39,8 @@ def kind_of(kind: Any) -> int | None:
     if pa.types.is_timestamp(kind):
         return TIMESTAMP if kind.unit == "us" else None
     known = {
-        pa.string(): STRING, pa.binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT, pa.int32(): INT,
-        pa.int64(): LONG, pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
+        pa.string(): STRING, pa.binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT, 
+        pa.int32(): INT, pa.int64(): LONG, pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
     }  # fmt: skip
     return known.get(kind)
 

@@ -18,6 +18,7 @@ cdef class Rows:
     cdef public Py_ssize_t keys_used
     cdef public Py_ssize_t items_used
     cdef public Column map_ends
+    cdef Column owner
     cdef public bytearray key
     cdef public Py_ssize_t length
     cdef public unsigned long long ms
@@ -25,12 +26,9 @@ cdef class Rows:
     cdef public Py_ssize_t nbytes
     cdef public Parser parser
     cpdef bint begin(self, unsigned long long ms, unsigned long long seq)
-    cpdef bint field(
-        self, bytearray buf, Py_ssize_t name_at, Py_ssize_t name_len, Py_ssize_t value_at, Py_ssize_t value_len
-    )
-    cpdef bint field_number(
-        self, bytearray buf, Py_ssize_t name_at, Py_ssize_t name_len, long long value
-    )
+    cpdef bint name(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
+    cpdef bint text(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
+    cpdef bint number(self, long long value)
     cdef Column _owner(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
     cdef Column _learn(self, Py_ssize_t i, bytes name)
     cpdef bint finish(self, bytearray buf)

@@ -3,17 +3,20 @@
 A decoder (`resp.py`, `nodes.py`) walks over entries and calls, for each,
 
     rows.begin(ms, seq)                      forget what an unfinished entry left behind
-    rows.field(buf, name_at, name_len, value_at, value_len)        once for each field
+    rows.name(buf, start, n)                 once for each field: its name,
+    rows.text(buf, start, n)                 and its value, or rows.number(value)
     rows.finish(buf)                         append one value to every column
 
-Between `begin` and `finish` nothing is final: an entry whose second half has not arrived yet is begun again. A typed
-column only notes where its value lies (its registers), so the last of duplicate fields wins and a missing one is null, both
-without a test. The map column writes its pairs at once and goes back to its mark when the entry is begun again.
+Between `begin` and `finish` nothing is final: an entry whose second half has not arrived yet is begun again. A
+typed column only notes where its value lies (its registers), so the last of duplicate fields wins and a missing
+one is null, both without a test. The map column writes its pairs at once and goes back to its mark when the
+entry is begun again.
 
-Which column wants a field is guessed from its position: entries of a stream mostly have the same fields in the same order, so
-the name at position i is compared with the name last seen there (`pattern`), which costs a memcmp; only where it differs
-a dictionary is asked. Spark refuses a map with a key twice. As long as an entry follows a pattern without doubles it
-has none; else its pairs are gone through again, and the last one wins there too.
+Which column wants a field is guessed from its position: entries of a stream mostly have the same fields in the
+same order, so the name at position i is compared with the name last seen there (`pattern`), which costs a
+memcmp; only where it differs a dictionary is asked. Spark refuses a map with a key twice. As long as an entry
+follows a pattern without doubles it has none; else its pairs are gone through again, and the last one wins
+there too.
 
 Sources of a column: a field, or one of the entry's own columns:
 
@@ -90,8 +93,8 @@ class Rows:
     """The columns of a batch under construction."""
 
     __slots__ = (
-        "columns", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items", "keys_mark", "keys_used",
-        "items_used", "map_ends", "key", "length", "ms", "seq", "nbytes", "parser",
+        "columns", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items", "keys_mark",
+        "keys_used", "items_used", "map_ends", "owner", "key", "length", "ms", "seq", "nbytes", "parser",
     )  # fmt: skip
     columns: list[Column]
     wanted: dict[bytes, Column]
@@ -106,6 +109,7 @@ class Rows:
     keys_used: cython.Py_ssize_t
     items_used: cython.Py_ssize_t
     map_ends: Column
+    owner: Column
     key: bytearray
     length: cython.Py_ssize_t
     ms: cython.ulonglong
@@ -125,7 +129,7 @@ class Rows:
         self.unique = True
         self.position = self.keys_mark = self.keys_used = self.items_used = self.length = self.nbytes = 0
         self.ms = self.seq = 0
-        self.keys = self.items = self.map_ends = None  # type: ignore[assignment]
+        self.keys = self.items = self.map_ends = self.owner = None  # type: ignore[assignment]
 
     def add_field(self, name: bytes, kind: int) -> None:
         """Add a typed column of the field `name`; two columns of one field are refused."""
@@ -166,36 +170,31 @@ class Rows:
         return True
 
     @cython.ccall
-    def field(
-        self,
-        buf: bytearray,
-        name_at: cython.Py_ssize_t,
-        name_len: cython.Py_ssize_t,
-        value_at: cython.Py_ssize_t,
-        value_len: cython.Py_ssize_t,
-    ) -> cython.bint:
-        """Take a field whose value is the text buf[value_at:value_at + value_len]."""
-        owner: Column = self._owner(buf, name_at, name_len)
+    def name(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Take the name of the entry's next field, buf[start:start + n]; its value must follow."""
+        self.owner = self._owner(buf, start, n)
         if self.keys is not None:
-            self.keys.put(buf, name_at, name_len)
-            self.items.put(buf, value_at, value_len)
-        if owner is not None:
-            owner.start = value_at
-            owner.size = value_len
+            self.keys.put(buf, start, n)
         return True
 
     @cython.ccall
-    def field_number(
-        self, buf: bytearray, name_at: cython.Py_ssize_t, name_len: cython.Py_ssize_t, value: cython.longlong
-    ) -> cython.bint:
-        """Take a field whose value is an integer (a listpack's)."""
-        owner: Column = self._owner(buf, name_at, name_len)
+    def text(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Take the value of the field named last: the text buf[start:start + n], which `finish` finds in its `buf`."""
         if self.keys is not None:
-            self.keys.put(buf, name_at, name_len)
+            self.items.put(buf, start, n)
+        if self.owner is not None:
+            self.owner.start = start
+            self.owner.size = n
+        return True
+
+    @cython.ccall
+    def number(self, value: cython.longlong) -> cython.bint:
+        """Take the value of the field named last: an integer, as a listpack stores it."""
+        if self.keys is not None:
             self.items.put_number(value)
-        if owner is not None:
-            owner.number = value
-            owner.size = _NUMBER
+        if self.owner is not None:
+            self.owner.number = value
+            self.owner.size = _NUMBER
         return True
 
     @cython.cfunc

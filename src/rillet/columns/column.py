@@ -16,8 +16,8 @@ Strings are checked for UTF-8 while they are copied: the copy ORs all bytes, so 
 rest is validated by a small automaton. What is not UTF-8 is replaced (U+FFFD), because one stray byte in one event must
 not fail a job over millions of them; a binary column takes any bytes.
 
-A string column holds at most 2^31 - 1 bytes a batch (its offsets are int32); the builder ends a batch long before, and one
-entry that exceeds it alone raises OverflowError.
+A string column holds at most 2^31 - 1 bytes a batch (its offsets are int32); the builder ends a batch long
+before, and one entry that exceeds it alone raises OverflowError.
 
 Cost: amortised O(n) for a value of n bytes. Rejected: pyarrow's builders (a Python object and a call for each value),
 numpy (a dependency, and no faster for texts).
@@ -81,9 +81,7 @@ def copy_or(
 
 @cython.cfunc
 @cython.inline
-def put_little(
-    dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t
-) -> cython.bint:
+def put_little(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
     """Write the low `width` bytes of value at dst[at:], little endian."""
     if at < 0 or at > len(dst) - width:
         raise IndexError("write outside the buffer")

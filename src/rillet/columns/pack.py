@@ -4,9 +4,9 @@
        $5 delay $2 11                   per row and column that is not null: the field's name, packed once, and the text
        $7 carrier $2 UA
 
-Every column arrives as texts: offsets (int32) and data, the buffers of Arrow's string and binary types, with the validity
-bitmap. `base` is the first row's place in them, since a slice of an Arrow array shares its parent's buffers. A map column
-brings its own offsets over two such columns, names and values.
+Every column arrives as texts: offsets (int32) and data, the buffers of Arrow's string and binary types, with
+the validity bitmap. `base` is the first row's place in them, since a slice of an Arrow array shares its
+parent's buffers. A map column brings its own offsets over two such columns, names and values.
 
 A row without any value that is not null raises ValueError: a stream has no entry without fields.
 

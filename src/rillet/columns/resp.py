@@ -57,7 +57,8 @@ class RangeDecoder:
     """Decodes XRANGE replies, one after the other, into `rows`."""
 
     __slots__ = (
-        "rows", "buf", "pos", "end", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms", "seq",
+        "rows", "buf", "pos", "end", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms",
+        "seq",
     )  # fmt: skip
     rows: Rows
     buf: bytearray
@@ -158,7 +159,8 @@ class RangeDecoder:
             value = self._text(p)
             if value == _INCOMPLETE:
                 return False
-            rows.field(buf, p - size - 2, size, self.after - value - 2, value)
+            rows.name(buf, p - size - 2, size)
+            rows.text(buf, self.after - value - 2, value)
             n -= 2
         rows.finish(buf)
         self.pos = self.after

@@ -179,14 +179,15 @@ class Parser:
         """Return mantissa * 10^scale for operands that are exact in a double."""
         power: cython.double = 1.0
         value: cython.double = mantissa
-        i: cython.Py_ssize_t
-        if scale < 0:
-            for i in range(-scale):
-                power *= 10.0
-            return value / power
-        for i in range(scale):
+        while scale > 0:
             power *= 10.0
-        return value * power
+            scale -= 1
+        if scale == 0:
+            return value * power
+        while scale < 0:
+            power *= 10.0
+            scale += 1
+        return value / power
 
     @cython.cfunc
     def _exponent(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:

@@ -1,8 +1,9 @@
 """A blocking connection to a server, and where the server is.
 
-Bulk reading does not go through redis-py: its objects are what a fast reader must not make. A command is packed by hand;
-the answer to XRANGE is received straight into a RangeDecoder's buffer; every other answer is small and read with
-`call`. One connection is used by one thread, strictly in turn: no reply is left behind when the next kind of request goes out.
+Bulk reading does not go through redis-py: its objects are what a fast reader must not make. A command is packed
+by hand; the answer to XRANGE is received straight into a RangeDecoder's buffer; every other answer is small and
+read with `call`. One connection is used by one thread, strictly in turn: no reply is left behind when the next
+kind of request goes out.
 
 `endpoint` is the one place that knows what a `path` is.
 """

@@ -66,7 +66,11 @@ def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> 
     from rillet.spark.source import register
 
     builder = SparkSession.builder.master(master).appName(name)
-    defaults = {"spark_ui_enabled": "false", "spark_ui_showConsoleProgress": "false", "spark_sql_session_timeZone": "UTC"}
+    defaults = {
+        "spark_ui_enabled": "false",
+        "spark_ui_showConsoleProgress": "false",
+        "spark_sql_session_timeZone": "UTC",
+    }
     for key, value in {**defaults, **settings}.items():
         builder = builder.config(key.replace("_", "."), value)
     spark = builder.getOrCreate()

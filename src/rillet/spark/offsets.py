@@ -1,13 +1,14 @@
 """Stream IDs as offsets; ranges of them; how a range is shared out among tasks.
 
-An offset is the last ID that was read, so a range is open on the left: (after, last]. IDs only grow, and an entry that arrives
-later, in the same millisecond too, has a larger ID than the last one of any earlier snapshot: nothing is lost
-between two ranges that share an end.
+An offset is the last ID that was read, so a range is open on the left: (after, last]. IDs only grow, and an
+entry that arrives later, in the same millisecond too, has a larger ID than the last one of any earlier
+snapshot: nothing is lost between two ranges that share an end.
 
-Redis tells how many entries a stream has, but not how many lie between two IDs. So a range is cut where the entries are
-expected to be: SAMPLES evenly spaced probes ask for the next few entries each. A cell whose probe ran into the
-next cell holds exactly the entries seen; any other one gets the density of the entries seen. The cuts give every task an equal
-share of that estimate. It decides only who reads how much, never what is read: the ranges are disjoint and cover everything.
+Redis tells how many entries a stream has, but not how many lie between two IDs. So a range is cut where the
+entries are expected to be: SAMPLES evenly spaced probes ask for the next few entries each. A cell whose probe
+ran into the next cell holds exactly the entries seen; any other one gets the density of the entries seen. The
+cuts give every task an equal share of that estimate. It decides only who reads how much, never what is read:
+the ranges are disjoint and cover everything.
 """
 
 from __future__ import annotations

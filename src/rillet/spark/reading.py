@@ -1,8 +1,8 @@
 """What is asked of a server to read from a stream: its ends, samples of it, a page after the other.
 
-`read_range` is the whole work of a task: page through (after, last] with XRANGE COUNT and give out record batches. The request for
-a page leaves as soon as the last ID of the page before is known, and a batch is handed to Spark while the server works on
-that page.
+`read_range` is the whole work of a task: page through (after, last] with XRANGE COUNT and give out record
+batches. The request for a page leaves as soon as the last ID of the page before is known, and a batch is handed
+to Spark while the server works on that page.
 """
 
 from __future__ import annotations
@@ -40,8 +40,10 @@ def extent(connection: Connection, stream: str) -> Extent:
     try:
         flat = connection.call(b"XINFO", b"STREAM", key)
     except ConnectorError as error:
-        if "no such key" not in str(error):
+        if isinstance(error, ConnectionLost):
             raise
+        if "no such key" not in str(error):
+            raise ConnectorError(f"{error} (stream {stream!r})") from None
         raise ConnectorError(f"rillet: there is no stream {stream!r} at {connection.address}") from None
     told = dict(zip(flat[::2], flat[1::2], strict=False))
     edges = [entry for entry in (told.get(b"first-entry"), told.get(b"last-entry")) if entry]

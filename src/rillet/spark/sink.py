@@ -6,11 +6,13 @@ Every row becomes one XADD. Which columns become fields:
     a map column `fields`     its pairs, and no other column: what the source reads, the sink writes back
     otherwise                 all columns but stream, id, id_ms, id_seq, timestamp (the source's own), and idColumn
 
-A value's text: strings and bytes as they are, numbers in decimal, booleans true and false, timestamps as ISO 8601 in UTC; nulls are
-left out. Values of other types are refused before the first row is written: to_json() is Spark's way to texts.
+A value's text: strings and bytes as they are, numbers in decimal, booleans true and false, timestamps as ISO
+8601 in UTC; nulls are left out. Values of other types are refused before the first row is written: to_json() is
+Spark's way to texts.
 
-Commands leave in chunks, and the replies of one chunk are read after the next one has left, so the server always has work and
-neither side ever holds more than two chunks. The first error reply ends the task with the server's text.
+Commands leave in chunks, and the replies of one chunk are read after the next one has left, so the server
+always has work and neither side ever holds more than two chunks. The first error reply ends the task with the
+server's text.
 
 Guarantee: at least once. A task that Spark runs again appends its rows again.
 """
@@ -52,14 +54,14 @@ class _Writing:
         return WriterCommitMessage()
 
 
-class BatchWriter(_Writing, DataSourceArrowWriter):  # type: ignore[misc]
+class BatchWriter(_Writing, DataSourceArrowWriter):
     """The writer of df.write."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
 
 
-class StreamWriter(_Writing, DataSourceStreamArrowWriter):  # type: ignore[misc]
+class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     """The writer of df.writeStream."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
@@ -78,7 +80,9 @@ def field_columns(options: Options, schema: StructType) -> list[str]:
         wanted = [name for name in kinds if name not in (*OWN_COLUMNS, options.id_column)]
     wrong = [f"there is no column {name!r}" for name in (*wanted, options.id_column) if name and name not in kinds]
     if not wanted:
-        wrong.append(f"no column is left to write: {', '.join(OWN_COLUMNS)} are the source's own (name them in fieldColumns)")
+        wrong.append(
+            f"no column is left to write: {', '.join(OWN_COLUMNS)} are the source's own (name them in fieldColumns)"
+        )
     for name in wanted:
         kind = kinds.get(name)
         if isinstance(kind, MapType) and wanted == ["fields"]:
@@ -163,4 +167,6 @@ class Sender:
         for _ in range(count):
             reply = self.connection.reply()
             if isinstance(reply, ReplyError):
-                raise ConnectorError(f"rillet: {self.connection.address} refused to append to {self.options.stream!r}: {reply}")
+                raise ConnectorError(
+                    f"rillet: {self.connection.address} refused to append to {self.options.stream!r}: {reply}"
+                )

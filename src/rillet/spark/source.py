@@ -10,9 +10,9 @@ The streaming reader's offset is JSON, {"<stream>": "<last ID read>"}, in Spark'
     "initial": true    in the offset that a new query starts from
     "from": "<ID>"     in the end of a query's first batch: where that batch starts
 
-Spark does not write down where a query started before its first batch is committed: after a crash it asks `initialOffset` anew,
-when "latest" has become another ID, and runs the batch that it had already planned. Thanks to "from" that batch is
-the same entries again.
+Spark does not write down where a query started before its first batch is committed: after a crash it asks
+`initialOffset` anew, when "latest" has become another ID, and runs the batch that it had already planned.
+Thanks to "from" that batch is the same entries again.
 """
 
 from __future__ import annotations
@@ -34,9 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
 
-DEFAULT_SCHEMA = (
-    "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp, fields map<string,string>"
-)
+DEFAULT_SCHEMA = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp, fields map<string,string>"
 
 
 class RilletDataSource(DataSource):
@@ -69,7 +67,7 @@ class RilletDataSource(DataSource):
         """Return the batch reader."""
         return BatchReader(self.parsed, schema, self._parallelism())
 
-    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the streaming reader."""
         return StreamReader(self.parsed, schema, self._parallelism())
 
@@ -81,7 +79,7 @@ class RilletDataSource(DataSource):
             raise OptionError("rillet: a stream is appended to: use mode('append')")
         return BatchWriter(self.parsed, schema)
 
-    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:  # noqa: N802
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
         """Return the streaming writer; there is only append."""
         from rillet.spark.sink import StreamWriter
 
@@ -156,7 +154,7 @@ def _just_before(first: StreamID) -> StreamID:
     return before(first) if first > EARLIEST else first
 
 
-class BatchReader(_Reading, DataSourceReader):  # type: ignore[misc]
+class BatchReader(_Reading, DataSourceReader):
     """Reads the range that the options name, as it is when the query is planned."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
@@ -172,7 +170,7 @@ class BatchReader(_Reading, DataSourceReader):  # type: ignore[misc]
             return self.shares(connection, known, Range(after, last)) or [RangePartition(None)]
 
 
-class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Follows a stream: each micro-batch is the range from the last offset to the newest ID, or to the cap."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
@@ -206,7 +204,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             )
         return StreamID.parse(str(text))
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+    def initialOffset(self) -> dict[str, Any]:
         """Return where a new query starts; "latest" is asked for once."""
         if self._initial is None:
             start = self.options.starting
@@ -214,27 +212,27 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             self._initial = {self.options.stream: str(known.last if start is None else start), "initial": True}
         return self._initial
 
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+    def getDefaultReadLimit(self) -> ReadLimit:
         """Return the cap of a micro-batch."""
         cap = self.options.max_entries_per_trigger
         return ReadAllAvailable() if cap is None else ReadMaxRows(cap)
 
-    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+    def prepareForTriggerAvailableNow(self) -> None:
         """Fix the last ID that this query reads."""
         self._target = self._extent().last
 
-    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802
+    def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest offset there is, for the query's progress."""
         return {self.options.stream: str(self._extent().last)}
 
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next micro-batch; `start` itself when there is nothing new."""
         after = self._id(start)
         newest = self._extent().last
         if newest < after:
             raise ConnectorError(
-                f"rillet: the stream {self.options.stream!r} at {self._connection().address} ends at {newest}, before the offset {after} "
-                "of the checkpoint: it was deleted and made anew, or its server lost data"
+                f"rillet: the stream {self.options.stream!r} at {self._connection().address} ends at {newest}, "
+                f"before the offset {after} of the checkpoint: it was deleted and made anew, or its server lost data"
             )
         if self._target is not None:
             newest = max(after, min(newest, self._target))

@@ -1,0 +1,93 @@
+"""Arrow columns into XADD: what a server's parser reads out of the packed bytes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pa = pytest.importorskip("pyarrow")
+
+from rillet.columns.pack import Packer, Texts  # noqa: E402
+from rillet.protocol.parser import CommandParser  # noqa: E402
+
+
+def texts(array: Any, name: bytes = b"") -> Texts:
+    valid, offsets, data = (None if buffer is None else buffer.to_pybytes() for buffer in array.buffers())
+    return Texts(name, valid, offsets or bytes(4), data, array.offset)
+
+
+def commands(data: bytes) -> list[list[bytes]]:
+    parser = CommandParser()
+    parser.feed(data)
+    found = []
+    while (command := parser.next()) is not None:
+        found.append(command)
+    return found
+
+
+def packed(packer: Packer, rows: int, limit: int = 1 << 16) -> bytes:
+    row, data = 0, b""
+    while row < rows:
+        row = packer.pack(row, rows, limit)
+        data += packer.take()
+    return data
+
+
+CELLS = st.one_of(st.none(), st.binary(max_size=300))
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(max_size=9), CELLS, CELLS), max_size=30), st.integers(0, 5), st.integers(1, 400))
+def test_rows_become_commands_without_their_nulls(rows: list[tuple[bytes, Any, Any]], cut: int, limit: int) -> None:
+    columns = [pa.array([row[i] for row in rows], pa.binary()).slice(cut) for i in range(3)]
+    packer = Packer([b"XADD", b"k", b"MAXLEN", b"~", b"10"])
+    packer.rows_of([texts(column, b"f%d" % i) for i, column in enumerate(columns)], None)
+    expected = []
+    for row in rows[cut:]:
+        pairs = [word for i, cell in enumerate(row) if cell is not None for word in (b"f%d" % i, cell)]
+        expected.append([b"XADD", b"k", b"MAXLEN", b"~", b"10", b"*", *pairs])
+    assert commands(packed(packer, len(rows[cut:]), limit)) == expected
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.dictionaries(st.text(max_size=5), st.one_of(st.none(), st.text(max_size=9))), max_size=20),
+    st.integers(0, 3),
+)
+def test_maps_become_fields(maps: list[dict[str, str | None]], cut: int) -> None:
+    maps = [{**pairs, "always": "x"} for pairs in maps]
+    array = pa.array([list(pairs.items()) for pairs in maps], pa.map_(pa.string(), pa.string())).slice(cut)
+    ids = pa.array([f"1-{n}" for n in range(len(maps))], pa.string()).slice(cut)
+    packer = Packer([b"XADD", b"k"])
+    packer.rows_of_map(array.buffers()[1].to_pybytes(), array.offset, texts(array.keys), texts(array.items), texts(ids))
+    expected = []
+    for number, pairs in list(enumerate(maps))[cut:]:
+        words = [word.encode() for name, value in pairs.items() if value is not None for word in (name, value)]
+        expected.append([b"XADD", b"k", b"1-%d" % number, *words])
+    assert commands(packed(packer, len(array))) == expected
+
+
+def test_what_cannot_be_an_entry_is_refused() -> None:
+    packer = Packer([b"XADD", b"k"])
+    packer.rows_of([texts(pa.array([None], pa.string()), b"f")], None)
+    with pytest.raises(ValueError, match="nothing but nulls"):
+        packer.pack(0, 1, 100)
+    packer.rows_of([texts(pa.array(["x"]), b"f")], texts(pa.array([None], pa.string())))
+    with pytest.raises(ValueError, match="ID column"):
+        packer.pack(0, 1, 100)
+
+
+def test_buffers_that_lie_are_an_index_error() -> None:
+    packer = Packer([b"XADD", b"k"])
+    for bad in (
+        Texts(b"f", None, b"\0\0\0\0", b"", 0),
+        Texts(b"f", None, bytes(4) + b"\x09\0\0\0", b"abc", 0),
+        Texts(b"f", b"", bytes(8), b"", 7),
+        Texts(b"f", b"\xff", bytes(800), b"", 90),
+    ):
+        packer.rows_of([bad], None)
+        with pytest.raises(IndexError):
+            packer.pack(0, 1, 100)

@@ -1,0 +1,283 @@
+"""XRANGE replies into Arrow columns: against a model in plain Python, whole and in pieces."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pa = pytest.importorskip("pyarrow")
+
+from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
+from rillet.columns.resp import DONE, FULL, MORE, RangeDecoder, ReplyFailed  # noqa: E402
+from rillet.columns.text import Parser  # noqa: E402
+from rillet.errors import ProtocolError  # noqa: E402
+from tests.columns.model import ENTRIES, Entry, expected_default, reply, text  # noqa: E402
+
+DEFAULT = pa.schema(
+    [
+        ("stream", pa.string()),
+        ("id", pa.string()),
+        ("id_ms", pa.int64()),
+        ("id_seq", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("fields", pa.map_(pa.string(), pa.string())),
+    ]
+)
+TYPED = pa.schema(
+    [
+        pa.field("n", pa.int64()),
+        pa.field("id", pa.string()),
+        pa.field("user", pa.string()),
+        pa.field("amount", pa.float64()),
+        pa.field("small", pa.int32(), metadata={"field": "17"}),
+        pa.field("größe", pa.binary()),
+    ]
+)
+
+
+def decode(
+    data: bytes, schema: Any, pieces: list[int] | None = None, max_rows: int = 1 << 30, key: bytes = b"events"
+) -> Any:
+    """Return the table of one reply that arrives in pieces of the given sizes."""
+    rows = rows_for(schema, key)
+    decoder = RangeDecoder(rows, max_rows)
+    batches = []
+    sizes = iter(pieces or [])
+    state = MORE
+    while state != DONE:
+        state = decoder.decode()
+        if state == MORE:
+            assert data, "the decoder waits for more than there is"
+            size = next(sizes, len(data))
+            decoder.feed(data[:size])
+            data = data[size:]
+        elif state == FULL:
+            assert rows.length == max_rows
+            batches.append(record_batch(rows, schema))
+    assert not data
+    batches.append(record_batch(rows, schema))
+    for batch in batches:
+        batch.validate(full=True)
+    return pa.Table.from_batches(batches, schema)
+
+
+def as_rows(table: Any) -> list[dict[str, Any]]:
+    """Return the rows, timestamps as integers (Python's datetime ends with the year 9999)."""
+    if "timestamp" in table.column_names:
+        i = table.column_names.index("timestamp")
+        table = table.set_column(i, "timestamp", table.column(i).cast(pa.int64()))
+    rows: list[dict[str, Any]] = table.to_pylist()
+    return rows
+
+
+@settings(deadline=None)
+@given(ENTRIES, st.lists(st.integers(1, 60), max_size=30), st.integers(1, 5))
+def test_default_columns_are_the_models(entries: list[Entry], pieces: list[int], max_rows: int) -> None:
+    table = decode(reply(entries), DEFAULT, pieces, max_rows)
+    assert as_rows(table) == expected_default(b"events", entries)
+
+
+@settings(deadline=None)
+@given(ENTRIES)
+def test_typed_columns_take_the_last_field_of_their_name(entries: list[Entry]) -> None:
+    table = decode(reply(entries), TYPED)
+    parser = Parser()
+    for row, (ms, seq, fields) in zip(table.to_pylist(), entries, strict=True):
+        last = dict(fields)
+        assert row["id"] == f"{ms}-{seq}"
+        assert row["user"] == (text(last[b"user"]) if b"user" in last else None)
+        assert row["größe"] == last.get("größe".encode())
+        for column, name in (("n", b"n"), ("small", b"17"), ("amount", b"amount")):
+            value = last.get(name)
+            if value is None:
+                assert row[column] is None
+            elif column == "amount":
+                assert row[column] == (parser.real if parser.decimal(bytearray(value), 0, len(value)) else None)
+            else:
+                known = parser.integer(bytearray(value), 0, len(value))
+                fits = known and (column == "n" or -(2**31) <= parser.number < 2**31)
+                assert row[column] == (parser.number if fits else None)
+
+
+def test_every_kind_of_column() -> None:
+    schema = pa.schema(
+        [
+            ("s", pa.string()),
+            ("b", pa.binary()),
+            ("t", pa.bool_()),
+            ("i8", pa.int8()),
+            ("i16", pa.int16()),
+            ("i32", pa.int32()),
+            ("i64", pa.int64()),
+            ("f32", pa.float32()),
+            ("f64", pa.float64()),
+            ("ts", pa.timestamp("us", tz="UTC")),
+            ("ntz", pa.timestamp("us")),
+            ("d", pa.date32()),
+        ]
+    )
+    good = {
+        "s": "ä",
+        "b": "x",
+        "t": "yes",
+        "i8": "-128",
+        "i16": "32767",
+        "i32": "-5",
+        "i64": "7",
+        "f32": "0.5",
+        "f64": "1e3",
+        "ts": "1970-01-01T00:00:01Z",
+        "ntz": "2",
+        "d": "1970-01-03",
+    }
+    bad = dict.fromkeys(good, "no value") | {"i8": "128", "i16": "40000", "i32": "2147483648", "f32": "1e300"}
+    entries: list[Entry] = []
+    for number in range(40):  # more than a byte of validity bits, nulls in between
+        fields = {0: good, 1: bad, 2: {}}[number % 3]
+        entries.append((1, number, [(k.encode(), v.encode()) for k, v in fields.items()] or [(b"other", b"")]))
+    table = decode(reply(entries), schema)
+    first, second, third = table.to_pylist()[:3]
+    assert (
+        first["s"] == "ä"
+        and first["b"] == b"x"
+        and first["t"] is True
+        and first["i8"] == -128
+        and first["i16"] == 32767
+    )
+    assert first["i32"] == -5 and first["i64"] == 7 and first["f32"] == 0.5 and first["f64"] == 1000.0
+    assert first["ts"].timestamp() == 1 and first["ntz"].microsecond == 2000 and first["d"].isoformat() == "1970-01-03"
+    assert second == dict.fromkeys(schema.names) | {"s": "no value", "b": b"no value", "f32": float("inf")}
+    assert third == dict.fromkeys(schema.names)
+    assert table.to_pylist()[36:39] == [first, second, third]
+    assert table.column("i64").null_count == 26
+
+
+def test_a_stream_whose_entries_change_their_fields() -> None:
+    source = random.Random(3)
+    names = [b"f%d" % i for i in range(400)]
+    entries: list[Entry] = []
+    for number in range(60):
+        chosen = source.sample(names, source.choice((1, 3, 300)))
+        chosen += source.sample(chosen, source.randrange(2))
+        entries.append((5, number, [(name, b"%d" % source.randrange(100)) for name in chosen]))
+    assert as_rows(decode(reply(entries), DEFAULT)) == expected_default(b"events", entries)
+
+
+def test_names_that_become_equal_by_replacement_are_one_key() -> None:
+    entries: list[Entry] = [(1, 1, [(b"\xff", b"1"), (b"\xfe", b"2"), (b"x", b"3")])]
+    assert as_rows(decode(reply(entries), DEFAULT))[0]["fields"] == [("\ufffd", "2"), ("x", "3")]
+
+
+def test_long_replacements_and_columns_grow() -> None:
+    entries: list[Entry] = [(1, n, [(b"v", b"\xff" * 5000), (b"w", b"y" * 70000)]) for n in range(3)]
+    assert as_rows(decode(reply(entries), DEFAULT)) == expected_default(b"events", entries)
+
+
+def test_empty_null_and_deleted() -> None:
+    assert decode(b"*0\r\n", DEFAULT).num_rows == 0
+    assert decode(b"*-1\r\n", DEFAULT).num_rows == 0
+    assert decode(b"_\r\n", DEFAULT, [1, 1, 1]).num_rows == 0
+    deleted = b"*3\r\n*2\r\n$3\r\n1-1\r\n*-1\r\n*2\r\n$3\r\n1-2\r\n$-1\r\n*2\r\n$3\r\n1-3\r\n_\r\n"
+    for pieces in ([], [1] * 80):
+        assert decode(deleted, DEFAULT, pieces).column("fields").to_pylist() == [[], [], []]
+
+
+def test_pages_follow_one_another() -> None:
+    rows = rows_for(DEFAULT, b"k")
+    decoder = RangeDecoder(rows)
+    first: list[Entry] = [(1, 1, [(b"a", b"1")]), (1, 2, [(b"a", b"2")])]
+    decoder.feed(reply(first) + reply([(2, 0, [(b"a", b"3")])]))
+    assert decoder.decode() == DONE
+    assert (decoder.entries, decoder.last_ms, decoder.last_seq) == (2, 1, 2)
+    assert decoder.decode() == DONE
+    assert (decoder.entries, decoder.last_ms, decoder.last_seq) == (1, 2, 0)
+    assert record_batch(rows, DEFAULT).column("id").to_pylist() == ["1-1", "1-2", "2-0"]
+    assert decoder.decode() == MORE
+    assert rows.length == 0
+
+
+def test_an_error_reply_carries_the_servers_text() -> None:
+    with pytest.raises(ReplyFailed, match="^WRONGTYPE Operation against a key holding the wrong kind of value$"):
+        decode(b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n", DEFAULT, [1] * 20)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"+OK\r\n",
+        b":1\r\n",
+        b"*1\r\n$3\r\nabc\r\n",
+        b"*1\r\n*3\r\n",
+        b"*1\r\n*2\r\n$3\r\n1-1\r\n*1\r\n$1\r\na\r\n",
+        b"*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\nab\r\n$1\r\nb\r\n",
+        b"*1\r\n*2\r\n$-1\r\n*0\r\n",
+        b"*1\r\n*2\r\n$3\r\n1x1\r\n*0\r\n",
+        b"*1\r\n*2\r\n$1\r\n1\r\n*0\r\n",
+        b"*1\r\n*2\r\n$2\r\n1-\r\n*0\r\n",
+        b"*1\r\n*2\r\n$2\r\n-1\r\n*0\r\n",
+        b"*1\r\n*2\r\n$22\r\n18446744073709551616-0\r\n*0\r\n",
+        b"*99999999999999999999\r\n",
+        b"*1x\r\n",
+        b"*1\n\n\n",
+        b"*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$1\r\na\r\n$-1\r\n",
+        b"x" * 70000,
+    ],
+)
+def test_what_is_no_reply_to_xrange_is_a_protocol_error(data: bytes) -> None:
+    with pytest.raises(ProtocolError):
+        decode(data + b"\r\n" * 4, DEFAULT)
+
+
+@settings(deadline=None)
+@given(ENTRIES, st.data())
+def test_mutated_replies_never_read_outside(entries: list[Entry], data: st.DataObject) -> None:
+    raw = bytearray(reply(entries))
+    for _ in range(data.draw(st.integers(1, 4))):
+        if raw:
+            raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.sampled_from(list(b"*$-0129\r\n_a\xff")))
+    rows = rows_for(DEFAULT, b"k")
+    decoder = RangeDecoder(rows)
+    decoder.feed(bytes(raw))
+    try:
+        while decoder.decode() == DONE:
+            pass
+    except (ProtocolError, ReplyFailed):
+        return
+    record_batch(rows, DEFAULT).validate(full=True)
+
+
+def test_schemas_that_cannot_be_served_are_refused_column_by_column() -> None:
+    schema = pa.schema(
+        [
+            ("id", pa.int64()),
+            ("a", pa.list_(pa.string())),
+            ("fields", pa.string()),
+            ("b", pa.decimal128(5, 2)),
+            ("ok", pa.string()),
+            pa.field("again", pa.string(), metadata={"field": "ok"}),
+        ]
+    )
+    with pytest.raises(ValueError, match="'id'.*'a'.*'fields'.*'b'.*two columns take the field 'ok'"):
+        rows_for(schema, b"k")
+
+
+def test_a_column_that_is_not_null_says_what_is_missing() -> None:
+    schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
+    assert decode(reply([(1, 1, [(b"n", b"1")])]), schema).to_pylist() == [{"n": 1}]
+    with pytest.raises(ValueError, match="'n' is declared NOT NULL, and 1 of 1 entries"):
+        decode(reply([(1, 1, [(b"n", b"x")])]), schema)
+
+
+def test_binary_maps_keep_every_byte() -> None:
+    schema = pa.schema([("fields", pa.map_(pa.string(), pa.binary()))])
+    assert decode(reply([(1, 1, [(b"\xff", b"\xfe")])]), schema).to_pylist() == [{"fields": [("\ufffd", b"\xfe")]}]
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=30))
+def test_utf8_is_replaced_as_python_replaces_it(value: bytes) -> None:
+    assert decode(reply([(1, 1, [(b"user", value)])]), TYPED).column("user").to_pylist() == [text(value)]
