@@ -66,6 +66,14 @@ class Engine:
         "active_expire", "run_id", "replication_id", "errors",
         "_by_name", "_ready", "_pending", "_depth",
     )  # fmt: skip
+    log: Any
+    sessions: dict[int, Session]
+    errors: dict[str, int]
+    info_sections: dict[str, Any]
+    services: dict[str, Any]
+    _by_name: dict[bytes, Command]
+    _ready: list[Database]
+    _pending: list[tuple[int, list[bytes]]]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         _commands.load()
@@ -132,6 +140,7 @@ class Engine:
                 if not watchers:
                     del database.watched_keys[key]
         watcher.keys.clear()
+        watcher.stale.clear()
         watcher.dirty = False
 
     def discard(self, session: Session) -> None:
@@ -143,9 +152,9 @@ class Engine:
     # -- running a command ---------------------------------------------------------------------------
 
     @cython.ccall
-    def execute(self, session: Session, argv: list) -> cython.bint:
+    def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
         """Run one command; its reply is in session.out, unless the session now waits (False is returned then)."""
-        entry: Command = self._by_name.get(argv[0])
+        entry: Command | None = self._by_name.get(argv[0])
         if entry is None:
             entry = self._find(argv[0])
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
@@ -156,13 +165,14 @@ class Engine:
                 return self._execute_muted(session, entry, argv)
             if not self._admit(session, entry, argv):
                 return True
+        assert entry is not None
         self.call(session, entry, argv)
         if self._ready:
             self._serve_ready()
         return session.blocked is None
 
     @cython.cfunc
-    def _execute_muted(self, session: Session, entry: object, argv: list) -> cython.bint:
+    def _execute_muted(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
         """Run a command of a session that asked for no replies (CLIENT REPLY OFF and SKIP)."""
         mark: cython.Py_ssize_t = session.out.mark()
         if session.state & REPLY_SKIP_NEXT:
@@ -183,7 +193,7 @@ class Engine:
         Stops when the session waits or closes, when the parser needs more bytes, or when `limit` bytes of
         replies have gathered. A broken protocol leaves Redis's error as the last reply and a closing session.
         """
-        argv: list
+        argv: list[bytes] | None
         while session.blocked is None and not session.closing:
             if session.out.used > limit:
                 return True
@@ -202,7 +212,7 @@ class Engine:
         return False
 
     @cython.ccall
-    def call(self, session: Session, entry: Command, argv: list) -> cython.bint:
+    def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
         """Run the handler of an admitted command and act on what it noted."""
         mark: cython.Py_ssize_t = session.out.mark()
         session.dirty = 0
@@ -226,7 +236,7 @@ class Engine:
         return True
 
     @cython.cfunc
-    def _take_effects(self, session: Session, argv: list) -> cython.bint:
+    def _take_effects(self, session: Session, argv: list[bytes]) -> cython.bint:
         self.dirty += session.dirty
         if self.log is not None and not session.trusted:
             commands = session.propagated
@@ -273,21 +283,22 @@ class Engine:
     # -- admission -----------------------------------------------------------------------------------
 
     @cython.cfunc
-    def _find(self, name: bytes) -> object:
+    def _find(self, name: bytes) -> Command | None:
         found = TABLE.by_name.get(name.lower())
         if found is not None and len(self._by_name) < _MAX_CACHED_NAMES:
             self._by_name[name] = found
         return found
 
     @cython.cfunc
-    def _find_subcommand(self, entry: Command, name: bytes) -> object:
+    def _find_subcommand(self, entry: Command, name: bytes) -> Command:
+        assert entry.subcommands is not None
         found = entry.subcommands.get(name)
         if found is None:
             found = entry.subcommands.get(name.lower())
         return entry if found is None else found
 
     @cython.cfunc
-    def _admit(self, session: Session, entry: object, argv: list) -> cython.bint:
+    def _admit(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
         """Decide on a command that is not plainly fine; False = refused or queued, the reply is written."""
         try:
             self._check(session, entry, argv)

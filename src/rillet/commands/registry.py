@@ -45,6 +45,7 @@ class Command:
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "calls", "rejected", "failed", "no_multi",
     )  # fmt: skip
+    handler: Any
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
                  complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None) -> None:

@@ -19,7 +19,7 @@ cdef class Session:
     cdef public bint in_exec
     cdef public long long dirty
     cdef public list propagated
-    cdef public list argv
+    cdef public list[bytes] argv
     cdef public object command
     cdef public bint closing
     cdef public bint trusted
@@ -29,6 +29,6 @@ cdef class Session:
     cdef public long long last_ms
     cdef public dict extra
     cpdef bint modified(self, bytes key)
-    cpdef bint propagate(self, list argv)
+    cpdef bint propagate(self, list[bytes] argv)
     cpdef bint propagate_nothing(self)
     cpdef bint notify(self, bytes kind, bytes event, bytes key)

@@ -68,6 +68,15 @@ class Session:
         "propagated", "argv", "command", "closing", "on_wake", "transport", "created_ms", "last_ms", "lib_name", "lib_ver",
         "extra", "trusted",
     )  # fmt: skip
+    engine: Any
+    queue: list[Any]
+    blocked: Any
+    propagated: list[list[bytes]] | None
+    argv: list[bytes]
+    command: Any
+    on_wake: Any
+    transport: Any
+    extra: dict[str, Any]
 
     def __init__(self, engine: Any, db: Database, session_id: int) -> None:
         self.engine = engine
@@ -105,7 +114,7 @@ class Session:
         return True
 
     @cython.ccall
-    def propagate(self, argv: list) -> cython.bint:
+    def propagate(self, argv: list[bytes]) -> cython.bint:
         """Log and replicate this command (after those noted before it) in place of the one that came."""
         if self.propagated is None:
             self.propagated = [argv]

@@ -4,6 +4,7 @@ cimport cython
 cdef class Watcher:
     cdef public bint dirty
     cdef public list keys
+    cdef public set stale
 
 @cython.final
 cdef class Database:
@@ -27,6 +28,7 @@ cdef class Database:
     cdef list _expire_walk
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
+    cpdef bint is_expired(self, bytes key)
     cpdef bint expire_if_needed(self, bytes key)
     cpdef object set(self, bytes key, object value, bint keep_ttl=*)
     cpdef bint delete(self, bytes key)

@@ -43,15 +43,21 @@ from rillet.keyspace.clock import Clock
 @cython.final
 @cython.cclass
 class Watcher:
-    """What WATCH leaves at a key: `dirty` becomes True when any of the keys changes."""
+    """What WATCH leaves at a key: `dirty` becomes True when any of the keys changes.
 
-    __slots__ = ("dirty", "keys")
+    `stale` holds the keys whose time had come before they were watched and that are still there: that they go
+    is no change (multi.c: watchedKey.expired).
+    """
+
+    __slots__ = ("dirty", "keys", "stale")
     dirty: cython.bint
-    keys: list
+    keys: list[tuple[Any, bytes]]
+    stale: set[tuple[Any, bytes]]
 
     def __init__(self) -> None:
         self.dirty = False
-        self.keys: list[tuple[Any, bytes]] = []
+        self.keys = []
+        self.stale = set()
 
 
 @cython.final
@@ -64,6 +70,15 @@ class Database:
         "on_expired", "on_ready", "may_expire", "hits", "misses", "_slots", "_serials", "_serial_of", "_next_serial",
         "_expire_walk",
     )  # fmt: skip
+    values: dict[bytes, Any]
+    expires: dict[bytes, int]
+    blocking_keys: dict[bytes, Any]
+    ready_keys: dict[bytes, None]
+    watched_keys: dict[bytes, Any]
+    _slots: Any  # list[bytes | None], or None before the first SCAN
+    _serials: list[int]
+    _serial_of: dict[bytes, int]
+    _expire_walk: list[bytes]
 
     def __init__(self, index: int, clock: Clock) -> None:
         self.index = index
@@ -113,12 +128,17 @@ class Database:
         return value
 
     @cython.ccall
-    def expire_if_needed(self, key: bytes) -> cython.bint:
-        """Remove the key if its time has come, tell on_expired, and return whether it was (db.c: expireIfNeeded)."""
+    def is_expired(self, key: bytes) -> cython.bint:
+        """Return whether the key's time has come and it may go (db.c: keyIsExpired)."""
         when = self.expires.get(key)
         if when is None or when >= self.clock.now_ms():
             return False
-        if self.may_expire is not None and not self.may_expire():
+        return self.may_expire is None or self.may_expire()
+
+    @cython.ccall
+    def expire_if_needed(self, key: bytes) -> cython.bint:
+        """Remove the key if its time has come, tell on_expired, and return whether it was (db.c: expireIfNeeded)."""
+        if not self.is_expired(key):
             return False
         self.delete(key)
         if self.on_expired is not None:
@@ -130,6 +150,8 @@ class Database:
     @cython.ccall
     def set(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> object:
         """Put value at key, replacing what is there; the old value (or None) is returned. O(1)"""
+        if self.expires:
+            self.expire_if_needed(key)
         old: object = self.values.get(key)
         if old is None:
             if self._slots is not None:
@@ -158,9 +180,7 @@ class Database:
     def flush(self) -> int:
         """Remove every key and return how many there were; watchers of existing keys are marked. O(watched)"""
         removed = len(self.values)
-        for key in list(self.watched_keys):
-            if key in self.values:
-                self.touch(key)
+        self._touch_all(None)
         waited = [key for key in self.blocking_keys if key in self.values]
         self.values = {}
         self.expires = {}
@@ -170,11 +190,9 @@ class Database:
         return removed
 
     def swap(self, other: Any) -> None:
-        """Exchange keys and expiries with another database; waiting and watching clients stay (db.c: dbSwapDatabases)."""
-        for one, two in ((self, other), (other, self)):
-            for key in list(one.watched_keys):
-                if key in one.values or key in two.values:
-                    one.touch(key)
+        """Exchange keys and expiries with another database; who waits or watches stays (db.c: dbSwapDatabases)."""
+        self._touch_all(other)
+        other._touch_all(self)
         self.values, other.values = other.values, self.values
         self.expires, other.expires = other.expires, self.expires
         self._forget_numbers()
@@ -224,13 +242,35 @@ class Database:
             watchers = self.watched_keys.get(key)
             if watchers is not None:
                 for watcher in watchers:
-                    watcher.dirty = True
+                    if watcher.stale and (self, key) in watcher.stale:
+                        if key not in self.values:
+                            watcher.stale.discard((self, key))
+                    else:
+                        watcher.dirty = True
         return True
+
+    def _touch_all(self, replacement: Any) -> None:
+        """Mark the watchers of what goes and of what comes instead (multi.c: touchAllWatchedKeysInDb)."""
+        for key, watchers in self.watched_keys.items():
+            comes = replacement is not None and key in replacement.values
+            if not comes and key not in self.values:
+                continue
+            comes_expired = comes and replacement.is_expired(key)
+            for watcher in watchers:
+                stale = (self, key) in watcher.stale
+                if stale and not comes:
+                    watcher.stale.discard((self, key))
+                elif comes_expired and (stale or key not in self.values):
+                    watcher.stale.add((self, key))
+                else:
+                    watcher.dirty = True
 
     def watch(self, key: bytes, watcher: Watcher) -> None:
         """Let the watcher be marked when the key changes. O(1)"""
         if (self, key) not in watcher.keys:
             watcher.keys.append((self, key))
+            if self.is_expired(key):
+                watcher.stale.add((self, key))
             self.watched_keys.setdefault(key, set()).add(watcher)
 
     @cython.ccall

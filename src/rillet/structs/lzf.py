@@ -30,6 +30,9 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.errors import Corrupt
 
+# A typed memoryview (`cython.uint[:]`) is no type to mypy.
+# mypy: disable-error-code="type-arg, valid-type, assignment, index"
+
 _MAX_LITERAL = cython.declare(cython.int, 32)
 _MAX_OFFSET = cython.declare(cython.int, 1 << 13)
 _MAX_MATCH = cython.declare(cython.int, 264)

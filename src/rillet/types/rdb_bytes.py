@@ -132,11 +132,11 @@ class RdbReader:
         if not special:
             return self.raw(n)
         if n == _INT8:
-            return b"%d" % struct.unpack("<b", self.raw(1))
+            return b"%d" % int.from_bytes(self.raw(1), "little", signed=True)
         if n == _INT16:
-            return b"%d" % struct.unpack("<h", self.raw(2))
+            return b"%d" % int.from_bytes(self.raw(2), "little", signed=True)
         if n == _INT32:
-            return b"%d" % struct.unpack("<i", self.raw(4))
+            return b"%d" % int.from_bytes(self.raw(4), "little", signed=True)
         if n == _LZF:
             packed, size = self.length(), self.length()
             return decompress(self.raw(packed), size)
