@@ -20,12 +20,12 @@ TEXT_KEY = b"text"
 MISSING = b"missing"
 SHORT_IDLE, LONG_IDLE, BETWEEN = 0, 10_000_000, 1_000_000
 JUNK = [
-    b"", b"abc", b"-1", b"0", b"1", b"7", b"$", b">", b"+", b"-", b"(1-1", b"(", b"5-", b"-5", b"1-1-1", b"0-0", b"0-1",
-    b"18446744073709551615-18446744073709551615", b"(18446744073709551615-18446744073709551615", b"(0-0", b"(-", b"(+",
-    b"18446744073709551615", b"18446744073709551616", b"9223372036854775807", b"9223372036854775808",
-    b"-9223372036854775808", b"01", b"1 ", b" 1", b"+1", b"1.5", b"x\x00y", b"3-*", b"~", b"=", b"COUNT", b"LIMIT", b"FORCE",
-    b"MAXLEN", b"MINID", b"NOMKSTREAM", b"JUSTID", b"IDLE", b"NOACK", b"STREAMS", b"GROUP", b"MKSTREAM", b"ENTRIESREAD",
-    b"FULL", b"\xff\x00\xfe", b"HELP", b"LASTID", b"force\x00x", b"1--5", b"1--05", b"9" * 130,
+    b"", b"abc", b"-1", b"0", b"1", b"7", b"$", b">", b"+", b"-", b"(1-1", b"(", b"5-", b"-5", b"1-1-1", b"0-0",
+    b"0-1", b"18446744073709551615-18446744073709551615", b"(18446744073709551615-18446744073709551615", b"(0-0",
+    b"(-", b"(+", b"18446744073709551615", b"18446744073709551616", b"9223372036854775807", b"9223372036854775808",
+    b"-9223372036854775808", b"01", b"1 ", b" 1", b"+1", b"1.5", b"x\x00y", b"3-*", b"~", b"=", b"COUNT", b"LIMIT",
+    b"FORCE", b"MAXLEN", b"MINID", b"NOMKSTREAM", b"JUSTID", b"IDLE", b"NOACK", b"STREAMS", b"GROUP", b"MKSTREAM",
+    b"ENTRIESREAD", b"FULL", b"\xff\x00\xfe", b"HELP", b"LASTID", b"force\x00x", b"1--5", b"1--05", b"9" * 130,
 ]  # fmt: skip
 
 _IDS = re.compile(rb"\r\n(\d+-\d+)\r\n")

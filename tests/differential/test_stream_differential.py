@@ -8,6 +8,7 @@ Odd seeds speak RESP3. The seed, the step and the commands before it are in the 
 from __future__ import annotations
 
 import os
+from typing import Any
 
 import pytest
 
@@ -30,10 +31,11 @@ def node_settings(seed: int) -> tuple[list[bytes], Engine]:
     engine = Engine()
     engine.settings.stream_node_max_bytes = size
     engine.settings.stream_node_max_entries = entries
-    return [b"CONFIG", b"SET", b"stream-node-max-bytes", b"%d" % size, b"stream-node-max-entries", b"%d" % entries], engine
+    setting = [b"CONFIG", b"SET", b"stream-node-max-bytes", b"%d" % size, b"stream-node-max-entries", b"%d" % entries]
+    return setting, engine
 
 
-def without_idle(argv: list[bytes], node: object) -> object:
+def without_idle(argv: list[bytes], node: Any) -> Any:
     """Return the tree of a reply with idle times as True (long) or False (short)."""
     name = argv[0].lower()
     if name == b"xpending" and len(argv) > 3:
@@ -43,8 +45,8 @@ def without_idle(argv: list[bytes], node: object) -> object:
     return node
 
 
-def _rough(node: object, position: int) -> object:
-    kind, rows = node  # type: ignore[misc]
+def _rough(node: Any, position: int) -> Any:
+    kind, rows = node
     if not isinstance(rows, list):
         return node
     return kind, [
@@ -62,9 +64,9 @@ def same(argv: list[bytes], ours: bytes, theirs: bytes) -> bool:
     return not differ(without_idle(argv, tree(ours)), without_idle(argv, tree(theirs)))
 
 
-def times_in(node: object) -> set[int]:
+def times_in(node: Any) -> set[int]:
     """Return the times since the epoch that a tree holds."""
-    kind, value = node  # type: ignore[misc]
+    kind, value = node
     if isinstance(value, list):
         return set().union(*map(times_in, value)) if value else set()
     return {value} if kind == b":" and is_time(value) else set()
@@ -115,8 +117,9 @@ def test_replies_and_state_are_redis_s(judge: Judge, seed: int) -> None:
                 done.append(argv)
                 generator.observe(our)
                 if not same(argv, our, their):
+                    replies = f"ours   {our!r}\ntheirs {their!r}"
                     before = "\n".join(map(repr, done[-30:]))
-                    pytest.fail(f"seed {seed}, step {start + number}\nours   {our!r}\ntheirs {their!r}\nafter\n{before}")
+                    pytest.fail(f"seed {seed}, step {start + number}\n{replies}\nafter\n{before}")
             compare_state(local, redis, f"seed {seed}, after step {start + len(batch) - 1}\n{done[-BATCH:]}")
             engine.check()
     assert local.session.blocked is None

@@ -86,13 +86,17 @@ def watched(local: Local) -> list[tuple[bytes, bytes]]:
     """Let the engine report its keyspace events into the list that is returned."""
     events: list[tuple[bytes, bytes]] = []
     local.engine.notify_events = True
-    local.engine.on_keyspace_event = lambda _db, _kind, event, key: events.append((event, key))
+
+    def note(_db: object, _kind: bytes, event: bytes, key: bytes) -> None:
+        events.append((event, key))
+
+    local.engine.on_keyspace_event = note
     return events
 
 
 def events_of(listener: Redis) -> list[tuple[bytes, bytes]]:
     """Return the key events that a subscriber got, up to the last word."""
-    events = []
+    events: list[tuple[bytes, bytes]] = []
     while True:
         _, _, channel, key = read(listener._reply())
         if channel == b"__keyevent@0__:last":

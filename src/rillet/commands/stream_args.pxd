@@ -28,9 +28,9 @@ cdef class TrimArguments:
     cdef public unsigned long long seq
     cdef public bint seq_given
     cdef public bint no_mkstream
-    cpdef bint read(self, Session session, list argv, bint xadd)
-    cdef Py_ssize_t _read_option(self, list argv, Py_ssize_t at, bint xadd)
-    cdef Py_ssize_t _read_threshold(self, list argv, Py_ssize_t at, int strategy)
+    cpdef bint read(self, Session session, list[bytes] argv, bint xadd)
+    cdef Py_ssize_t _read_option(self, list[bytes] argv, Py_ssize_t at, bint xadd)
+    cdef Py_ssize_t _read_threshold(self, list[bytes] argv, Py_ssize_t at, int strategy)
     cdef bint _read_new_id(self, bytes word)
     cdef bint _settle(self, Session session, bint xadd)
 

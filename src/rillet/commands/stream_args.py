@@ -16,6 +16,8 @@ that 64-bit halves of IDs stay unboxed between compiled modules.
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
@@ -24,7 +26,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.commands.args import NOT_AN_INTEGER, text
 from rillet.commands.session import Session
 from rillet.errors import CommandError, NoGroup, WrongType
-from rillet.types.group import Group
+from rillet.types.group import Group, PendingEntry
 from rillet.types.stream import Stream
 from rillet.types.stream_id import IDReader
 
@@ -60,10 +62,17 @@ def integer(word: bytes, message: str = NOT_AN_INTEGER) -> cython.longlong:
         return 0
     if not 0 < len(digits) < 20 or not digits.isdigit() or digits[0] == 48:
         raise CommandError(message)
-    value: object = int(word)
+    value: Any = int(word)
     if value < _MIN_I64 or value > _MAX_I64:
         raise CommandError(message)
-    return value
+    number: cython.longlong = value
+    return number
+
+
+def owner_name(pending: PendingEntry) -> bytes:
+    """Return the name of the consumer that a pending entry belongs to; only while a file is read has one none."""
+    assert pending.consumer is not None
+    return pending.consumer.name
 
 
 def signed(value: int) -> int:
@@ -218,7 +227,7 @@ class TrimArguments:
         self.no_mkstream = False
 
     @cython.ccall
-    def read(self, session: Session, argv: list, xadd: cython.bint) -> cython.bint:
+    def read(self, session: Session, argv: list[bytes], xadd: cython.bint) -> cython.bint:
         """Read argv[2:], for XADD up to its ID; raise what Redis refuses."""
         at: cython.Py_ssize_t = 2
         count: cython.Py_ssize_t = len(argv)
@@ -237,7 +246,7 @@ class TrimArguments:
         return True
 
     @cython.cfunc
-    def _read_option(self, argv: list, at: cython.Py_ssize_t, xadd: cython.bint) -> cython.Py_ssize_t:
+    def _read_option(self, argv: list[bytes], at: cython.Py_ssize_t, xadd: cython.bint) -> cython.Py_ssize_t:
         """Read the option at a position and return how many words it took; 0 = this is the ID of an XADD."""
         word: bytes = option(argv[at])
         more: cython.Py_ssize_t = len(argv) - 1 - at
@@ -257,7 +266,7 @@ class TrimArguments:
         return 0
 
     @cython.cfunc
-    def _read_threshold(self, argv: list, at: cython.Py_ssize_t, strategy: cython.int) -> cython.Py_ssize_t:
+    def _read_threshold(self, argv: list[bytes], at: cython.Py_ssize_t, strategy: cython.int) -> cython.Py_ssize_t:
         taken: cython.Py_ssize_t = 2
         if self.strategy != _NO_TRIM:
             raise CommandError("syntax error, MAXLEN and MINID options at the same time are not compatible")

@@ -19,6 +19,7 @@ from rillet.commands.stream_args import (
     integer,
     no_such_group,
     option,
+    owner_name,
     read_id,
     read_ids,
     read_stream,
@@ -240,7 +241,7 @@ def _list_pending(session: Session, iterator: RaxIterator, last: bytes, count: i
             continue
         out.array(4)
         out.stream_id(*StreamID.unpack(iterator.key))
-        out.bulk(pending.consumer.name)
+        out.bulk(owner_name(pending))
         out.integer(max(0, now - pending.delivery_time))
         out.integer(signed(pending.delivery_count))
         written += 1

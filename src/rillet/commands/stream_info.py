@@ -15,6 +15,7 @@ from rillet.commands.stream_args import (
     integer,
     no_such_group,
     option,
+    owner_name,
     read_stream,
     signed,
     subcommand_error,
@@ -253,6 +254,6 @@ def _write_pending(out: Replies, pel: Rax, count: int, owner: bool) -> None:
         out.array(4 if owner else 3)
         out.stream_id(*StreamID.unpack(iterator.key))
         if owner:
-            out.bulk(pending.consumer.name)
+            out.bulk(owner_name(pending))
         out.integer(pending.delivery_time)
         out.integer(signed(pending.delivery_count))

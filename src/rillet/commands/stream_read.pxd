@@ -27,9 +27,9 @@ cdef class ReadRequest:
     cdef public Py_ssize_t ids_at
     cdef public list keys
     cdef public list starts
-    cdef bint read(self, list argv, bint grouped)
-    cdef bint _take_keys(self, list argv, Py_ssize_t start)
-    cdef list resolve(self, Session session, list argv)
+    cdef bint read(self, list[bytes] argv, bint grouped)
+    cdef bint _take_keys(self, list[bytes] argv, Py_ssize_t start)
+    cdef list resolve(self, Session session, list[bytes] argv)
     cdef tuple _pinned(self, Stream stream)
     cdef bint answer(self, Session session, list streams)
     cdef bint _answer_one(self, Session session, Stream stream, bytes key, tuple start)

@@ -22,6 +22,8 @@ came: an XCLAIM for each entry, or with NOACK one XGROUP SETID.
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
@@ -30,7 +32,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.commands.args import text
 from rillet.commands.registry import command
 from rillet.commands.session import Session
-from rillet.commands.stream_args import INVALID_ID, SYNTAX_ERROR, Interval
+from rillet.commands.stream_args import INVALID_ID, SYNTAX_ERROR, Interval, owner_name
 from rillet.errors import CommandError, NoGroup, Unblocked
 from rillet.protocol.writer import Replies
 from rillet.structs.listpack import Listpack
@@ -46,6 +48,9 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
     from rillet.types.stream_id import encode_key, format_id, key_ms, key_seq, less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_NEW_IS_GROUPED = (
+    "The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
+)
 _SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
 # How many entries a client that waited gets when it named no COUNT (XREAD_BLOCKED_DEFAULT_COUNT).
 _BLOCKED_COUNT = cython.declare(cython.longlong, 1000)
@@ -67,14 +72,15 @@ class EntryWriter:
 
     def __init__(self, out: Replies) -> None:
         self.out = out
-        self.lp = None
-        self.names = None
+        self.lp: Listpack | None = None
+        self.names: list[bytes] | None = None
 
     @cython.ccall
     def write(self, entries: StreamIterator) -> cython.bint:
         """Write the iterator's current entry: its ID and an array of its fields and values. O(fields)"""
         out: Replies = self.out
-        lp: Listpack = entries.lp
+        lp: Listpack | None = entries.lp
+        assert lp is not None, "the iterator is at an entry"
         out.array(2)
         out.stream_id(entries.ms, entries.seq)
         if entries.flags & _SAMEFIELDS != 0:
@@ -98,7 +104,7 @@ class EntryWriter:
     def _write_values(self, lp: Listpack, entries: StreamIterator) -> cython.bint:
         """Write fields and values of an entry whose names are those of its node."""
         out: Replies = self.out
-        names: list = self.names
+        names: list[bytes] | None = self.names
         index: cython.Py_ssize_t
         pos: cython.Py_ssize_t
         if not entries.next_field():
@@ -117,19 +123,20 @@ class EntryWriter:
 
 
 @cython.cfunc
-def _shared_names(lp: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list:
+def _shared_names(lp: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list[bytes]:
     """Return the reply of each of a node's names, from the position of the first."""
-    names: list = []
+    names: list[bytes] = []
     out: Replies = Replies()
-    index: cython.Py_ssize_t
+    left: cython.Py_ssize_t = count
     out.array(2 * count)
-    for index in range(count):
+    while left > 0:
         if lp.decode(pos):
             out.bulk_slice(lp.buf, lp.at_start, lp.at_len)
         else:
             out.bulk_int(lp.at_int)
         names.append(out.take())
         pos = lp.at_next
+        left -= 1
     return names
 
 
@@ -160,7 +167,7 @@ def write_entries(
     "xlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(1)", syntax="key",
 )  # fmt: skip
-def xlen(session: Session, argv: list) -> None:
+def xlen(session: Session, argv: list[bytes]) -> None:
     """Returns the number of entries in a stream."""
     stream: Stream | None = read_stream(session, argv[1])
     session.out.integer(0 if stream is None else stream.length)
@@ -170,7 +177,7 @@ def xlen(session: Session, argv: list) -> None:
     "xrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(N) for the N entries returned.", syntax="key start end [COUNT count]",
 )  # fmt: skip
-def xrange(session: Session, argv: list) -> None:
+def xrange(session: Session, argv: list[bytes]) -> None:
     """Returns the entries between two IDs, oldest first."""
     _range(session, argv, False)
 
@@ -179,13 +186,13 @@ def xrange(session: Session, argv: list) -> None:
     "xrevrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(N) for the N entries returned.", syntax="key end start [COUNT count]",
 )  # fmt: skip
-def xrevrange(session: Session, argv: list) -> None:
+def xrevrange(session: Session, argv: list[bytes]) -> None:
     """Returns the entries between two IDs, newest first."""
     _range(session, argv, True)
 
 
 @cython.cfunc
-def _range(session: Session, argv: list, reverse: cython.bint) -> cython.bint:
+def _range(session: Session, argv: list[bytes], reverse: cython.bint) -> cython.bint:
     """Answer XRANGE and XREVRANGE (t_stream.c: xrangeGenericCommand)."""
     interval: Interval = Interval()
     count: cython.longlong = -1
@@ -220,7 +227,7 @@ def log_claim(session: Session, key: bytes, group: Group, ident: bytes, pending:
     """Log the state of a pending entry as an XCLAIM that sets just that (streamPropagateXCLAIM)."""
     if session.engine.log is not None:
         session.propagate([
-            b"XCLAIM", key, group.name, pending.consumer.name, b"0", ident,
+            b"XCLAIM", key, group.name, owner_name(pending), b"0", ident,
             b"TIME", b"%d" % pending.delivery_time, b"RETRYCOUNT", b"%d" % pending.delivery_count,
             b"FORCE", b"JUSTID", b"LASTID", format_id(group.last_ms, group.last_seq),
         ])  # fmt: skip
@@ -270,7 +277,7 @@ class ReadRequest:
     def __init__(self) -> None:
         self.timeout = -1
         self.count = 0
-        self.group = None
+        self.group: bytes | None = None
         self.consumer = b""
         self.noack = False
         self.ids_at = 0
@@ -278,7 +285,7 @@ class ReadRequest:
         self.starts: list[tuple[int, int]] = []
 
     @cython.cfunc
-    def read(self, argv: list, grouped: cython.bint) -> cython.bint:
+    def read(self, argv: list[bytes], grouped: cython.bint) -> cython.bint:
         """Read the options, up to where the IDs begin (t_stream.c: xreadCommand)."""
         at: cython.Py_ssize_t = 1
         count: cython.Py_ssize_t = len(argv)
@@ -314,7 +321,7 @@ class ReadRequest:
         return True
 
     @cython.cfunc
-    def _take_keys(self, argv: list, start: cython.Py_ssize_t) -> cython.bint:
+    def _take_keys(self, argv: list[bytes], start: cython.Py_ssize_t) -> cython.bint:
         count: cython.Py_ssize_t = len(argv) - start
         if count % 2:
             raise CommandError(
@@ -325,9 +332,9 @@ class ReadRequest:
         return True
 
     @cython.cfunc
-    def resolve(self, session: Session, argv: list) -> list:
+    def resolve(self, session: Session, argv: list[bytes]) -> list[Any]:
         """Read the IDs, `$` and `>` among them, and return the streams (None where there is no key)."""
-        streams: list = []
+        streams: list[Any] = []
         reader: IDReader = IDReader()
         index: cython.Py_ssize_t
         for index in range(len(self.keys)):
@@ -343,9 +350,7 @@ class ReadRequest:
                 self.starts.append(self._pinned(stream))
             elif word == b">" or word.startswith(b">\0"):
                 if self.group is None:
-                    raise CommandError(
-                        "The > ID can be specified only when calling XREADGROUP using the GROUP <group> <consumer> option."
-                    )
+                    raise CommandError(_NEW_IS_GROUPED)
                 self.starts.append((_MAX_U64, _MAX_U64))
             elif reader.read(word, 0, True):
                 self.starts.append((reader.ms, reader.seq))
@@ -354,7 +359,7 @@ class ReadRequest:
         return streams
 
     @cython.cfunc
-    def _pinned(self, stream: Stream | None) -> tuple:
+    def _pinned(self, stream: Stream | None) -> tuple[int, int]:
         """Return the ID that `$` stands for now."""
         if self.group is not None:
             raise CommandError(
@@ -367,7 +372,7 @@ class ReadRequest:
         return (stream.last_ms, stream.last_seq)
 
     @cython.cfunc
-    def answer(self, session: Session, streams: list) -> cython.bint:
+    def answer(self, session: Session, streams: list[Any]) -> cython.bint:
         """Write what can be served at once; False where there is nothing."""
         out: Replies = session.out
         mark: cython.Py_ssize_t = out.mark()
@@ -386,7 +391,7 @@ class ReadRequest:
         return True
 
     @cython.cfunc
-    def _answer_one(self, session: Session, stream: Stream, key: bytes, start: tuple) -> cython.bint:
+    def _answer_one(self, session: Session, stream: Stream, key: bytes, start: tuple[int, int]) -> cython.bint:
         """Write the pair of one stream if it has something for this request."""
         ms: cython.ulonglong = start[0]
         seq: cython.ulonglong = start[1]
@@ -433,6 +438,7 @@ class ReadRequest:
         count: cython.longlong, history: cython.bint,
     ) -> cython.longlong:  # fmt: skip
         """Write entries for the consumer: from its own pending ones, or new ones that become pending."""
+        assert self.group is not None
         group: Group = stream.groups[self.group]
         consumer, created = meet_consumer(session, key, group, self.consumer)
         if created and self.noack:
@@ -496,7 +502,7 @@ def _write_history(
     session: Session, stream: Stream, consumer: Consumer, ms: cython.ulonglong, seq: cython.ulonglong,
     count: cython.longlong,
 ) -> cython.longlong:  # fmt: skip
-    """Write what is pending for the consumer, deleted entries as an ID and null (streamReplyWithRangeFromConsumerPEL)."""
+    """Write what is pending for the consumer, a deleted entry as its ID and null (..RangeFromConsumerPEL)."""
     out: Replies = session.out
     written: cython.longlong = 0
     now: cython.longlong = session.db.clock.now_ms()
@@ -544,7 +550,7 @@ def _write_new(
     return written
 
 
-def keys_of_read(argv: list) -> list:
+def keys_of_read(argv: list[bytes]) -> list[int]:
     """Return the positions of the keys of an XREAD or XREADGROUP (db.c: xreadGetKeys)."""
     skipped = {b"block": 2, b"count": 2, b"group": 3, b"noack": 1}
     at = 1
@@ -564,7 +570,7 @@ def keys_of_read(argv: list) -> list:
     complexity="O(N) for the N entries returned; an XADD pays O(M) for the M clients that wait for the stream.",
     syntax="[COUNT count] [BLOCK milliseconds] STREAMS key [key ...] id [id ...]",
 )  # fmt: skip
-def xread(session: Session, argv: list) -> None:
+def xread(session: Session, argv: list[bytes]) -> None:
     """Returns entries of one or more streams after the given IDs; waits for some if told to."""
     _read(session, argv, False)
 
@@ -574,17 +580,17 @@ def xread(session: Session, argv: list) -> None:
     complexity="O(M) for the M entries returned; an XADD pays O(N) for the N clients that wait for the stream.",
     syntax="GROUP group consumer [COUNT count] [BLOCK milliseconds] [NOACK] STREAMS key [key ...] id [id ...]",
 )  # fmt: skip
-def xreadgroup(session: Session, argv: list) -> None:
+def xreadgroup(session: Session, argv: list[bytes]) -> None:
     """Returns new entries for a consumer of a group, which become pending, or its pending ones again."""
     _read(session, argv, True)
 
 
 @cython.cfunc
-def _read(session: Session, argv: list, grouped: cython.bint) -> cython.bint:
+def _read(session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
     """Answer XREAD and XREADGROUP now, wait, or answer null."""
     request: ReadRequest = ReadRequest()
     request.read(argv, grouped)
-    streams: list = request.resolve(session, argv)
+    streams: list[Any] = request.resolve(session, argv)
     if grouped:
         session.propagate_nothing()
     if request.answer(session, streams):

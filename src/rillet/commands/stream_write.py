@@ -44,7 +44,7 @@ _ID_TOO_SMALL = "The ID specified in XADD is equal or smaller than the target st
     complexity="O(1) for the new entry, O(N) for the N entries that a trim evicts.",
     syntax="key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
 )  # fmt: skip
-def xadd(session: Session, argv: list) -> None:
+def xadd(session: Session, argv: list[bytes]) -> None:
     """Appends an entry to a stream, which is created where there is none."""
     key: bytes = argv[1]
     at: cython.Py_ssize_t = 2
@@ -80,7 +80,7 @@ def xadd(session: Session, argv: list) -> None:
 
 @cython.cfunc
 def _append(
-    session: Session, stream: Stream, arguments: TrimArguments | None, argv: list, id_at: cython.Py_ssize_t,
+    session: Session, stream: Stream, arguments: TrimArguments | None, argv: list[bytes], id_at: cython.Py_ssize_t,
     words: cython.Py_ssize_t,
 ) -> cython.bint:  # fmt: skip
     """Append the words after the ID as an entry of the ID that was given or is to be made (streamAppendItem)."""
@@ -119,7 +119,7 @@ def _trim(stream: Stream, arguments: TrimArguments) -> cython.longlong:
 
 
 @cython.cfunc
-def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list) -> cython.bint:
+def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> cython.bint:
     """Put what an approximate trim reached into a copy of its words (streamRewriteTrimArgument)."""
     at: cython.Py_ssize_t = arguments.threshold_at
     argv[at - 1] = b"="
@@ -140,7 +140,7 @@ def _log_exactly(
     made: cython.bint = arguments is None or not arguments.id_given or not arguments.seq_given
     approx: cython.bint = arguments is not None and arguments.approx
     if made or approx:
-        argv: list = list(session.argv)
+        argv: list[bytes] = list(session.argv)
         if arguments is not None and arguments.approx:
             _exact_trim(stream, arguments, argv)
         if made:
@@ -154,7 +154,7 @@ def _log_exactly(
     complexity="O(N) for the N entries evicted; whole nodes go at once.",
     syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
 )  # fmt: skip
-def xtrim(session: Session, argv: list) -> None:
+def xtrim(session: Session, argv: list[bytes]) -> None:
     """Removes the oldest entries of a stream, down to a length or up to an ID."""
     arguments: TrimArguments = TrimArguments()
     arguments.read(session, argv, False)
@@ -167,7 +167,7 @@ def xtrim(session: Session, argv: list) -> None:
     if deleted > 0:
         session.notify(b"t", b"xtrim", key)
         if arguments.approx and session.engine.log is not None:
-            words: list = list(argv)
+            words: list[bytes] = list(argv)
             _exact_trim(stream, arguments, words)
             session.propagate(words)
         session.modified(key)
@@ -179,7 +179,7 @@ def xtrim(session: Session, argv: list) -> None:
     "xdel", arity=-3, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(1) for each ID.", syntax="key id [id ...]",
 )  # fmt: skip
-def xdel(session: Session, argv: list) -> None:
+def xdel(session: Session, argv: list[bytes]) -> None:
     """Removes entries by ID and returns how many were there."""
     key: bytes = argv[1]
     stream: Stream | None = find_stream(session, key)
@@ -201,7 +201,7 @@ def xdel(session: Session, argv: list) -> None:
     "xsetid", arity=-3, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(1)", syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
 )  # fmt: skip
-def xsetid(session: Session, argv: list) -> None:
+def xsetid(session: Session, argv: list[bytes]) -> None:
     """Sets the last ID of a stream, and its counters, as replication and rewriting do."""
     last: IDReader = IDReader()
     deleted: IDReader = IDReader()
@@ -247,6 +247,6 @@ def _check_setid(stream: Stream, last: IDReader, entries_added: cython.longlong)
         raise AssertionError("a stream with entries has a last one")
     if less(last.ms, last.seq, stream.edge_ms, stream.edge_seq):
         raise CommandError("The ID specified in XSETID is smaller than the target stream top item")
-    if 0 <= entries_added and stream.length > cython.cast(cython.ulonglong, entries_added):
+    if entries_added >= 0 and stream.length > cython.cast(cython.ulonglong, entries_added):
         raise CommandError("The entries_added specified in XSETID is smaller than the target stream length")
     return True
