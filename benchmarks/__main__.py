@@ -1,4 +1,4 @@
-"""`python -m benchmarks [--only server,embedded,memory,spark] [--rounds 3] [--scale 1.0] [--interpreted] [--json FILE]`."""
+"""`python -m benchmarks`: everything against its peer; --only server,embedded,memory,spark, --rounds, --scale, --json."""
 
 from __future__ import annotations
 
@@ -37,11 +37,25 @@ def _other_build(arguments: argparse.Namespace) -> list[Figure]:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "figures.json"
         subprocess.run(
-            [sys.executable, "-m", "benchmarks", "--build", "interpreted", "--rounds", str(arguments.rounds),
-             "--scale", str(arguments.scale * 0.1), "--only", ",".join(set(arguments.only.split(",")) - {"spark"}),
-             "--json", str(target)],
-            check=True, env={**os.environ, "PYTHONPATH": f"{BUILDS['interpreted']}{os.pathsep}{ROOT}"}, stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+            [
+                sys.executable,
+                "-m",
+                "benchmarks",
+                "--build",
+                "interpreted",
+                "--rounds",
+                str(arguments.rounds),
+                "--scale",
+                str(arguments.scale * 0.1),
+                "--only",
+                ",".join(set(arguments.only.split(",")) - {"spark"}),
+                "--json",
+                str(target),
+            ],
+            check=True,
+            env={**os.environ, "PYTHONPATH": f"{BUILDS['interpreted']}{os.pathsep}{ROOT}"},
+            stdout=subprocess.DEVNULL,
+        )
         rows = json.loads(target.read_text())["figures"]
     return [Figure(**{key: value for key, value in row.items() if key != "ratio"}) for row in rows]
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import redis
 
 import rillet
 from benchmarks.harness import Figure, alternate, redis_server
 
-FIELDS = {"carrier": "UA", "flight": "1545", "origin": "EWR", "dest": "IAH", "delay": "-17"}
+FIELDS: dict[Any, Any] = {"carrier": "UA", "flight": "1545", "origin": "EWR", "dest": "IAH", "delay": "-17"}
 
 
 def _redis_py(port: int, count: int) -> float:
@@ -37,7 +38,13 @@ def run(rounds: int, scale: float) -> list[Figure]:
     mode = "compiled" if rillet.compiled() else "interpreted"
     with redis_server() as (port, _):
         peer, own = alternate(
-            rounds, lambda: _redis_py(port, max(1_000, int(20_000 * scale))), lambda: _stream_add(max(5_000, int(300_000 * scale)))
+            rounds,
+            lambda: _redis_py(port, max(1_000, int(20_000 * scale))),
+            lambda: _stream_add(max(5_000, int(300_000 * scale))),
         )
     goal = 20.0 if mode == "compiled" else None
-    return [Figure("Stream.add, 5 fields, in process, one at a time", "redis-py + hiredis", peer, own, "entries/s", goal, mode)]
+    return [
+        Figure(
+            "Stream.add, 5 fields, in process, one at a time", "redis-py + hiredis", peer, own, "entries/s", goal, mode
+        )
+    ]

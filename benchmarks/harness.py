@@ -47,8 +47,16 @@ class Figure:
         """Return the cells of the printed table."""
         target = "" if self.target is None else f"{self.target:g}"
         verdict = "" if self.target is None else ("yes" if self.ratio >= self.target else "NO")
-        return (self.what, self.mode, f"{self.peer:,.4g}" if self.peer < 100 else f"{self.peer:,.0f}",
-                f"{self.ours:,.4g}" if self.ours < 100 else f"{self.ours:,.0f}", self.unit, f"{self.ratio:.2f}", target, verdict)
+        return (
+            self.what,
+            self.mode,
+            f"{self.peer:,.4g}" if self.peer < 100 else f"{self.peer:,.0f}",
+            f"{self.ours:,.4g}" if self.ours < 100 else f"{self.ours:,.0f}",
+            self.unit,
+            f"{self.ratio:.2f}",
+            target,
+            verdict,
+        )
 
 
 def alternate(rounds: int, peer: Callable[[], float], ours: Callable[[], float]) -> tuple[float, float]:
@@ -81,8 +89,12 @@ def rillet_server(mode: str = "compiled", *arguments: str) -> Iterator[tuple[int
 def _running(command: Sequence[str], environment: dict[str, str] | None = None) -> Iterator[tuple[int, int]]:
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
         port = free_port()
-        process = subprocess.Popen([*command, "--port", str(port), "--dir", folder], env=environment,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            [*command, "--port", str(port), "--dir", folder],
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         try:
             _wait_until_ready(port, process)
             yield port, process.pid
@@ -97,8 +109,11 @@ def redis_benchmark(port: int, requests: int, clients: int, pipeline: int, comma
     assert program is not None, "redis-benchmark is not installed (Debian: apt-get install redis-tools)"
     done = subprocess.run(
         [program, "-p", str(port), "-n", str(requests), "-c", str(clients), "-P", str(pipeline), "--csv", *command],
-        check=True, capture_output=True, text=True, timeout=600,
-    )  # fmt: skip
+        check=True,
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
     last = done.stdout.strip().splitlines()[-1]
     return float(last.split('","')[1].strip('"'))
 
@@ -119,7 +134,9 @@ def report(figures: Sequence[Figure], target: Path) -> None:
             print("  ".join("-" * width for width in widths))
     machine = {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}
     target.parent.mkdir(parents=True, exist_ok=True)
-    target.write_text(json.dumps({"machine": machine, "figures": [{**asdict(f), "ratio": f.ratio} for f in figures]}, indent=1))
+    target.write_text(
+        json.dumps({"machine": machine, "figures": [{**asdict(f), "ratio": f.ratio} for f in figures]}, indent=1)
+    )
     print(f"\nwritten: {target}")
 
 

@@ -16,11 +16,21 @@ def entries(count: int, start_ms: int = 1_700_000_000_000) -> list[list[bytes]]:
     source = random.Random(7)
     rows = []
     for number in range(count):
-        rows.append([
-            b"%d-0" % (start_ms + number * 13), b"device", b"sensor-%05d" % source.randrange(50_000),
-            b"temperature", b"%.3f" % source.uniform(-20, 45), b"humidity", b"%.2f" % source.uniform(0, 100),
-            b"status", source.choice((b"ok", b"degraded", b"offline")), b"session", b"%016x" % source.getrandbits(64),
-        ])  # fmt: skip
+        rows.append(
+            [
+                b"%d-0" % (start_ms + number * 13),
+                b"device",
+                b"sensor-%05d" % source.randrange(50_000),
+                b"temperature",
+                b"%.3f" % source.uniform(-20, 45),
+                b"humidity",
+                b"%.2f" % source.uniform(0, 100),
+                b"status",
+                source.choice((b"ok", b"degraded", b"offline")),
+                b"session",
+                b"%016x" % source.getrandbits(64),
+            ]
+        )
     return rows
 
 

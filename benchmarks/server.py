@@ -6,8 +6,17 @@ from benchmarks.harness import Figure, alternate, redis_benchmark, redis_server,
 from benchmarks.memory import fill
 
 FIVE_FIELDS = [
-    "carrier", "UA", "flight", "1545", "origin", "EWR", "dest", "IAH", "delay", "-17",
-]  # fmt: skip
+    "carrier",
+    "UA",
+    "flight",
+    "1545",
+    "origin",
+    "EWR",
+    "dest",
+    "IAH",
+    "delay",
+    "-17",
+]
 XADD = ["XADD", "bench", "*", *FIVE_FIELDS]
 
 # what, command, requests, pipeline, target

@@ -11,7 +11,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    SpinnerColumn,
+    TaskProgressColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from rich.table import Table
 
 import rillet
@@ -43,8 +51,15 @@ def prepare(out: Path) -> None:
 
 
 def _progress() -> Progress:
-    return Progress(TextColumn("  {task.description}"), BarColumn(), TaskProgressColumn(), MofNCompleteColumn(),
-                    TextColumn("{task.fields[rate]}"), TimeElapsedColumn(), console=CONSOLE)  # fmt: skip
+    return Progress(
+        TextColumn("  {task.description}"),
+        BarColumn(),
+        TaskProgressColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeElapsedColumn(),
+        console=CONSOLE,
+    )
 
 
 def replay(store: Store, rows: list[data.Flight]) -> None:
@@ -74,8 +89,10 @@ def consume(store: Store, total: int, count: int) -> None:
     victim = f"worker-{workers.VICTIM + 1}"
     for name, handled in outcome.handled.items():
         CONSOLE.print(f"  {name} handled {handled:,}" + (" and was killed half-way" if name == victim else ""))
-    CONSOLE.print(f"  claimed from {victim}: {outcome.claimed:,}   handled in all: {sum(outcome.handled.values()):,}   "
-                  f"twice: {outcome.twice}   still pending: {outcome.pending}   lag: {outcome.lag}")  # fmt: skip
+    CONSOLE.print(
+        f"  claimed from {victim}: {outcome.claimed:,}   handled in all: {sum(outcome.handled.values()):,}   "
+        f"twice: {outcome.twice}   still pending: {outcome.pending}   lag: {outcome.lag}"
+    )
     if sum(outcome.handled.values()) != total or outcome.twice or outcome.pending or outcome.lag:
         raise SystemExit("the group lost or doubled an entry")
     CONSOLE.print("  [green]nothing lost, nothing handled twice")
@@ -86,7 +103,9 @@ def analyse(store: Store, out: Path) -> None:
     from examples.flights import chart, pipeline
 
     assert store.path is not None
-    with Progress(SpinnerColumn(), TextColumn("  {task.description}"), TimeElapsedColumn(), console=CONSOLE) as progress:
+    with Progress(
+        SpinnerColumn(), TextColumn("  {task.description}"), TimeElapsedColumn(), console=CONSOLE
+    ) as progress:
         task = progress.add_task("starting Spark")
         spark = pipeline.session()
         try:
@@ -105,12 +124,32 @@ def analyse(store: Store, out: Path) -> None:
     if windows != back:
         raise SystemExit("Parquet and the stream `delays` disagree")
     airports, airlines = data.airport_names(), data.airline_names()
-    CONSOLE.print(_table("Worst routes by mean arrival delay (at least 300 flights)",
-                         ("from", "to", "flights", "minutes"),
-                         [(row.origin, airports.get(row.dest, row.dest), f"{row.flights:,}", f"{row.mean_delay:.1f}") for row in routes]))
-    CONSOLE.print(_table("Carriers by mean departure delay", ("carrier", "flights", "minutes", "late > 15 min", "cancelled"),
-                         [(airlines.get(row.carrier, row.carrier), f"{row.flights:,}", f"{row.mean_delay:.1f}",
-                           f"{row.late_percent:.1f} %", f"{row.cancelled_percent:.1f} %") for row in carriers]))  # fmt: skip
+    CONSOLE.print(
+        _table(
+            "Worst routes by mean arrival delay (at least 300 flights)",
+            ("from", "to", "flights", "minutes"),
+            [
+                (row.origin, airports.get(row.dest, row.dest), f"{row.flights:,}", f"{row.mean_delay:.1f}")
+                for row in routes
+            ],
+        )
+    )
+    CONSOLE.print(
+        _table(
+            "Carriers by mean departure delay",
+            ("carrier", "flights", "minutes", "late > 15 min", "cancelled"),
+            [
+                (
+                    airlines.get(row.carrier, row.carrier),
+                    f"{row.flights:,}",
+                    f"{row.mean_delay:.1f}",
+                    f"{row.late_percent:.1f} %",
+                    f"{row.cancelled_percent:.1f} %",
+                )
+                for row in carriers
+            ],
+        )
+    )
 
 
 def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Table:
@@ -129,8 +168,10 @@ def costs(store: Store, out: Path) -> None:
     memory = int(store.execute("MEMORY", "USAGE", workers.STREAM, "SAMPLES", "0"))
     disk = sum(file.stat().st_size for file in (out / "flights.rillet").rglob("*") if file.is_file())
     count = len(stream)
-    CONSOLE.print(f"  memory: {memory / count:.1f} bytes per entry ({memory / 2**20:.1f} MiB)   "
-                  f"disk: {disk / count:.1f} bytes per entry ({disk / 2**20:.1f} MiB, the log of all steps)")  # fmt: skip
+    CONSOLE.print(
+        f"  memory: {memory / count:.1f} bytes per entry ({memory / 2**20:.1f} MiB)   "
+        f"disk: {disk / count:.1f} bytes per entry ({disk / 2**20:.1f} MiB, the log of all steps)"
+    )
 
 
 def run(out: Path, limit: int | None, count: int) -> None:
@@ -150,14 +191,19 @@ def run(out: Path, limit: int | None, count: int) -> None:
         costs(store, out)
     for title, seconds in times.items():
         CONSOLE.print(f"  {seconds:6.1f} s  {title}")
-    CONSOLE.print(f"  {time.perf_counter() - started:6.1f} s  in all ({'compiled' if rillet.compiled() else 'interpreted'} build)")
-    CONSOLE.print(f"\nThe results are in [bold]{out}[/]: delays.png, delays_by_hour/, worst_routes/, carriers/ (Parquet), flights.rillet/")
+    CONSOLE.print(
+        f"  {time.perf_counter() - started:6.1f} s  in all ({'compiled' if rillet.compiled() else 'interpreted'} build)"
+    )
+    CONSOLE.print(f"\nThe results are in [bold]{out}[/]:")
+    CONSOLE.print("  delays.png; delays_by_hour/, worst_routes/, carriers/ (Parquet); flights.rillet/ (the store)")
 
 
 def main() -> int:
     """Parse the options, run, and leave nothing behind on Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
-    parser.add_argument("--out", type=Path, default=Path("demo-output"), help="folder for the results (default: %(default)s)")
+    parser.add_argument(
+        "--out", type=Path, default=Path("demo-output"), help="folder for the results (default: %(default)s)"
+    )
     parser.add_argument("--limit", type=int, help="only the first so many flights of the year")
     parser.add_argument("--workers", type=int, default=3, help="consumers of the group (default: %(default)s)")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
 """The Spark part: the stream as a table, while it streams and at rest.
 
-    flights (stream) -> windows of an hour by airport, with the weather -> Parquet, and a stream `delays`
-    flights (batch)  -> worst routes, carriers ranked                    -> Parquet, and the tables printed
+flights (stream) -> windows of an hour by airport, with the weather -> Parquet, and a stream `delays`
+flights (batch)  -> worst routes, carriers ranked                    -> Parquet, and the tables printed
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from multiprocessing.process import BaseProcess
+from typing import Any
 
 import rillet
 from rillet.store import Consumer, Message, Store
@@ -62,11 +63,11 @@ def _handle(store: Store, consumer: Consumer, messages: list[Message], claimed: 
             late[fields["carrier"]] = late.get(fields["carrier"], 0) + max(0, int(fields["dep_delay"]))
     ids = [str(message.id) for message in messages]
     group = consumer.group
-    commands: list[list[str | int]] = [
+    commands: list[list[Any]] = [
         ["MULTI"],
         ["XACK", STREAM, group.name, *ids],
         ["INCRBY", f"handled:{consumer.name}", len(ids)],
-        *(["INCRBY", f"late:{carrier}", minutes] for carrier, minutes in late.items()),
+        *[["INCRBY", f"late:{carrier}", minutes] for carrier, minutes in late.items()],
     ]
     if claimed:
         commands.append(["INCRBY", "claimed", len(ids)])
@@ -102,7 +103,9 @@ def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int]
                 process.join()
     progress(sum(_handled(store, names).values()))
     info = group.info()
-    return Outcome(_handled(store, names), _number(store, "claimed"), _number(store, "twice"), info["pending"], info["lag"])
+    return Outcome(
+        _handled(store, names), _number(store, "claimed"), _number(store, "twice"), info["pending"], info["lag"]
+    )
 
 
 def _kill_with_work_pending(process: BaseProcess, store: Store, name: str) -> bool:

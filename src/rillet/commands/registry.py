@@ -30,7 +30,9 @@ FLAGS = frozenset(
     "no_auth may_replicate allow_busy no_multi movablekeys no_async_loading no_mandatory_keys "
     "protected touches_arbitrary_keys".split()
 )
-GROUPS = frozenset("generic string list set sorted-set hash stream connection server transactions pubsub scripting".split())
+GROUPS = frozenset(
+    "generic string list set sorted-set hash stream connection server transactions pubsub scripting".split()
+)
 
 Handler = Callable[[Any, list[bytes]], None]
 GetKeys = Callable[[list[bytes]], list[int]]

@@ -65,8 +65,8 @@ class Session:
 
     __slots__ = (
         "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "in_exec", "dirty",
-        "propagated", "argv", "command", "closing", "on_wake", "transport", "created_ms", "last_ms", "lib_name", "lib_ver",
-        "extra", "trusted",
+        "propagated", "argv", "command", "closing", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
+        "lib_ver", "extra", "trusted",
     )  # fmt: skip
     engine: Any
     queue: list[Any]

@@ -355,6 +355,7 @@ class Database:
         if self._slots is not None:
             assert {key for key in self._slots if key is not None} == set(self.values) == set(self._serial_of)
             assert self._serials == sorted(self._serials) and len(self._serials) == len(self._slots)
-            assert all(self._slots[bisect_left(self._serials, number)] == key for key, number in self._serial_of.items())
+            slot_of = {key: bisect_left(self._serials, number) for key, number in self._serial_of.items()}
+            assert all(self._slots[slot] == key for key, slot in slot_of.items())
         for value in self.values.values():
             value.check()

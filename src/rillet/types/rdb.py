@@ -87,7 +87,7 @@ def save(out: RdbWriter, value: object) -> None:
 
 
 def load(reader: RdbReader, kind: int) -> object:
-    """Return the next value, of RDB type `kind` (rdbLoadObject); Corrupt where it is malformed or of an unknown type."""
+    """Return the next value, of RDB type `kind` (rdbLoadObject); Corrupt where it is malformed or unknown."""
     loader = _LOADERS.get(kind)
     if loader is None:
         raise Corrupt(f"RDB type {kind} is not known")
