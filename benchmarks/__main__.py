@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: everything against its peer; --only server,embedded,memory,spark, --rounds, --scale, --json."""
+"""`python -m benchmarks`: all against its peers; --only server,embedded,memory,spark, --rounds, --scale, --json."""
 
 from __future__ import annotations
 
