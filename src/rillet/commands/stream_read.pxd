@@ -30,9 +30,9 @@ cdef class ReadRequest:
     cdef bint read(self, list[bytes] argv, bint grouped)
     cdef bint _take_keys(self, list[bytes] argv, Py_ssize_t start)
     cdef list resolve(self, Session session, list[bytes] argv)
-    cdef tuple _pinned(self, Stream stream)
+    cdef bint _pin(self, Stream stream)
     cdef bint answer(self, Session session, list streams)
-    cdef bint _answer_one(self, Session session, Stream stream, bytes key, tuple start)
+    cdef bint _answer_one(self, Session session, Stream stream, Py_ssize_t index)
     cdef bint _write_pair(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history)
     cdef long long _deliver(self, Session session, Stream stream, bytes key, unsigned long long ms, unsigned long long seq, long long count, bint history)
 

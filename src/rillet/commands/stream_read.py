@@ -347,7 +347,7 @@ class ReadRequest:
                 )
             word: bytes = argv[self.ids_at + index]
             if word == b"$" or word.startswith(b"$\0"):
-                self.starts.append(self._pinned(stream))
+                self._pin(stream)
             elif word == b">" or word.startswith(b">\0"):
                 if self.group is None:
                     raise CommandError(_NEW_IS_GROUPED)
@@ -359,8 +359,8 @@ class ReadRequest:
         return streams
 
     @cython.cfunc
-    def _pinned(self, stream: Stream | None) -> tuple[int, int]:
-        """Return the ID that `$` stands for now."""
+    def _pin(self, stream: Stream | None) -> cython.bint:
+        """Note the ID that `$` stands for now."""
         if self.group is not None:
             raise CommandError(
                 "The $ ID is meaningless in the context of XREADGROUP: you want to read the history of this consumer "
@@ -368,8 +368,10 @@ class ReadRequest:
                 "result set."
             )
         if stream is None:
-            return (0, 0)
-        return (stream.last_ms, stream.last_seq)
+            self.starts.append((0, 0))
+        else:
+            self.starts.append((stream.last_ms, stream.last_seq))
+        return True
 
     @cython.cfunc
     def answer(self, session: Session, streams: list[Any]) -> cython.bint:
@@ -380,7 +382,7 @@ class ReadRequest:
         index: cython.Py_ssize_t
         for index in range(len(streams)):
             stream: Stream | None = streams[index]
-            if stream is not None and self._answer_one(session, stream, self.keys[index], self.starts[index]):
+            if stream is not None and self._answer_one(session, stream, index):
                 served += 1
         if served == 0:
             return False
@@ -391,8 +393,10 @@ class ReadRequest:
         return True
 
     @cython.cfunc
-    def _answer_one(self, session: Session, stream: Stream, key: bytes, start: tuple[int, int]) -> cython.bint:
+    def _answer_one(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
         """Write the pair of one stream if it has something for this request."""
+        key: bytes = self.keys[index]
+        start: tuple[int, int] = self.starts[index]
         ms: cython.ulonglong = start[0]
         seq: cython.ulonglong = start[1]
         history: cython.bint = False
