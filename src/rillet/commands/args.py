@@ -30,8 +30,7 @@ def integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
     value = string2ll(raw)
     if value is None:
         raise CommandError(message)
-    number: int = value  # type: ignore[assignment]
-    return number
+    return int(value)
 
 
 def small_integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:

@@ -86,7 +86,7 @@ _TIPS: dict[str, str] = {
                     _OUTPUT + " request_policy:all_nodes response_policy:special"),
     **dict.fromkeys("acl|users command command|docs command|info command|list function|list module|list".split(),
                     _OUTPUT + "_order"),
-    "acl|users": "", "latency|reset": "request_policy:all_nodes response_policy:special",
+    "acl|users": "", "latency|reset": "request_policy:all_nodes response_policy:all_succeeded",
     "dbsize": "request_policy:all_shards response_policy:agg_sum",
     "keys": "request_policy:all_shards " + _OUTPUT + "_order",
     "mget": "request_policy:multi_shard",
@@ -175,7 +175,7 @@ def _key_specs(out: Replies, entry: Command) -> None:
 def _reply_info(out: Replies, entry: Command | None) -> None:
     """Reply with the ten facts about a command (server.c: addReplyCommandInfo)."""
     if entry is None:
-        out.null_array()
+        out.null()
         return
     out.array(10)
     out.bulk(entry.fullname.encode())
@@ -239,7 +239,8 @@ def command_list(session: Session, argv: list[bytes]) -> None:
         if kind == b"module":
             names = []
         elif kind == b"aclcat":
-            names = [entry.fullname for entry in all_commands() if wanted.lower().decode("latin-1") in categories(entry)]
+            category = wanted.lower().decode("latin-1")
+            names = [entry.fullname for entry in all_commands() if category in categories(entry)]
         elif kind == b"pattern":
             names = [name for name in names if compiled(wanted, True).matches(name.encode())]
         else:

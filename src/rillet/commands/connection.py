@@ -268,17 +268,18 @@ def client_line(session: Session) -> bytes:
     extra = session.extra
     in_multi = session.state & IN_MULTI
     queued_bytes = sum(len(word) for _, argv in session.queue for word in argv)
-    name = session.command.fullname.encode() if session.command is not None else b"NULL"  # type: ignore[attr-defined]
+    query_bytes, query_free = getattr(session.transport, "query_buffer", (0, 0))
+    name = session.command.fullname.encode() if session.command is not None else b"NULL"
     fields: tuple[tuple[bytes, Any], ...] = (
         (b"id", session.id), (b"addr", _address(session, "peer")), (b"laddr", _address(session, "local")),
         (b"fd", extra.get("fd", -1)), (b"name", session.name), (b"age", (now - session.created_ms) // 1000),
         (b"idle", (now - session.last_ms) // 1000), (b"flags", _flag_letters(session)), (b"db", session.db.index),
         (b"sub", len(extra.get("channels", ()))), (b"psub", len(extra.get("patterns", ()))), (b"ssub", 0),
-        (b"multi", len(session.queue) if in_multi else -1), (b"qbuf", extra.get("qbuf", 0)),
-        (b"qbuf-free", extra.get("qbuf_free", 0)), (b"argv-mem", sum(map(len, session.argv))),
+        (b"multi", len(session.queue) if in_multi else -1), (b"qbuf", query_bytes),
+        (b"qbuf-free", query_free), (b"argv-mem", sum(map(len, session.argv))),
         (b"multi-mem", queued_bytes), (b"rbs", len(session.out.buf)), (b"rbp", len(session.out.buf)),
         (b"obl", len(session.out)), (b"oll", 0), (b"omem", 0),
-        (b"tot-mem", len(session.out.buf) + queued_bytes + extra.get("qbuf", 0)),
+        (b"tot-mem", len(session.out.buf) + queued_bytes + query_bytes + query_free),
         (b"events", extra.get("events", b"r")), (b"cmd", name), (b"user", session.user), (b"redir", -1),
         (b"resp", session.out.resp), (b"lib-name", session.lib_name), (b"lib-ver", session.lib_ver),
     )  # fmt: skip
@@ -397,7 +398,7 @@ def client_unblock(session: Session, argv: list[bytes]) -> None:
     if reason not in (b"timeout", b"error"):
         raise CommandError("CLIENT UNBLOCK reason should be TIMEOUT or ERROR")
     other = session.engine.sessions.get(integer(argv[2]))
-    if other is None or other.blocked is None:
+    if other is None or other.blocked is None or other.blocked.postponed:
         session.out.integer(0)
         return
     if reason == b"error":
@@ -446,6 +447,16 @@ def client_unpause(session: Session, argv: list[bytes]) -> None:
          syntax="<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]")
 def client_tracking(session: Session, argv: list[bytes]) -> None:
     """Turn invalidation messages off; on is refused, because none would ever be sent."""
+    at = 3
+    while at < len(argv):
+        option = argv[at].lower()
+        if option in (b"redirect", b"prefix") and at + 1 < len(argv):
+            at += 1
+            if option == b"redirect" and integer(argv[at]) not in session.engine.sessions:
+                raise CommandError("The client ID you want redirect to does not exist")
+        elif option not in (b"bcast", b"optin", b"optout", b"noloop"):
+            raise syntax_error()
+        at += 1
     if _on_or_off(argv[2]):
         raise CommandError("client side caching is not supported: no invalidation message would be sent")
     session.out.ok()

@@ -30,7 +30,7 @@ def _conditions(argv: list[bytes]) -> set[bytes]:
 
 
 def _allows(conditions: set[bytes], current: int, when: int) -> bool:
-    """Whether the conditions let `when` take the place of the current expiry, -1 for none, which GT and LT read as never."""
+    """Whether `when` may take the place of the current expiry; -1 is none, which GT and LT read as never."""
     if b"nx" in conditions and current != -1:
         return False
     if b"xx" in conditions and current == -1:
@@ -45,7 +45,7 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
     conditions = _conditions(argv)
     key = argv[1]
     when = integer(argv[2])
-    invalid = f"invalid expire time in '{session.command.fullname}' command"  # type: ignore[attr-defined]
+    invalid = f"invalid expire time in '{session.command.fullname}' command"
     if unit == 1000 and not int(LLONG_MIN / 1000) <= when <= LLONG_MAX // 1000:
         raise CommandError(invalid)
     when *= unit

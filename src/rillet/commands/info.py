@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
+from math import log2
 from typing import Any
 
 from rillet.commands.registry import TABLE, Command
@@ -32,11 +33,8 @@ def human(size: float) -> str:
     """Return a size as INFO shows it to people (util.c: bytesToHuman)."""
     if size < 1024:
         return f"{size:.0f}B"
-    for unit in "KMGTP":
-        size /= 1024
-        if size < 1024:
-            break
-    return f"{size:.2f}{unit}"
+    power = min(int(log2(size)) // 10, 5)
+    return f"{size / 1024**power:.2f}{' KMGTP'[power]}"
 
 
 def memory_facts(engine: Any) -> dict[str, int]:

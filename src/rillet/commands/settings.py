@@ -60,7 +60,8 @@ def _integer(name: str, default: int, low: int, high: int, mutable: bool = True,
     def parse(text: str) -> int:
         value = parse_memory(text) if memory else _plain_integer(text)
         if value is None:
-            raise SettingError("argument must be a memory value" if memory else "argument couldn't be parsed into an integer")
+            wanted = "must be a memory value" if memory else "couldn't be parsed into an integer"
+            raise SettingError(f"argument {wanted}")
         if not low <= value <= high:
             raise SettingError(f"argument must be between {low} and {high} inclusive")
         return value

@@ -10,6 +10,7 @@ SET and GET are what benchmarks send, so their plain forms come first and alloca
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 try:
     import cython
@@ -76,7 +77,7 @@ def _expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
     """Return when the option's argument lets the key expire, in ms since the epoch (getExpireMillisecondsOrReply)."""
     unit, relative = _EXPIRY_OPTIONS[option]
     value = integer(raw)
-    name = session.command.fullname  # type: ignore[attr-defined]
+    name = session.command.fullname
     if value <= 0 or (unit == 1000 and value > LLONG_MAX // 1000):
         raise CommandError(f"invalid expire time in '{name}' command")
     when = value * unit + (session.engine.clock.now_ms() if relative else 0)
@@ -283,7 +284,7 @@ def mget(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-def _set_many(session: Session, argv: list) -> cython.bint:
+def _set_many(session: Session, argv: list[bytes]) -> cython.bint:
     at: cython.Py_ssize_t
     for at in range(1, len(argv), 2):
         _store(session, argv[at], argv[at + 1], b"set")
@@ -292,7 +293,7 @@ def _set_many(session: Session, argv: list) -> cython.bint:
 
 def _check_pairs(session: Session, argv: list[bytes]) -> None:
     if len(argv) % 2 == 0:
-        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")  # type: ignore[attr-defined]
+        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
 
 
 @command("mset", arity=-3, flags="write denyoom", keys=(1, -1, 2), group="string", since="1.0.1",
@@ -375,7 +376,7 @@ def setrange(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-def _get_range(session: Session, argv: list) -> cython.bint:
+def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
     start = integer(argv[2])
     end = integer(argv[3])
     value: object = session.db.lookup_read(argv[1])
@@ -411,13 +412,13 @@ def substr(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-def _increment(session: Session, key: bytes, by: object) -> cython.bint:
+def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     """Add to the integer at key, 0 where there is none (t_string.c: incrDecrCommand)."""
     string: String = _string_for_write(session.db, key)
-    value: object = 0 if string is None else string2ll(string.value())
+    value: Any = 0 if string is None else string2ll(string.value())
     if value is None:
         raise CommandError("value is not an integer or out of range")
-    value = value + by  # type: ignore[operator]
+    value = value + by
     if value > LLONG_MAX or value < LLONG_MIN:
         raise CommandError("increment or decrement would overflow")
     _update(session, key, new_string(b"%d" % value), b"incrby")

@@ -64,11 +64,7 @@ def _watched_changed(watcher: Watcher) -> bool:
     """Whether a watched key was changed, or its time has come since (multi.c: isWatchedKeyExpired)."""
     if watcher.dirty:
         return True
-    for database, key in watcher.keys:
-        when = database.get_expire(key)
-        if when != -1 and when < database.clock.now_ms():
-            return True
-    return False
+    return any(one not in watcher.stale and one[0].is_expired(one[1]) for one in watcher.keys)
 
 
 @command("watch", arity=-2, flags="noscript loading stale fast allow_busy", keys=(1, -1, 1), group="transactions",
@@ -79,8 +75,6 @@ def watch(session: Session, argv: list[bytes]) -> None:
         raise CommandError("WATCH inside MULTI is not allowed")
     if not session.watcher.dirty:
         for key in argv[1:]:
-            # A key whose time has come goes now: its removal later would look like a change.
-            session.db.expire_if_needed(key)
             session.db.watch(key, session.watcher)
     session.out.ok()
 

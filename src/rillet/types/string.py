@@ -22,6 +22,7 @@ appends cost O(n) bytes in total; `data` is then b"" and only one of the two is 
 from __future__ import annotations
 
 import sys
+from typing import Any
 
 try:
     import cython
@@ -137,7 +138,7 @@ def new_string(data: bytes, form: cython.int = 0) -> String:
 
 
 @cython.ccall
-def string2ll(text: bytes) -> object:
+def string2ll(text: bytes) -> Any:
     """Return the integer that the text spells canonically and that fits 64 bits signed, or None (util.c: string2ll)."""
     size: cython.Py_ssize_t = len(text)
     at: cython.Py_ssize_t = 0
@@ -167,7 +168,7 @@ def string2ll(text: bytes) -> object:
     return -cython.cast(cython.longlong, number) if negative else number
 
 
-def _long_integer(text: bytes) -> object:
+def _long_integer(text: bytes) -> Any:
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit():
         return None
