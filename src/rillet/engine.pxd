@@ -29,6 +29,9 @@ cdef class Engine:
     cdef dict _by_name
     cdef list _ready
     cdef list _pending
+    cdef list _postponed
+    cdef public int paused
+    cdef public long long mstime
     cdef long _depth
     cpdef bint execute(self, Session session, list[bytes] argv)
     cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit)

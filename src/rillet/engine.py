@@ -26,7 +26,15 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet import commands as _commands
 from rillet.commands.registry import TABLE, Command
 from rillet.commands.session import (
-    BLOCKED, IN_MULTI, MULTI_FAILED, REPLY_OFF, REPLY_SKIP, REPLY_SKIP_NEXT, SUBSCRIBED, UNAUTHENTICATED, Blocked,
+    BLOCKED,
+    IN_MULTI,
+    MULTI_FAILED,
+    REPLY_OFF,
+    REPLY_SKIP,
+    REPLY_SKIP_NEXT,
+    SUBSCRIBED,
+    UNAUTHENTICATED,
+    Blocked,
     Session,
 )  # fmt: skip
 from rillet.commands.settings import Settings
@@ -43,6 +51,10 @@ _WHILE_SUBSCRIBED = frozenset(
      b"reset")
 )  # fmt: skip
 _MAX_CACHED_NAMES = 4096
+# Engine.paused: whom CLIENT PAUSE holds back.
+PAUSE_OFF = 0
+PAUSE_WRITES = 1
+PAUSE_ALL = 2
 
 
 class Log(Protocol):
@@ -63,8 +75,8 @@ class Engine:
     __slots__ = (
         "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
-        "active_expire", "run_id", "replication_id", "errors",
-        "_by_name", "_ready", "_pending", "_depth",
+        "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
+        "_by_name", "_ready", "_pending", "_postponed", "_depth",
     )  # fmt: skip
     log: Any
     sessions: dict[int, Session]
@@ -96,8 +108,11 @@ class Engine:
         self.services = {}
         self.refusal = None
         self.notify_events = False
-        self.on_keyspace_event = None
+        self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
         self.loading = False
+        self.paused = PAUSE_OFF
+        # The clock as the door last read it, for what may be a little late.
+        self.mstime = 0
         self.active_expire = True
         self.run_id = urandom(20).hex()
         self.replication_id = urandom(20).hex()
@@ -108,6 +123,7 @@ class Engine:
         self._by_name = {}
         self._ready = []
         self._pending = []
+        self._postponed = []
         self._depth = 0
 
     # -- sessions ------------------------------------------------------------------------------------
@@ -159,8 +175,10 @@ class Engine:
             entry = self._find(argv[0])
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
             entry = self._find_subcommand(entry, argv[1])
-        if (entry is None or session.state != 0 or self.refusal is not None or not entry.accepts(len(argv))
-                or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
+        if (entry is None or session.state != 0 or self.refusal is not None or self.paused
+                or not entry.accepts(len(argv)) or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
+            if self.paused and self._postpone(session, entry, argv):
+                return False
             if session.state & (REPLY_OFF | REPLY_SKIP | REPLY_SKIP_NEXT):
                 return self._execute_muted(session, entry, argv)
             if not self._admit(session, entry, argv):
@@ -197,6 +215,7 @@ class Engine:
         while session.blocked is None and not session.closing:
             if session.out.used > limit:
                 return True
+            parser.authenticated = session.state & UNAUTHENTICATED == 0
             try:
                 argv = parser.next()
             except ProtocolError as error:
@@ -338,6 +357,32 @@ class Engine:
                 "are allowed in this context"
             )
 
+    # -- pausing -------------------------------------------------------------------------------------
+
+    def _postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
+        """Let a paused client wait with its command; only clients of a socket are (blocked.c: BLOCKED_POSTPONE)."""
+        if session.transport is None or entry is None or not entry.accepts(len(argv)):
+            return False
+        if self.paused == PAUSE_WRITES and not _may_replicate(session, entry):
+            return False
+        session.argv = argv
+        self.block(session, [], 0, _never_served, _never_expires)
+        assert session.blocked is not None
+        session.blocked.postponed = True
+        self._postponed.append(session.blocked)
+        return True
+
+    def unpause(self) -> None:
+        """Let the clients go on that were held back, in the order in which they came (unblockPostponedClients)."""
+        self.paused = PAUSE_OFF
+        waiting, self._postponed = self._postponed, []
+        for blocked in waiting:
+            session = blocked.session
+            if session.blocked is blocked:
+                self._stop_waiting(session)
+                self.execute(session, blocked.argv)
+                self._wake(session)
+
     # -- blocking ------------------------------------------------------------------------------------
 
     def block(self, session: Session, keys: list[bytes], timeout_ms: int,
@@ -353,14 +398,14 @@ class Engine:
     def expire_block(self, session: Session) -> None:
         """The session waited long enough: write the reply of a time-out and wake it."""
         blocked = session.blocked
-        if blocked is not None:
+        if blocked is not None and not blocked.postponed:
             self._stop_waiting(session)
             blocked.expired(session)
             self._wake(session)
 
     def unblock(self, session: Session, error: CommandError) -> None:
         """End the session's waiting with an error (CLIENT UNBLOCK ... ERROR)."""
-        if session.blocked is not None:
+        if session.blocked is not None and not session.blocked.postponed:
             self._stop_waiting(session)
             self._reply_error(session, session.out.mark(), error)
             self._wake(session)
@@ -437,11 +482,11 @@ class Engine:
                 self._flush_pending()
 
     def _may_expire(self) -> bool:
-        return not self.loading
+        return not self.loading and not self.paused
 
     def expire_cycle(self, limit: int = 20) -> int:
         """Remove keys whose time has come, some of each database; called from time to time by whoever owns a timer."""
-        if self.loading or not self.active_expire:
+        if self.loading or self.paused or not self.active_expire:
             return 0
         removed = sum(database.expire_some(limit) for database in self.databases if database.expires)
         if self._ready:
@@ -469,6 +514,22 @@ def _may_write(session: Session, entry: Command) -> bool:
     return entry.write or entry.fullname == "ping"
 
 
+def _may_replicate(session: Session, entry: Command) -> bool:
+    """Whether a pause of the writers holds the command back (server.c: is_may_replicate_command)."""
+    if entry.name == "exec":
+        return any(_may_replicate(session, queued) for queued, _ in session.queue)
+    return entry.write or "may_replicate" in entry.flags
+
+
+def _never_served(_session: Session, _key: bytes) -> bool:
+    """A postponed command waits for no key."""
+    return False
+
+
+def _never_expires(_session: Session) -> None:
+    """A postponed command has no time-out."""
+
+
 def _text(raw: bytes) -> str:
     """Return a client's bytes as an error line shows them: as C's %s does, up to the first NUL."""
     return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
@@ -484,4 +545,4 @@ def _unknown_command(argv: list[bytes]) -> str:
     return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
 
 
-__all__ = ["Engine", "Log"]
+__all__ = ["PAUSE_ALL", "PAUSE_OFF", "PAUSE_WRITES", "Engine", "Log"]

@@ -43,9 +43,10 @@ class Blocked:
     serve(session, key) -> bool   tries to reply because key changed; True ends the waiting
     expired(session)              writes the reply of a time-out
     deadline                      ms since the epoch; 0 waits for ever
+    postponed                     the client is paused, and its command is still to be run
     """
 
-    __slots__ = ("session", "db", "keys", "deadline", "serve", "expired", "argv")
+    __slots__ = ("session", "db", "keys", "deadline", "serve", "expired", "argv", "postponed")
 
     def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
                  serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes]) -> None:
@@ -56,6 +57,7 @@ class Blocked:
         self.serve = serve
         self.expired = expired
         self.argv = argv
+        self.postponed = False
 
 
 @cython.final
