@@ -88,7 +88,9 @@ def consume(store: Store, total: int, count: int) -> None:
         outcome = workers.share_out(store, count, total // 2, show)
     victim = f"worker-{workers.VICTIM + 1}"
     for name, handled in outcome.handled.items():
-        CONSOLE.print(f"  {name} handled {handled:,}" + (" and was killed half-way" if name == victim else ""))
+        CONSOLE.print(
+            f"  {name} handled {handled:,}" + (" and was killed half-way" if outcome.killed and name == victim else "")
+        )
     CONSOLE.print(
         f"  claimed from {victim}: {outcome.claimed:,}   handled in all: {sum(outcome.handled.values()):,}   "
         f"twice: {outcome.twice}   still pending: {outcome.pending}   lag: {outcome.lag}"

@@ -17,6 +17,7 @@ from pyspark.sql.types import DoubleType, StringType, StructField, StructType, T
 from examples.flights import data
 
 SCHEMA = "timestamp timestamp, carrier string, origin string, dest string, dep_delay int, arr_delay int, distance int"
+LOGGING = Path(__file__).resolve().parent / "log4j2.properties"
 WEATHER_SCHEMA = StructType(
     [StructField("origin", StringType()), StructField("hour", TimestampType())]
     + [StructField(name, DoubleType()) for name in data.WEATHER[2:]]
@@ -30,6 +31,7 @@ def session() -> SparkSession:
     require_java()
     # Spark's workers are to run this Python, wherever `python3` leads.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark: SparkSession = (
         SparkSession.builder.master("local[2]")
         .appName("rillet flights")
@@ -37,7 +39,7 @@ def session() -> SparkSession:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.session.timeZone", "America/New_York")
         .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
+        .config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={LOGGING.as_uri()}")
         .getOrCreate()
     )
     register(spark)

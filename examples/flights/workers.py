@@ -30,6 +30,7 @@ class Outcome:
     """What the counters say at the end."""
 
     handled: dict[str, int]
+    killed: bool
     claimed: int
     twice: int
     pending: int
@@ -91,7 +92,7 @@ def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int]
             progress(sum(done.values()))
             if not killed and sum(done.values()) >= kill_at:
                 killed = _kill_with_work_pending(processes[victim], store, victim)
-            time.sleep(0.05)
+            time.sleep(0.01)
         for name, process in processes.items():
             process.join()
             if process.exitcode != 0 and name != victim:
@@ -112,7 +113,7 @@ def _kill_with_work_pending(process: BaseProcess, store: Store, name: str) -> bo
     """Stop the process; kill it if it holds messages that it has not acknowledged, else let it go on."""
     assert process.pid is not None
     if not process.is_alive():
-        return True
+        return False
     os.kill(process.pid, signal.SIGSTOP)
     if store.stream(STREAM).group(GROUP, create=False).pending(1, consumer=name):
         process.kill()
