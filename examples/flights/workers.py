@@ -105,7 +105,12 @@ def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int]
     progress(sum(_handled(store, names).values()))
     info = group.info()
     return Outcome(
-        _handled(store, names), _number(store, "claimed"), _number(store, "twice"), info["pending"], info["lag"]
+        _handled(store, names),
+        killed,
+        _number(store, "claimed"),
+        _number(store, "twice"),
+        info["pending"],
+        info["lag"],
     )
 
 
