@@ -4,43 +4,71 @@
 
 A connection answers everything that arrived in one piece with one write. It stops reading while the
 client does not read its replies, and it stops parsing while its session waits in a blocking command;
-what arrived meanwhile stays in the parser, whose limit is client-query-buffer-limit.
+what arrived meanwhile stays in the parser, whose limit is client-query-buffer-limit. So a client costs
+at most a socket's buffer, a batch of replies and that limit, however it behaves.
 
 With a log, the replies of one turn of the event loop leave together after one flush of the log
 (Server.flush_soon), as Redis does before it sleeps: under `appendfsync always` all clients of a turn
 share one fsync, and no reply leaves before it.
+
+The class answers asyncio's calls (connection_made, data_received, ...) without being an asyncio.Protocol:
+both event loops ask for the methods only, and a compiled class has no Python base. TCP_NODELAY is set by both.
 """
 
 from __future__ import annotations
 
 import asyncio
-import socket
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
 
 from rillet.commands.session import Session
+from rillet.engine import Engine
 from rillet.errors import Misconf
 from rillet.protocol.parser import CommandParser
+from rillet.protocol.writer import Replies
 
-if TYPE_CHECKING:
-    from rillet.server.server import Server
-
-# Replies gathered before a part of them is sent although commands are left (bytes).
-_REPLY_BATCH = 1 << 20
+_REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # replies gathered before a part of them is sent
 
 
-class Connection(asyncio.Protocol):
+@cython.cclass
+class Connection:
     """The protocol object of one socket; `session` is its side in the engine."""
 
-    __slots__ = ("server", "engine", "session", "parser", "transport", "_timer", "_paused", "_dirty", "peer", "local")
+    __slots__ = (
+        "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
+        "_write", "_timer", "_paused", "_dirty",
+    )  # fmt: skip
+    server: Any
+    engine: Engine
+    session: Session
+    parser: CommandParser
+    transport: Any
+    peer: str
+    local: str
+    received: cython.longlong
+    sent: cython.longlong
+    last_read: cython.Py_ssize_t
+    _write: Any
+    _timer: Any
+    _paused: cython.bint
+    _dirty: cython.bint
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Any) -> None:
         self.server = server
         self.engine = server.engine
-        self.transport: asyncio.Transport | None = None
         self.parser = CommandParser()
+        self.transport = None
         self.peer = ""
         self.local = ""
-        self._timer: asyncio.TimerHandle | None = None
+        self.received = 0
+        self.sent = 0
+        self.last_read = 0
+        self._write = None
+        self._timer = None
         self._paused = False
         self._dirty = False
 
@@ -49,26 +77,34 @@ class Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Take a new client, or refuse it where there are too many."""
         # uvloop's transports are no subclasses of asyncio.Transport, so only the type checker is told.
-        self.transport = transport = cast(asyncio.Transport, transport)
-        if not self.server.admit(self):
-            transport.write(b"-ERR max number of clients reached\r\n")
-            transport.close()
-            self.transport = None
+        socket = cast(asyncio.Transport, transport)
+        if not self.server.admit():
+            socket.write(b"-ERR max number of clients reached\r\n")
+            socket.close()
             return
-        self.peer = _address(transport.get_extra_info("peername"))
-        self.local = _address(transport.get_extra_info("sockname"))
-        raw = transport.get_extra_info("socket")
-        if raw is not None and raw.family in (socket.AF_INET, socket.AF_INET6):
-            raw.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.session: Session = self.engine.session()
+        self.transport = socket
+        self._write = socket.write
+        self.session = self.engine.session()
         self.session.transport = self
         self.session.on_wake = self._woken
+        self._introduce(socket)
+        self.take_settings()
         self.server.connections[self] = None
-        self._set_limits()
 
-    def _set_limits(self) -> None:
+    def _introduce(self, transport: asyncio.Transport) -> None:
+        """Note who is there, for CLIENT LIST."""
+        local = transport.get_extra_info("sockname")
+        self.local = _address(local)
+        unix = not isinstance(local, tuple)
+        # A Unix socket's client has no name of its own: Redis shows the path for both sides.
+        self.peer = self.local if unix else _address(transport.get_extra_info("peername"))
+        raw = transport.get_extra_info("socket")
+        self.session.extra["fd"] = raw.fileno() if raw is not None else -1
+        self.session.extra["unix"] = unix
+
+    def take_settings(self) -> None:
+        """Take the limits from the settings, at first and when they change."""
         settings = self.engine.settings
-        self.parser.authenticated = not settings.requirepass
         self.parser.proto_max_bulk_len = settings.proto_max_bulk_len
         self.parser.query_buffer_limit = settings.client_query_buffer_limit
 
@@ -76,67 +112,84 @@ class Connection(asyncio.Protocol):
         """Run what became whole and answer."""
         if self.transport is None:
             return
-        self.session.last_ms = self.server.now_ms
+        self.session.last_ms = self.engine.mstime
+        self.last_read = len(data)
+        self.received += self.last_read
         self.parser.feed(data)
-        if self.session.blocked is not None:
+        if self.session.blocked is None:
+            self.run()
+        elif self.parser.buffered > self.parser.query_buffer_limit:
             # Nothing is parsed while the session waits, so the limit has to be kept here.
-            if self.parser.buffered > self.parser.query_buffer_limit:
-                self.transport.abort()
-            return
-        self._run()
+            self.transport.abort()
 
     def pause_writing(self) -> None:
         """The client reads slower than it asks: take nothing more from it."""
         self._paused = True
-        if self.transport is not None:
+        if self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The client caught up."""
         self._paused = False
-        if self.transport is not None:
+        if self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
-            self._run()
+            if self.session.blocked is None:
+                self.run()
 
     def eof_received(self) -> bool:
-        """The client will send no more; what it sent was answered."""
-        return False
+        """The client will send no more: what it sent is answered, then the connection ends."""
+        if self._dirty:
+            self.session.closing = True  # release() closes
+        return self._dirty
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget the client and all that its session held."""
         self._stop_timer()
-        self.server.connections.pop(self, None)
+        self._write = None
         if self.transport is not None:
             self.transport = None
+            self.session.transport = None
+            self.session.on_wake = None
+            self.server.forget(self)
             self.engine.close_session(self.session)
 
     # -- commands --------------------------------------------------------------------------------------
 
-    def _run(self) -> None:
-        session = self.session
-        more = True
+    @cython.ccall
+    def run(self) -> cython.bint:
+        """Run the commands that wait in the parser, as far as the session and the client's reading allow."""
+        session: Session = self.session
+        out: Replies = session.out
+        more: cython.bint = True
         while more and not self._paused and self.transport is not None:
             more = self.engine.drain(session, self.parser, _REPLY_BATCH)
-            if session.out.used:
+            if out.used:
                 self._send()
+                if more and self._dirty:
+                    self.server.flush()
         if session.blocked is not None and self._timer is None:
             self._start_timer(session.blocked.deadline)
         if session.closing:
             self.close_after_reply()
+        return True
 
-    def _send(self) -> None:
-        if self.engine.log is not None:
-            if not self._dirty:
-                self._dirty = True
-                self.server.flush_soon(self)
-        elif self.transport is not None:
-            self.transport.write(self.session.out.take())
+    @cython.cfunc
+    def _send(self) -> cython.bint:
+        """Send the replies, at once or after the log."""
+        if self.engine.log is None:
+            self.sent += self.session.out.used
+            self._write(self.session.out.take())
+        elif not self._dirty:
+            self._dirty = True
+            self.server.flush_soon(self)
+        return True
 
     def release(self) -> None:
         """Send the replies that waited for the log."""
         self._dirty = False
         if self.transport is not None:
-            self.transport.write(self.session.out.take())
+            self.sent += self.session.out.used
+            self._write(self.session.out.take())
             if self.session.closing:
                 self.transport.close()
 
@@ -145,7 +198,7 @@ class Connection(asyncio.Protocol):
         self._dirty = False
         self.session.out.take()
         if self.transport is not None:
-            self.transport.write(f"-{error}\r\n".encode())
+            self._write(f"-{error}\r\n".encode())
             self.transport.close()
 
     # -- waiting ---------------------------------------------------------------------------------------
@@ -180,26 +233,30 @@ class Connection(asyncio.Protocol):
         if self.transport is not None:
             if self.session.out.used:
                 self._send()
-            self._run()
+            self.run()
 
     # -- the end ---------------------------------------------------------------------------------------
 
+    @property
+    def query_buffer(self) -> tuple[int, int]:
+        """Bytes of the last read, and bytes kept of a command that is not whole; for CLIENT LIST."""
+        return self.last_read, self.parser.buffered
+
     def close_after_reply(self) -> None:
-        """Close the connection once its replies are sent (client.c: CLIENT_CLOSE_AFTER_REPLY)."""
+        """Close the connection once its replies are sent (networking.c: CLIENT_CLOSE_AFTER_REPLY)."""
         self.session.closing = True
-        if self.transport is None:
+        if self.transport is None or self._dirty:
             return
-        self.transport.pause_reading()
+        if self.session.out.used:
+            self._send()
         if not self._dirty:
-            if self.session.out.used:
-                self.transport.write(self.session.out.take())
             self.transport.close()
 
     def close(self) -> None:
-        """Close the connection now, as CLIENT KILL does."""
+        """Close the connection now, whatever it still had to send, as CLIENT KILL does (freeClientAsync)."""
         if self.transport is not None:
             self.session.closing = True
-            self.transport.close()
+            self.transport.abort()
 
 
 def _address(name: Any) -> str:
@@ -207,4 +264,6 @@ def _address(name: Any) -> str:
     if isinstance(name, tuple):
         host, port = name[0], name[1]
         return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    if isinstance(name, bytes):
+        name = name.decode("utf-8", "surrogateescape")
     return f"{name or ''}:0"

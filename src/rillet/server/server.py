@@ -19,9 +19,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rillet.engine import Engine
+from rillet.commands.settings import SettingError
+from rillet.engine import PAUSE_ALL, PAUSE_WRITES, Engine
 from rillet.errors import Misconf, StoreError
 from rillet.server.connection import Connection
+from rillet.server.figures import Figures, memory
+
+# Settings that only a server with a log can change; app.py takes them over.
+NEEDS_LOG = ("appendonly", "appendfsync")
+_LAST_REPLIES = 1.0  # seconds that clients are given at the end to take their replies
 
 
 class CannotListen(StoreError):
@@ -41,16 +47,20 @@ class Server:
         self._connection = connection
         self.settings = engine.settings
         self.connections: dict[Connection, None] = {}
-        self.accepted = self.refused = 0
-        self.now_ms = engine.clock.now_ms()
+        self.figures = Figures(self)
         self.loop: asyncio.AbstractEventLoop
         self.port = 0
         self._listeners: list[asyncio.Server] = []
         self.unix_path: Path | None = None
         self._stopping: asyncio.Event
+        self._all_gone: asyncio.Event
         self._dirty: list[Connection] = []
         self._cron: asyncio.TimerHandle | None = None
-        engine.services["shutdown"] = self.request_stop
+        self._pause_until = 0
+        engine.services.update(shutdown=self.request_stop, pause=self.pause, unpause=engine.unpause,
+                               memory=memory, reset_stats=self.figures.reset)
+        engine.services.setdefault("setting_changed", self.setting_changed)
+        engine.info_sections.update(clients=self.figures.clients, stats=self.figures.stats)
 
     # -- beginning -------------------------------------------------------------------------------------
 
@@ -58,6 +68,7 @@ class Server:
         """Listen where the settings say; CannotListen names the address that is not to be had."""
         self.loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
+        self._all_gone = asyncio.Event()
         if tcp and self.settings.port:
             await self._listen_tcp()
         if self.settings.unixsocket:
@@ -72,7 +83,7 @@ class Server:
             host = {"*": "0.0.0.0", "::*": "::"}.get(host, host)
             try:
                 listener = await self.loop.create_server(
-                    lambda: self._connection(self), host, self.port, backlog=self.settings.tcp_backlog
+                    self._new_connection, host, self.port, backlog=self.settings.tcp_backlog
                 )
             except OSError as error:
                 if optional:
@@ -87,45 +98,77 @@ class Server:
             if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
                 path.unlink()  # left behind by a process that was killed
         try:
-            listener = await self.loop.create_unix_server(lambda: self._connection(self), str(path))
+            listener = await self.loop.create_unix_server(self._new_connection, str(path))
         except OSError as error:
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
         self.unix_path = path
         self._listeners.append(listener)
 
-    def admit(self, _connection: Connection) -> bool:
+    def _new_connection(self) -> Any:
+        return self._connection(self)
+
+    def admit(self) -> bool:
         """Count a client that connects; False where maxclients are here already."""
-        self.accepted += 1
+        self.figures.accepted += 1
         if len(self.connections) < self.settings.maxclients:
             return True
-        self.refused += 1
+        self.figures.refused += 1
         return False
+
+    def forget(self, connection: Connection) -> None:
+        """Take a client that is gone off the books."""
+        self.connections.pop(connection, None)
+        self.figures.add_closed(connection)
+        if not self.connections and self._stopping.is_set():
+            self._all_gone.set()
 
     # -- while it runs ---------------------------------------------------------------------------------
 
     def _tick(self) -> None:
         """What has to happen from time to time (server.c: serverCron), `hz` times a second."""
-        self.now_ms = self.engine.clock.now_ms()
+        engine = self.engine
+        engine.mstime = now = engine.clock.now_ms()
         with self.guard:
-            self.engine.expire_cycle()
-        if self.settings.timeout:
-            self._close_idle()
+            if engine.paused and now >= self._pause_until:
+                engine.unpause()
+            engine.expire_cycle()
+            if engine.log is not None:
+                self._flush_guarded()
+            if self.settings.timeout:
+                self._close_idle(now)
+        self.figures.sample(now)
         self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
 
-    def _close_idle(self) -> None:
-        oldest = self.now_ms - self.settings.timeout * 1000
+    def _close_idle(self, now: int) -> None:
+        oldest = now - self.settings.timeout * 1000
         for connection in list(self.connections):
             if connection.session.blocked is None and connection.session.last_ms < oldest:
                 connection.close()
+
+    def pause(self, until_ms: int, writes_only: bool) -> None:
+        """Hold the clients back until then; a pause can be made longer and stricter, not shorter (pauseClients)."""
+        engine = self.engine
+        if until_ms <= engine.clock.now_ms() and not engine.paused:
+            return
+        self._pause_until = max(until_ms, self._pause_until) if engine.paused else until_ms
+        engine.paused = max(engine.paused, PAUSE_WRITES if writes_only else PAUSE_ALL)
+
+    def setting_changed(self, name: str) -> None:
+        """Let a setting that CONFIG SET changed have its effect on the clients that are here."""
+        if name in NEEDS_LOG:
+            raise SettingError("can't be changed while it runs")
+        for connection in self.connections:
+            connection.take_settings()
 
     def flush_soon(self, connection: Connection) -> None:
         """Release the connection's replies after the log is flushed, at the end of this turn of the loop."""
         self._dirty.append(connection)
         if len(self._dirty) == 1:
-            self.loop.call_soon(self._flush)
+            self.loop.call_soon(self.flush)
 
-    def _flush(self) -> None:
+    def flush(self) -> None:
+        """Flush the log and release the replies that wait for it."""
         with self.guard:
             self._flush_guarded()
 
@@ -144,7 +187,7 @@ class Server:
     # -- the end ---------------------------------------------------------------------------------------
 
     def request_stop(self) -> None:
-        """Let `run` end; called by a signal or by SHUTDOWN."""
+        """Let `wait` return; called by a signal or by SHUTDOWN."""
         self._stopping.set()
 
     async def wait(self) -> None:
@@ -157,13 +200,17 @@ class Server:
             self._cron.cancel()
             self._cron = None
         await self._close_listeners()
-        self._flush()
-        for connection in list(self.connections):
-            connection.close_after_reply()
-        for _ in range(100):
-            if not self.connections:
-                break
-            await asyncio.sleep(0.01)
+        self._stopping.set()
+        with self.guard:
+            self._flush_guarded()
+            for connection in list(self.connections):
+                connection.close_after_reply()
+        if self.connections:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._all_gone.wait(), _LAST_REPLIES)
+        with self.guard:
+            for connection in list(self.connections):
+                connection.close()
         if self.unix_path is not None:
             self.unix_path.unlink(missing_ok=True)
             self.unix_path = None

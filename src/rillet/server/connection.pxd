@@ -1,0 +1,23 @@
+cimport cython
+from rillet.commands.session cimport Session
+from rillet.engine cimport Engine
+from rillet.protocol.parser cimport CommandParser
+from rillet.protocol.writer cimport Replies
+
+cdef class Connection:
+    cdef public object server
+    cdef public Engine engine
+    cdef public Session session
+    cdef public CommandParser parser
+    cdef public object transport
+    cdef public str peer
+    cdef public str local
+    cdef public long long received
+    cdef public long long sent
+    cdef public Py_ssize_t last_read
+    cdef object _write
+    cdef object _timer
+    cdef bint _paused
+    cdef bint _dirty
+    cpdef bint run(self)
+    cdef bint _send(self)
