@@ -33,16 +33,16 @@ cdef class Engine:
     cdef public int paused
     cdef public long long mstime
     cdef long _depth
-    cpdef bint execute(self, Session session, list[bytes] argv)
-    cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit)
-    cpdef bint call(self, Session session, Command entry, list[bytes] argv)
-    cdef bint _execute_muted(self, Session session, object entry, list[bytes] argv)
-    cdef bint _take_effects(self, Session session, list[bytes] argv)
-    cdef bint _flush_pending(self)
-    cdef bint _reply_error(self, Session session, Py_ssize_t mark, object error)
+    cpdef bint execute(self, Session session, list[bytes] argv) except -1
+    cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
+    cpdef bint call(self, Session session, Command entry, list[bytes] argv) except -1
+    cdef bint _execute_muted(self, Session session, object entry, list[bytes] argv) except -1
+    cdef bint _take_effects(self, Session session, list[bytes] argv) except -1
+    cdef bint _flush_pending(self) except -1
+    cdef bint _reply_error(self, Session session, Py_ssize_t mark, object error) except -1
     cdef Command _find(self, bytes name)
     cdef Command _find_subcommand(self, Command entry, bytes name)
-    cdef bint _admit(self, Session session, object entry, list[bytes] argv)
-    cdef bint _stop_waiting(self, Session session)
-    cdef bint _wake(self, Session session)
-    cdef bint _serve_ready(self)
+    cdef bint _admit(self, Session session, object entry, list[bytes] argv) except -1
+    cdef bint _stop_waiting(self, Session session) except -1
+    cdef bint _wake(self, Session session) except -1
+    cdef bint _serve_ready(self) except -1

@@ -168,6 +168,7 @@ class Engine:
     # -- running a command ---------------------------------------------------------------------------
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
         """Run one command; its reply is in session.out, unless the session now waits (False is returned then)."""
         entry: Command | None = self._by_name.get(argv[0])
@@ -190,6 +191,7 @@ class Engine:
         return session.blocked is None
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _execute_muted(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
         """Run a command of a session that asked for no replies (CLIENT REPLY OFF and SKIP)."""
         mark: cython.Py_ssize_t = session.out.mark()
@@ -205,6 +207,7 @@ class Engine:
         return session.blocked is None
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
         """Run the commands that are whole in the parser; True = call again once the replies are sent.
 
@@ -231,6 +234,7 @@ class Engine:
         return False
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
         """Run the handler of an admitted command and act on what it noted."""
         mark: cython.Py_ssize_t = session.out.mark()
@@ -255,6 +259,7 @@ class Engine:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _take_effects(self, session: Session, argv: list[bytes]) -> cython.bint:
         self.dirty += session.dirty
         if self.log is not None and not session.trusted:
@@ -268,6 +273,7 @@ class Engine:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _flush_pending(self) -> cython.bint:
         """Log what one outermost command changed; more than one command goes as a transaction."""
         pending = self._pending
@@ -285,6 +291,7 @@ class Engine:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _reply_error(self, session: Session, mark: cython.Py_ssize_t, error: object) -> cython.bint:
         session.out.truncate(mark)
         text = str(error)
@@ -317,6 +324,7 @@ class Engine:
         return entry if found is None else found
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _admit(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
         """Decide on a command that is not plainly fine; False = refused or queued, the reply is written."""
         try:
@@ -411,6 +419,7 @@ class Engine:
             self._wake(session)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _stop_waiting(self, session: Session) -> cython.bint:
         blocked = session.blocked
         session.blocked = None
@@ -424,6 +433,7 @@ class Engine:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _wake(self, session: Session) -> cython.bint:
         if session.on_wake is not None:
             session.on_wake()
@@ -433,6 +443,7 @@ class Engine:
         self._ready.append(database)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _serve_ready(self) -> cython.bint:
         """Serve the clients of ready keys, first come first served (blocked.c: handleClientsBlockedOnKeys)."""
         while self._ready:

@@ -22,4 +22,4 @@ cdef class Command:
     cdef public long long calls
     cdef public long long rejected
     cdef public long long failed
-    cpdef bint accepts(self, Py_ssize_t count)
+    cpdef bint accepts(self, Py_ssize_t count) except -1

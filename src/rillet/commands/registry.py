@@ -86,6 +86,7 @@ class Command:
         assert last >= first or last < 0, f"{self.fullname}: the last key lies before the first"
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def accepts(self, count: cython.Py_ssize_t) -> cython.bint:
         """Whether a call of `count` words, the names included, has the right number of them."""
         return count == self.arity or (self.arity < 0 and count >= -self.arity)

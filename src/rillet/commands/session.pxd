@@ -28,7 +28,7 @@ cdef class Session:
     cdef public long long created_ms
     cdef public long long last_ms
     cdef public dict extra
-    cpdef bint modified(self, bytes key)
-    cpdef bint propagate(self, list[bytes] argv)
-    cpdef bint propagate_nothing(self)
-    cpdef bint notify(self, bytes kind, bytes event, bytes key)
+    cpdef bint modified(self, bytes key) except -1
+    cpdef bint propagate(self, list[bytes] argv) except -1
+    cpdef bint propagate_nothing(self) except -1
+    cpdef bint notify(self, bytes kind, bytes event, bytes key) except -1

@@ -108,6 +108,7 @@ class Session:
         self.extra = {}
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def modified(self, key: bytes) -> cython.bint:
         """Note one change of the key: its watchers are marked (signalModifiedKey, server.dirty++)."""
         self.dirty += 1
@@ -116,6 +117,7 @@ class Session:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def propagate(self, argv: list[bytes]) -> cython.bint:
         """Log and replicate this command (after those noted before it) in place of the one that came."""
         if self.propagated is None:
@@ -125,6 +127,7 @@ class Session:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def propagate_nothing(self) -> cython.bint:
         """Log and replicate nothing for this call unless `propagate` says so (preventCommandPropagation)."""
         if self.propagated is None:
@@ -132,6 +135,7 @@ class Session:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def notify(self, kind: bytes, event: bytes, key: bytes) -> cython.bint:
         """Note a keyspace event; `kind` is its letter in notify-keyspace-events (t = stream, g = generic)."""
         if self.engine.notify_events:

@@ -28,16 +28,16 @@ cdef class Database:
     cdef list _expire_walk
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
-    cpdef bint is_expired(self, bytes key)
-    cpdef bint expire_if_needed(self, bytes key)
+    cpdef bint is_expired(self, bytes key) except -1
+    cpdef bint expire_if_needed(self, bytes key) except -1
     cpdef object set(self, bytes key, object value, bint keep_ttl=*)
-    cpdef bint delete(self, bytes key)
+    cpdef bint delete(self, bytes key) except -1
     cpdef long long get_expire(self, bytes key)
-    cpdef bint set_expire(self, bytes key, long long when)
-    cpdef bint persist(self, bytes key)
-    cpdef bint touch(self, bytes key)
-    cpdef bint signal_ready(self, bytes key)
-    cdef bint _number_keys(self)
-    cpdef bint _forget_numbers(self)
-    cdef bint _give_number(self, bytes key)
-    cdef bint _take_number(self, bytes key)
+    cpdef bint set_expire(self, bytes key, long long when) except -1
+    cpdef bint persist(self, bytes key) except -1
+    cpdef bint touch(self, bytes key) except -1
+    cpdef bint signal_ready(self, bytes key) except -1
+    cdef bint _number_keys(self) except -1
+    cpdef bint _forget_numbers(self) except -1
+    cdef bint _give_number(self, bytes key) except -1
+    cdef bint _take_number(self, bytes key) except -1

@@ -128,6 +128,7 @@ class Database:
         return value
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def is_expired(self, key: bytes) -> cython.bint:
         """Return whether the key's time has come and it may go (db.c: keyIsExpired)."""
         when = self.expires.get(key)
@@ -136,6 +137,7 @@ class Database:
         return self.may_expire is None or self.may_expire()
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def expire_if_needed(self, key: bytes) -> cython.bint:
         """Remove the key if its time has come, tell on_expired, and return whether it was (db.c: expireIfNeeded)."""
         if not self.is_expired(key):
@@ -165,6 +167,7 @@ class Database:
         return old
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def delete(self, key: bytes) -> cython.bint:
         """Remove the key and its expiry; False where there is none. O(1)"""
         if self.values.pop(key, None) is None:
@@ -210,6 +213,7 @@ class Database:
         return -1 if when is None else when
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def set_expire(self, key: bytes, when: cython.longlong) -> cython.bint:
         """Let an existing key expire at `when` (ms since the epoch). O(1)"""
         assert key in self.values
@@ -217,6 +221,7 @@ class Database:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def persist(self, key: bytes) -> cython.bint:
         """Take the expiry off the key; False where it had none. O(1)"""
         return self.expires.pop(key, None) is not None
@@ -236,6 +241,7 @@ class Database:
     # -- watching and waiting ------------------------------------------------------------------------
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def touch(self, key: bytes) -> cython.bint:
         """Mark every watcher of the key (db.c: signalModifiedKey). O(watchers)"""
         if self.watched_keys:
@@ -274,6 +280,7 @@ class Database:
             self.watched_keys.setdefault(key, set()).add(watcher)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def signal_ready(self, key: bytes) -> cython.bint:
         """Note that a waited-for key changed; the engine serves its clients after the command (signalKeyAsReady)."""
         if self.blocking_keys and key in self.blocking_keys and key not in self.ready_keys:
@@ -315,6 +322,7 @@ class Database:
         return None
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _number_keys(self) -> cython.bint:
         self._slots = list(self.values)
         self._serials = list(range(self._next_serial, self._next_serial + len(self._slots)))
@@ -323,6 +331,7 @@ class Database:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def _forget_numbers(self) -> cython.bint:
         self._slots = None
         self._serials = []
@@ -330,6 +339,7 @@ class Database:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _give_number(self, key: bytes) -> cython.bint:
         self._slots.append(key)
         self._serials.append(self._next_serial)
@@ -338,6 +348,7 @@ class Database:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _take_number(self, key: bytes) -> cython.bint:
         self._slots[bisect_left(self._serials, self._serial_of.pop(key))] = None
         # Random probing and scanning stay cheap only while less than half are holes.

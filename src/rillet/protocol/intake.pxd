@@ -11,9 +11,9 @@ cdef class Intake:
     cdef Py_ssize_t max_line
     cdef object broken
 
-    cpdef bint feed(self, bytes data)
-    cdef bint refill(self)
-    cdef bint enough(self, Py_ssize_t total)
+    cpdef bint feed(self, bytes data) except -1
+    cdef bint refill(self) except -1
+    cdef bint enough(self, Py_ssize_t total) except -1
     cdef Py_ssize_t line_end(self, int terminator)
-    cdef bint forget(self, str text)
-    cdef bint refuse(self, str text)
+    cdef bint forget(self, str text) except -1
+    cdef bint refuse(self, str text) except -1

@@ -76,6 +76,7 @@ class Intake:
         return self.size - self.pos + len(self.tail)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def feed(self, data: bytes) -> cython.bint:
         """Add bytes as they came from the peer; O(1) when everything before is parsed, else O(len)."""
         if not cython.compiled and type(data) is not bytes:  # compiled, the signature says so
@@ -91,6 +92,7 @@ class Intake:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def refill(self) -> cython.bint:
         """Join tail to the unparsed rest if that is enough for a step; False when more must be fed."""
         unparsed: cython.Py_ssize_t = self.size - self.pos
@@ -107,6 +109,7 @@ class Intake:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def enough(self, total: cython.Py_ssize_t) -> cython.bint:
         """Return whether the bytes at hand complete what the parser stopped at; searches each byte once."""
         if self.wanted > 0:
@@ -131,6 +134,7 @@ class Intake:
         return end
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def forget(self, text: str) -> cython.bint:
         """Drop all bytes and take no more: after an error they have no meaning. Later calls raise its text."""
         self.broken = text
@@ -141,6 +145,7 @@ class Intake:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def refuse(self, text: str) -> cython.bint:
         """Forget all bytes and raise a ProtocolError."""
         self.forget(text)

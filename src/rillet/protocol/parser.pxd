@@ -20,4 +20,4 @@ cdef class CommandParser(Intake):
     cdef Py_ssize_t _read_count(self)
     cdef Py_ssize_t _read_length(self)
     cdef object _parse_inline(self)
-    cdef bint _refuse(self, str reason)
+    cdef bint _refuse(self, str reason) except -1

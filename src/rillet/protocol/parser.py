@@ -331,6 +331,7 @@ class CommandParser(Intake):
         return args
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _refuse(self, reason: str) -> cython.bint:
         """End this connection's commands with an error (networking.c, setProtocolError)."""
         return self.refuse("Protocol error: " + reason)

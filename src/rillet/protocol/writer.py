@@ -135,6 +135,7 @@ class Replies:
 
     @cython.cfunc
     @cython.inline
+    @cython.exceptval(-1, check=False)
     def _append(self, data: bytes) -> cython.bint:
         """Append the bytes as they are."""
         size: cython.Py_ssize_t = len(data)
@@ -150,6 +151,7 @@ class Replies:
 
     @cython.cfunc
     @cython.inline
+    @cython.exceptval(-1, check=False)
     def _header(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
         """Append prefix, signed decimal number, CR LF."""
         if not cython.compiled:
@@ -162,21 +164,25 @@ class Replies:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _negative(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
         """The rare half of _header, out of the way of the inlined one."""
         return self._append(b"%c%d\r\n" % (prefix, value))
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.bint:
         """Append bytes that are RESP already (networking.c, addReplyProto)."""
         return self._append(data)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def ok(self) -> cython.bint:
         """+OK (shared.ok)."""
         return self._append(b"+OK\r\n")
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def simple(self, text: bytes) -> cython.bint:
         """A simple string; the text holds neither CR nor LF (networking.c, addReplyStatus)."""
         self._append(b"+")
@@ -184,6 +190,7 @@ class Replies:
         return self._append(b"\r\n")
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def error(self, text: bytes) -> cython.bint:
         """An error line, prefix word included in the text; CR and LF become spaces (addReplyErrorSdsSafe)."""
         if b"\r" in text or b"\n" in text:
@@ -193,11 +200,13 @@ class Replies:
         return self._append(b"\r\n")
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def integer(self, value: cython.longlong) -> cython.bint:
         """A signed 64-bit integer (networking.c, addReplyLongLong)."""
         return self._header(58, value)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def unsigned(self, value: cython.ulonglong) -> cython.bint:
         """An unsigned 64-bit integer, as an integer reply."""
         if not cython.compiled:
@@ -208,6 +217,7 @@ class Replies:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def bulk(self, data: bytes) -> cython.bint:
         """A bulk string (networking.c, addReplyBulkCBuffer); O(len)."""
         size: cython.Py_ssize_t = len(data)
@@ -226,6 +236,7 @@ class Replies:
         return self._append(b"$%d\r\n%b\r\n" % (size, data))
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def bulk_slice(self, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """source[start:start+size] as a bulk string, without an object for it; IndexError outside of source."""
         pos: cython.Py_ssize_t
@@ -245,6 +256,7 @@ class Replies:
         return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def bulk_int(self, value: cython.longlong) -> cython.bint:
         """A number's decimal text as a bulk string (networking.c, addReplyBulkLongLong)."""
         if not cython.compiled or value < 0:
@@ -260,6 +272,7 @@ class Replies:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def stream_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """`ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
         if not cython.compiled:
@@ -277,48 +290,57 @@ class Replies:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def null(self) -> cython.bint:
         """No value (networking.c, addReplyNull)."""
         return self._append(b"$-1\r\n" if self.resp == 2 else b"_\r\n")
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def null_array(self) -> cython.bint:
         """No array (networking.c, addReplyNullArray)."""
         return self._append(b"*-1\r\n" if self.resp == 2 else b"_\r\n")
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def array(self, size: cython.Py_ssize_t) -> cython.bint:
         """The header of an array of `size` replies that follow (networking.c, addReplyArrayLen)."""
         return self._header(42, size)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def map(self, size: cython.Py_ssize_t) -> cython.bint:
         """The header of `size` pairs of replies (networking.c, addReplyMapLen)."""
         return self._header(42, 2 * size) if self.resp == 2 else self._header(37, size)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def set(self, size: cython.Py_ssize_t) -> cython.bint:
         """The header of a set of `size` replies (networking.c, addReplySetLen)."""
         return self._header(42 if self.resp == 2 else 126, size)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def push(self, size: cython.Py_ssize_t) -> cython.bint:
         """The header of a push message of `size` replies; an array in RESP2 (networking.c, addReplyPushLen)."""
         return self._header(42 if self.resp == 2 else 62, size)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def attribute(self, size: cython.Py_ssize_t) -> cython.bint:
         """The header of `size` pairs about the reply that follows; RESP3 only (networking.c, addReplyAttributeLen)."""
         assert self.resp == 3, "RESP2 has no attributes"
         return self._header(124, size)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def double(self, value: cython.double) -> cython.bint:
         """A double with 17 significant digits (networking.c, addReplyDouble)."""
         text: bytes = b"%.17g" % value
         return self._scalar(44, text)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def boolean(self, value: cython.bint) -> cython.bint:
         """True or false; 1 or 0 in RESP2 (networking.c, addReplyBool)."""
         if self.resp == 2:
@@ -326,11 +348,13 @@ class Replies:
         return self._append(b"#t\r\n" if value else b"#f\r\n")
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def bignum(self, digits: bytes) -> cython.bint:
         """An integer of any size, as its decimal digits (networking.c, addReplyBigNum)."""
         return self._scalar(40, digits)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _scalar(self, prefix: cython.uchar, text: bytes) -> cython.bint:
         """A bulk string in RESP2, a line after the prefix in RESP3."""
         if self.resp == 2:
@@ -338,6 +362,7 @@ class Replies:
         return self._append(b"%c%b\r\n" % (prefix, text))
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def verbatim(self, data: bytes, kind: bytes = b"txt") -> cython.bint:
         """Text with a kind of three letters, spaces added; a bulk string in RESP2 (networking.c, addReplyVerbatim)."""
         if self.resp == 2:
@@ -354,6 +379,7 @@ class Replies:
         return self.used
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def truncate(self, mark: cython.Py_ssize_t) -> cython.bint:
         """Forget everything written since the mark."""
         if mark < 0 or mark > self.used:
@@ -362,21 +388,25 @@ class Replies:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def insert_array(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Make an array of the `size` replies written since the mark (setDeferredArrayLen); O(bytes since)."""
         return self._insert(mark, 42, size)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def insert_map(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Make a map of the 2 * `size` replies written since the mark (setDeferredMapLen); O(bytes since)."""
         return self._insert(mark, 42, 2 * size) if self.resp == 2 else self._insert(mark, 37, size)
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def insert_set(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
         """Make a set of the `size` replies written since the mark (setDeferredSetLen); O(bytes since)."""
         return self._insert(mark, 42 if self.resp == 2 else 126, size)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _insert(self, mark: cython.Py_ssize_t, prefix: cython.uchar, size: cython.Py_ssize_t) -> cython.bint:
         """Put a header at the mark and move what follows."""
         if mark < 0 or mark > self.used:

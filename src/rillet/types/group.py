@@ -77,6 +77,7 @@ class PendingEntry:
         self.consumer = consumer
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def redelivered(self, now: cython.longlong) -> cython.bint:
         """Count one more delivery, made now."""
         self.delivery_time = now
@@ -111,6 +112,7 @@ class Group:
         self.clear()
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Forget all consumers and pending entries, breaking their rings. O(pending entries)."""
         consumer: Consumer
@@ -120,6 +122,7 @@ class Group:
         return self.pel.clear()
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def set_id(self, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong) -> cython.bint:
         """Make this the last delivered ID (XGROUP SETID)."""
         self.last_ms = ms
@@ -200,6 +203,7 @@ class Group:
         return entry
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def transfer(self, key: bytes, entry: PendingEntry, consumer: Consumer) -> cython.bint:
         """Make the consumer the owner; False where it is already. Times and counts stay. Redis: xclaimCommand."""
         if entry.consumer is consumer:
@@ -211,6 +215,7 @@ class Group:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def acknowledge(self, key: bytes) -> cython.bint:
         """Forget a pending entry, in the group and at its owner; False when there is none. Redis: xackCommand."""
         found: object = self.pel.find(key)
@@ -225,11 +230,13 @@ class Group:
     # -- loading
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def load_pending(self, key: bytes, delivery_time: cython.longlong, delivery_count: cython.ulonglong) -> cython.bint:
         """Add a pending entry that has no owner yet; False when the ID is there already (RDB: rdbLoadObject)."""
         return self.pel.try_insert(key, PendingEntry(delivery_time, delivery_count, None))
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def assign_pending(self, key: bytes, consumer: Consumer) -> cython.bint:
         """Give a loaded pending entry its owner; False when it is not in the group or has one (RDB: rdbLoadObject)."""
         entry: PendingEntry | None = self.find_pending(key)

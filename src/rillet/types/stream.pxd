@@ -24,22 +24,22 @@ cdef class Stream(StreamNodes):
     cdef readonly unsigned long long next_seq
     cdef readonly unsigned long long edge_ms
     cdef readonly unsigned long long edge_seq
-    cpdef bint next_id(self, unsigned long long now)
-    cpdef bint next_seq_of(self, unsigned long long ms)
+    cpdef bint next_id(self, unsigned long long now) except -1
+    cpdef bint next_seq_of(self, unsigned long long ms) except -1
     cpdef bint append(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
-                      unsigned long long seq, long long node_max_bytes, long long node_max_entries)
-    cpdef bint delete(self, unsigned long long ms, unsigned long long seq)
+                      unsigned long long seq, long long node_max_bytes, long long node_max_entries) except -1
+    cpdef bint delete(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef long long trim_maxlen(self, unsigned long long maxlen, bint approx, long long limit)
     cpdef long long trim_minid(self, unsigned long long ms, unsigned long long seq, bint approx, long long limit)
-    cpdef bint contains(self, unsigned long long ms, unsigned long long seq)
-    cpdef bint edge(self, bint first, bint skip_tombstones)
-    cpdef bint has_tombstones_from(self, unsigned long long ms, unsigned long long seq)
+    cpdef bint contains(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bint edge(self, bint first, bint skip_tombstones) except -1
+    cpdef bint has_tombstones_from(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef long long distance_from_first(self, unsigned long long ms, unsigned long long seq)
     cpdef Group create_group(self, bytes name, unsigned long long ms, unsigned long long seq, long long entries_read)
     cpdef Group find_group(self, bytes name)
-    cpdef bint destroy_group(self, bytes name)
-    cpdef bint advance_group(self, Group group, unsigned long long ms, unsigned long long seq)
-    cpdef bint add_node(self, bytes key, Listpack lp)
+    cpdef bint destroy_group(self, bytes name) except -1
+    cpdef bint advance_group(self, Group group, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bint add_node(self, bytes key, Listpack lp) except -1
     cdef bint _is_full(self, Listpack lp, Py_ssize_t total, long long node_max_bytes,
                        long long node_max_entries) except -1
     cdef Listpack _start_node(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
@@ -47,7 +47,7 @@ cdef class Stream(StreamNodes):
     cdef bint _count_up(self, Listpack lp) except -1
     cdef long long _trim(self, bint by_id, unsigned long long maxlen, unsigned long long ms, unsigned long long seq,
                          bint approx, long long limit)
-    cdef bint _ends_before(self, Listpack lp, bytes key, unsigned long long ms, unsigned long long seq)
+    cdef bint _ends_before(self, Listpack lp, bytes key, unsigned long long ms, unsigned long long seq) except -1
     cdef long long _trim_node(self, Listpack lp, bytes key, bint by_id, unsigned long long maxlen,
                               unsigned long long ms, unsigned long long seq)
-    cdef bint _find_first(self)
+    cdef bint _find_first(self) except -1

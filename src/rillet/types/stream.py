@@ -116,6 +116,7 @@ class Stream(StreamNodes):
     # -- new IDs
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def next_id(self, now: cython.ulonglong) -> cython.bint:
         """Put the ID of an entry added now (ms) into next_ms and next_seq; False when no ID is left.
 
@@ -136,6 +137,7 @@ class Stream(StreamNodes):
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def next_seq_of(self, ms: cython.ulonglong) -> cython.bint:
         """Put the ID that `ms-*` stands for into next_ms and next_seq; False when ms has none left.
 
@@ -152,6 +154,7 @@ class Stream(StreamNodes):
     # -- adding
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def append(
         self,
         argv: list[bytes],
@@ -253,6 +256,7 @@ class Stream(StreamNodes):
     # -- removing
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Delete one entry; False when it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
@@ -327,6 +331,7 @@ class Stream(StreamNodes):
         return deleted
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Say whether the node's last entry, tombstone or not, is before the ID. Redis: lpGetEdgeStreamID."""
         pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
@@ -381,6 +386,7 @@ class Stream(StreamNodes):
         return deleted
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _find_first(self) -> cython.bint:
         """Set first_ms and first_seq after entries went."""
         self.first_ms = self.first_seq = 0
@@ -393,12 +399,14 @@ class Stream(StreamNodes):
     # -- asking
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def contains(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Say whether the entry exists and is no tombstone. O(one node). Redis: streamEntryExists."""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         return it.next_entry()
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def edge(self, first: cython.bint, skip_tombstones: cython.bint) -> cython.bint:
         """Put the first (else the last) entry's ID into edge_ms and edge_seq; False when there is none.
 
@@ -414,6 +422,7 @@ class Stream(StreamNodes):
         return False
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def has_tombstones_from(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Say whether an entry at or behind the ID may have been deleted. Redis 7.0: streamRangeHasTombstones."""
         if self.length == 0 or (self.max_deleted_ms == 0 and self.max_deleted_seq == 0):
@@ -462,6 +471,7 @@ class Stream(StreamNodes):
         return self.groups.get(name)  # type: ignore[return-value]
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def destroy_group(self, name: bytes) -> cython.bint:
         """Forget a group with all its pending entries; False when there is none."""
         group: Group | None = self.groups.pop(name, None)
@@ -475,6 +485,7 @@ class Stream(StreamNodes):
         return [self.groups[name] for name in sorted(self.groups)]
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def advance_group(self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Note that the group was given the entry; False when it had passed it before. Redis: streamReplyWithRange."""
         if not less(group.last_ms, group.last_seq, ms, seq):
@@ -510,6 +521,7 @@ class Stream(StreamNodes):
         return "stream"
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
         """Take over a node that was read from a file; False when its ID is there. The counters are the caller's to set.
 

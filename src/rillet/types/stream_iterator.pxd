@@ -55,14 +55,14 @@ cdef class StreamIterator:
     cdef Py_ssize_t _ahead
     cdef Py_ssize_t _field_next
     cdef Py_ssize_t _fields_left
-    cpdef bint next_entry(self)
-    cpdef bint next_field(self)
-    cpdef bint remove_current(self)
-    cdef bint _seek(self)
-    cdef bint _seek_node(self)
-    cdef bint _next_node(self)
-    cdef bint _enter_node(self, Listpack lp, unsigned long long ms, unsigned long long seq)
-    cdef bint _approach(self, Listpack lp)
+    cpdef bint next_entry(self) except -1
+    cpdef bint next_field(self) except -1
+    cpdef bint remove_current(self) except -1
+    cdef bint _seek(self) except -1
+    cdef bint _seek_node(self) except -1
+    cdef bint _next_node(self) except -1
+    cdef bint _enter_node(self, Listpack lp, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint _approach(self, Listpack lp) except -1
     cdef int _scan_forward(self, Listpack lp) except -1
     cdef int _scan_backward(self, Listpack lp) except -1
     cdef bint _read_head(self, Listpack lp, Py_ssize_t pos) except -1

@@ -180,6 +180,7 @@ class StreamIterator:
         self._seek()
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _seek(self) -> cython.bint:
         """Find the first node of the range; the tree is not asked where that can only be the tail."""
         tail: Listpack | None = self.stream.tail
@@ -201,6 +202,7 @@ class StreamIterator:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _seek_node(self) -> cython.bint:
         nodes: RaxIterator = RaxIterator(self.stream.rax)
         nodes.flags |= _SAFE
@@ -214,6 +216,7 @@ class StreamIterator:
         return nodes.seek("<=", encode_key(self.start_ms, self.start_seq)) or nodes.seek("^")
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _next_node(self) -> cython.bint:
         nodes: RaxIterator | None = self._nodes
         if nodes is None:
@@ -228,6 +231,7 @@ class StreamIterator:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _enter_node(self, lp: Listpack, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         self.lp = lp
         self._master_ms = ms
@@ -240,6 +244,7 @@ class StreamIterator:
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _approach(self, lp: Listpack) -> cython.bint:
         """Go near the start within the first node: behind it, or from its end where that looks nearer.
 
@@ -280,6 +285,7 @@ class StreamIterator:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def next_entry(self) -> cython.bint:
         """Go to the next entry of the range, its ID in ms and seq; False at the end. Redis: streamIteratorGetID."""
         found: cython.int
@@ -358,6 +364,7 @@ class StreamIterator:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def next_field(self) -> cython.bint:
         """Go to the entry's next name and value; False after the last. Redis: streamIteratorGetField."""
         lp: Listpack | None = self.lp
@@ -400,6 +407,7 @@ class StreamIterator:
         return words
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def remove_current(self) -> cython.bint:
         """Delete the entry that next_entry found, and go on behind it. Redis: streamIteratorRemoveEntry.
 
