@@ -37,12 +37,14 @@ COMPILED = (
     "commands/stream_read",
     "commands/string",
     "engine",
+    "server/connection",
     "columns/text",
     "columns/column",
     "columns/builder",
     "columns/resp",
     "columns/pack",
     "columns/nodes",
+    "store/encoding",
 )
 
 
