@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 import redis
@@ -24,10 +26,19 @@ STRINGS = [
 ]  # fmt: skip
 
 
+@contextmanager
+def compressing(client: redis.Redis, on: bool) -> Iterator[None]:
+    """Let the judge compress or not; afterwards it does again, as other tests expect."""
+    client.execute_command("CONFIG", "SET", "rdbcompression", "yes" if on else "no")
+    try:
+        yield
+    finally:
+        client.execute_command("CONFIG", "SET", "rdbcompression", "yes")
+
+
 @pytest.mark.parametrize("compression", [True, False])
 def test_strings_dump_as_redis_does(judge: Judge, compression: bool) -> None:
-    with judge.client() as client:
-        client.execute_command("CONFIG", "SET", "rdbcompression", "yes" if compression else "no")
+    with judge.client() as client, compressing(client, compression):
         for text in STRINGS:
             client.execute_command("SET", "key", text)
             theirs = client.execute_command("DUMP", "key", NEVER_DECODE=[])
@@ -57,15 +68,15 @@ def test_streams_dump_as_redis_does(judge: Judge, seed: int) -> None:
     with judge.client() as client:
         stream = _random_stream(client, seed)
         for compression in (True, False):
-            client.execute_command("CONFIG", "SET", "rdbcompression", "yes" if compression else "no")
-            theirs = client.execute_command("DUMP", "s", NEVER_DECODE=[])
+            with compressing(client, compression):
+                theirs = client.execute_command("DUMP", "s", NEVER_DECODE=[])
             assert rdb.dump(stream, compression) == theirs
         client.execute_command("XREADGROUP", "GROUP", "g", "alice", "COUNT", "7", "STREAMS", "s", ">")
         client.execute_command("XREADGROUP", "GROUP", "g", "12345", "COUNT", "3", "STREAMS", "s", ">")
         theirs = client.execute_command("DUMP", "s", NEVER_DECODE=[])
         copy = rdb.restore(theirs)
         copy.check()
-        assert rdb.dump(copy, False) == theirs
+        assert rdb.dump(copy) == theirs
 
 
 def test_every_length_and_integer_comes_back() -> None:
