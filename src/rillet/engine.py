@@ -106,7 +106,7 @@ class Engine:
         # reload() and load_log() which empty the databases and fill them again from disk.
         self.info_sections = {}
         self.services = {}
-        self.refusal = None
+        self.refusal: str | None = None
         self.notify_events = False
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
         self.loading = False
@@ -123,7 +123,7 @@ class Engine:
         self._by_name = {}
         self._ready = []
         self._pending = []
-        self._postponed = []
+        self._postponed: list[Blocked] = []
         self._depth = 0
 
     # -- sessions ------------------------------------------------------------------------------------
@@ -341,6 +341,7 @@ class Engine:
             return False
         if session.state & IN_MULTI and entry.fullname.encode() not in _NOT_QUEUED:
             session.queue.append((entry, argv))
+            session.command = entry
             session.out.simple(b"QUEUED")
             return False
         return True

@@ -20,7 +20,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_LEXEMES = re.compile(r"\.\.\.|[\[\]|]|(?<!\S)<(?=\S)|(?<=\S)>|[^\s\[\]|>]+(?:>(?=\s)(?<=\s>))?|>")
+_LEXEMES = re.compile(r"\.\.\.|[\[\]|<>]|[^\s\[\]|<>]+")
 _TYPES = {
     "key": "key", "newkey": "key", "key1": "key", "key2": "key", "source": "key", "destination": "key",
     "pattern": "pattern", "seconds": "integer", "milliseconds": "integer", "count": "integer", "index": "integer",

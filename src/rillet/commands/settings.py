@@ -122,7 +122,7 @@ PARAMETERS: dict[str, Parameter] = {
         _integer("tcp-backlog", 511, 0, 2**31 - 1, mutable=False),
         _integer("hz", 10, 1, 500),
         _boolean("appendonly", False, needs_door=True),
-        _words("appendfsync", "everysec", ("always", "everysec", "no"), needs_door=True),
+        _words("appendfsync", "everysec", ("everysec", "always", "no"), needs_door=True),
         _string("appendfilename", "appendonly.aof", mutable=False),
         _string("appenddirname", "appendonlydir", mutable=False),
         _string("dbfilename", "dump.rdb", protected=True),

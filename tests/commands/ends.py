@@ -1,0 +1,50 @@
+"""An engine whose clock and log are in the test's hands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.keyspace.clock import ManualClock
+from tests.differential.wire import Local
+
+NOW = 1_700_000_000_000
+
+
+class ListLog:
+    """A log that keeps what it is given."""
+
+    def __init__(self) -> None:
+        self.commands: list[tuple[int, list[bytes]]] = []
+
+    def append(self, db: int, argv: list[bytes]) -> None:
+        self.commands.append((db, argv))
+
+    def flush(self) -> None:
+        pass
+
+    def take(self) -> list[list[bytes]]:
+        """Return the commands since the last call."""
+        commands, self.commands = self.commands, []
+        return [argv for _, argv in commands]
+
+
+class Bench(Local):
+    """An engine at a fixed time, with a log, and one session."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.clock = ManualClock(NOW)
+        super().__init__(Engine(Settings(enable_debug_command="yes", **settings), self.clock))
+        self.log = ListLog()
+        self.engine.log = self.log
+
+    def beside(self) -> Local:
+        """Return another session of the same engine."""
+        return Local(self.engine)
+
+    def logged(self, *words: bytes | str | int) -> list[list[bytes]]:
+        """Run a command and return what it logged."""
+        self.log.take()
+        self(*words)
+        return self.log.take()

@@ -1,0 +1,110 @@
+"""Connections: getting in, names, lists, and replies that nobody wants."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands.ends import Bench
+
+
+class Transport:
+    """What a socket's session has: its addresses, and a way to close."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer, self.local, self.closed = peer, "127.0.0.1:6379", False
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_nothing_but_a_password_gets_in() -> None:
+    bench = Bench(requirepass="secret")
+    assert bench("GET", "k") == "NOAUTH Authentication required."
+    assert bench("HELLO", 3).startswith("NOAUTH HELLO must be called")
+    assert bench("AUTH", "wrong").startswith("WRONGPASS")
+    assert bench("AUTH", "other", "secret").startswith("WRONGPASS")
+    assert bench("AUTH", "secret") == b"OK"
+    assert bench("GET", "k") == b"-1"
+    assert bench("RESET") == b"RESET"
+    assert bench("GET", "k") == "NOAUTH Authentication required."
+    introduction = bench("HELLO", 3, "AUTH", "default", "secret", "SETNAME", "me")
+    assert introduction[:4] == [b"server", b"redis", b"version", b"7.0.15"]
+    assert bench("CLIENT", "GETNAME") == b"me"
+
+
+def test_hello_changes_nothing_when_it_fails() -> None:
+    bench = Bench()
+    assert bench("HELLO", 3, "NOSUCH") == "ERR Syntax error in HELLO option 'NOSUCH'"
+    assert bench.session.out.resp == 2
+    bench("HELLO", 3)
+    assert bench.run([b"GET", b"k"]) == b"_\r\n"
+
+
+def test_reset_brings_everything_back() -> None:
+    bench = Bench()
+    for command in (("HELLO", 3), ("SELECT", 2), ("CLIENT", "SETNAME", "me"), ("WATCH", "k"), ("MULTI",), ("GET", "k")):
+        bench(*command)
+    bench("RESET")
+    assert bench.session.db.index == 0 and bench.session.name == b"" and bench.session.out.resp == 2
+    assert bench("EXEC") == "ERR EXEC without MULTI"
+    assert not bench.engine.databases[2].watched_keys
+
+
+def test_replies_are_left_out_where_they_are_not_wanted() -> None:
+    bench = Bench()
+    assert bench.run([b"CLIENT", b"REPLY", b"SKIP"]) == b""
+    assert bench.run([b"SET", b"k", b"v"]) == b""
+    assert bench.run([b"GET", b"k"]) == b"$1\r\nv\r\n"
+    assert bench.run([b"CLIENT", b"REPLY", b"OFF"]) == b""
+    assert bench.run([b"NOSUCH"]) == b""
+    assert bench.run([b"SET", b"k", b"w"]) == b""
+    assert bench.run([b"CLIENT", b"REPLY", b"ON"]) == b"+OK\r\n"
+    assert bench.run([b"GET", b"k"]) == b"$1\r\nw\r\n"
+
+
+def test_the_list_shows_each_connection_on_a_line() -> None:
+    bench = Bench()
+    other = bench.beside()
+    other.session.transport = Transport("10.0.0.7:1234")
+    other("CLIENT", "SETNAME", "other")
+    other("CLIENT", "SETINFO", "LIB-NAME", "redis-py")
+    other("SELECT", 3)
+    other("MULTI")
+    other("GET", "k")
+    bench.clock.advance(2500)
+    lines = bench("CLIENT", "LIST").decode().splitlines()
+    fields = dict(field.split("=", 1) for field in lines[1].split(" "))
+    expected = {"addr": "10.0.0.7:1234", "name": "other", "db": "3", "multi": "1", "flags": "x", "cmd": "get",
+                "age": "2", "user": "default", "resp": "2", "lib-name": "redis-py"}  # fmt: skip
+    assert {name: fields[name] for name in expected} == expected
+    assert len(lines) == 2 and bench("CLIENT", "INFO").decode() == lines[0].replace("client|list", "client|info") + "\n"
+    assert bench("CLIENT", "LIST", "ID", other.session.id).decode().splitlines() == lines[1:]
+    assert bench("CLIENT", "LIST", "TYPE", "pubsub") == b""
+
+
+def test_kill_closes_those_that_match() -> None:
+    bench = Bench()
+    one, two = bench.beside(), bench.beside()
+    one.session.transport, two.session.transport = Transport("10.0.0.1:1"), Transport("10.0.0.2:2")
+    assert bench("CLIENT", "KILL", "10.0.0.1:1") == b"OK"
+    assert one.session.transport.closed and one.session.closing and not two.session.transport.closed
+    assert bench("CLIENT", "KILL", "10.0.0.9:9") == "ERR No such client"
+    assert bench("CLIENT", "KILL", "ID", two.session.id, "ADDR", "10.0.0.2:2") == 1
+    assert two.session.transport.closed
+    assert bench("CLIENT", "KILL", "SKIPME", "no", "ID", bench.session.id) == 1
+    assert bench.session.closing
+
+
+@pytest.mark.parametrize(("reason", "reply"), [
+    ((), b"*-1\r\n"), (("TIMEOUT",), b"*-1\r\n"), (("ERROR",), b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"),
+])  # fmt: skip
+def test_unblock_wakes_one_that_waits(reason: tuple[str, ...], reply: bytes) -> None:
+    bench = Bench()
+    other = bench.beside()
+    woken: list[bool] = []
+    other.session.on_wake = lambda: woken.append(True)
+    assert not bench.engine.execute(other.session, [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"])
+    assert bench("CLIENT", "UNBLOCK", other.session.id, *reason) == 1
+    assert other.session.out.take() == reply and woken == [True]
+    assert bench("CLIENT", "UNBLOCK", other.session.id) == 0
+    assert not bench.engine.databases[0].blocking_keys

@@ -1,0 +1,110 @@
+"""Commands about keys of any type, and about when they go: effects on other databases, the clock and the log."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands.ends import NOW, Bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_expiries_are_logged_as_the_moment(bench: Bench) -> None:
+    bench("SET", "k", "v")
+    assert bench.logged("EXPIRE", "k", 10) == [[b"PEXPIREAT", b"k", b"%d" % (NOW + 10_000)]]
+    assert bench.logged("PEXPIRE", "k", 10, "LT") == [[b"PEXPIREAT", b"k", b"%d" % (NOW + 10), b"LT"]]
+    assert bench.logged("EXPIREAT", "k", 1_800_000_000) == [[b"PEXPIREAT", b"k", b"1800000000000"]]
+    assert bench.logged("EXPIRE", "k", 10, "NX") == []
+    assert bench.logged("PERSIST", "k") == [[b"PERSIST", b"k"]]
+    assert bench.logged("EXPIRE", "k", -1) == [[b"DEL", b"k"]]
+    assert bench("EXISTS", "k") == 0
+
+
+def test_a_replayed_log_does_not_delete_by_the_clock(bench: Bench) -> None:
+    bench.engine.loading = bench.session.trusted = True
+    bench("SET", "k", "v")
+    assert bench("PEXPIREAT", "k", 5) == 1
+    assert bench("GET", "k") == b"v"
+    bench.engine.loading = False
+    assert bench("GET", "k") == b"-1"
+
+
+@pytest.mark.parametrize(("milliseconds", "seconds"), [(1499, 1), (1500, 2), (400, 0)])
+def test_ttl_rounds_to_the_nearer_second(bench: Bench, milliseconds: int, seconds: int) -> None:
+    bench("SET", "k", "v", "PX", milliseconds)
+    assert (bench("TTL", "k"), bench("PTTL", "k")) == (seconds, milliseconds)
+    assert bench("PEXPIRETIME", "k") == NOW + milliseconds
+
+
+def test_rename_takes_the_expiry_along_and_replaces_the_other(bench: Bench) -> None:
+    bench("SET", "a", 1, "PX", 500)
+    bench("SET", "b", 2, "PX", 900)
+    assert bench.logged("RENAME", "a", "b") == [[b"RENAME", b"a", b"b"]]
+    assert (bench("GET", "b"), bench("PTTL", "b"), bench("EXISTS", "a")) == (b"1", 500, 0)
+
+
+def test_copies_have_a_life_of_their_own(bench: Bench) -> None:
+    bench("SET", "a", "x", "PX", 500)
+    bench("APPEND", "a", "y")
+    bench("XADD", "s", "1-1", "f", "v")
+    bench("XGROUP", "CREATE", "s", "g", 0)
+    assert bench("COPY", "a", "b") == 1 and bench("COPY", "s", "s", "DB", 3) == 1
+    bench("APPEND", "a", "z")
+    bench("XADD", "s", "2-1", "f", "v")
+    bench("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">")
+    assert (bench("GET", "b"), bench("PTTL", "b"), bench("OBJECT", "ENCODING", "b")) == (b"xy", 500, b"raw")
+    bench("SELECT", 3)
+    assert bench("XLEN", "s") == 1
+    assert bench("XPENDING", "s", "g")[0] == 0
+    bench.engine.check()
+
+
+def test_move_and_swap_are_seen_by_every_session(bench: Bench) -> None:
+    other = bench.beside()
+    bench("SET", "k", "v", "PX", 700)
+    assert bench("MOVE", "k", 1) == 1
+    other("SELECT", 1)
+    assert other("PTTL", "k") == 700
+    bench("SWAPDB", 0, 1)
+    assert bench("GET", "k") == b"v" and other("GET", "k") == b"-1"
+
+
+def test_flushes_are_logged_even_where_nothing_was(bench: Bench) -> None:
+    assert bench.logged("FLUSHDB") == [[b"FLUSHDB"]]
+    assert bench.logged("FLUSHALL", "ASYNC") == [[b"FLUSHALL", b"ASYNC"]]
+
+
+def test_a_scan_ends_and_leaves_out_what_does_not_match(bench: Bench) -> None:
+    for number in range(95):
+        bench("SET", f"key:{number}", "v")
+    bench("XADD", "stream", "1-1", "f", "v")
+    bench("SET", "gone", "v", "PX", 1)
+    bench.clock.advance(5)
+    cursor, found = b"0", []
+    for _ in range(20):
+        cursor, more = bench("SCAN", cursor, "COUNT", 7, "MATCH", "*[0-9g]*", "TYPE", "string")
+        found += more
+        if cursor == b"0":
+            break
+    assert cursor == b"0" and len(found) == 95 == len(set(found))
+
+
+def test_wait_gives_up_after_its_time_as_there_are_no_replicas(bench: Bench) -> None:
+    assert bench("WAIT", 0, 0) == 0
+    session = bench.session
+    assert not bench.engine.execute(session, [b"WAIT", b"1", b"100"])
+    assert session.blocked is not None and session.blocked.deadline == NOW + 100
+    bench.engine.expire_block(session)
+    assert session.out.take() == b":0\r\n"
+
+
+def test_memory_grows_with_the_value(bench: Bench) -> None:
+    bench("SET", "small", "v")
+    bench("SET", "large", "v" * 10_000)
+    bench("XADD", "s", "1-1", "f", "v")
+    assert 50 < bench("MEMORY", "USAGE", "small") < 400
+    assert 10_000 < bench("MEMORY", "USAGE", "large") < 10_400
+    assert bench("MEMORY", "USAGE", "s") > 100

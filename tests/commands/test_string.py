@@ -1,0 +1,89 @@
+"""The string commands: what they do to the key, the clock and the log. Replies are compared in tests/differential."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.commands.ends import NOW, Bench
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize(
+    ("options", "when"),
+    [(("EX", 10), NOW + 10_000), (("PX", 10), NOW + 10), (("EXAT", 1_800_000_000), 1_800_000_000_000),
+     (("PXAT", NOW + 5), NOW + 5)],
+)  # fmt: skip
+def test_expiries_are_logged_as_the_moment(bench: Bench, options: tuple[str, int], when: int) -> None:
+    assert bench.logged("SET", "k", "v", *options) == [[b"SET", b"k", b"v", b"PXAT", b"%d" % when]]
+    assert bench.engine.databases[0].get_expire(b"k") == when
+    bench("SET", "e", "v")
+    assert bench.logged("GETEX", "e", *options) == [[b"PEXPIREAT", b"e", b"%d" % when]]
+
+
+def test_what_is_logged_depends_on_nothing(bench: Bench) -> None:
+    assert bench.logged("SETEX", "k", 10, "v") == [[b"SET", b"k", b"v", b"PXAT", b"%d" % (NOW + 10_000)]]
+    assert bench.logged("PSETEX", "k", 10, "v") == [[b"SET", b"k", b"v", b"PXAT", b"%d" % (NOW + 10)]]
+    assert bench.logged("SET", "k", "1.5", "GET") == [[b"SET", b"k", b"1.5"]]
+    assert bench.logged("INCRBYFLOAT", "k", "0.1") == [[b"SET", b"k", b"1.6", b"KEEPTTL"]]
+    assert bench.logged("GETSET", "k", "v") == [[b"SET", b"k", b"v"]]
+    assert bench.logged("GETEX", "k") == []
+    assert bench.logged("GETEX", "k", "PERSIST") == []
+    assert bench.logged("APPEND", "k", "v") == [[b"APPEND", b"k", b"v"]]
+    assert bench.logged("GETDEL", "k") == [[b"DEL", b"k"]]
+    assert bench.logged("GETDEL", "k") == []
+    assert bench.logged("SET", "k", "v", "XX") == []
+    assert bench.logged("MSETNX", "a", 1, "b", 2) == [[b"MSETNX", b"a", b"1", b"b", b"2"]]
+
+
+def test_getex_with_a_moment_that_has_passed_removes_the_key(bench: Bench) -> None:
+    bench("SET", "k", "v")
+    assert bench("GETEX", "k", "PXAT", 5) == b"v"
+    assert bench.log.take()[-1] == [b"DEL", b"k"]
+    assert bench("EXISTS", "k") == 0
+
+
+def test_an_expired_key_is_logged_as_deleted_before_what_replaces_it(bench: Bench) -> None:
+    bench("SET", "k", "v", "PX", 10)
+    bench.clock.advance(11)
+    assert bench.logged("SETNX", "k", "w") == [[b"MULTI"], [b"DEL", b"k"], [b"SETNX", b"k", b"w"], [b"EXEC"]]
+    assert bench.engine.stats["expired_keys"] == 1
+
+
+def test_keepttl_and_increments_keep_the_expiry(bench: Bench) -> None:
+    bench("SET", "k", "1", "PX", 1000)
+    for command in (("SET", "k", "2", "KEEPTTL"), ("INCR", "k"), ("INCRBYFLOAT", "k", "1"), ("APPEND", "k", "0"),
+                    ("SETRANGE", "k", 0, "9")):  # fmt: skip
+        bench(*command)
+        assert bench("PTTL", "k") == 1000, command
+    bench("SET", "k", "1")
+    assert bench("PTTL", "k") == -1
+
+
+def test_strings_are_limited_for_clients_and_not_for_a_log(bench: Bench) -> None:
+    bench("CONFIG", "SET", "proto-max-bulk-len", 1024 * 1024)
+    assert bench("SETRANGE", "k", 1024 * 1024, "x").startswith("ERR string exceeds maximum allowed size")
+    assert bench("EXISTS", "k") == 0
+    bench.session.trusted = True
+    assert bench("SETRANGE", "k", 1024 * 1024, "x") == 1024 * 1024 + 1
+
+
+def test_a_log_being_replayed_takes_past_moments(bench: Bench) -> None:
+    bench.engine.loading = bench.session.trusted = True
+    bench("SET", "k", "v", "PXAT", 5)
+    bench("PERSIST", "k")
+    assert bench("GET", "k") == b"v"
+
+
+def test_failed_commands_change_nothing(bench: Bench) -> None:
+    bench("XADD", "s", "1-1", "f", "v")
+    bench.log.take()
+    for command in (("SET", "s", "v", "GET"), ("GETSET", "s", "v"), ("APPEND", "s", "v"), ("INCR", "s"),
+                    ("SETRANGE", "s", 0, "v"), ("GETDEL", "s"), ("INCRBYFLOAT", "s", 1), ("STRLEN", "s"),
+                    ("GETEX", "s", "PERSIST")):  # fmt: skip
+        assert bench(*command).startswith("WRONGTYPE"), command
+    assert bench.log.take() == []
+    assert bench("XLEN", "s") == 1

@@ -1,0 +1,204 @@
+"""One database: expiry, watching, waiting, and walks that miss no key."""
+
+from __future__ import annotations
+
+import random
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from rillet.keyspace.clock import ManualClock
+from rillet.keyspace.database import Database, Watcher
+from rillet.types.string import new_string
+
+
+def database() -> Database:
+    return Database(0, ManualClock(1000))
+
+
+def advance(one: Database, ms: int) -> None:
+    assert isinstance(one.clock, ManualClock)
+    one.clock.advance(ms)
+
+
+def fill(one: Database, *keys: bytes) -> None:
+    for key in keys:
+        one.set(key, new_string(b"v"))
+
+
+def test_a_key_goes_after_its_time_and_not_at_it() -> None:
+    one = database()
+    gone: list[bytes] = []
+    one.on_expired = lambda _database, key: gone.append(key)
+    fill(one, b"k")
+    one.set_expire(b"k", 1500)
+    advance(one, 500)
+    assert one.lookup(b"k") is not None
+    advance(one, 1)
+    assert one.lookup(b"k") is None
+    assert gone == [b"k"] and len(one) == 0
+    one.check()
+
+
+def test_no_key_goes_while_the_engine_forbids_it() -> None:
+    one = database()
+    one.may_expire = lambda: False
+    fill(one, b"k")
+    one.set_expire(b"k", 1)
+    assert one.lookup(b"k") is not None
+    assert one.expire_some() == 0
+
+
+def test_a_new_value_loses_the_expiry_unless_it_is_kept() -> None:
+    one = database()
+    fill(one, b"k")
+    one.set_expire(b"k", 5000)
+    one.set(b"k", new_string(b"w"), True)
+    assert one.get_expire(b"k") == 5000
+    one.set(b"k", new_string(b"x"))
+    assert one.get_expire(b"k") == -1
+
+
+def test_expire_some_finds_what_nobody_looks_up() -> None:
+    one = database()
+    fill(one, *(b"%d" % number for number in range(100)))
+    for number in range(100):
+        one.set_expire(b"%d" % number, 1500 if number % 2 else 9000)
+    advance(one, 1000)
+    assert sum(one.expire_some(20) for _ in range(5)) == 50
+    assert len(one) == 50
+    one.check()
+
+
+def test_hits_and_misses_are_those_of_reads() -> None:
+    one = database()
+    fill(one, b"k")
+    one.lookup(b"k")
+    one.lookup_read(b"k")
+    one.lookup_read(b"none")
+    assert (one.hits, one.misses) == (1, 1)
+
+
+def test_watchers_are_marked_by_changes_of_their_keys_only() -> None:
+    one, watcher = database(), Watcher()
+    fill(one, b"k")
+    one.watch(b"k", watcher)
+    one.touch(b"other")
+    assert not watcher.dirty
+    one.touch(b"k")
+    assert watcher.dirty
+
+
+def test_a_key_that_was_expired_when_watched_may_go_unnoticed() -> None:
+    one, watcher = database(), Watcher()
+    one.on_expired = lambda owner, key: owner.touch(key)
+    fill(one, b"k")
+    one.set_expire(b"k", 1)
+    one.watch(b"k", watcher)
+    assert one.lookup(b"k") is None
+    assert not watcher.dirty
+    fill(one, b"k")
+    one.touch(b"k")
+    assert watcher.dirty
+
+
+def test_flush_and_swap_mark_those_who_watch_what_goes_or_comes() -> None:
+    one, two = database(), Database(1, ManualClock(1000))
+    here, nowhere, there = Watcher(), Watcher(), Watcher()
+    fill(one, b"a")
+    fill(two, b"b")
+    one.watch(b"a", here)
+    one.watch(b"b", there)
+    one.watch(b"c", nowhere)
+    one.swap(two)
+    assert here.dirty and there.dirty and not nowhere.dirty
+    assert list(one.values) == [b"b"] and list(two.values) == [b"a"]
+    late = Watcher()
+    one.watch(b"b", late)
+    assert one.flush() == 1 and late.dirty
+    one.check()
+    two.check()
+
+
+def test_random_key_is_one_of_them_and_skips_the_expired() -> None:
+    one = database()
+    assert one.random_key() is None
+    fill(one, b"a", b"b", b"c")
+    one.set_expire(b"a", 1)
+    assert {one.random_key() for _ in range(100)} == {b"b", b"c"}
+
+
+def whole_scan(one: Database, count: int) -> list[bytes]:
+    cursor, found = one.scan(0, count)
+    while cursor:
+        cursor, more = one.scan(cursor, count)
+        found += more
+    return found
+
+
+@given(st.integers(1, 40), st.integers(0, 200), st.randoms(use_true_random=False))
+@settings(max_examples=40)
+def test_a_scan_returns_once_what_is_there_all_the_while(count: int, size: int, chooser: random.Random) -> None:
+    one = database()
+    fill(one, *(b"stays:%d" % number for number in range(size)), *(b"goes:%d" % number for number in range(size)))
+    cursor, found, added = 0, [], 0
+    while True:
+        cursor, more = one.scan(cursor, count)
+        found += more
+        if not cursor:
+            break
+        for _ in range(chooser.randrange(30)):
+            one.delete(b"goes:%d" % chooser.randrange(size))
+            fill(one, b"comes:%d" % added)
+            added += 1
+    assert sorted(key for key in found if key.startswith(b"stays")) == sorted(b"stays:%d" % n for n in range(size))
+    assert len(found) == len(set(found))
+    one.check()
+
+
+class Walks(RuleBasedStateMachine):
+    """Keys come and go in any order: the numbers that SCAN walks by stay right."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one = database()
+        self.model: set[bytes] = set()
+
+    @rule(key=st.integers(0, 150).map(lambda number: b"%d" % number))
+    def add(self, key: bytes) -> None:
+        fill(self.one, key)
+        self.model.add(key)
+
+    @rule(key=st.integers(0, 150).map(lambda number: b"%d" % number))
+    def remove(self, key: bytes) -> None:
+        assert self.one.delete(key) == (key in self.model)
+        self.model.discard(key)
+
+    @rule(low=st.integers(0, 150), high=st.integers(0, 150))
+    def fill_or_empty_a_range(self, low: int, high: int) -> None:
+        for number in range(min(low, high), max(low, high)):
+            if low < high:
+                self.add(b"%d" % number)
+            else:
+                self.remove(b"%d" % number)
+
+    @rule()
+    def flush(self) -> None:
+        self.one.flush()
+        self.model.clear()
+
+    @rule(count=st.integers(1, 200))
+    def scan(self, count: int) -> None:
+        assert sorted(whole_scan(self.one, count)) == sorted(self.model)
+
+    @rule()
+    def pick(self) -> None:
+        assert (self.one.random_key() in self.model) is bool(self.model)
+
+    @invariant()
+    def holds(self) -> None:
+        self.one.check()
+
+
+TestWalks = Walks.TestCase

@@ -1,0 +1,69 @@
+"""Long doubles: parsed, rounded and shown as x86 and Redis do."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rillet.structs.longdouble import LONGEST_TEXT, NotFinite, parse, rounded, shown
+from tests.judge import Judge
+
+
+@pytest.mark.parametrize("text", [b"", b" 1", b"1 ", b"x", b"1x", b"nan", b"--1", b"1e", b".", b"0x", b"1e99999999",
+                                  b"1e-99999", b"1" * (LONGEST_TEXT + 1), b"1\x00"])  # fmt: skip
+def test_what_is_no_number(text: bytes) -> None:
+    assert parse(text) is None
+
+
+@pytest.mark.parametrize("text", [b"inf", b"-Infinity", b"+INF"])
+def test_infinity_is_told_apart(text: bytes) -> None:
+    with pytest.raises(NotFinite):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(b"0x1p3", 8), (b"-0x.8", Fraction(-1, 2)), (b"1.5", Fraction(3, 2)), (b"+.5e1", 5), (b"0e999999999", 0),
+     (b"5.", 5)],
+)  # fmt: skip
+def test_values(text: bytes, value: Fraction) -> None:
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(Fraction(0), b"0"), (Fraction(1, 10**18), b"0"), (Fraction(-1, 4), b"-0.25"),
+     (Fraction(10**30), b"1" + b"0" * 30), (Fraction(-1, 10**18), b"0")],
+)  # fmt: skip
+def test_shown(value: Fraction, text: bytes) -> None:
+    assert shown(value) == text
+
+
+@given(st.fractions())
+def test_rounding_is_near_and_stays(value: Fraction) -> None:
+    near = rounded(value)
+    assert abs(near - value) * 2**64 <= abs(value)
+    assert rounded(near) == near
+    assert near.denominator & (near.denominator - 1) == 0
+
+
+def test_the_largest_one_is_the_end() -> None:
+    largest = Fraction((1 << 64) - 1) * (1 << 16320)
+    assert rounded(largest) == largest
+    with pytest.raises(NotFinite):
+        rounded(largest * 2)
+
+
+@given(st.lists(st.floats(min_value=-1e30, max_value=1e30), min_size=1, max_size=5))
+def test_sums_are_those_of_the_judge(judge: Judge, numbers: list[float]) -> None:
+    client = judge.client()
+    client.delete("sum")
+    ours = b"0"
+    for number in numbers:
+        text = repr(number).encode()
+        ours = shown(rounded((parse(ours) or Fraction(0)) + (parse(text) or Fraction(0))))
+        assert client.execute_command("INCRBYFLOAT", "sum", text) == ours
+    client.close()
