@@ -6,19 +6,24 @@
     async for entry in stream.follow():
         ...
 
-In process a command takes microseconds and runs in place; one that waits does so in a worker thread,
-and so does every command that goes through a socket. The methods are those of the plain objects.
+In process a command takes microseconds and runs in place. One that blocks lets its task wait in the loop, no
+thread waits for it, so a thousand tasks may. Under `appendfsync always`, attached, or over a server
+every call runs in a worker thread. The methods are those of the plain objects.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from rillet.store.encoding import Fields, IDLike, Value
-from rillet.store.group import Consumer, Group, Message
-from rillet.store.stream import Entry, Stream
+from rillet.errors import StoreError
+from rillet.store.encoding import Fields, IDLike, Value, encode
+from rillet.store.group import Consumer, Group, Message, Pending, delivery
+from rillet.store.links import raised
+from rillet.store.local import LocalLink
+from rillet.store.stream import Entry, Stream, entries_of, stream_part
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
@@ -31,18 +36,33 @@ class _Face:
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def _call(self, function: Callable[..., Any], *args: Any, waits: bool = False, **kwargs: Any) -> Any:
-        if self._store.owner and not waits:
+    async def _call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        if not self._store.may_wait:
             return function(*args, **kwargs)
-        return await asyncio.to_thread(function, *args, **kwargs)
+        return await self._in_thread(function, *args, **kwargs)
+
+    async def _in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._store.workers(), lambda: function(*args, **kwargs))
+
+    async def _run(self, argv: list[bytes]) -> Any:
+        """Run a command that may block."""
+        link = self._store.link
+        if isinstance(link, LocalLink) and not self._store.may_wait:
+            try:
+                return raised(await link.execute_async(argv))
+            except StoreError:
+                if link is self._store.link:
+                    raise
+        return await self._in_thread(self._store.run, argv)
 
 
 class AsyncStore(_Face):
     """The asyncio face of a Store; closing it closes the store."""
 
     async def execute(self, *args: Value) -> Any:
-        """Run any command; see Store.execute. A blocking command belongs to the methods that take `block`."""
-        return await self._call(self._store.execute, *args, waits=True)
+        """Run any command; see Store.execute."""
+        return await self._run([encode(arg) for arg in args])
 
     async def delete(self, *names: Value) -> int:
         """Delete keys and return how many there were."""
@@ -69,15 +89,16 @@ class AsyncStream(_Face):
     def __init__(self, store: Store, stream: Stream) -> None:
         super().__init__(store)
         self.plain = stream
+        self.name = stream.name
 
     async def add(self, fields: Fields, id: IDLike = "*", **trim: Any) -> StreamID | None:
         """Append an entry; see Stream.add."""
         found: StreamID | None = await self._call(self.plain.add, fields, id, **trim)
         return found
 
-    async def add_many(self, entries: Any) -> int:
+    async def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]]) -> int:
         """Append entries; see Stream.add_many."""
-        return int(await self._call(self.plain.add_many, entries, waits=True))
+        return int(await self._in_thread(self.plain.add_many, entries))
 
     async def range(self, start: IDLike = "-", end: IDLike = "+", count: int | None = None) -> list[Entry]:
         """Return entries; see Stream.range."""
@@ -89,10 +110,14 @@ class AsyncStream(_Face):
         found: list[Entry] = await self._call(self.plain.reverse, start, end, count)
         return found
 
+    async def get(self, id: IDLike) -> Entry | None:
+        """Return the entry of that ID, or None."""
+        found: Entry | None = await self._call(self.plain.get, id)
+        return found
+
     async def read(self, after: IDLike = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
         """Return entries after an ID; see Stream.read."""
-        found: list[Entry] = await self._call(self.plain.read, after, count, block, waits=block is not None)
-        return found
+        return entries_of(stream_part(await self._run(self.plain.read_command(after, count, block))))
 
     async def delete(self, *ids: IDLike) -> int:
         """Delete entries; see Stream.delete."""
@@ -111,16 +136,16 @@ class AsyncStream(_Face):
         found: dict[str, Any] = await self._call(self.plain.info, full)
         return found
 
-    async def group(self, name: str | bytes, start: IDLike = "0") -> AsyncGroup:
-        """Return the consumer group, created where it does not exist."""
-        return AsyncGroup(self._store, await self._call(self.plain.group, name, start))
+    async def group(self, name: str | bytes, start: IDLike = "0", *, create: bool = True) -> AsyncGroup:
+        """Return the consumer group; see Stream.group."""
+        return AsyncGroup(self._store, await self._call(self.plain.group, name, start, create=create))
 
-    async def follow(self, after: IDLike = "0-0", block: float = 1.0) -> AsyncIterator[Entry]:
-        """Yield entries after an ID as they come, for ever."""
-        last = after
+    async def follow(self, after: IDLike = "$", block: float = 1.0) -> AsyncIterator[Entry]:
+        """Yield entries as they are added, for ever; see Stream.follow."""
+        last: IDLike = (await self._call(lambda: self.plain.last_id)) if after == "$" else after
         while True:
             for entry in await self.read(last, count=1000, block=block):
-                last = entry.id
+                last = entry.raw_id
                 yield entry
 
     async def __aiter__(self) -> AsyncIterator[Entry]:
@@ -129,7 +154,7 @@ class AsyncStream(_Face):
         while batch := await self.range(start, count=1000):
             for entry in batch:
                 yield entry
-            start = f"({batch[-1].id}"
+            start = b"(" + batch[-1].raw_id
 
 
 class AsyncGroup(_Face):
@@ -138,6 +163,7 @@ class AsyncGroup(_Face):
     def __init__(self, store: Store, group: Group) -> None:
         super().__init__(store)
         self.plain = group
+        self.name = group.name
 
     def consumer(self, name: str | bytes) -> AsyncConsumer:
         """Return the consumer of that name."""
@@ -147,6 +173,11 @@ class AsyncGroup(_Face):
         """Acknowledge messages; see Group.ack."""
         return int(await self._call(self.plain.ack, *ids))
 
+    async def pending(self, count: int = 100, **options: Any) -> list[Pending]:
+        """Return pending messages; see Group.pending."""
+        found: list[Pending] = await self._call(self.plain.pending, count, **options)
+        return found
+
     async def info(self) -> dict[str, Any]:
         """Return what XINFO GROUPS tells of the group."""
         found: dict[str, Any] = await self._call(self.plain.info)
@@ -154,31 +185,42 @@ class AsyncGroup(_Face):
 
 
 class AsyncConsumer(_Face):
-    """The asyncio face of a Consumer."""
+    """The asyncio face of a Consumer. Its messages are plain ones: `await consumer.ack(message)`."""
 
     def __init__(self, store: Store, consumer: Consumer) -> None:
         super().__init__(store)
         self.plain = consumer
+        self.name = consumer.name
 
-    async def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">") -> list[Message]:
+    async def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">",
+                   noack: bool = False) -> list[Message]:  # fmt: skip
         """Return messages; see Consumer.read."""
-        found: list[Message] = await self._call(
-            self.plain.read, count, block=block, after=after, waits=block is not None
-        )
-        return found
+        reply = await self._run(self.plain.read_command(count, block, after, noack))
+        return self.plain.messages_of(stream_part(reply))
+
+    async def ack(self, *messages: Message) -> int:
+        """Acknowledge messages and return how many were pending."""
+        return int(await self._call(self.plain.group.ack, *(message.raw_id for message in messages)))
 
     async def claim(self, idle: float, count: int = 100, start: IDLike = "0-0") -> tuple[StreamID, list[Message]]:
         """Take over stale messages; see Consumer.claim."""
         found: tuple[StreamID, list[Message]] = await self._call(self.plain.claim, idle, count, start)
         return found
 
-    async def messages(self, **options: Any) -> AsyncIterator[Message]:
+    async def messages(self, count: int = 100, *, block: float | None = 1.0, claim_idle: float | None = None,
+                       max_deliveries: int | None = None, dead_letters: str | bytes | None = None,
+                       stop_when_empty: bool = False) -> AsyncIterator[Message]:  # fmt: skip
         """Yield messages; see Consumer.messages."""
-        messages = self.plain.messages(**options)
-        end = object()
-        while (message := await asyncio.to_thread(next, messages, end)) is not end:
-            assert isinstance(message, Message)
-            yield message
+        steps = delivery(self.plain, count, block, claim_idle, max_deliveries, dead_letters, stop_when_empty)
+        reply: Any = None
+        with contextlib.suppress(StopIteration):
+            while True:
+                step = steps.send(reply)
+                reply = None
+                if isinstance(step, Message):
+                    yield step
+                else:
+                    reply = await self._run(step)
 
     def __aiter__(self) -> AsyncIterator[Message]:
         """Yield messages for ever."""

@@ -13,6 +13,7 @@ nothing to clean up: the next opener gets the lock, replays the log and owns the
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -26,6 +27,7 @@ from rillet.persistence.manifest import sync_folder
 FORMAT = 1
 MARKER = "rillet.json"
 LOG_FOLDER = "appendonlydir"
+_SOCKET_FOLDER = "rillet-"
 _LONGEST_SOCKET_PATH = 107  # sizeof(sockaddr_un.sun_path) less its terminator
 
 
@@ -48,24 +50,35 @@ class Directory:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
         if MARKER in names:
             self._check_marker()
-        elif names and names != ["lock"] and not self._redis_log(names):
-            raise NotAStore(
-                f"{self.path} is not a store: it has no {MARKER}, but {names[0]!r}; give an empty or a new directory"
-            )
+        else:
+            # What another opener of this moment may have made, before its marker.
+            strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
+            if strange and not self.redis_logs():
+                raise NotAStore(
+                    f"{self.path} is not a store: it has no {MARKER}, but {strange[0]!r}; give an empty or a new "
+                    "directory"
+                )
         if not os.access(self.path, os.W_OK | os.X_OK):
             raise StoreError(f"{self.path} cannot be written by this user")
 
-    def _redis_log(self, names: list[str]) -> bool:
-        """Whether redis-server left its log here; such a folder is adopted."""
-        return LOG_FOLDER in names and any((self.path / LOG_FOLDER).glob("*.manifest"))
+    def redis_logs(self) -> list[str]:
+        """Return the names of the logs that lie here; redis-server's is adopted where there is no marker yet."""
+        return [found.name.removesuffix(".manifest") for found in sorted((self.path / LOG_FOLDER).glob("*.manifest"))]
 
     def _check_marker(self) -> None:
         marker = self.path / MARKER
         try:
             found = json.loads(marker.read_bytes())
-            number = int(found["format"])
+            number = found["format"]
+            if type(number) is not int or number < 1:
+                raise ValueError(number)
+        except OSError as error:
+            raise StoreError(f"{marker} cannot be read: {error.strerror}") from error
         except (ValueError, KeyError, TypeError):
-            raise NotAStore(f"{marker} is damaged: it is not the marker of a store") from None
+            raise NotAStore(
+                f"{marker} is damaged: it is not the marker of a store. Where appendonlydir beside it is whole, "
+                f"remove {MARKER}: the next opening writes a new one"
+            ) from None
         if number > FORMAT:
             raise NewerFormat(
                 f"{self.path} has format {number}, written by rillet {found.get('written_by', '?')}; rillet "
@@ -76,23 +89,49 @@ class Directory:
 
     def lock(self) -> bool:
         """Become the owner if nobody is; False where another opener (here or elsewhere) is."""
-        handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise StoreError(f"{self.path}/lock cannot be opened: {error.strerror}") from error
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(handle)
             return False
+        except OSError as error:
+            os.close(handle)
+            raise StoreError(f"{self.path}/lock cannot be locked: {error.strerror}") from error
         self._lock = handle
-        marker = self.path / MARKER
-        if not marker.exists():
-            self._write(MARKER, {"format": FORMAT, "written_by": rillet.__version__})
-            sync_folder(self.path)
+        try:
+            self._remove_leavings()
+            if not (self.path / MARKER).exists():
+                self._write(MARKER, {"format": FORMAT, "written_by": rillet.__version__})
+                sync_folder(self.path)
+        except OSError as error:
+            self.unlock()
+            raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
         return True
+
+    def _remove_leavings(self) -> None:
+        """Remove what an owner that was killed left behind."""
+        owner = self.owner()
+        if owner is not None:
+            _remove_socket(Path(owner[1]), self.path)
+        (self.path / "owner.json").unlink(missing_ok=True)
+        for draft in [*self.path.glob(f".{MARKER}.*"), *self.path.glob(".owner.json.*")]:
+            draft.unlink(missing_ok=True)
 
     def unlock(self) -> None:
         """Let another process own the store; nothing where this one does not."""
         if self._lock >= 0:
-            (self.path / "owner.json").unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                self._remove_leavings()
+            os.close(self._lock)
+            self._lock = -1
+
+    def forget_in_child(self) -> None:
+        """After a fork: the lock is the parent's alone, for as long as the parent lives."""
+        if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
 
@@ -101,7 +140,7 @@ class Directory:
         here = self.path / "socket"
         if len(os.fsencode(here)) <= _LONGEST_SOCKET_PATH:
             return here
-        return Path(tempfile.mkdtemp(prefix="rillet-")) / "socket"
+        return Path(tempfile.mkdtemp(prefix=_SOCKET_FOLDER)) / "socket"
 
     def announce(self, socket: Path) -> None:
         """Tell other openers where this owner listens."""
@@ -119,3 +158,12 @@ class Directory:
         draft = self.path / f".{name}.{os.getpid()}"
         draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
         os.replace(draft, self.path / name)
+
+
+def _remove_socket(socket: Path, home: Path) -> None:
+    """Remove an owner's socket, and the temporary folder that was made for it where it is not in its store."""
+    socket.unlink(missing_ok=True)
+    folder = socket.parent
+    if folder != home and folder.name.startswith(_SOCKET_FOLDER):
+        with contextlib.suppress(OSError):
+            folder.rmdir()

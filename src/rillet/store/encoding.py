@@ -77,11 +77,11 @@ def encode_name(value: object) -> bytes:
 
 
 @cython.ccall
-def append_fields(argv: list, fields: object) -> cython.bint:
+def append_fields(argv: list[bytes], fields: object) -> cython.bint:
     """Append field, value, field, value ... of a mapping or of pairs; ValueError where there are none."""
     before: cython.Py_ssize_t = len(argv)
     if type(fields) is dict:
-        mapping: dict = fields
+        mapping: dict[object, object] = fields
         for field, value in mapping.items():
             argv.append(encode(field))
             argv.append(encode(value))
@@ -108,13 +108,13 @@ def _pairs(fields: Any) -> list[tuple[object, object]]:
 
 
 @cython.ccall
-def parse_id(raw: bytes) -> object:
+def parse_id(raw: bytes) -> Any:
     """Return the StreamID of an ID as a server writes it, `<ms>-<seq>`; anything else goes to StreamID.parse."""
     return _id_between(raw, 0, len(raw))
 
 
 @cython.ccall
-def id_of_reply(raw: bytes) -> object:
+def id_of_reply(raw: bytes) -> Any:
     """Return the StreamID of one whole RESP reply, a bulk string with an ID; None for any other reply."""
     # "$<one or two digits>\r\n<ms>-<seq>\r\n"
     size: cython.Py_ssize_t = len(raw)
@@ -124,7 +124,7 @@ def id_of_reply(raw: bytes) -> object:
 
 
 @cython.cfunc
-def _id_between(raw: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> object:
+def _id_between(raw: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> Any:
     if not cython.compiled:
         ms_text, _, seq_text = raw[start:stop].partition(b"-")
         if ms_text.isdigit() and seq_text.isdigit():
@@ -151,5 +151,5 @@ def _id_between(raw: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -
 
 
 def decode(raw: bytes) -> str:
-    """Return the text; bytes that are not UTF-8 survive as surrogates, so that encoding it again gives the same bytes."""
+    """Return the text; bytes that are not UTF-8 survive as surrogates, and encoding gives them back."""
     return raw.decode("utf-8", "surrogateescape")

@@ -7,16 +7,19 @@
 
 A message that is delivered and not acknowledged is pending. Pending messages of a consumer that
 died are claimed by the others once they were idle for `claim_idle` seconds; one that was delivered
-more than `max_deliveries` times goes to the dead-letter stream instead, with where it came from.
+more than `max_deliveries` times goes to the dead-letter stream instead, with where it came from:
+
+    its own fields, then _stream, _group, _id and _deliveries
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+import contextlib
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
-from rillet.store.encoding import IDLike, decode, encode_id
-from rillet.store.stream import Entry, Stream, named, stream_part
+from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
+from rillet.store.stream import Entry, Stream, milliseconds, named, stream_part
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
@@ -37,13 +40,19 @@ class Message(Entry):
 
     __slots__ = ("group",)
 
-    def __init__(self, entry_id: StreamID, flat: list[bytes], group: Group) -> None:
-        super().__init__(entry_id, flat)
+    def __init__(self, raw_id: bytes, flat: list[bytes], group: Group) -> None:
+        self.raw_id = raw_id
+        self.flat = flat
         self.group = group
 
     def ack(self) -> bool:
         """Acknowledge the message; False where somebody did already."""
-        return self.group.ack(self.id) == 1
+        return self.group.ack(self.raw_id) == 1
+
+
+def pending_of(reply: Any) -> list[Pending]:
+    """Return the messages of an XPENDING reply with a range."""
+    return [Pending(parse_id(raw_id), decode(who), int(age), int(times)) for raw_id, who, age, times in reply]
 
 
 class Group:
@@ -54,7 +63,7 @@ class Group:
     def __init__(self, stream: Stream, name: str | bytes) -> None:
         self.stream = stream
         self.store: Store = stream.store
-        self.key = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        self.key = encode_name(name)
         self.name = decode(self.key)
 
     def consumer(self, name: str | bytes) -> Consumer:
@@ -92,17 +101,17 @@ class Group:
         """Return how many messages are pending with all consumers (XPENDING). O(1)"""
         return int(self.store.execute(b"XPENDING", self.stream.key, self.key)[0])
 
-    def pending(self, count: int = 100, *, consumer: str | None = None, idle: float = 0.0, start: IDLike = "-",
+    def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0, start: IDLike = "-",
                 end: IDLike = "+") -> list[Pending]:  # fmt: skip
         """Return up to `count` pending messages, lowest ID first; idle: for at least so many seconds."""
+        return pending_of(self.store.run(self.pending_command(count, consumer, idle, start, end)))
+
+    def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: IDLike,
+                        end: IDLike) -> list[bytes]:  # fmt: skip
+        """Return the words of `pending`."""
         argv = [b"XPENDING", self.stream.key, self.key, b"IDLE", b"%d" % round(idle * 1000), encode_id(start),
                 encode_id(end), b"%d" % count]  # fmt: skip
-        if consumer is not None:
-            argv.append(consumer.encode("utf-8", "surrogateescape"))
-        return [
-            Pending(StreamID.parse(id_), decode(who), int(age), int(times))
-            for id_, who, age, times in self.store.execute(*argv)
-        ]
+        return argv if consumer is None else [*argv, encode_name(consumer)]
 
     def __repr__(self) -> str:
         return f"Group({self.stream.name!r}, {self.name!r})"
@@ -116,91 +125,66 @@ class Consumer:
     def __init__(self, group: Group, name: str | bytes) -> None:
         self.group = group
         self.store: Store = group.store
-        self.key = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        self.key = encode_name(name)
         self.name = decode(self.key)
 
-    def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False) -> list[Message]:
+    def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">",
+             noack: bool = False) -> list[Message]:  # fmt: skip
         """Return messages (XREADGROUP): new ones, or with an ID this consumer's pending ones after it.
 
         block: seconds to wait for a new one, 0 for ever; noack: they count as acknowledged at once.
         """
+        return self.messages_of(stream_part(self.store.run(self.read_command(count, block, after, noack))))
+
+    def read_command(self, count: int, block: float | None, after: IDLike, noack: bool) -> list[bytes]:
+        """Return the words of `read`."""
         argv = [b"XREADGROUP", b"GROUP", self.group.key, self.key, b"COUNT", b"%d" % count]
         if block is not None:
-            argv += [b"BLOCK", b"%d" % round(block * 1000)]
+            argv += [b"BLOCK", milliseconds(block)]
         if noack:
             argv.append(b"NOACK")
-        reply = self.store.execute(*argv, b"STREAMS", self.group.stream.key, encode_id(after))
-        return self._messages(stream_part(reply))
+        return [*argv, b"STREAMS", self.group.stream.key, encode_id(after)]
 
     def claim(self, idle: float, count: int = 100, start: IDLike = "0-0") -> tuple[StreamID, list[Message]]:
         """Take over messages that were pending for `idle` seconds (XAUTOCLAIM): (where to go on, messages).
 
         Messages whose entries were deleted meanwhile leave the pending list. (0, 0) means that the list was seen whole.
         """
-        reply = self.store.execute(b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key,
-                                   b"%d" % round(idle * 1000), encode_id(start), b"COUNT", b"%d" % count)  # fmt: skip
-        return StreamID.parse(reply[0]), self._messages(reply[1])
+        reply = self.store.run(self.claim_command(idle, count, start))
+        return parse_id(reply[0]), self.messages_of(reply[1])
+
+    def claim_command(self, idle: float, count: int, start: IDLike) -> list[bytes]:
+        """Return the words of `claim`."""
+        return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
+                encode_id(start), b"COUNT", b"%d" % count]  # fmt: skip
 
     def pending(self, count: int = 100, idle: float = 0.0) -> list[Pending]:
         """Return what is pending with this consumer, lowest ID first."""
-        return self.group.pending(count, consumer=self.name, idle=idle)
+        return self.group.pending(count, consumer=self.key, idle=idle)
 
     def messages(self, count: int = 100, *, block: float | None = 1.0, claim_idle: float | None = None,
-                 max_deliveries: int | None = None, dead_letters: str | None = None, stop_when_empty: bool = False
-                 ) -> Iterator[Message]:  # fmt: skip
-        """Yield this consumer's own pending messages first (after a restart), then stale ones of others, then new ones.
+                 max_deliveries: int | None = None, dead_letters: str | bytes | None = None,
+                 stop_when_empty: bool = False) -> Iterator[Message]:  # fmt: skip
+        """Yield this consumer's own pending messages first (after a restart), then stale ones, then new ones.
 
         claim_idle: seconds after which others' pending messages are stale; None claims nothing.
-        max_deliveries, dead_letters: a stale message delivered more often goes to that stream and is acknowledged.
+        max_deliveries, dead_letters: a pending message delivered more often goes to that stream and is acknowledged.
         stop_when_empty: end when nothing is left instead of waiting for more.
         """
-        yield from self._own_pending(count)
-        while True:
-            stale: list[Message] = []
-            if claim_idle is not None:
-                stale = self._claim_stale(claim_idle, count, max_deliveries, dead_letters)
-                yield from stale
-            fresh = self.read(count, block=None if stop_when_empty or stale else block)
-            yield from fresh
-            if stop_when_empty and not fresh and not stale:
-                return
+        steps = delivery(self, count, block, claim_idle, max_deliveries, dead_letters, stop_when_empty)
+        reply: Any = None
+        with contextlib.suppress(StopIteration):
+            while True:
+                step = steps.send(reply)
+                reply = None
+                if isinstance(step, Message):
+                    yield step
+                else:
+                    reply = self.store.run(step)
 
-    def _own_pending(self, count: int) -> Iterator[Message]:
-        after: IDLike = "0-0"
-        while batch := self.read(count, after=after):
-            after = batch[-1].id
-            # An entry deleted while pending comes back without fields: nothing to handle.
-            yield from (message for message in batch if message.pairs)
-            self._forget([message for message in batch if not message.pairs])
-
-    def _forget(self, deleted: list[Message]) -> None:
-        if deleted:
-            self.group.ack(*(message.id for message in deleted))
-
-    def _claim_stale(self, idle: float, count: int, limit: int | None, dead: str | None) -> list[Message]:
-        _, messages = self.claim(idle, count)
-        if limit is None or not messages:
-            return messages
-        found = self.group.pending(len(messages), consumer=self.name, start=messages[0].id, end=messages[-1].id)
-        worn = {one.id: one.deliveries for one in found if one.deliveries > limit}
-        for message in messages:
-            if message.id in worn:
-                self._bury(message, worn[message.id], dead)
-        return [message for message in messages if message.id not in worn]
-
-    def _bury(self, message: Message, deliveries: int, dead: str | None) -> None:
-        """Move a message to the dead letters and acknowledge it, both or neither."""
-        commands: list[list[bytes]] = [[b"MULTI"]]
-        if dead is not None:
-            origin = [b"_stream", self.group.stream.key, b"_group", self.group.key, b"_id", str(message.id).encode(),
-                      b"_deliveries", b"%d" % deliveries]  # fmt: skip
-            flat = [part for pair in message.pairs for part in pair]
-            commands.append([b"XADD", dead.encode("utf-8", "surrogateescape"), b"*", *flat, *origin])
-        commands.append([b"XACK", self.group.stream.key, self.group.key, str(message.id).encode()])
-        self.store.execute_many([*commands, [b"EXEC"]])
-
-    def _messages(self, reply: Any) -> list[Message]:
-        return [Message(StreamID.parse(one[0]), one[1] or [], self.group) for one in reply or () if one is not None]
+    def messages_of(self, reply: Any) -> list[Message]:
+        """Return the messages of a reply; one that was deleted while pending has no fields."""
+        return [Message(one[0], one[1] or [], self.group) for one in reply or () if one is not None]
 
     def __iter__(self) -> Iterator[Message]:
         """Yield messages for ever; see `messages`."""
@@ -208,3 +192,57 @@ class Consumer:
 
     def __repr__(self) -> str:
         return f"Consumer({self.group.stream.name!r}, {self.group.name!r}, {self.name!r})"
+
+
+Steps: TypeAlias = "Generator[list[bytes] | Message, Any, None]"
+
+
+def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: float | None, max_deliveries: int | None,
+             dead_letters: str | bytes | None, stop_when_empty: bool) -> Steps:  # fmt: skip
+    """The order in which a consumer works, without the waiting: yields commands, is sent replies, yields messages.
+
+    `Consumer.messages` and its asyncio counterpart drive it, each in its own way.
+    """
+    after: IDLike = "0-0"
+    while own := consumer.messages_of(stream_part((yield consumer.read_command(count, None, after, False)))):
+        after = own[-1].raw_id
+        yield from _fit(consumer, own, max_deliveries, dead_letters)
+    cursor: IDLike = "0-0"
+    while True:
+        stale: list[Message] = []
+        if claim_idle is not None:
+            reply = yield consumer.claim_command(claim_idle, count, cursor)
+            # The next look goes on where this one ended: the list may be longer than one look.
+            cursor, stale = parse_id(reply[0]), consumer.messages_of(reply[1])
+            yield from _fit(consumer, stale, max_deliveries, dead_letters)
+        busy = stop_when_empty or bool(stale)
+        reply = yield consumer.read_command(count, None if busy else block, ">", False)
+        fresh = consumer.messages_of(stream_part(reply))
+        yield from fresh
+        if stop_when_empty and not fresh and not stale and cursor in ("0-0", StreamID(0, 0)):
+            return
+
+
+def _fit(consumer: Consumer, messages: list[Message], limit: int | None,
+         dead_letters: str | bytes | None) -> Steps:  # fmt: skip
+    """Yield the messages that are to be handled; bury those delivered too often, drop those whose entry is gone.
+
+    First the dead letter, then the acknowledgement, and not as a transaction: EXEC goes on behind a command that
+    fails, so a dead-letter key of another type would lose the message. A crash between the two leaves a dead
+    letter twice, never none.
+    """
+    group = consumer.group
+    worn: dict[bytes, int] = {}
+    if limit is not None and messages:
+        found = yield group.pending_command(len(messages), consumer.key, 0.0, messages[0].raw_id, messages[-1].raw_id)
+        worn = {raw_id: times for raw_id, _, _, times in found if times > limit}
+    for message in messages:
+        times = worn.get(message.raw_id)
+        if times is not None and message.flat and dead_letters is not None:
+            origin = [b"_stream", group.stream.key, b"_group", group.key, b"_id", message.raw_id, b"_deliveries",
+                      b"%d" % times]  # fmt: skip
+            yield [b"XADD", encode_name(dead_letters), b"*", *message.flat, *origin]
+        if times is not None or not message.flat:
+            yield [b"XACK", group.stream.key, group.key, message.raw_id]
+        else:
+            yield message

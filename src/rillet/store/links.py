@@ -1,26 +1,44 @@
 """Links: how a store reaches its engine. Each takes a command and returns the raw reply.
 
-    LocalLink    the engine is in this process: a lock, a session for each thread, no socket
+    LocalLink    the engine is in this process: a lock, a session for each thread, no socket   (rillet.store.local)
     SocketLink   another process owns the store: RESP over its Unix socket, a connection for each thread
     RedisLink    any server that redis-py reaches: Redis, Valkey, rillet; single node or cluster
 
 A local or socket reply is RESP, parsed by the same parser; so a store behaves the same through
-either, and exactly as a client of the server would see it.
+either, and exactly as a client of the server would see it. An error reply becomes the exception class of
+its prefix (`error_of`), whichever way it came.
+
+A connection that breaks in the middle of an exchange raises StoreError, because nobody knows whether the command
+was carried out: sending it again could carry it out twice. Only a connection that could not be made at all
+(NotSent) lets the store try elsewhere by itself.
 """
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
-from rillet.commands.session import Session
-from rillet.engine import Engine
-from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet import errors
+from rillet.errors import CommandError, ProtocolError, StoreClosed, StoreError
 from rillet.protocol.parser import pack_command
-from rillet.protocol.replies import INCOMPLETE, ReplyParser, parse_all
+from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser
+
+_RECEIVE = 1 << 18
+
+# The class of each prefix: WRONGTYPE -> WrongType. "ERR" is CommandError itself.
+ERROR_CLASSES: dict[str, type[CommandError]] = {
+    found.prefix: found
+    for found in vars(errors).values()
+    if isinstance(found, type) and issubclass(found, CommandError)
+}
+
+
+class NotSent(StoreError):
+    """The other side could not be reached, and nothing was sent to it."""
 
 
 class Link(Protocol):
@@ -36,130 +54,57 @@ class Link(Protocol):
         """Let go of the other side."""
 
 
-class LocalLink:
-    """The engine in this process. Every thread has a session of its own; the lock makes one command atomic."""
-
-    def __init__(self, engine: Engine, lock: threading.RLock) -> None:
-        self.engine = engine
-        self.lock = lock
-        self._closed = False
-        self._thread = threading.local()
-        self._sessions: list[Session] = []
-
-    def session(self) -> Session:
-        """Return this thread's session."""
-        session: Session | None = getattr(self._thread, "session", None)
-        if session is None:
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            with self.lock:
-                session = self.engine.session()
-                session.on_wake = _Wakener()
-                self._sessions.append(session)
-            self._thread.session = session
-        return session
-
-    def execute_raw(self, argv: list[bytes]) -> bytes:
-        """Run one command and return the bytes of its reply, waiting where the command blocks."""
-        session = self.session()
-        with self.lock:
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            done = self.engine.execute(session, argv)
-            if self.engine.log is not None:
-                self.engine.log.flush()
-            if done:
-                return session.out.take()
-        self._wait(session)
-        with self.lock:
-            return session.out.take()
-
-    def execute(self, argv: list[bytes]) -> Any:
-        """Run one command and return its parsed reply."""
-        return parse_all(self.execute_raw(argv))[0]
-
-    def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Run commands under one lock and one flush of the log; a command that would block is refused."""
-        session = self.session()
-        with self.lock:
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            for argv in commands:
-                if not self.engine.execute(session, argv):
-                    self.engine.unblock(session, CommandError("a blocking command cannot be part of a batch"))
-            self.engine.before_reply()
-            return parse_all(session.out.take())
-
-    def _wait(self, session: Session) -> None:
-        """Sleep until the session is served, its time is over, or the caller is interrupted."""
-        wakener: _Wakener = session.on_wake
-        blocked = session.blocked
-        try:
-            while blocked is not None and session.blocked is blocked:
-                remaining = None
-                if blocked.deadline:
-                    remaining = (blocked.deadline - self.engine.clock.now_ms()) / 1000
-                if remaining is not None and remaining <= 0:
-                    with self.lock:
-                        self.engine.expire_block(session)
-                    return
-                wakener.event.wait(remaining)
-                wakener.event.clear()
-                if self._closed:
-                    raise StoreClosed("the store was closed while this call waited")
-        except BaseException:
-            with self.lock:
-                self.engine.unblock(session, CommandError("interrupted"))
-                session.out.take()
-            raise
-
-    def close(self) -> None:
-        """End every session; threads that wait get StoreClosed."""
-        with self.lock:
-            self._closed = True
-            sessions, self._sessions = self._sessions, []
-        for session in sessions:
-            session.on_wake()
-            with self.lock:
-                self.engine.close_session(session)
+def error_of(line: str) -> CommandError:
+    """Return an error line as the exception that its prefix stands for."""
+    prefix = line.partition(" ")[0]
+    found = ERROR_CLASSES.get(prefix)
+    if found is None:
+        return ReplyError(line)
+    error = found.__new__(found)
+    Exception.__init__(error, line)
+    return error
 
 
-class _Wakener:
-    """What a waiting thread sleeps on; called by the engine when the session has its reply."""
-
-    __slots__ = ("event",)
-
-    def __init__(self) -> None:
-        self.event = threading.Event()
-
-    def __call__(self) -> None:
-        self.event.set()
+def raised(reply: Any) -> Any:
+    """Return a reply; an error is raised."""
+    if isinstance(reply, CommandError):
+        raise error_of(str(reply)) if type(reply) is ReplyError else reply
+    return reply
 
 
 class SocketLink:
     """RESP over the Unix socket of the process that owns the store."""
 
-    def __init__(self, path: str, on_lost: Callable[[], None] | None = None) -> None:
+    def __init__(self, path: str) -> None:
         self.path = path
-        self._on_lost = on_lost
         self._thread = threading.local()
-        self._connections: list[socket.socket] = []
+        self._connections: dict[socket.socket, threading.Thread] = {}
+        self._guard = threading.Lock()
         self._closed = False
+        self._abandoned = False
 
     def _connection(self) -> tuple[socket.socket, ReplyParser]:
+        """Return this thread's connection, made where there is none."""
         found: tuple[socket.socket, ReplyParser] | None = getattr(self._thread, "connection", None)
-        if found is None:
-            if self._closed:
-                raise StoreClosed("the store is closed")
-            connection = socket.socket(socket.AF_UNIX)
-            try:
-                connection.connect(self.path)
-            except OSError:
-                connection.close()
-                raise
-            found = (connection, ReplyParser())
-            self._connections.append(connection)
-            self._thread.connection = found
+        if found is not None and not self._closed and not self._abandoned:
+            return found
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        if self._abandoned:
+            raise NotSent(f"the process that owned the store went away ({self.path})")
+        connection = socket.socket(socket.AF_UNIX)
+        try:
+            connection.connect(self.path)
+        except OSError as error:
+            connection.close()
+            raise NotSent(f"the store's owner cannot be reached ({self.path}): {error.strerror}") from error
+        with self._guard:
+            for other, thread in list(self._connections.items()):
+                if not thread.is_alive():
+                    del self._connections[other]
+                    other.close()
+            self._connections[connection] = threading.current_thread()
+        self._thread.connection = found = (connection, ReplyParser())
         return found
 
     def execute(self, argv: list[bytes]) -> Any:
@@ -174,41 +119,98 @@ class SocketLink:
         connection, parser = self._connection()
         replies: list[Any] = []
         try:
-            connection.sendall(data)
+            if len(data) > _RECEIVE:
+                self._send_large(connection, parser, data)
+            else:
+                connection.sendall(data)
             while len(replies) < count:
                 reply = parser.next()
                 if reply is INCOMPLETE:
-                    received = connection.recv(1 << 18)
+                    received = connection.recv(_RECEIVE)
                     if not received:
                         raise ConnectionResetError("the owner closed the connection")
                     parser.feed(received)
                 else:
                     replies.append(reply)
-        except BaseException as error:
+        except (OSError, ProtocolError) as error:
+            self._drop(connection)
+            if self._closed:
+                raise StoreClosed("the store was closed while this call waited") from None
+            raise StoreError(
+                f"the process that owns the store went away ({self.path}) before it replied; whether the command "
+                "was carried out is not known"
+            ) from error
+        except BaseException:
             # Half an exchange cannot be continued: the next call starts a connection of its own.
             self._drop(connection)
-            if isinstance(error, OSError):
-                if self._on_lost is not None:
-                    self._on_lost()
-                raise StoreError(
-                    f"the process that owns the store went away ({self.path}) before it replied; whether the command "
-                    "was carried out is not known"
-                ) from error
             raise
         return replies
 
+    def _send_large(self, connection: socket.socket, parser: ReplyParser, data: bytes) -> None:
+        """Send while replies are taken in: both sides would wait for ever once both directions are full."""
+        view = memoryview(data)
+        connection.setblocking(False)
+        try:
+            while view:
+                try:
+                    view = view[connection.send(view[:_RECEIVE]) :]
+                    continue
+                except BlockingIOError:
+                    pass
+                _wait_until_ready(connection)
+                with contextlib.suppress(BlockingIOError):
+                    received = connection.recv(_RECEIVE)
+                    if not received:
+                        raise ConnectionResetError("the owner closed the connection")
+                    parser.feed(received)
+        finally:
+            with contextlib.suppress(OSError):
+                connection.setblocking(True)
+
     def _drop(self, connection: socket.socket) -> None:
-        connection.close()
         self._thread.connection = None
-        if connection in self._connections:
-            self._connections.remove(connection)
+        with self._guard:
+            self._connections.pop(connection, None)
+        connection.close()
+
+    def abandon(self) -> None:
+        """Give up this way: its owner is gone. Calls that still come here raise NotSent."""
+        self._abandoned = True
+        self._shut()
 
     def close(self) -> None:
-        """Close the connections of every thread."""
+        """Close the connections of every thread; those that wait get StoreClosed."""
         self._closed = True
-        connections, self._connections = self._connections, []
+        self._shut()
+
+    def _shut(self) -> None:
+        with self._guard:
+            connections = list(self._connections)
+            self._connections.clear()
+        for connection in connections:
+            # close() alone does not wake a thread that waits in recv().
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            if getattr(self._thread, "connection", (None,))[0] is connection:
+                self._thread.connection = None
+            connection.close()
+
+    def forget_in_child(self) -> None:
+        """After a fork: the connections belong to the parent; close this process's copies, quietly."""
+        self._abandoned = True
+        connections, self._connections = self._connections, {}
         for connection in connections:
             connection.close()
+        self._guard = threading.Lock()
+
+
+def _wait_until_ready(connection: socket.socket) -> None:
+    """Wait until the socket takes more bytes or has some."""
+    import select
+
+    poll = select.poll()
+    poll.register(connection, select.POLLIN | select.POLLOUT)
+    poll.poll()
 
 
 class RedisLink:
@@ -217,46 +219,117 @@ class RedisLink:
     def __init__(self, url: str) -> None:
         try:
             import redis
+            from redis.backoff import NoBackoff
+            from redis.retry import Retry
         except ModuleNotFoundError as error:
             raise StoreError("connecting to a server needs redis-py: pip install 'rillet[redis]'") from error
+        self.url = url
+        self.where = url.rpartition("@")[2]
         self._errors = redis.exceptions
-        if url.startswith("redis+cluster://"):
-            self.client: Any = redis.RedisCluster.from_url(url.replace("redis+cluster", "redis", 1))
-            self._send = self.client.execute_command
-            self.cluster = True
-        else:
-            self.client = redis.Redis.from_url(url, protocol=2)
-            self.client.response_callbacks.clear()
-            self._send = self.client.execute_command
-            self.cluster = False
+        self._closed = False
+        self.cluster = url.startswith("redis+cluster://")
+        # redis-py would send a command again after a broken connection: an XADD could be carried out twice.
+        once: dict[str, Any] = {"retry": Retry(NoBackoff(), 0), "protocol": 2}
+        try:
+            if self.cluster:
+                self.client: Any = redis.RedisCluster.from_url(url.replace("redis+cluster", "redis", 1), protocol=2)
+            else:
+                self.client = redis.Redis.from_url(url, socket_timeout=None, **once)
+                self.client.response_callbacks.clear()
+        except ValueError as error:
+            raise StoreError(f"{self.where!r} is not the address of a server: {error}") from None
+        except (self._errors.RedisError, OSError) as error:
+            raise self._unreachable(error) from error
+
+    def _unreachable(self, error: Exception) -> StoreError:
+        return StoreError(f"the server at {self.where} did not answer: {error}")
 
     def execute(self, argv: list[bytes]) -> Any:
         """Send one command through redis-py; its reply is not shaped by redis-py's callbacks."""
+        if self._closed:
+            raise StoreClosed("the store is closed")
         try:
-            return self._send(*argv)
+            return self._send(self.client, argv)
+        except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
+            raise self._failed(error) from error
         except self._errors.ResponseError as error:
             return _redis_error(error)
 
+    def _failed(self, error: Exception) -> StoreError:
+        if self._closed:
+            return StoreClosed("the store was closed while this call waited")
+        prefix = getattr(error, "status_code", None)
+        # redis-py counts these replies among its connection errors.
+        if prefix in ERROR_CLASSES:
+            raise _redis_error(error)
+        return self._unreachable(error)
+
+    def _send(self, target: Any, argv: list[bytes]) -> Any:
+        if not self.cluster:
+            return target.execute_command(*argv)
+        # The cluster client finds the node by the command's name, as text, and shapes replies by it.
+        words: list[Any] = [argv[0].decode("utf-8", "surrogateescape"), *argv[1:]]
+        if len(words) > 1 and words[0].upper() in _CONTAINERS:
+            words[:2] = [f"{words[0]} {argv[1].decode('utf-8', 'surrogateescape')}".upper()]
+        return target.execute_command(*words)
+
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send the commands as one pipeline."""
-        with self.client.pipeline(transaction=False) if not self.cluster else self.client.pipeline() as pipeline:
-            for argv in commands:
-                pipeline.execute_command(*argv)
-            replies = pipeline.execute(raise_on_error=False)
+        if self._closed:
+            raise StoreClosed("the store is closed")
+        try:
+            with self.client.pipeline() if self.cluster else self.client.pipeline(transaction=False) as pipeline:
+                for argv in commands:
+                    self._send(pipeline, argv)
+                replies = pipeline.execute(raise_on_error=False)
+        except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
+            raise self._failed(error) from error
         return [_redis_error(reply) if isinstance(reply, self._errors.ResponseError) else reply for reply in replies]
 
+    def new_client(self, **options: Any) -> Any:
+        """Return a redis-py client as the user would make it."""
+        import redis
+
+        if self.cluster:
+            return redis.RedisCluster.from_url(self.url.replace("redis+cluster", "redis", 1), **options)
+        return redis.Redis.from_url(self.url, **options)
+
     def close(self) -> None:
-        """Close redis-py's connections."""
+        """Close redis-py's connections, those that wait too."""
+        self._closed = True
+        if not self.cluster:
+            pool = self.client.connection_pool
+            for connection in list(getattr(pool, "_in_use_connections", ())):
+                _interrupt(connection)
+            pool.disconnect()
         self.client.close()
+
+
+def _interrupt(connection: Any) -> None:
+    """Wake the thread that waits on a redis-py connection; it closes the connection itself."""
+    sock = getattr(connection, "_sock", None)
+    if sock is not None:
+        with contextlib.suppress(OSError):
+            sock.shutdown(socket.SHUT_RDWR)
 
 
 def _redis_error(error: Exception) -> CommandError:
     """Return redis-py's error as ours, with the whole line: redis-py cuts the prefixes that it has classes for."""
     text = str(error)
-    found = CommandError("")
-    head = text.partition(" ")[0]
-    found.args = (text if head.isupper() and head.isalpha() else f"ERR {text}",)
-    return found
+    cut = getattr(error, "status_code", None) or _CUT.get(type(error).__name__)
+    if cut is None:
+        head = text.partition(" ")[0]
+        return error_of(text if head.isupper() and head.isalpha() else f"ERR {text}")
+    return error_of(text if text.startswith(f"{cut} ") else f"{cut} {text}")
+
+
+# Commands whose second word belongs to the name.
+_CONTAINERS = frozenset(("XINFO", "XGROUP", "MEMORY", "OBJECT", "CLIENT", "CONFIG", "COMMAND", "CLUSTER", "DEBUG"))
+# Versions of redis-py before `status_code` say the prefix by the class only.
+_CUT = {
+    "AuthenticationError": "NOAUTH", "ExecAbortError": "EXECABORT", "BusyLoadingError": "LOADING",
+    "NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY", "NoPermissionError": "NOPERM",
+}  # fmt: skip
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:

@@ -8,12 +8,15 @@ does to the engine happens while its thread holds it.
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 import warnings
 from collections.abc import Callable
+from typing import Any
 
-from rillet.commands.settings import Settings
+from rillet.commands.settings import SettingError, Settings
 from rillet.engine import Engine
+from rillet.errors import StoreError
 from rillet.persistence.aof import AppendOnlyLog, Replayed
 from rillet.server.connection import Connection
 from rillet.server.server import Server, event_loop_factory
@@ -58,6 +61,18 @@ class GuardedConnection(Connection):
             self._stop_timer()
             super()._resume()
 
+    def close(self) -> None:
+        """Close the connection soon: CLIENT KILL may come from any thread, sockets belong to the loop's."""
+        try:
+            here = asyncio.get_running_loop() is self.server.loop
+        except RuntimeError:
+            here = False
+        if here:
+            super().close()
+        else:
+            self.session.closing = True
+            self.server.loop.call_soon_threadsafe(super().close)
+
 
 class Owner:
     """The process that holds the lock of a store's directory."""
@@ -66,19 +81,30 @@ class Owner:
                  progress: Callable[[int, int], None] | None = None) -> None:
         self.directory = directory
         self.engine = Engine(settings)
+        self._settings: Any = settings
         self.lock = lock
-        self.log = AppendOnlyLog(directory.path / LOG_FOLDER, fsync=settings.appendfsync, on_failure=self._failed)
-        self.replayed: Replayed = self.log.open(self.engine, progress)
+        names = directory.redis_logs() or [settings.appendfilename]
+        if len(names) > 1:
+            raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave one there")
+        self.log = AppendOnlyLog(directory.path / LOG_FOLDER, name=names[0], fsync=settings.appendfsync,
+                                 on_failure=self._failed)  # fmt: skip
+        try:
+            self.replayed: Replayed = self.log.open(self.engine, progress)
+        except OSError as error:
+            raise StoreError(f"{error.filename or directory.path} cannot be opened: {error.strerror}") from error
         self._server: Server
         self._loop: asyncio.AbstractEventLoop
         self._ready = threading.Event()
         self._problem: BaseException | None = None
-        settings.unixsocket = str(directory.socket_path())
         self._thread = threading.Thread(target=self._serve, name="rillet-owner", daemon=True)
         self._thread.start()
         self._ready.wait()
         if self._problem is not None:
+            self._thread.join()
+            self.engine.log = None
             self.log.close()
+            if isinstance(self._problem, OSError):
+                raise StoreError(f"{directory.path} cannot be served: {self._problem}") from self._problem
             raise self._problem
 
     def _failed(self, reason: str) -> None:
@@ -90,23 +116,49 @@ class Owner:
             runner.run(self._main())
 
     async def _main(self) -> None:
-        self._server = Server(self.engine, connection=GuardedConnection, guard=self.lock)
-        self._loop = asyncio.get_running_loop()
         try:
+            self._settings.unixsocket = str(self.directory.socket_path())
+            self._server = Server(self.engine, connection=GuardedConnection, guard=self.lock)
+            # A store ends when its process closes it, not when a client says so.
+            self.engine.services.pop("shutdown", None)
+            self.engine.services["setting_changed"] = self._setting_changed
+            self._loop = asyncio.get_running_loop()
             await self._server.start(tcp=False)
+            assert self._server.unix_path is not None
+            self.directory.announce(self._server.unix_path)
         except BaseException as error:
             self._problem = error
             return
         finally:
-            if self._problem is None:
-                self.directory.announce(self._server.unix_path)
             self._ready.set()
         await self._server.wait()
         await self._server.stop()
 
+    def _setting_changed(self, name: str) -> None:
+        """Act on CONFIG SET."""
+        if name == "appendfsync":
+            self.log.set_fsync(self.engine.settings.appendfsync)
+        elif name == "appendonly":
+            raise SettingError("a store in a directory has a log")
+        else:
+            self._server.setting_changed(name)
+
+    def forget_in_child(self) -> None:
+        """After a fork: put nothing in the way of the parent, which goes on serving.
+
+        The numbers of the parent's files and sockets stay taken, by /dev/null, because objects of this process still
+        hold them; `_from_parents` keeps those objects.
+        """
+        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        for number in [*_descriptors(self._server), *self.log.descriptors()]:
+            os.dup2(null, number, inheritable=False)
+        os.close(null)
+        self.directory.forget_in_child()
+        _from_parents.append(self)
+
     def close(self) -> None:
         """Stop serving others, then write and sync the log; the lock goes last."""
-        if self._thread.is_alive():
+        if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._loop.call_soon_threadsafe(self._server.request_stop)
             self._thread.join()
         try:
@@ -115,3 +167,16 @@ class Owner:
                 self.log.close()
         finally:
             self.directory.unlock()
+
+
+_from_parents: list[Owner] = []
+
+
+def _descriptors(server: Server) -> list[int]:
+    """Return the numbers of a server's listening and connected sockets."""
+    numbers = [sock.fileno() for listener in server._listeners for sock in listener.sockets]
+    for connection in server.connections:
+        sock = connection.transport.get_extra_info("socket") if connection.transport is not None else None
+        if sock is not None:
+            numbers.append(sock.fileno())
+    return numbers

@@ -1,20 +1,29 @@
 """A genuine redis-py client whose connection ends in this process.
 
-redis-py keeps its own parser, pipelines, pub/sub and retries: only the socket is replaced, by an object
+redis-py keeps its own parser, pipelines, transactions and pool: only the socket is replaced, by an object
 with the same few methods. What is sent goes to the engine, replies wait in a buffer to be received.
+
+    redis.Redis -> pool -> InProcessConnection -> EngineSocket.sendall -> Engine.drain
+                                                  EngineSocket.recv    <- replies, or a wait for them
+
+A connection has a session of its own, as over a network, so a pool of them keeps MULTI and WATCH apart.
 """
 
 from __future__ import annotations
 
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import redis
 from redis.connection import Connection, ConnectionPool
 
-from rillet.errors import CommandError, StoreClosed
+from rillet.errors import CommandError, Misconf
 from rillet.protocol.parser import CommandParser
-from rillet.store.links import Link, LocalLink, RedisLink, SocketLink
+from rillet.store.links import Link, RedisLink, SocketLink
+from rillet.store.local import LocalLink
+
+if TYPE_CHECKING:
+    from rillet.store.store import Store
 
 _REPLY_LIMIT = 1 << 62
 
@@ -29,23 +38,28 @@ class EngineSocket:
         self._timeout: float | None = None
         self._ready = bytearray()
         with link.lock:
-            self._session: Any = link.engine.session()
-            self._session.on_wake = self._arrived.set
+            self._session: Any = link.join(self._arrived.set)
         self._parser.authenticated = not link.engine.settings.requirepass
 
     def sendall(self, data: bytes) -> None:
         """Run the commands that became whole."""
-        if self._session is None:
-            raise BrokenPipeError("the connection is closed")
-        self._parser.feed(bytes(data))
         with self._link.lock:
+            if self._session is None or self._link.closed:
+                raise BrokenPipeError("the connection is closed")
+            self._parser.feed(bytes(data))
             self._drain()
 
     def _drain(self) -> None:
         """Run what is whole; the lock is held. Replies move to the buffer that recv empties."""
         session = self._session
         self._link.engine.drain(session, self._parser, _REPLY_LIMIT)
-        self._link.engine.before_reply()
+        try:
+            self._link.engine.before_reply()
+        except Misconf as error:
+            # Some of these replies acknowledge what the log did not take: say so and hang up, as the server does.
+            session.out.take()
+            session.out.error(str(error).encode())
+            session.closing = True
         self._ready += session.out.take()
 
     def recv(self, size: int) -> bytes:
@@ -55,6 +69,19 @@ class EngineSocket:
         del self._ready[:size]
         return data
 
+    def readable(self, timeout: float | None) -> bool:
+        """Whether there are bytes of replies, within `timeout` seconds; ConnectionError at the end of the connection."""
+        kept, self._timeout = self._timeout, timeout
+        try:
+            self._await_bytes()
+        except (BlockingIOError, TimeoutError):
+            return False
+        finally:
+            self._timeout = kept
+        if not self._ready:
+            raise redis.ConnectionError("the connection is closed")
+        return True
+
     def recv_into(self, buffer: Any, size: int = 0) -> int:
         """Fill a buffer with bytes of replies and return how many."""
         data = self.recv(size or len(buffer))
@@ -62,30 +89,39 @@ class EngineSocket:
         return len(data)
 
     def _await_bytes(self) -> None:
-        engine = self._link.engine
-        remaining = self._timeout
+        """Return once there are bytes or the connection has ended; TimeoutError, BlockingIOError as of a socket."""
+        clock = self._link.engine.clock
+        until = None if self._timeout is None else clock.now_ms() + round(self._timeout * 1000)
         while not self._ready:
-            session = self._session
-            if session is None or session.closing or self._link._closed:
-                return
             with self._link.lock:
-                if session.out.used:
-                    self._drain()
-                    continue
-                blocked = session.blocked
-                if blocked is None and remaining is None:
-                    raise StoreClosed("a reply was waited for that no command asked for")
-                wait = remaining
-                if blocked is not None and blocked.deadline:
-                    left = (blocked.deadline - engine.clock.now_ms()) / 1000
-                    if left <= 0:
-                        engine.expire_block(session)
-                        self._drain()
-                        continue
-                    wait = left if wait is None else min(wait, left)
+                if not self._take_reply():
+                    return
+                if self._ready:
+                    return
+                ends = [end for end in (until, self._blocked_until()) if end is not None]
+                left = (min(ends) - clock.now_ms()) / 1000 if ends else None
                 self._arrived.clear()
-            if not self._arrived.wait(wait) and wait == remaining:
+            if self._timeout == 0:
+                raise BlockingIOError(11, "there is no reply")
+            if until is not None and clock.now_ms() >= until:
                 raise TimeoutError("timed out")
+            self._arrived.wait(left)
+
+    def _take_reply(self) -> bool:
+        """Take what a waiting command got meanwhile; False at the end of the connection. The lock is held."""
+        session = self._session
+        if session is None or session.closing or self._link.closed:
+            return False
+        deadline = self._blocked_until()
+        if deadline is not None and deadline <= self._link.engine.clock.now_ms():
+            self._link.engine.expire_block(session)
+        if session.out.used:
+            self._drain()
+        return True
+
+    def _blocked_until(self) -> int | None:
+        blocked = self._session.blocked
+        return blocked.deadline if blocked is not None and blocked.deadline else None
 
     def settimeout(self, timeout: float | None) -> None:
         """Set how long recv waits (seconds); None for ever."""
@@ -100,13 +136,13 @@ class EngineSocket:
         self._timeout = None if flag else 0.0
 
     def shutdown(self, _how: int) -> None:
-        """End the session."""
-        session, self._session = self._session, None
-        if session is not None:
-            with self._link.lock:
+        """End the session; a thread that waits for a reply sees the end of the connection."""
+        with self._link.lock:
+            session, self._session = self._session, None
+            if session is not None:
                 self._link.engine.unblock(session, CommandError("connection closed"))
-                self._link.engine.close_session(session)
-            self._arrived.set()
+                self._link.leave(session)
+        self._arrived.set()
 
     def close(self) -> None:
         """End the session."""
@@ -122,27 +158,41 @@ class InProcessConnection(Connection):
 
     def __init__(self, *, rillet_link: LocalLink, **options: Any) -> None:
         self._link = rillet_link
-        super().__init__(**options)
+        super().__init__(**options)  # type: ignore[no-untyped-call]
 
     def _connect(self) -> Any:
-        if self._link._closed:
-            raise ConnectionError("the store is closed")
+        if self._link.closed:
+            raise redis.ConnectionError("the store is closed")
         return EngineSocket(self._link)
+
+    def can_read(self, timeout: float | None = 0) -> bool:
+        """Whether a reply has come. redis-py would poll a file descriptor, where hiredis parses."""
+        if not self._sock:
+            self.connect()  # type: ignore[no-untyped-call]
+        reader = getattr(self._parser, "_reader", None)
+        if reader is None:
+            return bool(super().can_read(timeout))  # type: ignore[arg-type]
+        return bool(reader.has_data()) or bool(self._sock.readable(timeout))  # type: ignore[attr-defined]
 
     def repr_pieces(self) -> list[tuple[str, Any]]:
         """What redis-py shows of a connection."""
         return [("store", "in process"), ("db", self.db)]
 
 
-def client_of(link: Link, **options: Any) -> redis.Redis:
-    """Return a redis-py client that reaches the link's engine or server."""
+def client_of(store: Store, **options: Any) -> redis.Redis:
+    """Return a redis-py client that reaches the store's engine or server."""
+    link: Link = store.link
+    client: redis.Redis
     if isinstance(link, LocalLink):
         pool: Any = ConnectionPool(connection_class=InProcessConnection, rillet_link=link, **options)
-        return redis.Redis(connection_pool=pool)
-    if isinstance(link, SocketLink):
-        return redis.Redis(unix_socket_path=link.path, **options)
-    assert isinstance(link, RedisLink)
-    client: redis.Redis = type(link.client)(**{**link.client.get_connection_kwargs(), **options})
+        client = redis.Redis.from_pool(pool)
+    elif isinstance(link, SocketLink):
+        client = redis.Redis(unix_socket_path=link.path, **options)
+    else:
+        assert isinstance(link, RedisLink)
+        client = link.new_client(**options)
+    # The store is open for as long as its client is in use.
+    client.rillet_store = store  # type: ignore[attr-defined]
     return client
 
 

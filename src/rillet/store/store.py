@@ -9,21 +9,29 @@
 The first process to open a directory owns it; another one that opens it is attached to the owner
 through a Unix socket in the directory, and behaves the same. When the owner ends, the next call of an
 attached store takes its place. `rillet.connect("redis://...")` gives the same API over a server.
+
+A store that nobody refers to any more is closed, and so is every store at the end of the process.
+After a fork the child's copy of a durable store is attached to the parent's.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
 
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
-from rillet.errors import CommandError, StoreBusy, StoreClosed, StoreError
+from rillet.errors import StoreBusy, StoreClosed, StoreError
+from rillet.protocol.replies import parse_all
 from rillet.store.directory import Directory
-from rillet.store.encoding import Value, decode, encode
-from rillet.store.links import Link, LocalLink, RedisLink, SocketLink, wait_for
+from rillet.store.encoding import Value, decode, encode, id_of_reply, parse_id
+from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
+from rillet.store.local import LocalLink
 from rillet.store.owner import Owner
 from rillet.store.stream import Stream
 from rillet.types.stream_id import StreamID
@@ -35,6 +43,9 @@ if TYPE_CHECKING:
 
 # How long an opener waits for an owner that is still replaying its log (seconds).
 ATTACH_SECONDS = 60.0
+# Threads that may wait at once for the asyncio face of a store behind a socket.
+_MOST_WORKERS = 512
+_workers_guard = threading.Lock()
 
 
 def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["always", "everysec", "no"] = "everysec",
@@ -47,6 +58,8 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
     """
     if path is None:
         return Store(_Local(Settings(**settings)))
+    if appendfsync not in ("always", "everysec", "no"):
+        raise ValueError(f"appendfsync is 'always', 'everysec' or 'no', not {appendfsync!r}")
     return Store(_Shared(Directory(path), Settings(appendfsync=appendfsync, **settings), progress))
 
 
@@ -61,48 +74,63 @@ class Store:
     def __init__(self, home: _Home) -> None:
         self._home: _Home | None = home
         self._link = home.link()
+        self._workers: ThreadPoolExecutor | None = None
+        self._finalizer = weakref.finalize(self, home.close)
+        _open_stores.add(self)
 
     # -- commands --------------------------------------------------------------------------------------
 
     def execute(self, *args: Value) -> Any:
         """Run any command and return its reply (bytes, int, list, None ...); an error reply is raised."""
-        return _raised(self._run([encode(arg) for arg in args]))
+        return self.run([encode(arg) for arg in args])
 
     def execute_many(self, commands: Sequence[Sequence[Value]]) -> list[Any]:
-        """Run commands in order, in one exchange and one write to the log; the first error reply is raised at the end."""
-        packed = [[encode(arg) for arg in argv] for argv in commands]
-        try:
-            replies = self._link.execute_many(packed)
-        except StoreError:
-            self._renew()
-            raise
-        return [_raised(reply) for reply in replies]
+        """Run commands in order, in one exchange and one write to the log; the first error is raised at the end."""
+        return self.run_many([[encode(arg) for arg in argv] for argv in commands])
 
-    def _run(self, argv: list[bytes]) -> Any:
+    def run(self, argv: list[bytes]) -> Any:
+        """As `execute`, for words that are bytes already."""
+        link = self._link
         try:
-            return self._link.execute(argv)
-        except StoreError:
-            self._renew()
-            raise
+            return raised(link.execute(argv))
+        except StoreError as error:
+            return raised(self._instead(link, error).execute(argv))
+
+    def run_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
+        """As `execute_many`, for words that are bytes already."""
+        link = self._link
+        try:
+            replies = link.execute_many(commands)
+        except StoreError as error:
+            replies = self._instead(link, error).execute_many(commands)
+        return [raised(reply) for reply in replies]
 
     def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the short way for `Stream.add`."""
         link = self._link
         if type(link) is LocalLink:
             raw = link.execute_raw(argv)
-            if raw[0] == 36:  # "$": a bulk string, "$<length>\r\n<ms>-<seq>\r\n" or null
-                start = raw.index(b"\n") + 1
-                if start == len(raw):
-                    return None
-                ms, _, seq = raw[start:-2].partition(b"-")
-                return StreamID(int(ms), int(seq))
-        reply = self.execute(*argv)
-        return None if reply is None else StreamID.parse(reply)
+            found: StreamID | None = id_of_reply(raw)
+            if found is not None:
+                return found
+            reply = raised(parse_all(raw)[0])
+        else:
+            reply = self.run(argv)
+        made: StreamID | None = None if reply is None else parse_id(reply)
+        return made
 
-    def _renew(self) -> None:
-        """After the owner went away: attach to the new one or become it, for the calls to come."""
-        if self._home is not None:
-            self._link = self._home.link()
+    def _instead(self, link: Link, error: StoreError) -> Link:
+        """After a link failed: get another for the calls to come; return it if the command may be sent again."""
+        home = self._home
+        if home is None or isinstance(error, StoreClosed):
+            raise error
+        try:
+            self._link = home.link_after(link)
+        except StoreError as other:
+            raise (other if isinstance(error, NotSent) else error) from other
+        if not isinstance(error, NotSent) or self._link is link:
+            raise error
+        return self._link
 
     # -- streams and keys ------------------------------------------------------------------------------
 
@@ -135,7 +163,7 @@ class Store:
         from rillet.store.redispy import client_of
 
         self._alive()
-        return client_of(self._link, **options)
+        return client_of(self, **options)
 
     def aio(self) -> AsyncStore:
         """Return the asyncio face of this store."""
@@ -159,6 +187,27 @@ class Store:
         """The Unix socket on which the store's owner listens (None in memory and over a server)."""
         return self._alive().socket()
 
+    @property
+    def may_wait(self) -> bool:
+        """Whether a plain command may take longer than microseconds: it goes through a socket or waits for a disk."""
+        link = self._link
+        if not isinstance(link, LocalLink):
+            return True
+        engine = link.engine
+        return engine.log is not None and engine.settings.appendfsync == "always"
+
+    def workers(self) -> ThreadPoolExecutor:
+        """Return the threads in which the asyncio face waits where it cannot otherwise."""
+        with _workers_guard:
+            if self._workers is None:
+                self._workers = ThreadPoolExecutor(_MOST_WORKERS, thread_name_prefix="rillet-aio")
+            return self._workers
+
+    @property
+    def link(self) -> Link:
+        """The way to the engine."""
+        return self._link
+
     def _alive(self) -> _Home:
         if self._home is None:
             raise StoreClosed("the store is closed")
@@ -172,8 +221,21 @@ class Store:
     def close(self) -> None:
         """Write what is left, let go of the directory; calls after it raise StoreClosed. A second call does nothing."""
         home, self._home = self._home, None
-        if home is not None:
+        if home is None:
+            return
+        self._finalizer.detach()
+        _open_stores.discard(self)
+        try:
             home.close()
+        finally:
+            if self._workers is not None:
+                self._workers.shutdown(wait=False)
+
+    def after_fork(self) -> None:
+        """In a forked child: leave the parent's files and sockets to the parent."""
+        if self._home is not None:
+            self._link = self._home.after_fork()
+            self._workers = None
 
     def __enter__(self) -> Store:
         return self
@@ -185,10 +247,7 @@ class Store:
         return f"Store({self._home!r})" if self._home is not None else "Store(closed)"
 
 
-def _raised(reply: Any) -> Any:
-    if isinstance(reply, CommandError):
-        raise reply
-    return reply
+# -- where stores live -------------------------------------------------------------------------------------
 
 
 class _Home:
@@ -199,6 +258,12 @@ class _Home:
     def link(self) -> Link:
         raise NotImplementedError
 
+    def link_after(self, broken: Link) -> Link:
+        return broken
+
+    def after_fork(self) -> Link:
+        return self.link()
+
     def socket(self) -> str | None:
         return None
 
@@ -207,12 +272,16 @@ class _Home:
 
 
 class _Local(_Home):
-    """In memory: an engine and its lock."""
+    """In memory: an engine and its lock. A forked child has a copy of its own."""
 
     def __init__(self, settings: Settings) -> None:
         self._link = LocalLink(Engine(settings), threading.RLock())
 
     def link(self) -> LocalLink:
+        return self._link
+
+    def after_fork(self) -> LocalLink:
+        self._link.lock = threading.RLock()  # another thread of the parent may hold the old one
         return self._link
 
     def close(self) -> None:
@@ -232,15 +301,38 @@ class _Shared(_Home):
         self._progress = progress
         self._owner: Owner | None = None
         self._link: Link | None = None
-        self._lost = False
         self._guard = threading.Lock()
+        self._closed = False
 
     def link(self) -> Link:
         with self._guard:
-            if self._link is None or self._lost:
-                self._lost = False
+            if self._link is None:
                 self._link = self._own() or self._attach()
             return self._link
+
+    def link_after(self, broken: Link) -> Link:
+        with self._guard:
+            if self._closed:
+                raise StoreClosed("the store is closed")
+            # Several threads find the same link broken; the first one replaces it.
+            if self._link is broken and isinstance(broken, SocketLink):
+                self._link = None
+                broken.abandon()
+            if self._link is None:
+                self._link = self._own() or self._attach()
+            return self._link
+
+    def after_fork(self) -> Link:
+        self._guard = threading.Lock()
+        if self._owner is not None:
+            self._owner.forget_in_child()
+            self._owner = None
+        if isinstance(self._link, SocketLink):
+            self._link.forget_in_child()
+        # A way to nowhere: the child's first call finds out that it has to attach.
+        self._link = SocketLink(f"{self.path}/socket")
+        self._link.forget_in_child()
+        return self._link
 
     def _own(self) -> LocalLink | None:
         if not self._directory.lock():
@@ -259,7 +351,7 @@ class _Shared(_Home):
         def try_once() -> bool:
             owner = self._directory.owner()
             if owner is not None and _listens(owner[1]):
-                found.append(SocketLink(owner[1], on_lost=self._mark_lost))
+                found.append(SocketLink(owner[1]))
             else:
                 own = self._own()  # the owner ended meanwhile
                 if own is not None:
@@ -272,18 +364,17 @@ class _Shared(_Home):
             raise StoreBusy(f"{self.path} is held by {holder}, which does not answer")
         return found[0]
 
-    def _mark_lost(self) -> None:
-        self._lost = True
-
     def socket(self) -> str | None:
         owner = self._directory.owner()
         return owner[1] if owner else None
 
     def close(self) -> None:
-        if self._link is not None:
-            self._link.close()
-        if self._owner is not None:
-            self._owner.close()
+        with self._guard:
+            self._closed = True
+            if self._link is not None:
+                self._link.close()
+            if self._owner is not None:
+                self._owner.close()
 
     def __repr__(self) -> str:
         return f"{self.path!r}, {'owner' if self._owner else 'attached'}"
@@ -307,11 +398,21 @@ class _Remote(_Home):
 
 
 def _listens(path: str) -> bool:
-    import socket
-
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(path)
         except OSError:
             return False
         return True
+
+
+_open_stores: weakref.WeakSet[Store] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for store in list(_open_stores):
+        store.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import BusyGroup
-from rillet.store.encoding import Fields, IDLike, append_fields, decode, encode_id
+from rillet.store.encoding import Fields, IDLike, append_fields, decode, encode_id, encode_name, parse_id
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
@@ -14,30 +15,48 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 _BATCH = 1000
+_NEW = "*"
 
 
 class Entry:
     """One entry: `id`, and its fields in order. `entry["name"]` gives the last value of a field.
 
     `fields` is a dict of text; `pairs` are the raw (field, value) bytes, for fields that occur twice or are not text.
+    The ID and the text are made when they are asked for: most readers of a batch look at a part of it.
     """
 
-    __slots__ = ("id", "pairs")
+    __slots__ = ("raw_id", "flat", "_id")
+    _id: StreamID
 
-    def __init__(self, entry_id: StreamID, flat: list[bytes]) -> None:
-        self.id = entry_id
-        self.pairs = list(zip(flat[::2], flat[1::2], strict=True))
+    def __init__(self, raw_id: bytes, flat: list[bytes]) -> None:
+        self.raw_id = raw_id
+        self.flat = flat
+
+    @property
+    def id(self) -> StreamID:
+        """The entry's ID."""
+        try:
+            return self._id
+        except AttributeError:
+            self._id = parse_id(self.raw_id)
+            return self._id
+
+    @property
+    def pairs(self) -> list[tuple[bytes, bytes]]:
+        """The fields as (field, value), as they were added."""
+        return list(zip(self.flat[::2], self.flat[1::2], strict=True))
 
     @property
     def fields(self) -> dict[str, str]:
         """The fields as text; of a field that occurs twice the last value."""
-        return {decode(field): decode(value) for field, value in self.pairs}
+        text = [word.decode("utf-8", "surrogateescape") for word in self.flat]
+        return dict(zip(text[::2], text[1::2], strict=True))
 
     def __getitem__(self, field: str) -> str:
         return self.fields[field]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Entry) and (self.id, self.pairs) == (other.id, other.pairs)
+        return isinstance(other, Entry) and (self.id, self.flat) == (other.id, other.flat)
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -56,12 +75,12 @@ class Stream:
 
     def __init__(self, store: Store, name: str | bytes) -> None:
         self.store = store
-        self.key = name if isinstance(name, bytes) else name.encode("utf-8", "surrogateescape")
+        self.key = encode_name(name)
         self.name = decode(self.key)
 
     # -- writing -------------------------------------------------------------------------------------
 
-    def add(self, fields: Fields, id: IDLike = "*", *, maxlen: int | None = None, minid: IDLike | None = None,
+    def add(self, fields: Fields, id: IDLike = _NEW, *, maxlen: int | None = None, minid: IDLike | None = None,
             approximate: bool = True, limit: int | None = None, create: bool = True) -> StreamID | None:  # fmt: skip
         """Append an entry and return its ID (XADD); None where create is False and there is no stream. O(fields)
 
@@ -72,23 +91,26 @@ class Stream:
             argv.append(b"NOMKSTREAM")
         if maxlen is not None or minid is not None:
             argv += _trim_arguments(maxlen, minid, approximate, limit)
-        argv.append(b"*" if id == "*" else encode_id(id))
+        argv.append(b"*" if id is _NEW else encode_id(id))
         append_fields(argv, fields)
         return self.store.id_of(argv)
 
     def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], *, batch: int = _BATCH) -> int:
         """Append entries and return how many; an item is the fields, or (id, fields) for an ID of one's own.
 
-        Each batch is one exchange and one write to the log; an entry that is refused raises, those before it stay.
+        Each batch is one exchange and one write to the log. An entry that is refused raises once its batch is
+        through: what else was in the batch is added, what comes after it is not.
         """
         count = 0
         commands: list[list[bytes]] = []
         for item in entries:
-            # A tuple of ID and mapping, not the first pair of a list of pairs.
-            own = isinstance(item, tuple) and len(item) == 2 and not isinstance(item[0], tuple)
-            entry_id, fields = item if own else ("*", item)  # type: ignore[misc]
-            argv = [b"XADD", self.key, encode_id(entry_id)]
-            append_fields(argv, fields)  # type: ignore[arg-type]
+            argv = [b"XADD", self.key, b"*"]
+            # A tuple of ID and fields, not the first two pairs of a tuple of pairs.
+            if type(item) is tuple and len(item) == 2 and not _is_pair(item[0]):
+                argv[2] = encode_id(item[0])
+                append_fields(argv, item[1])
+            else:
+                append_fields(argv, item)
             commands.append(argv)
             if len(commands) >= batch:
                 count += self._send(commands)
@@ -96,8 +118,7 @@ class Stream:
         return count + self._send(commands)
 
     def _send(self, commands: list[list[bytes]]) -> int:
-        if commands:
-            self.store.execute_many(commands)
+        self.store.run_many(commands)
         return len(commands)
 
     def delete(self, *ids: IDLike) -> int:
@@ -120,9 +141,10 @@ class Stream:
         return self._range(b"XREVRANGE", start, end, count)
 
     def _range(self, command: bytes, start: IDLike, end: IDLike, count: int | None) -> list[Entry]:
-        limit = [] if count is None else [b"COUNT", b"%d" % count]
-        reply = self.store.execute(command, self.key, encode_id(start), encode_id(end), *limit)
-        return entries_of(reply)
+        argv = [command, self.key, encode_id(start), encode_id(end)]
+        if count is not None:
+            argv += [b"COUNT", b"%d" % count]
+        return entries_of(self.store.run(argv))
 
     def get(self, id: IDLike) -> Entry | None:
         """Return the entry of that ID, or None. O(log n)"""
@@ -131,22 +153,23 @@ class Stream:
 
     def read(self, after: IDLike = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
         """Return entries after an ID, or after now for "$" (XREAD); block: seconds to wait for one, 0 for ever."""
+        return entries_of(stream_part(self.store.run(self.read_command(after, count, block))))
+
+    def read_command(self, after: IDLike, count: int | None, block: float | None) -> list[bytes]:
+        """Return the words of `read`."""
         argv: list[bytes] = [b"XREAD"]
         if count is not None:
             argv += [b"COUNT", b"%d" % count]
         if block is not None:
-            argv += [b"BLOCK", b"%d" % round(block * 1000)]
-        reply = self.store.execute(*argv, b"STREAMS", self.key, encode_id(after))
-        return entries_of(stream_part(reply))
+            argv += [b"BLOCK", milliseconds(block)]
+        return [*argv, b"STREAMS", self.key, encode_id(after)]
 
     def follow(self, after: IDLike = "$", block: float = 1.0) -> Iterator[Entry]:
         """Yield entries as they are added, for ever; `block` seconds is how long one wait takes."""
-        last: IDLike = self.info()["last-generated-id"] if after == "$" and self.exists() else after
-        if last == "$":
-            last = "0-0"
+        last: IDLike = self.last_id if after == "$" else after
         while True:
             for entry in self.read(last, count=_BATCH, block=block):
-                last = entry.id
+                last = entry.raw_id
                 yield entry
 
     def __iter__(self) -> Iterator[Entry]:
@@ -154,14 +177,14 @@ class Stream:
         start: IDLike = "-"
         while batch := self.range(start, count=_BATCH):
             yield from batch
-            start = f"({batch[-1].id}"
+            start = b"(" + batch[-1].raw_id
 
     def __reversed__(self) -> Iterator[Entry]:
         """Yield every entry, last to first."""
         start: IDLike = "+"
         while batch := self.reverse(start, count=_BATCH):
             yield from batch
-            start = f"({batch[-1].id}"
+            start = b"(" + batch[-1].raw_id
 
     def __len__(self) -> int:
         """Return the number of entries (XLEN). O(1)"""
@@ -203,10 +226,8 @@ class Stream:
 
         group = Group(self, name)
         if create:
-            try:
+            with contextlib.suppress(BusyGroup):
                 self.store.execute(b"XGROUP", b"CREATE", self.key, group.key, encode_id(start), b"MKSTREAM")
-            except BusyGroup:
-                pass
         return group
 
     def groups(self) -> list[dict[str, Any]]:
@@ -217,6 +238,10 @@ class Stream:
         return f"Stream({self.name!r})"
 
 
+def _is_pair(item: object) -> bool:
+    return isinstance(item, (tuple, list)) and type(item) is not StreamID
+
+
 def _trim_arguments(maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None) -> list[bytes]:
     if (maxlen is None) == (minid is None):
         raise ValueError("pass one of maxlen and minid")
@@ -225,9 +250,14 @@ def _trim_arguments(maxlen: int | None, minid: IDLike | None, approximate: bool,
     return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]
 
 
+def milliseconds(block: float) -> bytes:
+    """Return seconds as BLOCK takes them; a wait shorter than a millisecond is one, because 0 means for ever."""
+    return b"%d" % (max(1, round(block * 1000)) if block > 0 else round(block * 1000))
+
+
 def entries_of(reply: Any) -> list[Entry]:
     """Return the entries of an XRANGE reply; an entry that was deleted while pending has no fields."""
-    return [Entry(StreamID.parse(one[0]), one[1] or []) for one in reply or ()]
+    return [Entry(raw_id, flat or []) for raw_id, flat in reply or ()]
 
 
 def stream_part(reply: Any) -> Any:
@@ -245,7 +275,7 @@ def named(reply: Any) -> dict[str, Any]:
 
 def _plain(field: str, value: Any) -> Any:
     if field in ("first-entry", "last-entry"):
-        return None if value is None else Entry(StreamID.parse(value[0]), value[1])
+        return None if value is None else Entry(value[0], value[1])
     if field == "entries":
         return entries_of(value)
     if field in ("groups", "consumers") and isinstance(value, list):

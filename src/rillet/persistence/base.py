@@ -1,0 +1,48 @@
+"""The base of an append-only log: the data as it is at one moment, as commands that bring it back.
+
+    SELECT <database>
+    RESTORE <key> <expiry, ms since the epoch, or 0> <DUMP payload> ABSTTL
+
+One command for each key, whatever its type: a payload holds all of a value, a stream's groups and pending
+entries too, and its checksum. Redis reads such a file as it reads any other. It is written under another name
+and renamed when it is on disk, so that half a base is never taken for one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from rillet.engine import Engine
+from rillet.protocol.parser import pack_command
+from rillet.types import rdb
+
+
+def base_commands(engine: Engine) -> Iterator[bytes]:
+    """Yield the commands, packed, that bring back every key whose time has not come. O(data)"""
+    compression = engine.settings.rdbcompression
+    for database in engine.databases:
+        keys = list(database.live_keys())
+        if keys:
+            yield pack_command([b"SELECT", b"%d" % database.index])
+        for key in keys:
+            expiry = b"%d" % database.expires.get(key, 0)
+            payload = rdb.dump(database.values[key], compression)
+            yield pack_command([b"RESTORE", key, expiry, payload, b"ABSTTL"])
+
+
+def write_base(path: Path, engine: Engine) -> None:
+    """Write the base file; it is on disk, whole, when this returns."""
+    draft = path.with_name(f"temp-{path.name}")
+    try:
+        with open(draft, "wb") as out:
+            out.writelines(base_commands(engine))
+            out.flush()
+            os.fsync(out.fileno())
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+__all__ = ["base_commands", "write_base"]

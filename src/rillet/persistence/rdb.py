@@ -1,0 +1,133 @@
+"""An RDB file: the data set of redis-server at one moment, read key by key (Redis: rdb.c, rdbLoadRioWithLoadingCtx).
+
+    REDIS0010                              magic and version
+    FA  name value                         facts about the file (redis-ver, used-mem, aof-base ...), skipped
+    FE  n                                  what follows belongs to database n
+    FB  keys expires                       sizes for a hash table, skipped
+    [FC ms] [FD s] [F8 idle] [F9 freq]     of the next key: when it expires, how lately and often it was used
+    type key value                         a key; the value as in rillet.types.rdb
+    FF  CRC-64 (8, little endian)          the end; a checksum of 0 was not computed
+
+This is what lies under a log of redis-server as its base, so a directory of Redis can be opened as it is. Strings and
+streams are read. A key of another type is refused by name, and a module's data or a function library too:
+to leave them out would lose them with the next rewriting of the log.
+
+A key whose time has come is kept, as Redis does for a base: the log behind it says when it went.
+"""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any
+
+from rillet.engine import Engine
+from rillet.errors import Corrupt, LogCorrupt, NewerFormat
+from rillet.structs.crc64 import crc64
+from rillet.types import rdb
+from rillet.types.rdb_bytes import RdbReader
+
+MAGIC = b"REDIS"
+# The newest version known to hold nothing in another form than the ones read here (7.4 wrote 12).
+NEWEST_VERSION = 12
+_FUNCTION, _FUNCTION_OLD, _MODULE = 0xF5, 0xF6, 0xF7
+_IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range(0xF8, 0x100)
+_TYPES = {
+    1: "list", 2: "set", 3: "sorted set", 4: "hash", 5: "sorted set", 6: "module value", 7: "module value", 9: "hash",
+    10: "list", 11: "set", 12: "sorted set", 13: "hash", 14: "list", 16: "hash", 17: "sorted set", 18: "list",
+    20: "set",
+}  # fmt: skip
+
+
+def load_rdb(path: Path, engine: Engine) -> int:
+    """Put the keys of the file into the engine's databases and return where the RDB part ends (bytes).
+
+    LogCorrupt tells file and offset of what is malformed, NewerFormat names what is not read. O(bytes)
+    """
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        source: Any = data  # slices of a map are bytes
+        return _RdbFile(path, engine, RdbReader(source)).load()
+
+
+class _RdbFile:
+    def __init__(self, path: Path, engine: Engine, reader: RdbReader) -> None:
+        self.path = path
+        self.engine = engine
+        self.reader = reader
+        self.database = engine.databases[0]
+        self.expires = -1
+
+    def load(self) -> int:
+        reader = self.reader
+        try:
+            self._header()
+            while (kind := reader.byte()) != _END:
+                if kind >= _FUNCTION:
+                    self._about(kind)
+                else:
+                    self._key(kind)
+            self._checksum()
+        except (Corrupt, IndexError, OverflowError, MemoryError) as error:
+            raise LogCorrupt(str(self.path), reader.position, str(error)) from None
+        return reader.position
+
+    def _header(self) -> None:
+        magic, version = self.reader.raw(5), self.reader.raw(4)
+        if magic != MAGIC or not version.isdigit():
+            raise Corrupt("not an RDB file")
+        if int(version) > NEWEST_VERSION:
+            raise NewerFormat(f"{self.path}: RDB version {int(version)}; this version reads up to {NEWEST_VERSION}")
+
+    def _about(self, kind: int) -> None:
+        """Read what stands between keys."""
+        reader = self.reader
+        if kind == _FACT:
+            reader.string()
+            reader.string()
+        elif kind == _DATABASE:
+            number = reader.length()
+            if number >= len(self.engine.databases):
+                raise NewerFormat(f"{self.path}: database {number}; there are {len(self.engine.databases)} (databases)")
+            self.database = self.engine.databases[number]
+        elif kind == _SIZES:
+            reader.length()
+            reader.length()
+        elif kind == _EXPIRE_MS:
+            self.expires = reader.milliseconds()
+        elif kind == _EXPIRE_S:
+            self.expires = int.from_bytes(reader.raw(4), "little", signed=True) * 1000
+        elif kind == _IDLE:
+            reader.length()
+        elif kind == _FREQUENCY:
+            reader.byte()
+        else:
+            what = "data of a module" if kind == _MODULE else "a function library"
+            raise NewerFormat(f"{self.path}: offset {reader.position - 1}: {what}, which this version does not read")
+
+    def _key(self, kind: int) -> None:
+        key = self.reader.string()
+        if kind in _TYPES:
+            name = key.decode("utf-8", "backslashreplace")
+            raise NewerFormat(
+                f"{self.path}: the key {name!r} (database {self.database.index}) holds a {_TYPES[kind]}; this version "
+                "reads strings and streams"
+            )
+        value = rdb.load(self.reader, kind)
+        if self.database.lookup(key) is not None:
+            raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} twice")
+        self.database.set(key, value)
+        if self.expires >= 0:
+            self.database.set_expire(key, self.expires)
+        self.expires = -1
+
+    def _checksum(self) -> None:
+        reader = self.reader
+        end = reader.position
+        stored = int.from_bytes(reader.raw(8), "little")
+        if not stored:
+            return
+        found = 0
+        for start in range(0, end, 1 << 20):
+            found = crc64(reader.data[start : min(start + (1 << 20), end)], found)
+        if found != stored:
+            raise Corrupt(f"the checksum is {stored:016x}, of the bytes it is {found:016x}")

@@ -1,0 +1,241 @@
+"""LocalLink: the engine in this process, for any number of threads and tasks.
+
+    thread A ── session A ─┐
+    thread B ── session B ─┼── lock ── engine ── log
+    a task that waits ─────┘
+
+Every thread has a session of its own, so SELECT, MULTI and WATCH are a thread's own affair. The lock makes a
+command atomic; it is held while the log is flushed, so no reply is seen whose change is not as durable as
+`appendfsync` promises. A command that blocks gives the lock back and sleeps until the engine wakes its session.
+
+A task of an event loop uses the session of the loop's thread; where its command blocks, that session
+stays with the task until it is served, and the thread gets a new one in the same state: other tasks go on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rillet.commands.session import Session
+from rillet.engine import Engine
+from rillet.errors import CommandError, Misconf, StoreClosed
+from rillet.protocol.replies import parse_all
+
+
+class Wakener:
+    """What a waiting thread sleeps on; called by the engine when the session has its reply."""
+
+    __slots__ = ("event",)
+
+    def __init__(self) -> None:
+        self.event = threading.Event()
+
+    def __call__(self) -> None:
+        self.event.set()
+
+
+class LocalLink:
+    """The engine in this process. Every thread has a session of its own; the lock makes one command atomic."""
+
+    def __init__(self, engine: Engine, lock: threading.RLock) -> None:
+        self.engine = engine
+        self.lock = lock
+        self.closed = False
+        self._thread = threading.local()
+        self._sessions: dict[Session, threading.Thread] = {}
+        self._guests: dict[Session, None] = {}
+
+    # -- sessions --------------------------------------------------------------------------------------
+
+    def session(self) -> Session:
+        """Return this thread's session."""
+        session: Session | None = getattr(self._thread, "session", None)
+        if session is None:
+            if self.closed:
+                raise StoreClosed("the store is closed")
+            with self.lock:
+                self._forget_dead_threads()
+                session = self._new_session()
+            self._thread.session = session
+        return session
+
+    def _new_session(self) -> Session:
+        session = self.engine.session()
+        session.on_wake = Wakener()
+        self._sessions[session] = threading.current_thread()
+        return session
+
+    def _forget_dead_threads(self) -> None:
+        for session, thread in list(self._sessions.items()):
+            if not thread.is_alive():
+                self._end(session)
+
+    def join(self, on_wake: Callable[[], None]) -> Session:
+        """Return a session for a door of its own (a redis-py connection); the lock is held. `leave` ends it."""
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        session = self.engine.session()
+        session.on_wake = on_wake
+        self._guests[session] = None
+        return session
+
+    def leave(self, session: Session) -> None:
+        """End a session that joined; the lock is held."""
+        if self._guests.pop(session, self) is None:
+            self.engine.close_session(session)
+
+    def _end(self, session: Session) -> None:
+        """Close a session; the lock is held."""
+        if self._sessions.pop(session, None) is not None:
+            self.engine.close_session(session)
+
+    # -- commands --------------------------------------------------------------------------------------
+
+    def execute_raw(self, argv: list[bytes]) -> bytes:
+        """Run one command and return the bytes of its reply, waiting where the command blocks."""
+        session: Session | None = getattr(self._thread, "session", None)
+        if session is None:
+            session = self.session()
+        with self.lock:
+            raw = self._run(session, argv)
+        return self._wait(session) if raw is None else raw
+
+    def _run(self, session: Session, argv: list[bytes]) -> bytes | None:
+        """Run one command and flush the log; None where the session now waits. The lock is held."""
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        done = self.engine.execute(session, argv)
+        log = self.engine.log
+        if log is not None:
+            try:
+                log.flush()
+            except Misconf as error:
+                self.engine.unblock(session, error)
+                session.out.take()
+                session.out.error(str(error).encode())
+                done = True
+        return session.out.take() if done else None
+
+    def execute(self, argv: list[bytes]) -> Any:
+        """Run one command and return its parsed reply."""
+        return parse_all(self.execute_raw(argv))[0]
+
+    def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
+        """Run commands under one lock and one flush of the log; one that would wait answers as at its time-out."""
+        if not commands:
+            return []
+        session = self.session()
+        with self.lock:
+            if self.closed:
+                raise StoreClosed("the store is closed")
+            for argv in commands:
+                if not self.engine.execute(session, argv):
+                    # Others cannot get the lock that would serve it.
+                    self.engine.expire_block(session)
+            try:
+                self.engine.before_reply()
+            except Misconf as error:
+                session.out.take()
+                return [error] * len(commands)
+            return parse_all(session.out.take())
+
+    # -- waiting ---------------------------------------------------------------------------------------
+
+    def _wait(self, session: Session) -> bytes:
+        """Sleep until the session is served, its time is over, or the caller is interrupted."""
+        event: threading.Event = session.on_wake.event
+        try:
+            while (remaining := self._remaining(session)) is None or remaining > 0:
+                event.wait(remaining)
+                event.clear()
+        except BaseException:
+            self._give_up(session)
+            raise
+        return self._served(session)
+
+    def _remaining(self, session: Session) -> float | None:
+        """Return the seconds that the session has left to wait (None: for ever), 0 once there is a reply."""
+        with self.lock:
+            blocked = session.blocked
+            if blocked is None or self.closed:
+                return 0.0
+            if not blocked.deadline:
+                return None
+            left = (blocked.deadline - self.engine.clock.now_ms()) / 1000
+            if left > 0:
+                return float(left)
+            self.engine.expire_block(session)
+            return 0.0
+
+    def _served(self, session: Session) -> bytes:
+        with self.lock:
+            raw = session.out.take()
+        if not raw:
+            raise StoreClosed("the store was closed while this call waited")
+        return raw
+
+    def _give_up(self, session: Session) -> None:
+        with self.lock:
+            self.engine.unblock(session, CommandError("interrupted"))
+            session.out.take()
+
+    async def execute_async(self, argv: list[bytes]) -> Any:
+        """Run one command from a task; where it blocks, only the task waits."""
+        session = self.session()
+        with self.lock:
+            raw = self._run(session, argv)
+            if raw is None:
+                event = asyncio.Event()
+                session.on_wake = _waker(asyncio.get_running_loop(), event)
+                self._thread.session = self._successor(session)
+        if raw is None:
+            raw = await self._wait_async(session, event)
+        return parse_all(raw)[0]
+
+    async def _wait_async(self, session: Session, event: asyncio.Event) -> bytes:
+        try:
+            while (remaining := self._remaining(session)) is None or remaining > 0:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(remaining):
+                        await event.wait()
+                event.clear()
+            return self._served(session)
+        except BaseException:
+            self._give_up(session)
+            raise
+        finally:
+            with self.lock:
+                self._end(session)
+
+    def _successor(self, session: Session) -> Session:
+        """Return a new session in the state of one that has to wait."""
+        successor = self._new_session()
+        successor.db, successor.name, successor.user = session.db, session.name, session.user
+        successor.out.resp = session.out.resp
+        return successor
+
+    # -- the end ---------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """End every session; threads and tasks that wait get StoreClosed."""
+        with self.lock:
+            self.closed = True
+            for session in list(self._sessions):
+                self._end(session)
+                session.on_wake()
+            for session in list(self._guests):
+                self.leave(session)
+                session.on_wake()
+
+
+def _waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
+    def wake() -> None:
+        # The loop of a task that was left waiting may be closed by now.
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(event.set)
+
+    return wake
