@@ -57,6 +57,16 @@ def shutdown(session: Session, argv: list[bytes]) -> None:
     session.closing = True
 
 
+@command("bgrewriteaof", arity=1, flags="no_async_loading admin noscript", group="server", since="1.0.0",
+         complexity="O(N) for N bytes of data")
+def bgrewriteaof(session: Session, argv: list[bytes]) -> None:
+    """Write the append-only file anew, as short as the data allows."""
+    if "rewrite_log" not in session.engine.services:
+        raise CommandError("BGREWRITEAOF needs a server with an append-only file")
+    session.engine.services["rewrite_log"]()
+    session.out.simple(b"Background append only file rewriting started")
+
+
 @command("lolwut", arity=-1, flags="readonly fast", group="server", since="5.0.0", complexity="O(1)",
          syntax="[VERSION version]")
 def lolwut(session: Session, argv: list[bytes]) -> None:

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rillet.engine import Engine
+from rillet.persistence.manifest import LogFile, read_manifest, write_manifest
 from rillet.protocol.parser import pack_command
 from rillet.types import rdb
 
@@ -45,4 +46,22 @@ def write_base(path: Path, engine: Engine) -> None:
         draft.unlink(missing_ok=True)
 
 
-__all__ = ["base_commands", "write_base"]
+def rewrite(folder: Path, name: str, engine: Engine) -> None:
+    """Replace a closed log's files by a base of the engine's data and an empty file for what follows (aof.c).
+
+    Until the new manifest is on disk the old files are the log. O(data), during which the engine stands still.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    manifest = folder / f"{name}.manifest"
+    old = read_manifest(manifest) if manifest.exists() else []
+    seq = max((file.seq for file in old), default=0) + 1
+    base, incremental = LogFile(f"{name}.{seq}.base.aof", seq, "b"), LogFile(f"{name}.{seq}.incr.aof", seq, "i")
+    write_base(folder / base.name, engine)
+    with open(folder / incremental.name, "wb") as out:
+        os.fsync(out.fileno())
+    write_manifest(manifest, [base, incremental])
+    for file in old:
+        (folder / file.name).unlink(missing_ok=True)
+
+
+__all__ = ["base_commands", "rewrite", "write_base"]

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import sys
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import rillet
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.errors import RilletError
-from rillet.persistence.aof import AppendOnlyLog, TornLog
 from rillet.server.configuration import load
+from rillet.server.durability import Durability
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
 
 
@@ -44,50 +43,26 @@ def _working_folder(settings: Settings) -> Path:
 
 async def _serve(settings: Settings, folder: Path, loop_name: str) -> int:
     engine = Engine(settings)
-    log = _open_log(engine, folder) if settings.appendonly else None
+    durability = Durability(engine, folder)
+    durability.open()
     server = Server(engine)
+    durability.attach(server)
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server_stop, server)
+        loop.add_signal_handler(number, server.request_stop)
     try:
         await server.start()
         build = "compiled" if rillet.compiled() else "interpreted"
         where = [f"{settings.bind.split()[0]}:{server.port}"] if server.port else []
         where += [settings.unixsocket] if settings.unixsocket else []
-        print(f"rillet {rillet.__version__} ({build}, {loop_name}) listening on {' and '.join(where)}, PID: {os.getpid()}",
-              flush=True)
+        version = f"rillet {rillet.__version__} ({build}, {loop_name})"
+        print(f"{version} listening on {' and '.join(where)}, PID: {os.getpid()}", flush=True)
         calm_garbage_collector()
         await server.wait()
     finally:
         await server.stop()
-        if log is not None:
-            engine.log = None
-            log.close()
+        durability.close()
     return 0
-
-
-def server_stop(server: Server) -> None:
-    """Ask the server to stop, from a signal."""
-    server.request_stop()
-
-
-def _open_log(engine: Engine, folder: Path) -> AppendOnlyLog:
-    settings = engine.settings
-
-    def failed(reason: str) -> None:
-        engine.refusal = reason
-        print(f"rillet: {reason}; writes are refused from now on", file=sys.stderr, flush=True)
-
-    log = AppendOnlyLog(folder / settings.appenddirname, name=settings.appendfilename, fsync=settings.appendfsync,
-                        on_failure=failed)
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", TornLog)
-        replayed = log.open(engine)
-    for one in told:
-        print(f"rillet: {one.message}", file=sys.stderr, flush=True)
-    if replayed.commands:
-        print(f"rillet: {replayed.commands} commands ({replayed.bytes} bytes) replayed in {replayed.seconds:.2f} s", flush=True)
-    return log
 
 
 __all__ = ["main"]

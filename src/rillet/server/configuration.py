@@ -84,4 +84,5 @@ def _apply(settings: Settings, words: list[str], where: str) -> None:
     try:
         settings.set_text(name, " ".join(words[1:]))
     except SettingError as error:
-        raise ConfigurationError(f"{where}: {words[0]} {' '.join(words[1:])}: {str(error).removeprefix('ERR ')}") from None
+        reason = str(error).removeprefix("ERR ")
+        raise ConfigurationError(f"{where}: {words[0]} {' '.join(words[1:])}: {reason}") from None

@@ -1,0 +1,121 @@
+"""The server's log: opened at the start, turned on and off, rewritten and reloaded by commands, closed at the end.
+
+CONFIG SET appendonly yes writes a base of the data and logs from then on; BGREWRITEAOF replaces the files by a new
+base. Both stand still while they write: there is no second process whose copy of the memory could be written.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from pathlib import Path
+
+from rillet.commands.settings import SettingError
+from rillet.engine import Engine
+from rillet.errors import CommandError, Misconf, StoreError
+from rillet.persistence.aof import AppendOnlyLog, TornLog
+from rillet.persistence.base import rewrite
+from rillet.server.server import Server
+
+
+class Durability:
+    """The append-only log of a server's engine, and the services that commands ask of it."""
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self._engine = engine
+        self._folder = folder
+        self._log: AppendOnlyLog | None = None
+        engine.services.update(load_log=self._load, rewrite_log=self._rewrite_soon, log_line=say)
+
+    def open(self) -> None:
+        """Replay the log, if the settings ask for one, and tell what was found."""
+        if not self._engine.settings.appendonly:
+            return
+        self._log = self._new_log()
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always", TornLog)
+            replayed = self._log.open(self._engine)
+        for one in told:
+            say(str(one.message))
+        if replayed.commands:
+            say(f"{replayed.commands} commands ({replayed.bytes} bytes) replayed in {replayed.seconds:.2f} s")
+
+    def close(self) -> None:
+        """Write and sync the rest; nothing more is logged."""
+        self._engine.log = None
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def attach(self, server: Server) -> None:
+        """Let CONFIG SET reach the log as well as the clients."""
+
+        def changed(name: str) -> None:
+            if name == "appendonly":
+                self._turn(self._engine.settings.appendonly)
+            elif name == "appendfsync":
+                if self._log is not None:
+                    self._log.set_fsync(self._engine.settings.appendfsync)
+            else:
+                server.setting_changed(name)
+
+        self._engine.services["setting_changed"] = changed
+
+    def _new_log(self) -> AppendOnlyLog:
+        settings = self._engine.settings
+        return AppendOnlyLog(self._folder / settings.appenddirname, name=settings.appendfilename,
+                             fsync=settings.appendfsync, on_failure=self._failed)  # fmt: skip
+
+    def _failed(self, reason: str) -> None:
+        self._engine.refusal = reason
+        say(f"{reason}; writes are refused from now on")
+
+    def _turn(self, on: bool) -> None:
+        if not on:
+            self.close()
+        elif self._log is None:
+            log = self._new_log()
+            try:
+                rewrite(log.folder, log.name, self._engine)
+                log.start(self._engine)
+            except (OSError, StoreError) as error:
+                raise SettingError(f"the append-only file cannot be written: {error}") from error
+            self._log = log
+
+    def _load(self) -> None:
+        """Empty the databases and fill them from the files (debug.c: DEBUG LOADAOF)."""
+        if self._log is None:
+            raise CommandError("there is no append-only file to load")
+        try:
+            self._log.close()
+            for database in self._engine.databases:
+                database.flush()
+            self._log.open(self._engine)
+        except (OSError, StoreError) as error:
+            raise CommandError(f"the append-only file cannot be loaded: {error}") from error
+
+    def _rewrite_soon(self) -> None:
+        """Rewrite once this turn's commands are logged: a transaction's first half must not be in the base."""
+        if self._log is None:
+            raise CommandError("there is no append-only file to rewrite")
+        asyncio.get_running_loop().call_soon(self._rewrite)
+
+    def _rewrite(self) -> None:
+        if self._log is None:
+            return
+        try:
+            self._log.close()
+            rewrite(self._log.folder, self._log.name, self._engine)
+        except (OSError, StoreError, Misconf) as error:
+            say(f"the append-only file could not be rewritten, the old one goes on: {error}")
+        if self._log.failure is None:
+            self._log.start(self._engine)
+
+
+def say(text: str) -> None:
+    """Write a line for whoever watches the server."""
+    print(f"rillet: {text}", file=sys.stderr, flush=True)
+
+
+__all__ = ["Durability", "say"]
