@@ -61,9 +61,9 @@ def test_info_shows_the_sections_asked_for_and_those_of_the_door(bench: Bench) -
 
 def test_config_set_is_all_or_nothing(bench: Bench) -> None:
     before = bench("CONFIG", "GET", "*")
-    for command in (("hz", 20, "timeout", "x"), ("hz", 20, "databases", 3), ("hz", 20, "hz", 30),
-                    ("hz", 20, "nosuch", 1), ("hz", 20, "maxmemory", "1mb"), ("hz", 20, "appendonly", "yes")):  # fmt: skip
-        assert bench("CONFIG", "SET", *command).startswith("ERR"), command
+    for name, value in (("timeout", "x"), ("databases", 3), ("hz", 30), ("nosuch", 1), ("maxmemory", "1mb"),
+                        ("appendonly", "yes")):  # fmt: skip
+        assert bench("CONFIG", "SET", "hz", 20, name, value).startswith("ERR"), name
         assert bench("CONFIG", "GET", "*") == before
     assert bench("CONFIG", "SET", "hz", 20, "stream-node-max-bytes", "8kb") == b"OK"
     assert bench("CONFIG", "GET", "HZ", "stream-node-max-b*") == [b"HZ", b"20", b"stream-node-max-bytes", b"8192"]

@@ -1,0 +1,96 @@
+"""The engine's own part: what is refused before a handler runs, what is counted, what is told to whom."""
+
+from __future__ import annotations
+
+import pytest
+
+from rillet.engine import Engine
+from rillet.keyspace.database import Database
+from tests.commands.ends import Bench
+from tests.differential.wire import Redis
+from tests.judge import Judge
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize("argv", [
+    [b"NOSUCH"], [b"nosuch", b"a" * 100, b"b" * 100, b"c"], [b"N\r\nO", b"\x00\xff"], [b"x" * 300], [b"GET"],
+    [b"get", b"a", b"b"], [b"CONFIG"], [b"CONFIG", b"NoSuch"], [b"config", b"get"], [b"COMMAND", b"NOSUCH"],
+    [b"XGROUP", b"CREATE"], [b"HELLO", b"x"], [b"XINFO"], [b"DEBUG"], [b"client", b"x" * 200],
+])  # fmt: skip
+def test_refusals_are_the_judge_s(bench: Bench, judge: Judge, argv: list[bytes]) -> None:
+    with Redis(judge.port) as redis:
+        assert bench.run(argv) == redis.run(argv)[0]
+
+
+def test_counts_of_calls_refusals_and_failures(bench: Bench) -> None:
+    bench("CONFIG", "RESETSTAT")
+    bench("SET", "k", "x")
+    bench("INCR", "k")
+    bench("INCR")
+    facts = bench("INFO", "commandstats").decode()
+    assert "cmdstat_incr:calls=1,rejected_calls=1,failed_calls=1" in facts
+    assert bench.engine.errors == {"ERR": 2}
+
+
+def test_writes_and_ping_are_refused_while_the_log_is_broken(bench: Bench) -> None:
+    bench.engine.refusal = "Errors writing to the AOF file: No space left on device"
+    for command in (("SET", "k", "v"), ("PING",), ("XADD", "s", "*", "f", "v")):
+        assert bench(*command) == "MISCONF Errors writing to the AOF file: No space left on device"
+    assert bench("GET", "k") == b"-1"
+    assert bench("ECHO", "x") == b"x"
+    bench.session.trusted = True
+    assert bench("SET", "k", "v") == b"OK"
+
+
+def test_keyspace_events_name_what_happened_where(bench: Bench) -> None:
+    heard: list[tuple[int, bytes, bytes, bytes]] = []
+
+    def hear(database: Database, kind: bytes, event: bytes, key: bytes) -> None:
+        heard.append((database.index, kind, event, key))
+
+    bench.engine.notify_events = True
+    bench.engine.on_keyspace_event = hear
+    for command in (("SET", "k", "v", "PX", 5), ("COPY", "k", "l", "DB", 2), ("RENAME", "k", "m"), ("DEL", "m")):
+        bench(*command)
+    bench("SELECT", 2)
+    bench.clock.advance(6)
+    bench("GET", "l")
+    assert heard == [
+        (0, b"$", b"set", b"k"), (0, b"g", b"expire", b"k"), (2, b"g", b"copy_to", b"l"),
+        (0, b"g", b"rename_from", b"k"), (0, b"g", b"rename_to", b"m"), (0, b"g", b"del", b"m"), (2, b"x", b"expired", b"l"),
+    ]  # fmt: skip
+
+
+def test_the_log_is_told_the_database(bench: Bench) -> None:
+    bench("SELECT", 3)
+    bench("SET", "k", "v")
+    assert bench.log.commands == [(3, [b"SET", b"k", b"v"])]
+
+
+def test_a_trusted_session_is_not_logged_again(bench: Bench) -> None:
+    replay = bench.engine.session(trusted=True)
+    bench.engine.execute(replay, [b"SET", b"k", b"v"])
+    assert bench.log.commands == []
+
+
+def test_the_cycle_removes_what_nobody_looks_up(bench: Bench) -> None:
+    for number in range(30):
+        bench("SET", number, "v", "PX", 5)
+    bench.log.take()
+    bench.clock.advance(6)
+    assert bench.engine.expire_cycle(20) == 20
+    assert bench.engine.expire_cycle(20) == 10
+    assert len(bench.log.take()) == 30
+    bench.engine.loading = True
+    assert bench.engine.expire_cycle() == 0
+
+
+def test_engines_share_nothing() -> None:
+    one, two = Bench(), Bench()
+    one("SET", "k", "v")
+    assert two("GET", "k") == b"-1"
+    assert one.engine.run_id != Engine().run_id
