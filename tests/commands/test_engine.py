@@ -61,7 +61,8 @@ def test_keyspace_events_name_what_happened_where(bench: Bench) -> None:
     bench("GET", "l")
     assert heard == [
         (0, b"$", b"set", b"k"), (0, b"g", b"expire", b"k"), (2, b"g", b"copy_to", b"l"),
-        (0, b"g", b"rename_from", b"k"), (0, b"g", b"rename_to", b"m"), (0, b"g", b"del", b"m"), (2, b"x", b"expired", b"l"),
+        (0, b"g", b"rename_from", b"k"), (0, b"g", b"rename_to", b"m"), (0, b"g", b"del", b"m"),
+        (2, b"x", b"expired", b"l"),
     ]  # fmt: skip
 
 
