@@ -25,6 +25,7 @@ COMPILED = (
     "types/group",
     "types/stream_iterator",
     "types/stream",
+    "keyspace/clock",
     "keyspace/database",
     "protocol/intake",
     "protocol/writer",

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError
 from rillet.structs.glob import compiled
@@ -168,9 +168,9 @@ class Settings:
         if values:
             raise TypeError("unknown settings: " + ", ".join(sorted(values)))
 
-    def __getattr__(self, name: str) -> Any:
-        """Tell a type checker that every parameter is an attribute; reached at run time for unknown names only."""
-        raise AttributeError(name)
+    if TYPE_CHECKING:
+        # Every parameter is an attribute. Not defined at run time: it would make every access go the slow way.
+        def __getattr__(self, name: str) -> Any: ...
 
     def set_text(self, name: str, text: str) -> None:
         """Parse and take a value; SettingError says what the parameter wants."""

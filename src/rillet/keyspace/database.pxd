@@ -1,4 +1,5 @@
 cimport cython
+from rillet.keyspace.clock cimport Clock
 
 @cython.final
 cdef class Watcher:
@@ -9,7 +10,7 @@ cdef class Watcher:
 @cython.final
 cdef class Database:
     cdef readonly long index
-    cdef public object clock
+    cdef public Clock clock
     cdef public dict values
     cdef public dict expires
     cdef public dict blocking_keys
