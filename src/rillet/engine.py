@@ -416,6 +416,7 @@ class Engine:
         """End the session's waiting with an error (CLIENT UNBLOCK ... ERROR)."""
         if session.blocked is not None and not session.blocked.postponed:
             self._stop_waiting(session)
+            session.command.failed += 1
             self._reply_error(session, session.out.mark(), error)
             self._wake(session)
 
@@ -468,6 +469,7 @@ class Engine:
         try:
             done = blocked.serve(session, key)
         except CommandError as error:
+            session.command.failed += 1
             self._reply_error(session, mark, error)
             done = True
         finally:

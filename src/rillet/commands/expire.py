@@ -46,7 +46,7 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
     key = argv[1]
     when = integer(argv[2])
     invalid = f"invalid expire time in '{session.command.fullname}' command"
-    if unit == 1000 and not int(LLONG_MIN / 1000) <= when <= LLONG_MAX // 1000:
+    if unit == 1000 and not -(-LLONG_MIN // 1000) <= when <= LLONG_MAX // 1000:
         raise CommandError(invalid)
     when *= unit
     if when > LLONG_MAX - base:
