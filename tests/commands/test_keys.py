@@ -101,6 +101,20 @@ def test_wait_gives_up_after_its_time_as_there_are_no_replicas(bench: Bench) -> 
     assert session.out.take() == b":0\r\n"
 
 
+def test_small_integers_count_as_shared(bench: Bench) -> None:
+    for value, count in ((9999, 2**31 - 1), (10000, 1), ("x", 1), (-1, 1)):
+        bench("SET", "k", value)
+        assert bench("OBJECT", "REFCOUNT", "k") == count
+    bench("SET", "k", 1)
+    bench("INCR", "k")
+    assert bench("OBJECT", "REFCOUNT", "k") == 2**31 - 1
+
+
+def test_debug_object_shows_the_encoding(bench: Bench) -> None:
+    bench("SET", "k", 20000)
+    assert b"encoding:int" in bench("DEBUG", "OBJECT", "k")
+
+
 def test_memory_grows_with_the_value(bench: Bench) -> None:
     bench("SET", "small", "v")
     bench("SET", "large", "v" * 10_000)

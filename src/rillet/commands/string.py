@@ -181,7 +181,7 @@ def setnx(session: Session, argv: list[bytes]) -> None:
 
 
 @cython.cfunc
-def _set_expiring(session: Session, argv: list, option: bytes) -> cython.bint:
+def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.bint:
     key: bytes = argv[1]
     when = _expiry_ms(session, argv[2], option)
     _store(session, key, argv[3], b"set")

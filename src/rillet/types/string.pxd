@@ -4,7 +4,7 @@ cimport cython
 cdef class String:
     cdef readonly bytes data
     cdef bytearray grown
-    cdef int form
+    cdef readonly int form
     cpdef bytes value(self)
     cpdef Py_ssize_t length(self)
     cpdef Py_ssize_t append(self, bytes tail)
