@@ -1,0 +1,146 @@
+"""A server in a process of its own, and clients that see bytes.
+
+A server is started as a user starts it, on a port of its own and in an empty folder, with uvloop or with it out of
+the way. It tells on its output that it listens, so nothing here waits by the clock.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rillet.protocol.parser import pack_command
+from tests.judge import free_port
+
+LOOPS = ("uvloop", "asyncio")
+TIMEOUT = 20.0
+# What stands before the console script: modules that must not be there, limits that the process gets.
+_LAUNCH = "import sys; {before}; from rillet.cli import main; sys.exit(main())"
+
+
+def launch(arguments: list[str], *, loop: str = "uvloop", before: str = "pass") -> subprocess.Popen[str]:
+    """Start `rillet serve`; what it prints is to be read from its pipes."""
+    steps = [before]
+    if loop == "asyncio":
+        steps.append("sys.modules['uvloop'] = None")
+    if os.environ.get("RILLET_NO_CYTHON"):
+        steps.append("sys.modules['cython'] = None")
+    code = _LAUNCH.format(before="; ".join(steps))
+    return subprocess.Popen([sys.executable, "-c", code, "serve", *arguments], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+
+
+@dataclass
+class Running:
+    """A server that listens."""
+
+    process: subprocess.Popen[str]
+    port: int
+    folder: Path
+    banner: str
+
+    def client(self) -> Client:
+        """Return a new connection."""
+        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT))
+
+    def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
+        """Send the signal, wait for the end, return the exit status and what stderr had."""
+        self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> tuple[int, str]:
+        """Wait for the end and return the exit status and what stderr had."""
+        _, errors = self.process.communicate(timeout=TIMEOUT)
+        return self.process.returncode, errors
+
+
+def start(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "pass", port: int | None = None) -> Running:
+    """Start a server and return once it listens."""
+    port = free_port() if port is None else port
+    process = launch(["--port", str(port), "--dir", str(folder), *arguments], loop=loop, before=before)
+    assert process.stdout is not None and process.stderr is not None
+    banner = ""
+    while "listening" not in banner:
+        ready, _, _ = select.select([process.stdout], [], [], TIMEOUT)
+        line = process.stdout.readline() if ready else ""
+        if not line:
+            process.kill()
+            raise AssertionError(f"the server did not start: {process.communicate()[1]}")
+        banner = line
+    return Running(process, port, folder, banner)
+
+
+@contextmanager
+def running(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "pass") -> Iterator[Running]:
+    """Start a server, stop it at the end unless it ended by itself; it must have said nothing on stderr but lines of ours."""
+    server = start(folder, *arguments, loop=loop, before=before)
+    try:
+        yield server
+    finally:
+        if server.process.returncode is None:
+            status, errors = server.stop()
+            assert status == 0, errors
+            assert "Traceback" not in errors, errors
+
+
+class Client:
+    """A connection: commands out, the bytes of each reply back."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.socket = connection
+        self.file = connection.makefile("rb")
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Hang up."""
+        self.file.close()
+        self.socket.close()
+
+    def send(self, *commands: str) -> None:
+        """Send commands, each split at blanks, in one write."""
+        self.socket.sendall(b"".join(pack_command(command.encode().split()) for command in commands))
+
+    def reply(self) -> bytes:
+        """Return the bytes of one reply; b"" where the server hung up."""
+        line = self.file.readline()
+        kind, rest = line[:1], line[1:-2]
+        if kind in b"$=" and rest != b"-1" and line:
+            return line + self.file.read(int(rest) + 2)
+        if kind in b"*%~>" and rest != b"-1" and line:
+            return line + b"".join(self.reply() for _ in range(int(rest) * (2 if kind == b"%" else 1)))
+        return line
+
+    def call(self, command: str) -> bytes:
+        """Send one command and return its reply."""
+        self.send(command)
+        return self.reply()
+
+    def wait_in(self, command: str) -> None:
+        """Send a command that waits, and return once it does: the PING before it is answered in the same turn."""
+        self.send("PING", command)
+        assert self.reply() == b"+PONG\r\n"
+
+    def rest(self) -> bytes:
+        """Return everything until the server hangs up."""
+        try:
+            return self.file.read()
+        except ConnectionResetError:
+            return b""
+
+    def info(self, field: str) -> str:
+        """Return one field of INFO."""
+        text = self.call("INFO everything").decode()
+        return next(line.partition(":")[2] for line in text.splitlines() if line.startswith(field + ":"))

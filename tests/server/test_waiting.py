@@ -1,0 +1,135 @@
+"""Clients that wait on a socket: who is served, in which order, and what becomes of those who leave."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, suppress
+
+from tests.server.harness import Client, Running
+
+READ = "XREADGROUP GROUP g {} BLOCK 0 STREAMS s >"
+
+
+def _group(client: Client) -> None:
+    assert client.call("XGROUP CREATE s g $ MKSTREAM") == b"+OK\r\n"
+
+
+def test_first_come_first_served(server: Running, client: Client) -> None:
+    _group(client)
+    with ExitStack() as stack:
+        waiting = [stack.enter_context(server.client()) for _ in range(5)]
+        for number, one in enumerate(waiting):
+            one.wait_in(READ.format(f"c{number}"))
+        assert client.info("blocked_clients") == "5"
+        client.send(*[f"XADD s {number + 1}-1 f {number}" for number in range(5)])
+        for number, one in enumerate(waiting):
+            assert one.reply().endswith(b"*2\r\n$1\r\nf\r\n$1\r\n%d\r\n" % number)
+
+
+def test_all_readers_of_a_stream_are_woken(server: Running, client: Client) -> None:
+    with server.client() as one, server.client() as two:
+        one.wait_in("XREAD BLOCK 0 STREAMS s $")
+        two.wait_in("XREAD BLOCK 0 STREAMS s other $ $")
+        assert client.call("XADD s 1-1 f v") == b"$3\r\n1-1\r\n"
+        assert one.reply() == two.reply() != b""
+
+
+def test_commands_behind_a_waiting_one(server: Running, client: Client) -> None:
+    with server.client() as one:
+        one.send("PING", "XREAD BLOCK 0 STREAMS s $", "SET after 1", "XREAD BLOCK 0 STREAMS t $", "GET after")
+        assert one.reply() == b"+PONG\r\n"
+        one.send("STRLEN after")
+        assert client.call("GET after") == b"$-1\r\n"
+        assert client.call("XADD s 1-1 f v") == b"$3\r\n1-1\r\n"
+        assert b"1-1" in one.reply()
+        assert one.reply() == b"+OK\r\n"
+        assert client.call("XADD t 2-1 f v") == b"$3\r\n2-1\r\n"
+        assert b"2-1" in one.reply()
+        assert [one.reply(), one.reply()] == [b"$1\r\n1\r\n", b":1\r\n"]
+
+
+def test_time_goes_by(client: Client) -> None:
+    client.send("XREAD BLOCK 20 STREAMS s $", "PING")
+    assert [client.reply(), client.reply()] == [b"*-1\r\n", b"+PONG\r\n"]
+
+
+def test_a_waiting_client_that_hangs_up_takes_nothing_along(server: Running, client: Client) -> None:
+    _group(client)
+    gone = server.client()
+    gone.wait_in(READ.format("gone"))
+    gone.close()
+    while client.info("blocked_clients") != "0":
+        pass
+    assert client.call("XADD s 1-1 f v") == b"$3\r\n1-1\r\n"
+    assert client.call("XPENDING s g").startswith(b"*4\r\n:0\r\n")
+    assert b"1-1" in client.call("XREADGROUP GROUP g here COUNT 1 STREAMS s >")
+
+
+def test_a_waiting_client_may_go_on_sending_up_to_the_limit(server: Running, client: Client) -> None:
+    assert client.call("CONFIG SET client-query-buffer-limit 1mb") == b"+OK\r\n"
+    try:
+        with server.client() as one:
+            one.wait_in("XREAD BLOCK 0 STREAMS s $")
+            with suppress(ConnectionResetError, BrokenPipeError):
+                one.socket.sendall(b"x" * (8 << 20))
+            assert one.rest() == b""
+    finally:
+        assert client.call("CONFIG SET client-query-buffer-limit 1gb") == b"+OK\r\n"
+
+
+def test_unblock(server: Running, client: Client) -> None:
+    with server.client() as one:
+        number = int(one.call("CLIENT ID")[1:])
+        one.wait_in("XREAD BLOCK 0 STREAMS s $")
+        assert client.call(f"CLIENT UNBLOCK {number}") == b":1\r\n"
+        assert one.reply() == b"*-1\r\n"
+        one.wait_in("XREAD BLOCK 0 STREAMS s $")
+        assert client.call(f"CLIENT UNBLOCK {number} ERROR") == b":1\r\n"
+        assert one.reply() == b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"
+        assert client.call(f"CLIENT UNBLOCK {number}") == b":0\r\n"
+        assert one.call("PING") == b"+PONG\r\n"
+
+
+def test_list_and_kill(server: Running, client: Client) -> None:
+    with server.client() as one, server.client() as two:
+        number = int(one.call("CLIENT ID")[1:])
+        assert one.call("CLIENT SETNAME worker") == b"+OK\r\n"
+        one.wait_in("XREAD BLOCK 0 STREAMS s $")
+        line = next(line for line in client.call("CLIENT LIST").decode().splitlines() if "name=worker" in line)
+        peer = "{}:{}".format(*one.socket.getsockname())
+        assert f"id={number} addr={peer} laddr=127.0.0.1:{server.port} " in line
+        assert " flags=b db=0 " in line and " cmd=xread " in line
+        assert client.call(f"CLIENT KILL ID {number}") == b":1\r\n"
+        assert one.rest() == b""
+        address = "{}:{}".format(*two.socket.getsockname())
+        assert client.call(f"CLIENT KILL {address}") == b"+OK\r\n"
+        assert two.rest() == b""
+        assert client.call(f"CLIENT KILL {address}") == b"-ERR No such client\r\n"
+        own = "{}:{}".format(*client.socket.getsockname())
+        client.send(f"CLIENT KILL {own}", "PING")
+        assert client.rest() == b"+OK\r\n"
+
+
+def test_reply_off_and_skip(client: Client) -> None:
+    client.send("CLIENT REPLY SKIP", "SET k 1", "GET k")
+    client.send("CLIENT REPLY OFF", "SET k 2", "GET k", "CLIENT REPLY ON", "GET k")
+    assert [client.reply() for _ in range(3)] == [b"$1\r\n1\r\n", b"+OK\r\n", b"$1\r\n2\r\n"]
+
+
+def test_pause_of_the_writers(server: Running, client: Client) -> None:
+    with server.client() as one, server.client() as two:
+        assert client.call("CLIENT PAUSE 100000 WRITE") == b"+OK\r\n"
+        one.wait_in("INCR n")
+        two.send("PING", "MULTI", "INCR n", "EXEC", "INCR n")
+        assert [two.reply(), two.reply()] == [b"+PONG\r\n", b"+OK\r\n"]
+        assert client.call("GET n") == b"$-1\r\n"
+        assert client.info("blocked_clients") == "2"
+        assert client.call("CLIENT UNPAUSE") == b"+OK\r\n"
+        assert one.reply() == b":1\r\n"
+        assert [two.reply() for _ in range(3)] == [b"+QUEUED\r\n", b"*1\r\n:2\r\n", b":3\r\n"]
+
+
+def test_pause_of_all_ends_by_itself(server: Running, client: Client) -> None:
+    with server.client() as one:
+        assert client.call("CLIENT PAUSE 50") == b"+OK\r\n"
+        one.send("GET k", "INCR n", "INCR n")
+        assert [one.reply() for _ in range(3)] == [b"$-1\r\n", b":1\r\n", b":2\r\n"]
