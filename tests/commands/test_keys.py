@@ -112,7 +112,10 @@ def test_small_integers_count_as_shared(bench: Bench) -> None:
 
 def test_debug_object_shows_the_encoding(bench: Bench) -> None:
     bench("SET", "k", 20000)
-    assert b"encoding:int" in bench("DEBUG", "OBJECT", "k")
+    before = bench("DEBUG", "OBJECT", "k")
+    assert b"encoding:int" in before
+    bench("INCR", "k")
+    assert bench("DEBUG", "OBJECT", "k") == before
 
 
 def test_memory_grows_with_the_value(bench: Bench) -> None:

@@ -421,7 +421,12 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     value = value + by
     if value > LLONG_MAX or value < LLONG_MIN:
         raise CommandError("increment or decrement would overflow")
-    _update(session, key, new_string(b"%d" % value), b"incrby")
+    if string is not None and string.form == 0:
+        string.data = b"%d" % value  # in place, as Redis does with an int that is not shared
+        session.modified(key)
+        session.notify(b"$", b"incrby", key)
+    else:
+        _update(session, key, new_string(b"%d" % value), b"incrby")
     return session.out.integer(value)
 
 
