@@ -39,7 +39,7 @@ def kind_of(kind: Any) -> int | None:
     if pa.types.is_timestamp(kind):
         return TIMESTAMP if kind.unit == "us" else None
     known = {
-        pa.string(): STRING, pa.binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT, 
+        pa.string(): STRING, pa.binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT,
         pa.int32(): INT, pa.int64(): LONG, pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
     }  # fmt: skip
     return known.get(kind)

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from rillet.columns.resp import RangeDecoder
-from rillet.errors import RilletError
+from rillet.errors import RilletError, StoreError
 from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser
 from rillet.spark.options import OptionError, Options
 
@@ -184,7 +184,10 @@ def endpoint(options: Options) -> Address:
     path = str(options.path)
     if path not in _stores:
         _stores[path] = rillet.store.open(path)
-    _stores[path].execute("PING")  # attaches anew, or takes over, where the former owner has ended
+    try:
+        _stores[path].execute("PING")
+    except StoreError:  # the former owner has ended: attach to the next one, or become it
+        _stores[path].execute("PING")
     found = _stores[path].socket
     if found is None:
         raise ConnectionLost(f"rillet: the store {path} has no owner that listens")

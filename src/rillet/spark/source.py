@@ -139,7 +139,8 @@ class _Reading:
         whole = Range(max(low, start), whole.last)
         asking = None if known.large else lambda starts: probe(connection, self.options.stream, starts)
         exactly = self.options.min_partitions is not None
-        return [RangePartition(part) for part in split(whole, self.parallelism, asking, exactly)]
+        expected = known.length if whole == Range(start, known.last) else None
+        return [RangePartition(part) for part in split(whole, self.parallelism, asking, exactly, expected)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""

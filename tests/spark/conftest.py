@@ -1,0 +1,75 @@
+"""One Spark session for all tests here, and streams to read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rillet.protocol.parser import pack_command
+from rillet.spark.java import JavaMissing, require_java
+from rillet.spark.options import parse
+from tests.judge import Judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+ENTRIES = 50_000
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """A local[2] session in which format("rillet") is known."""
+    pytest.importorskip("pyspark")
+    try:
+        require_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    from rillet.spark import session
+
+    # Few shuffle partitions and no progress of idle queries: the data here is small.
+    started = session("local[2]", "rillet tests", spark_sql_shuffle_partitions="2", spark_driver_memory="1g")
+    started.sparkContext.setLogLevel("OFF")
+    yield started
+    started.stop()
+
+
+@pytest.fixture
+def url(judge: Judge) -> str:
+    """The judge's address, its data gone."""
+    with judge.client() as client:
+        client.flushall()
+    return f"redis://127.0.0.1:{judge.port}"
+
+
+def number(i: int) -> list[bytes]:
+    """Return the fields of entry i."""
+    return [b"n", b"%d" % i, b"amount", b"%d.25" % i, b"user", b"u%d" % (i % 100)]
+
+
+def entry_id(i: int) -> str:
+    """Return the ID of entry i: three to a millisecond."""
+    return f"{1_700_000_000_000 + i // 3}-{i % 3}"
+
+
+@pytest.fixture
+def add(judge: Judge) -> Callable[..., None]:
+    """Append the entries of some numbers to a stream."""
+
+    def append(numbers: Sequence[int], stream: str = "events") -> None:
+        from rillet.spark.connection import Address, Connection
+
+        with Connection(Address(port=judge.port), 30) as connection:
+            connection.send(
+                b"".join(pack_command([b"XADD", stream.encode(), entry_id(i).encode(), *number(i)]) for i in numbers)
+            )
+            for i in numbers:
+                assert connection.reply() == entry_id(i).encode()
+
+    return append
+
+
+def options(url: str, stream: str = "events", **more: Any) -> Any:
+    """Return parsed options."""
+    return parse({"url": url, "stream": stream, **more})

@@ -1,0 +1,269 @@
+"""Reading and planning against a real server, without Spark: what tasks and planner do."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: E402
+from pyspark.sql.types import ArrayType, StringType, StructType  # noqa: E402
+
+from rillet.spark.connection import Address, Connection, ConnectorError  # noqa: E402
+from rillet.spark.offsets import Range  # noqa: E402
+from rillet.spark.options import OptionError  # noqa: E402
+from rillet.spark.reading import extent, read_range, skip_ahead  # noqa: E402
+from rillet.spark.source import BatchReader, RilletDataSource, StreamReader  # noqa: E402
+from rillet.types.stream_id import MAX, StreamID  # noqa: E402
+from tests.judge import Judge, running_redis  # noqa: E402
+from tests.spark.conftest import entry_id, options  # noqa: E402
+
+SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
+WHOLE = Range(StreamID(0, 0), StreamID(MAX, MAX))
+SPARK_SCHEMA = StructType().add("id", "string").add("n", "long")
+
+
+def numbers(batches: Iterator[Any]) -> list[int]:
+    return [n for batch in batches for n in batch.column("n").to_pylist()]
+
+
+@pytest.mark.parametrize(("page", "batch"), [(1, 1), (7, 100), (100, 7), (1000, 10_000), (500, 1000)])
+def test_pages_and_batches_of_any_size_are_the_stream(
+    url: str, add: Callable[..., None], page: int, batch: int
+) -> None:
+    add(range(1000))
+    chosen = options(url, pageEntries=str(page), batchEntries=str(batch))
+    batches = list(read_range(chosen, WHOLE, SCHEMA))
+    assert numbers(iter(batches)) == list(range(1000))
+    assert max(found.num_rows for found in batches) <= max(batch, page)
+
+
+def test_a_range_is_open_on_the_left_and_closed_on_the_right(url: str, add: Callable[..., None]) -> None:
+    add(range(100))
+    after, last = StreamID.parse(entry_id(9)), StreamID.parse(entry_id(20))
+    assert numbers(read_range(options(url), Range(after, last), SCHEMA)) == list(range(10, 21))
+    assert numbers(read_range(options(url), Range(last, last), SCHEMA)) == []
+
+
+@contextmanager
+def cutting_proxy(port: int, lengths: list[int]) -> Iterator[int]:
+    """Pass connections on to a server, each closed after so many bytes of answers; the last one is not."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        for length in [*lengths, 1 << 60]:
+            try:
+                client, _ = listener.accept()
+            except OSError:
+                return
+            with client, socket.create_connection(("127.0.0.1", port)) as server:
+                requests = threading.Thread(target=forward, args=(client, server, 1 << 60))
+                requests.start()
+                forward(server, client, length)
+                requests.join()
+
+    def forward(source: socket.socket, target: socket.socket, length: int) -> None:
+        try:
+            while length > 0 and (data := source.recv(min(length, 65536))):
+                target.sendall(data)
+                length -= len(data)
+        except OSError:
+            pass
+        for end in (source, target):  # either side's end is the end of both
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        listener.shutdown(socket.SHUT_RDWR)
+        listener.close()
+        thread.join()
+
+
+def test_a_lost_connection_is_made_again_where_it_broke(judge: Judge, url: str, add: Callable[..., None]) -> None:
+    add(range(2000))
+    with cutting_proxy(judge.port, [10_000, 33_333, 5, 70_001]) as port:
+        chosen = options(f"redis://127.0.0.1:{port}", pageEntries="100", batchEntries="300")
+        assert numbers(read_range(chosen, WHOLE, SCHEMA)) == list(range(2000))
+
+
+def test_a_connection_that_keeps_breaking_is_an_error(judge: Judge, url: str, add: Callable[..., None]) -> None:
+    add(range(10))
+    with (
+        cutting_proxy(judge.port, [5] * 3) as port,
+        pytest.raises(ConnectorError, match=f"connection to 127.0.0.1:{port} was lost"),
+    ):
+        numbers(read_range(options(f"redis://127.0.0.1:{port}"), WHOLE, SCHEMA))
+
+
+def test_errors_name_the_server_and_the_stream(judge: Judge, url: str) -> None:
+    with judge.client() as client:
+        client.execute_command("SET", "text", "x")
+    with Connection(Address(port=judge.port), 5) as connection:
+        with pytest.raises(ConnectorError, match=f"there is no stream 'absent' at 127.0.0.1:{judge.port}"):
+            extent(connection, "absent")
+        with pytest.raises(ConnectorError, match="WRONGTYPE.*'text'"):
+            extent(connection, "text")
+    with pytest.raises(ConnectorError, match="reading 'text' from .*WRONGTYPE"):
+        numbers(read_range(options(url, "text"), WHOLE, SCHEMA))
+    with pytest.raises(ConnectorError, match="no server answers at 127.0.0.1:1"):
+        numbers(read_range(options("redis://127.0.0.1:1"), WHOLE, SCHEMA))
+
+
+def test_passwords_and_databases() -> None:
+    with running_redis() as server:
+        with Connection(Address(port=server.port), 5) as connection:
+            connection.call(b"CONFIG", b"SET", b"requirepass", b"secret")
+        with pytest.raises(ConnectorError, match="refused AUTH: WRONGPASS"):
+            Connection(Address(port=server.port, password="guess"), 5)
+        with Connection(Address(port=server.port, password="secret", db=3), 5) as connection:
+            connection.call(b"XADD", b"s", b"1-1", b"n", b"7")
+        chosen = options(f"redis://default:secret@127.0.0.1:{server.port}/3", "s")
+        assert numbers(read_range(chosen, WHOLE, SCHEMA)) == [7]
+
+
+def test_skipping_ahead_is_exact(judge: Judge, url: str, add: Callable[..., None]) -> None:
+    add(range(500))
+    chosen = options(url, pageEntries="64")
+    last = StreamID.parse(entry_id(499))
+    with Connection(Address(port=judge.port), 5) as connection:
+        for entries in (1, 63, 64, 65, 128, 499):
+            assert str(skip_ahead(connection, chosen, StreamID(0, 0), last, entries)) == entry_id(entries - 1)
+        assert skip_ahead(connection, chosen, StreamID(0, 0), last, 5000) == last
+
+
+def test_a_batch_is_planned_over_what_there_is(url: str, add: Callable[..., None]) -> None:
+    add(range(30_000))
+    reader = BatchReader(options(url), SPARK_SCHEMA, 3)
+    parts = reader.partitions()
+    assert len(parts) == 3
+    add(range(30_000, 30_010))  # later than the plan
+    shares = [numbers(reader.read(part)) for part in parts]
+    assert [n for share in shares for n in share] == list(range(30_000))
+    assert max(map(len, shares)) < 1.3 * min(map(len, shares))
+    few = BatchReader(options(url, startingOffsets=entry_id(10), endingOffsets=f"({entry_id(15)}"), SPARK_SCHEMA, 3)
+    assert [n for part in few.partitions() for n in numbers(few.read(part))] == [10, 11, 12, 13, 14]
+    empty = BatchReader(options(url, startingOffsets="latest"), SPARK_SCHEMA, 3)
+    assert [n for part in empty.partitions() for n in numbers(empty.read(part))] == []
+
+
+def test_entries_too_large_to_sample_are_split_evenly_in_time(judge: Judge, url: str) -> None:
+    with judge.client() as client:
+        for n in range(8):
+            client.execute_command("XADD", "large", f"{1000 + n}-0", "n", n, "payload", "x" * 20_000)
+    reader = BatchReader(options(url, "large"), SPARK_SCHEMA, 4)
+    parts = reader.partitions()
+    assert [numbers(reader.read(part)) for part in parts] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+
+
+def stream_reader(url: str, **more: str) -> StreamReader:
+    return StreamReader(options(url, **more), SPARK_SCHEMA, 2)
+
+
+def batch_of(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[int]:
+    return [n for part in reader.partitions(start, end) for n in numbers(reader.read(part))]
+
+
+def test_micro_batches_join_without_gap_or_double(judge: Judge, url: str, add: Callable[..., None]) -> None:
+    add(range(100))
+    reader = stream_reader(url, maxEntriesPerTrigger="30")
+    start = reader.initialOffset()
+    seen: list[int] = []
+    limit = reader.getDefaultReadLimit()
+    assert limit == ReadMaxRows(30)
+    for _ in range(4):
+        end = reader.latestOffset(start, limit)
+        seen += batch_of(reader, start, end)
+        start = end
+    assert seen == list(range(100))
+    assert reader.latestOffset(start, limit) == start
+    with judge.client() as client:  # the same millisecond, later
+        client.execute_command("XADD", "events", f"{entry_id(99).split('-')[0]}-*", "n", "1000")
+    end = reader.latestOffset(start, limit)
+    assert batch_of(reader, start, end) == [1000]
+    reader.stop()
+
+
+def test_latest_is_pinned_and_survives_a_restart_before_the_first_commit(url: str, add: Callable[..., None]) -> None:
+    add(range(10))
+    reader = stream_reader(url, startingOffsets="latest")
+    start = reader.initialOffset()
+    add(range(10, 20))
+    assert reader.initialOffset() == start
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert batch_of(reader, start, end) == list(range(10, 20))
+    reader.stop()
+    add(range(20, 30))
+    again = stream_reader(url, startingOffsets="latest")
+    later = again.initialOffset()  # Spark asks anew: it has the planned end only
+    assert batch_of(again, later, end) == list(range(10, 20))
+    assert batch_of(again, end, again.latestOffset(end, ReadAllAvailable())) == list(range(20, 30))
+    again.stop()
+
+
+def test_available_now_ends_where_it_began_to_run(url: str, add: Callable[..., None]) -> None:
+    add(range(50))
+    reader = stream_reader(url)
+    reader.prepareForTriggerAvailableNow()
+    add(range(50, 60))
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert batch_of(reader, start, end) == list(range(50))
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+    assert reader.reportLatestOffset() == {"events": entry_id(59)}
+    reader.stop()
+
+
+def test_a_stream_that_went_back_and_a_foreign_checkpoint_are_told(
+    judge: Judge, url: str, add: Callable[..., None]
+) -> None:
+    add(range(10))
+    reader = stream_reader(url)
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with judge.client() as client:
+        client.execute_command("DEL", "events")
+        with pytest.raises(ConnectorError, match="there is no stream 'events'"):
+            reader.latestOffset(end, ReadAllAvailable())
+        client.execute_command("XADD", "events", "5-1", "n", "1")
+    with pytest.raises(ConnectorError, match="'events' at .* ends at 5-1, before the offset .* deleted and made anew"):
+        reader.latestOffset(end, ReadAllAvailable())
+    with pytest.raises(ConnectorError, match="the checkpoint belongs to the stream 'orders', the query reads 'events'"):
+        reader.latestOffset({"orders": "1-1"}, ReadAllAvailable())
+    reader.stop()
+
+
+def test_the_planner_finds_a_server_again(judge: Judge, url: str, add: Callable[..., None]) -> None:
+    add(range(10))
+    reader = stream_reader(url)
+    start = reader.initialOffset()
+    with judge.client() as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", "normal")
+    assert reader.latestOffset(start, ReadAllAvailable())["events"] == entry_id(9)
+    reader.stop()
+
+
+def test_options_of_the_other_direction_are_refused(url: str) -> None:
+    with pytest.raises(OptionError, match="not for reading: maxlen"):
+        BatchReader(options(url, maxlen="5"), SPARK_SCHEMA, 1)
+    with pytest.raises(OptionError, match="not for a batch read: maxEntriesPerTrigger"):
+        BatchReader(options(url, maxEntriesPerTrigger="5"), SPARK_SCHEMA, 1)
+    with pytest.raises(OptionError, match="not for a streaming read: endingOffsets"):
+        stream_reader(url, endingOffsets="5")
+    with pytest.raises(OptionError, match="'a' cannot be list.*'id' cannot be int64"):
+        BatchReader(options(url), StructType().add("a", ArrayType(StringType())).add("id", "long"), 1)
+    with pytest.raises(OptionError, match="mode\\('append'\\)"):
+        RilletDataSource({"url": url, "stream": "events"}).writer(SPARK_SCHEMA, True)
+    with pytest.raises(ConnectorError, match="there is no store at /nowhere"):
+        BatchReader(RilletDataSource({"path": "/nowhere", "stream": "x"}).parsed, SPARK_SCHEMA, 1)
