@@ -63,7 +63,7 @@ def test_a_burst_in_a_quiet_year_is_shared() -> None:
 
 def test_a_burst_between_the_probes_is_found() -> None:
     quiet = [StreamID(n * 1_000_000, 0) for n in range(1, 3000)]
-    burst = [StreamID(1_480_000_000 + n * 40, 0) for n in range(100_000)]
+    burst = [StreamID(1_480_000_000 + n * 100, 0) for n in range(100_000)]
     entries = sorted([*quiet, *burst])
     ranges = split(Range(StreamID(0, 0), entries[-1]), 4, probing(entries), False, len(entries))
     sizes = [sum(part.after < entry <= part.last for entry in entries) for part in ranges]
