@@ -22,6 +22,7 @@ from rillet.types.stream_id import StreamID
 LARGE_ENTRY = 16384  # bytes; beyond it samples are not worth their transfer
 MAX_BATCH_BYTES = 32 << 20
 ATTEMPTS = 3
+IDLE_MS = 100
 
 
 @dataclass(frozen=True)
@@ -128,6 +129,11 @@ class Pages:
     def _note(self, decoder: RangeDecoder) -> None:
         if decoder.last_ms or decoder.last_seq:
             self.after = StreamID(decoder.last_ms, decoder.last_seq)
+
+
+def wait_for_entry(connection: Connection, stream: str, after: StreamID) -> None:
+    """Wait until there is an entry after this ID, IDLE_MS at the longest: Spark asks an idle query without a pause."""
+    connection.call(b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % IDLE_MS, b"STREAMS", stream.encode(), _text(after))
 
 
 def skip_ahead(connection: Connection, options: Options, after: StreamID, last: StreamID, entries: int) -> StreamID:

@@ -26,7 +26,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from rillet.spark.connection import Address, Connection, ConnectionLost, ConnectorError, endpoint, require_store
 from rillet.spark.offsets import Range, split
 from rillet.spark.options import WRITE_ONLY, OptionError, Options, parse
-from rillet.spark.reading import Extent, extent, probe, read_range, skip_ahead
+from rillet.spark.reading import Extent, extent, probe, read_range, skip_ahead, wait_for_entry
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
@@ -230,6 +230,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return the end of the next micro-batch; `start` itself when there is nothing new."""
         after = self._id(start)
         newest = self._extent().last
+        if newest == after and self._target is None:
+            wait_for_entry(self._connection(), self.options.stream, after)
+            newest = self._extent().last
         if newest < after:
             raise ConnectorError(
                 f"rillet: the stream {self.options.stream!r} at {self._connection().address} ends at {newest}, "
