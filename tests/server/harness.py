@@ -62,33 +62,32 @@ class Running:
         return self.process.returncode, errors
 
 
-def start(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "pass", port: int | None = None) -> Running:
-    """Start a server and return once it listens."""
-    port = free_port() if port is None else port
-    process = launch(["--port", str(port), "--dir", str(folder), *arguments], loop=loop, before=before)
-    assert process.stdout is not None and process.stderr is not None
-    banner = ""
-    while "listening" not in banner:
+def _listening(process: subprocess.Popen[str]) -> str:
+    """Return the line with which the server says that it listens."""
+    assert process.stdout is not None
+    while True:
         ready, _, _ = select.select([process.stdout], [], [], TIMEOUT)
         line = process.stdout.readline() if ready else ""
         if not line:
             process.kill()
             raise AssertionError(f"the server did not start: {process.communicate()[1]}")
-        banner = line
-    return Running(process, port, folder, banner)
+        if "listening" in line:
+            return line
 
 
 @contextmanager
 def running(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "pass") -> Iterator[Running]:
-    """Start a server, stop it at the end unless it ended by itself; it must have said nothing on stderr but lines of ours."""
-    server = start(folder, *arguments, loop=loop, before=before)
-    try:
-        yield server
-    finally:
-        if server.process.returncode is None:
-            status, errors = server.stop()
-            assert status == 0, errors
-            assert "Traceback" not in errors, errors
+    """Start a server, and stop it at the end unless it ended by itself; no traceback may be on its stderr."""
+    port = free_port()
+    with launch(["--port", str(port), "--dir", str(folder), *arguments], loop=loop, before=before) as process:
+        try:
+            server = Running(process, port, folder, _listening(process))
+            yield server
+            if process.returncode is None:
+                status, errors = server.stop()
+                assert status == 0 and "Traceback" not in errors, errors
+        finally:
+            process.kill()
 
 
 class Client:

@@ -94,8 +94,12 @@ class Server:
             self._listeners.append(listener)
 
     async def _listen_unix(self, path: Path) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            if stat.S_ISSOCK(path.stat().st_mode) and not _answers(path):
+        # Both event loops would take the path away from a server that lives.
+        if _answers(path):
+            await self._close_listeners()
+            raise CannotListen(f"cannot listen on {path}: another server listens there")
+        with contextlib.suppress(OSError):
+            if stat.S_ISSOCK(path.stat().st_mode):
                 path.unlink()  # left behind by a process that was killed
         try:
             listener = await self.loop.create_unix_server(self._new_connection, str(path))
