@@ -111,8 +111,11 @@ def analyse(store: Store, out: Path) -> None:
         task = progress.add_task("starting Spark")
         spark = pipeline.session()
         try:
-            progress.update(task, description="Structured Streaming: delays by airport and hour, with the weather")
-            windows = pipeline.hourly_delays(spark, store.path, out)
+            streaming = "streaming: delays by airport and hour, with the weather"
+            progress.update(task, description=streaming)
+            windows = pipeline.hourly_delays(
+                spark, store.path, out, lambda n: progress.update(task, description=f"{streaming}: {n:,} flights")
+            )
             progress.update(task, description="batch: worst routes, carriers ranked")
             routes, carriers = pipeline.rankings(spark, store.path, out)
             hours = pipeline.by_hour_of_day(spark, out)

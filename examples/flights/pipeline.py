@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -46,7 +47,7 @@ def session() -> SparkSession:
     return spark
 
 
-def hourly_delays(spark: SparkSession, store_path: str, out: Path) -> int:
+def hourly_delays(spark: SparkSession, store_path: str, out: Path, progress: Callable[[int], None]) -> int:
     """Stream the flights into hourly windows with their weather; returns how many windows were written.
 
     A window is written once, when the watermark has passed its end: the year's last hour stays open.
@@ -88,7 +89,8 @@ def hourly_delays(spark: SparkSession, store_path: str, out: Path) -> int:
         .trigger(availableNow=True)
         .start()
     )
-    query.awaitTermination()
+    while not query.awaitTermination(1):
+        progress(sum(int(one["numInputRows"]) for one in query.recentProgress))
     return spark.read.parquet(str(out / "delays_by_hour")).count()
 
 
