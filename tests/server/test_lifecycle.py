@@ -100,10 +100,10 @@ def test_a_file_another_file_and_options(tmp_path: Path) -> None:
     (tmp_path / "more.conf").write_text("stream-node-max-entries 7\nhz 20\n")
     conf = tmp_path / "redis.conf"
     conf.write_text(f'daemonize no\nport 1\ninclude "{tmp_path}/more.conf"\nproto-max-bulk-len 2mb\n')
-    with running(tmp_path, "--hz", "30", before=f"sys.argv.insert(2, {str(conf)!r})") as server:
-        with server.client() as client:
-            for name, value in (("stream-node-max-entries", "7"), ("hz", "30"), ("proto-max-bulk-len", "2097152")):
-                assert value.encode() in client.call(f"CONFIG GET {name}")
+    before = f"sys.argv.insert(2, {str(conf)!r})"
+    with running(tmp_path, "--hz", "30", before=before) as server, server.client() as client:
+        for name, value in (("stream-node-max-entries", "7"), ("hz", "30"), ("proto-max-bulk-len", "2097152")):
+            assert value.encode() in client.call(f"CONFIG GET {name}")
 
 
 # -- the Unix socket -------------------------------------------------------------------------------
@@ -126,7 +126,8 @@ def test_a_unix_socket(tmp_path: Path, loop: str) -> None:
             assert other.call("GET k") == b"$1\r\nv\r\n"
             line = client.call("CLIENT INFO").decode()
             assert f" addr={path}:0 laddr={path}:0 " in line and " flags=U " in line
-        assert f"cannot listen on {path}: another" in refused("--port", "0", "--dir", str(tmp_path), "--unixsocket", str(path))
+        said = refused("--port", "0", "--dir", str(tmp_path), "--unixsocket", str(path))
+        assert said == f"rillet: cannot listen on {path}: another server listens there\n"
         assert path.exists()
     assert not path.exists()
 

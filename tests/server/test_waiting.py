@@ -115,6 +115,11 @@ def test_reply_off_and_skip(client: Client) -> None:
     assert [client.reply() for _ in range(3)] == [b"$1\r\n1\r\n", b"+OK\r\n", b"$1\r\n2\r\n"]
 
 
+def test_reply_on_ends_a_skip(client: Client) -> None:
+    client.send("CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING")
+    assert [client.reply(), client.reply()] == [b"+OK\r\n", b"+PONG\r\n"]
+
+
 def test_pause_of_the_writers(server: Running, client: Client) -> None:
     with server.client() as one, server.client() as two:
         assert client.call("CLIENT PAUSE 100000 WRITE") == b"+OK\r\n"

@@ -19,6 +19,7 @@ from rillet.commands.session import (
     BLOCKED,
     IN_MULTI,
     REPLY_OFF,
+    REPLY_SKIP,
     REPLY_SKIP_NEXT,
     SUBSCRIBED,
     UNAUTHENTICATED,
@@ -208,7 +209,7 @@ def client_reply(session: Session, argv: list[bytes]) -> None:
     """Say whether replies are wanted: all, none, or all but the next."""
     mode = argv[2].lower()
     if mode == b"on":
-        session.state &= ~(REPLY_OFF | REPLY_SKIP_NEXT)
+        session.state &= ~(REPLY_OFF | REPLY_SKIP | REPLY_SKIP_NEXT)
         session.out.ok()
     elif mode == b"off":
         session.state |= REPLY_OFF

@@ -64,12 +64,17 @@ class AppendOnlyLog:
         self.folder.mkdir(parents=True, exist_ok=True)
         files = self._files()
         replayed = replay(engine, [self.folder / file.name for file in files], progress)
-        current = self.folder / files[-1].name
+        self.start(engine)
+        return replayed
+
+    def start(self, engine: Engine) -> None:
+        """Take the engine's changes at the end of the last file, whose data the engine holds already."""
+        current = self.folder / self._files()[-1].name
         self._file = os.open(current, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.size = self.synced = os.fstat(self._file).st_size
+        self._db = -1
         self.set_fsync(self.fsync)
         engine.log = self
-        return replayed
 
     def _files(self) -> list[LogFile]:
         """Return the files to be read, in order; the last one is the one to be written."""
@@ -128,8 +133,8 @@ class AppendOnlyLog:
             while written < len(data):
                 written += os.write(self._file, memoryview(data)[written:])
         except OSError as error:
-            self._fail(error)
             self._cut(start)
+            self._fail(error)
         else:
             self.size = start + written
 

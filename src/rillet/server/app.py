@@ -37,7 +37,7 @@ def _working_folder(settings: Settings) -> Path:
         raise RilletError(f"the directory {folder} does not exist (--dir)")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise RilletError(f"the directory {folder} cannot be read and written by this user (--dir)")
-    settings.dir = str(folder)
+    settings.set_text("dir", str(folder))
     return folder
 
 
