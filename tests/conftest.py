@@ -23,6 +23,17 @@ import rillet
 from rillet._compiled import by_speed
 from tests.judge import Judge, redis_binary, running_redis
 
+# What tests change on the judge.
+DEFAULTS = {
+    "stream-node-max-bytes": "4096",
+    "stream-node-max-entries": "100",
+    "rdbcompression": "yes",
+    "sanitize-dump-payload": "no",
+    "proto-max-bulk-len": "512mb",
+    "client-query-buffer-limit": "1gb",
+    "requirepass": "",
+}
+
 
 def pytest_configure() -> None:
     """Refuse to run against another build than the one asked for."""
@@ -48,9 +59,17 @@ def _package() -> Path:
 
 
 @pytest.fixture(scope="session")
-def judge() -> Iterator[Judge]:
-    """A redis-server of the whole session; use its FLUSHALL freely."""
+def judge_of_session() -> Iterator[Judge]:
+    """The redis-server that all tests share, through `judge`."""
     if redis_binary() is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
     with running_redis() as server:
         yield server
+
+
+@pytest.fixture
+def judge(judge_of_session: Judge) -> Judge:
+    """A redis-server as it was started: an earlier test's settings are undone; use its FLUSHALL freely."""
+    with judge_of_session.client() as client:
+        client.execute_command("CONFIG", "SET", *(word for setting in DEFAULTS.items() for word in setting))
+    return judge_of_session

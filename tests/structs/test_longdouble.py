@@ -58,8 +58,8 @@ def test_the_largest_one_is_the_end() -> None:
 
 
 @given(st.lists(st.floats(min_value=-1e30, max_value=1e30), min_size=1, max_size=5))
-def test_sums_are_those_of_the_judge(judge: Judge, numbers: list[float]) -> None:
-    client = judge.client()
+def test_sums_are_those_of_the_judge(judge_of_session: Judge, numbers: list[float]) -> None:
+    client = judge_of_session.client()
     client.delete("sum")
     ours = b"0"
     for number in numbers:
