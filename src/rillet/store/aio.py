@@ -23,7 +23,7 @@ from rillet.store.encoding import Fields, IDLike, Value, encode
 from rillet.store.group import Consumer, Group, Message, Pending, delivery
 from rillet.store.links import raised
 from rillet.store.local import LocalLink
-from rillet.store.stream import Entry, Stream, entries_of, stream_part
+from rillet.store.stream import BATCH, LAST_ID, Entry, Stream, entries_of, stream_part
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
@@ -144,17 +144,20 @@ class AsyncStream(_Face):
         """Yield entries as they are added, for ever; see Stream.follow."""
         last: IDLike = (await self._call(lambda: self.plain.last_id)) if after == "$" else after
         while True:
-            for entry in await self.read(last, count=1000, block=block):
+            for entry in await self.read(last, count=BATCH, block=block):
                 last = entry.raw_id
                 yield entry
 
     async def __aiter__(self) -> AsyncIterator[Entry]:
         """Yield every entry that is there, first to last."""
         start: IDLike = "-"
-        while batch := await self.range(start, count=1000):
+        more = True
+        while more:
+            batch = await self.range(start, count=BATCH)
             for entry in batch:
                 yield entry
-            start = b"(" + batch[-1].raw_id
+            more = len(batch) == BATCH and batch[-1].id != LAST_ID
+            start = b"(" + batch[-1].raw_id if more else start
 
 
 class AsyncGroup(_Face):

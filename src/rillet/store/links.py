@@ -191,8 +191,6 @@ class SocketLink:
             # close() alone does not wake a thread that waits in recv().
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-            if getattr(self._thread, "connection", (None,))[0] is connection:
-                self._thread.connection = None
             connection.close()
 
     def forget_in_child(self) -> None:
@@ -232,7 +230,8 @@ class RedisLink:
         once: dict[str, Any] = {"retry": Retry(NoBackoff(), 0), "protocol": 2}
         try:
             if self.cluster:
-                self.client: Any = redis.RedisCluster.from_url(url.replace("redis+cluster", "redis", 1), protocol=2)
+                self.client: Any = _bare_cluster_class().from_url(url.replace("redis+cluster", "redis", 1), protocol=2)
+                self.client.cluster_response_callbacks.clear()
             else:
                 self.client = redis.Redis.from_url(url, socket_timeout=None, **once)
                 self.client.response_callbacks.clear()
@@ -278,6 +277,9 @@ class RedisLink:
         if self._closed:
             raise StoreClosed("the store is closed")
         try:
+            if self.cluster:
+                for node in self.client.get_nodes():
+                    self.client.get_redis_connection(node)
             with self.client.pipeline() if self.cluster else self.client.pipeline(transaction=False) as pipeline:
                 for argv in commands:
                     self._send(pipeline, argv)
@@ -286,13 +288,11 @@ class RedisLink:
             raise self._failed(error) from error
         return [_redis_error(reply) if isinstance(reply, self._errors.ResponseError) else reply for reply in replies]
 
-    def new_client(self, **options: Any) -> Any:
-        """Return a redis-py client as the user would make it."""
+    def new_cluster_client(self, **options: Any) -> Any:
+        """Return another cluster client, with options of its own."""
         import redis
 
-        if self.cluster:
-            return redis.RedisCluster.from_url(self.url.replace("redis+cluster", "redis", 1), **options)
-        return redis.Redis.from_url(self.url, **options)
+        return redis.RedisCluster.from_url(self.url.replace("redis+cluster", "redis", 1), **options)
 
     def close(self) -> None:
         """Close redis-py's connections, those that wait too."""
@@ -303,6 +303,19 @@ class RedisLink:
                 _interrupt(connection)
             pool.disconnect()
         self.client.close()
+
+
+def _bare_cluster_class() -> Any:
+    """Return redis-py's cluster client, without the shaping of replies that the client of each node would do."""
+    import redis
+
+    class BareCluster(redis.RedisCluster):
+        def get_redis_connection(self, node: Any) -> Any:
+            client: Any = super().get_redis_connection(node)  # type: ignore[no-untyped-call]
+            client.response_callbacks.clear()
+            return client
+
+    return BareCluster
 
 
 def _interrupt(connection: Any) -> None:

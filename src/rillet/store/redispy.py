@@ -15,7 +15,7 @@ import threading
 from typing import TYPE_CHECKING, Any
 
 import redis
-from redis.connection import Connection, ConnectionPool
+from redis.connection import Connection, ConnectionPool, UnixDomainSocketConnection, parse_url
 
 from rillet.errors import CommandError, Misconf
 from rillet.protocol.parser import CommandParser
@@ -70,7 +70,7 @@ class EngineSocket:
         return data
 
     def readable(self, timeout: float | None) -> bool:
-        """Whether there are bytes of replies, within `timeout` seconds; ConnectionError at the end of the connection."""
+        """Whether bytes of replies come within `timeout` seconds; ConnectionError at the end of the connection."""
         kept, self._timeout = self._timeout, timeout
         try:
             self._await_bytes()
@@ -163,7 +163,9 @@ class InProcessConnection(Connection):
     def _connect(self) -> Any:
         if self._link.closed:
             raise redis.ConnectionError("the store is closed")
-        return EngineSocket(self._link)
+        made = EngineSocket(self._link)
+        made.settimeout(self.socket_timeout)
+        return made
 
     def can_read(self, timeout: float | None = 0) -> bool:
         """Whether a reply has come. redis-py would poll a file descriptor, where hiredis parses."""
@@ -180,17 +182,20 @@ class InProcessConnection(Connection):
 
 
 def client_of(store: Store, **options: Any) -> redis.Redis:
-    """Return a redis-py client that reaches the store's engine or server."""
+    """Return a redis-py client that reaches the store's engine or server; options of redis-py's connections."""
     link: Link = store.link
     client: redis.Redis
-    if isinstance(link, LocalLink):
-        pool: Any = ConnectionPool(connection_class=InProcessConnection, rillet_link=link, **options)
-        client = redis.Redis.from_pool(pool)
-    elif isinstance(link, SocketLink):
-        client = redis.Redis(unix_socket_path=link.path, **options)
+    if isinstance(link, RedisLink) and link.cluster:
+        client = link.new_cluster_client(**options)
     else:
-        assert isinstance(link, RedisLink)
-        client = link.new_client(**options)
+        if isinstance(link, LocalLink):
+            where: dict[str, Any] = {"connection_class": InProcessConnection, "rillet_link": link}
+        elif isinstance(link, SocketLink):
+            where = {"connection_class": UnixDomainSocketConnection, "path": link.path}
+        else:
+            assert isinstance(link, RedisLink)
+            where = dict(parse_url(link.url))
+        client = redis.Redis.from_pool(ConnectionPool(**{**where, **options}))
     # The store is open for as long as its client is in use.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client

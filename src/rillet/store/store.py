@@ -199,6 +199,7 @@ class Store:
     def workers(self) -> ThreadPoolExecutor:
         """Return the threads in which the asyncio face waits where it cannot otherwise."""
         with _workers_guard:
+            self._alive()
             if self._workers is None:
                 self._workers = ThreadPoolExecutor(_MOST_WORKERS, thread_name_prefix="rillet-aio")
             return self._workers

@@ -14,8 +14,10 @@ if TYPE_CHECKING:
     from rillet.store.group import Group
     from rillet.store.store import Store
 
-_BATCH = 1000
+BATCH = 1000
 _NEW = "*"
+# Nothing comes after it: "(" before it is refused.
+LAST_ID = StreamID(2**64 - 1, 2**64 - 1)
 
 
 class Entry:
@@ -95,7 +97,7 @@ class Stream:
         append_fields(argv, fields)
         return self.store.id_of(argv)
 
-    def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], *, batch: int = _BATCH) -> int:
+    def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], *, batch: int = BATCH) -> int:
         """Append entries and return how many; an item is the fields, or (id, fields) for an ID of one's own.
 
         Each batch is one exchange and one write to the log. An entry that is refused raises once its batch is
@@ -168,23 +170,25 @@ class Stream:
         """Yield entries as they are added, for ever; `block` seconds is how long one wait takes."""
         last: IDLike = self.last_id if after == "$" else after
         while True:
-            for entry in self.read(last, count=_BATCH, block=block):
+            for entry in self.read(last, count=BATCH, block=block):
                 last = entry.raw_id
                 yield entry
 
     def __iter__(self) -> Iterator[Entry]:
-        """Yield every entry, first to last; entries added meanwhile are met too."""
+        """Yield every entry, first to last, until the end is reached."""
         start: IDLike = "-"
-        while batch := self.range(start, count=_BATCH):
+        while len(batch := self.range(start, count=BATCH)) == BATCH and batch[-1].id != LAST_ID:
             yield from batch
             start = b"(" + batch[-1].raw_id
+        yield from batch
 
     def __reversed__(self) -> Iterator[Entry]:
         """Yield every entry, last to first."""
         start: IDLike = "+"
-        while batch := self.reverse(start, count=_BATCH):
+        while len(batch := self.reverse(start, count=BATCH)) == BATCH:
             yield from batch
             start = b"(" + batch[-1].raw_id
+        yield from batch
 
     def __len__(self) -> int:
         """Return the number of entries (XLEN). O(1)"""

@@ -1,0 +1,71 @@
+"""Every kind of store under one name: a test that takes `door` runs through each, and must see the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import rillet
+from rillet.store import Store
+from tests.judge import Judge
+from tests.store.process import Other
+
+KINDS = ("memory", "owner", "attached", "twin", "socket", "redis")
+
+
+class Door:
+    """A store of some kind, and `another()`: a second store on the same data."""
+
+    def __init__(self, kind: str, store: Store, another: Callable[[], Store]) -> None:
+        self.kind = kind
+        self.store = store
+        self.another = another
+
+
+def _url(judge: Judge) -> str:
+    return f"redis://127.0.0.1:{judge.port}/0"
+
+
+@pytest.fixture(params=KINDS)
+def door(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Door]:
+    with ExitStack() as stack:
+        yield _make(request, request.param, tmp_path / "store.rillet", stack)
+
+
+@pytest.fixture
+def store(door: Door) -> Store:
+    return door.store
+
+
+def _make(request: pytest.FixtureRequest, kind: str, path: Path, stack: ExitStack) -> Door:
+    def opened(make: Callable[..., Store], *where: Any) -> Store:
+        return stack.enter_context(make(*where))
+
+    if kind == "memory":
+        store = opened(rillet.open)
+        return Door(kind, store, lambda: store)
+    if kind == "redis":
+        url = _url(request.getfixturevalue("judge"))
+        store = opened(rillet.connect, url)
+        store.execute("FLUSHALL")
+        return Door(kind, store, lambda: opened(rillet.connect, url))
+    if kind == "attached":
+        stack.enter_context(Other(path))
+        store = opened(rillet.open, path)
+        assert not store.owner
+    elif kind == "twin":
+        opened(rillet.open, path)
+        store = opened(rillet.open, path)
+        assert not store.owner
+    elif kind == "socket":
+        owner = opened(rillet.open, path)
+        url = f"unix://{owner.socket}"
+        return Door(kind, opened(rillet.connect, url), lambda: opened(rillet.connect, url))
+    else:
+        store = opened(rillet.open, path)
+        assert store.owner
+    return Door(kind, store, lambda: opened(rillet.open, path))

@@ -1,0 +1,82 @@
+"""A second process with a store of its own, driven through its standard input: run as `python -m tests.store.process`.
+
+A line in is a Python expression over `store` and `path`; a line out is its repr, or "!" and the exception's. The
+process ends with its input, without closing the store unless it is told to.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import rillet
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Other:
+    """Another process; `ask` waits for the answer, `tell` and `answer` are its halves."""
+
+    def __init__(self, path: Path | str, **options: Any) -> None:
+        folder = str(Path(rillet.__file__).parent.parent)
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.store.process", str(path), repr(options)], env=environment, cwd=ROOT, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        self.opened = self.answer()
+
+    def tell(self, expression: str) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(expression.replace("\n", " ") + "\n")
+        self.process.stdin.flush()
+
+    def answer(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().rstrip("\n")
+
+    def ask(self, expression: str) -> Any:
+        self.tell(expression)
+        return ast.literal_eval(self.answer())
+
+    def kill(self) -> None:
+        """End it as the kernel does when memory is out: at once, nothing is tidied up."""
+        self.process.kill()
+        self.end()
+
+    def end(self) -> None:
+        assert self.process.stdin is not None and self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=20)
+        self.process.stdout.close()
+
+    def __enter__(self) -> Other:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.returncode is None:
+            self.end()
+
+
+def _main() -> None:
+    try:
+        store = rillet.open(sys.argv[1], **ast.literal_eval(sys.argv[2]))
+        print(repr(store), flush=True)
+    except Exception as error:
+        print(f"!{error!r}", flush=True)
+        return
+    names: dict[str, Any] = {"store": store, "rillet": rillet}
+    for line in sys.stdin:
+        try:
+            print(repr(eval(line, names)), flush=True)
+        except Exception as error:
+            print(repr(f"!{error!r}"), flush=True)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    _main()

@@ -1,0 +1,127 @@
+"""The asyncio face: the same results, and a loop that goes on while something waits."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from rillet.errors import BusyGroup, CommandError, StoreClosed
+from tests.store.conftest import Door
+
+
+def _run(body: Coroutine[Any, Any, None]) -> None:
+    async def limited() -> None:
+        async with asyncio.timeout(30):
+            await body
+
+    asyncio.run(limited())
+
+
+def test_streams(door: Door) -> None:
+    async def body() -> None:
+        store = door.store.aio()
+        stream = store.stream("s")
+        made = await stream.add({"n": 0}, id=1)
+        assert made is not None
+        assert await stream.add_many((n, {"n": n}) for n in range(2, 1500)) == 1498
+        assert await stream.length() == 1499 and (await stream.info())["length"] == 1499
+        assert [entry["n"] for entry in await stream.range(count=2)] == ["0", "2"]
+        assert [entry["n"] for entry in await stream.reverse(count=1)] == ["1499"]
+        assert len([entry async for entry in stream]) == 1499
+        found = await stream.get(made)
+        assert found is not None and found["n"] == "0" and len(await stream.read(made, count=3)) == 3
+        assert await stream.delete(made) == 1 and await stream.trim(maxlen=10) == 1488
+        assert await store.execute("SET", "k", "v") == b"OK" and await store.delete("k", "s") == 2
+        with pytest.raises(CommandError, match="^ERR unknown command"):
+            await store.execute("NOSUCH")
+
+    _run(body())
+
+
+def test_the_loop_goes_on_while_tasks_wait(door: Door) -> None:
+    async def body() -> None:
+        stream = door.store.aio().stream("s")
+        readers = [asyncio.create_task(stream.read("$", block=0)) for _ in range(40)]
+        while int((await asyncio.to_thread(door.store.info))["blocked_clients"]) < 40:
+            await asyncio.sleep(0.005)
+        made = await stream.add({"n": 1})
+        for entries in await asyncio.gather(*readers):
+            assert [entry.id for entry in entries] == [made]
+
+    _run(body())
+
+
+def test_a_task_is_woken_by_another_door_and_by_time(door: Door) -> None:
+    async def body() -> None:
+        stream = door.store.aio().stream("s")
+        assert await stream.read("$", block=0.02) == []
+        reader = asyncio.create_task(stream.read("$", block=20))
+        while not int((await asyncio.to_thread(door.store.info))["blocked_clients"]):
+            await asyncio.sleep(0.005)
+        await asyncio.to_thread(lambda: door.another().stream("s").add({"n": 1}))
+        assert [entry["n"] for entry in await reader] == ["1"]
+
+    _run(body())
+
+
+def test_groups_and_follow(door: Door) -> None:
+    async def body() -> None:
+        store = door.store.aio()
+        stream = store.stream("s")
+        group = await stream.group("g")
+        with pytest.raises(BusyGroup):
+            await store.execute("XGROUP", "CREATE", "s", "g", "0")
+        consumer = group.consumer("c")
+        waiting = asyncio.create_task(consumer.read(block=10))
+        follower = asyncio.create_task(anext(aiter(stream.follow("0-0", block=10))))
+        await stream.add({"n": 1}, 1)
+        (message,) = await waiting
+        assert (await follower)["n"] == "1"
+        assert [found.consumer for found in await group.pending()] == ["c"]
+        assert await consumer.ack(message) == 1 and await group.ack(message.id) == 0
+        await stream.add_many((n, {"n": n}) for n in range(2, 6))
+        await group.consumer("dead").read(2)
+        seen = []
+        async for one in consumer.messages(claim_idle=0, stop_when_empty=True):
+            seen.append(one["n"])
+            await consumer.ack(one)
+        assert seen == ["2", "3", "4", "5"] and (await group.info())["pending"] == 0
+        assert (await consumer.claim(0))[1] == []
+
+    _run(body())
+
+
+def test_a_cancelled_task_waits_no_longer(door: Door) -> None:
+    if not door.store.owner:
+        pytest.skip("through a socket a thread goes on waiting")
+
+    async def body() -> None:
+        group = await door.store.aio().stream("s").group("g")
+        task = asyncio.create_task(group.consumer("c").read(block=0))
+        while door.store.info()["blocked_clients"] != "1":
+            await asyncio.sleep(0.001)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert door.store.info()["blocked_clients"] == "0"
+        door.store.stream("s").add({"n": 1})
+        assert [message["n"] for message in await group.consumer("c").read()] == ["1"]
+
+    _run(body())
+
+
+def test_close_ends_what_waits(door: Door) -> None:
+    async def body() -> None:
+        async with door.store.aio() as store:
+            task = asyncio.create_task(store.stream("s").read("$", block=0))
+            while not int((await asyncio.to_thread(door.store.info))["blocked_clients"]):
+                await asyncio.sleep(0.005)
+        with pytest.raises(StoreClosed):
+            await task
+        with pytest.raises(StoreClosed):
+            await store.stream("s").add({"a": 1})
+
+    _run(body())

@@ -1,0 +1,131 @@
+"""store.redis(): a genuine redis-py client on every kind of store, with either of its parsers."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import redis
+
+from tests.store.conftest import Door
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def client(request: pytest.FixtureRequest, door: Door) -> Iterator[redis.Redis]:
+    made = door.store.redis(protocol=request.param)
+    yield made
+    made.close()
+    made.connection_pool.disconnect()
+
+
+@pytest.fixture(autouse=True)
+def _flushed(door: Door) -> None:
+    door.store.execute("FLUSHALL")
+
+
+def test_ping_streams_and_shaped_replies(client: redis.Redis) -> None:
+    assert client.ping() is True
+    made = client.xadd("s", {"a": "1"})
+    assert client.xrange("s") == [(made, {b"a": b"1"})]
+    assert client.xlen("s") == 1 and client.type("s") == b"stream" and client.xinfo_stream("s")["length"] == 1
+    assert client.set("k", "v") is True and client.get("k") == b"v" and client.get("none") is None
+    with pytest.raises(redis.ResponseError, match="WRONGTYPE"):
+        client.xadd("k", {"a": "1"})
+    with pytest.raises(redis.ResponseError, match="unknown command"):
+        client.execute_command("NOSUCH")
+
+
+def test_pipelines_and_transactions(client: redis.Redis) -> None:
+    with client.pipeline(transaction=False) as pipeline:
+        for n in range(2000):
+            pipeline.xadd("s", {"n": n}, id=f"{n + 1}-0")
+        assert len(pipeline.execute()) == 2000
+    with client.pipeline() as transaction:
+        assert transaction.set("a", 1).incr("a").get("a").execute() == [True, 2, b"2"]
+    with client.pipeline() as transaction:
+        transaction.watch("a")
+        client.set("a", "changed by another connection")
+        transaction.multi()
+        transaction.set("a", "never")
+        with pytest.raises(redis.WatchError):
+            transaction.execute()
+
+    def change(transaction: Any) -> None:
+        transaction.multi()
+        transaction.set("b", 1)
+
+    assert client.transaction(change, "b") == [True]
+    assert len(client.xrange("s")) == 2000
+
+
+def test_groups_and_blocking_reads(door: Door, client: redis.Redis) -> None:
+    client.xgroup_create("s", "g", id="0", mkstream=True)
+    results: list[Any] = []
+    thread = threading.Thread(target=lambda: results.append(client.xreadgroup("g", "c", {"s": ">"}, block=0)))
+    thread.start()
+    while door.store.info()["blocked_clients"] != "1":
+        threading.Event().wait(0.005)
+    door.store.stream("s").add({"n": 1}, "1-0")
+    thread.join(10)
+    found = results[0]
+    entries = found[b"s"] if isinstance(found, dict) else found[0][1]
+    entries = entries[0] if isinstance(entries[0], list) else entries
+    assert entries == [(b"1-0", {b"n": b"1"})]
+    assert client.xack("s", "g", "1-0") == 1
+    started = time.monotonic()
+    assert not client.xreadgroup("g", "c", {"s": ">"}, block=30)
+    assert 0.02 < time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("protocol", [2, 3])
+def test_text_in_text_out(door: Door, protocol: int) -> None:
+    with door.store.redis(decode_responses=True, protocol=protocol) as client:
+        client.xadd("s", {"é": "\N{SNOWMAN}"}, id="1-1")
+        assert client.xrange("s") == [("1-1", {"é": "\N{SNOWMAN}"})]
+        assert client.client_setname("me") and client.client_getname() == "me"
+        client.connection_pool.disconnect()
+
+
+def test_a_timeout_of_the_socket(door: Door) -> None:
+    with door.store.redis(socket_timeout=0.05, retry=None) as client:
+        with pytest.raises(redis.TimeoutError):
+            client.xread({"s": "$"}, block=0)
+        assert client.ping()
+        client.connection_pool.disconnect()
+
+
+def test_databases_of_ones_own(door: Door) -> None:
+    with door.store.redis(db=5) as five, door.store.redis() as zero:
+        five.set("k", "five")
+        assert zero.get("k") is None and five.get("k") == b"five"
+        five.connection_pool.disconnect()
+        zero.connection_pool.disconnect()
+
+
+def test_the_pure_python_parser(door: Door) -> None:
+    from redis._parsers import _RESP2Parser
+
+    client = door.store.redis(parser_class=_RESP2Parser, protocol=2)
+    for _ in range(3):
+        assert client.ping() and client.xadd("s", {"a": "b"}) and client.xlen("s") > 0
+    client.connection_pool.disconnect()
+
+
+def test_a_client_after_the_stores_end(door: Door) -> None:
+    if not door.store.owner:
+        pytest.skip("through a socket the client is its own")
+    client = door.store.redis()
+    assert client.ping()
+    door.store.close()
+    with pytest.raises(redis.ConnectionError):
+        client.ping()
+
+
+def test_a_client_keeps_its_store_open() -> None:
+    import rillet
+
+    client = rillet.open().redis()
+    assert client.set("k", "v") and client.get("k") == b"v"

@@ -1,0 +1,214 @@
+"""Stream and Store through every door: the same calls give the same results, wherever the engine is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rillet.errors import BusyGroup, CommandError, ExecAbort, NoGroup, StoreClosed, WrongType
+from rillet.store import Store
+from rillet.store.links import raised
+from rillet.store.stream import Entry
+from rillet.types.stream_id import StreamID
+from tests.store.conftest import Door
+
+
+def test_add_gives_rising_ids_and_range_gives_the_entries(store: Store) -> None:
+    orders = store.stream("orders")
+    first = orders.add({"customer": "42", "total": "99.90"})
+    second = orders.add([("a", 1), ("a", 2.5)])
+    assert isinstance(first, StreamID) and isinstance(second, StreamID) and second > first > StreamID(0, 0)
+    entries = orders.range()
+    assert [entry.id for entry in entries] == [first, second]
+    assert entries[0].fields == {"customer": "42", "total": "99.90"} and entries[0]["total"] == "99.90"
+    assert entries[1].pairs == [(b"a", b"1"), (b"a", b"2.5")] and entries[1].fields == {"a": "2.5"}
+    assert len(orders) == 2 and orders.first_id == first and orders.last_id == second
+    assert orders.get(first) == entries[0] and orders.get("1-1") is None
+    assert repr(entries[0]) == f"Entry('{first}', {{'customer': '42', 'total': '99.90'}})"
+
+
+def test_ids_of_ones_own(store: Store) -> None:
+    stream = store.stream("s")
+    assert stream.add({"n": 1}, "5-1") == StreamID(5, 1)
+    assert stream.add({"n": 2}, id=7) == StreamID(7, 0)
+    assert stream.add({"n": 3}, id="7-*") == StreamID(7, 1)
+    assert stream.add({"n": 4}, id=StreamID(2**64 - 1, 2**64 - 1)) == StreamID(2**64 - 1, 2**64 - 1)
+    with pytest.raises(CommandError, match="^ERR The stream has exhausted the last possible ID, unable to add more items$"):
+        stream.add({"n": 5})
+    assert [entry["n"] for entry in stream] == ["1", "2", "3", "4"]
+
+
+def test_what_cannot_be_stored_is_a_type_error_before_anything_happens(store: Store) -> None:
+    stream = store.stream("s")
+    for wrong in (None, True, object(), [1]):
+        with pytest.raises(TypeError):
+            stream.add({"a": wrong})  # type: ignore[dict-item]
+    for fields in ("text", b"bytes", None, 5, ["ab"], [("a", "b", "c")]):
+        with pytest.raises(TypeError):
+            stream.add(fields)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="at least one field"):
+        stream.add({})
+    with pytest.raises(TypeError, match="float"):
+        stream.add({"a": 1}, id=1.5)  # type: ignore[arg-type]
+    for name in (None, 5, 1.5):
+        with pytest.raises(TypeError):
+            store.stream(name)  # type: ignore[arg-type]
+    assert not stream.exists()
+
+
+def test_bytes_that_are_no_text_survive(store: Store) -> None:
+    stream = store.stream(b"\xff\x00key")
+    raw = bytes(range(256))
+    stream.add({raw: raw, "ü": "\N{SNOWMAN}", b"empty": b""})
+    entry = stream.range()[0]
+    assert entry.pairs == [(raw, raw), ("ü".encode(), "\N{SNOWMAN}".encode()), (b"empty", b"")]
+    again = store.stream(stream.name)
+    assert again.key == stream.key
+    again.add(entry.fields)
+    assert again.range()[1].pairs == entry.pairs
+
+
+def test_range_reverse_and_iteration(store: Store) -> None:
+    stream = store.stream("s")
+    stream.add_many((f"{n}-0", {"n": n}) for n in range(1, 2501))
+    assert [entry["n"] for entry in stream] == [str(n) for n in range(1, 2501)]
+    assert [entry["n"] for entry in reversed(stream)] == [str(n) for n in range(2500, 0, -1)]
+    assert [entry["n"] for entry in stream.range("(10", 12)] == ["11", "12"]
+    assert [entry["n"] for entry in stream.range(StreamID(10, 0), "+", count=2)] == ["10", "11"]
+    assert [entry["n"] for entry in stream.reverse(3, "(1")] == ["3", "2"]
+    assert [entry["n"] for entry in stream.reverse(count=1)] == ["2500"]
+    assert stream.range(5, 4) == [] and store.stream("none").range() == []
+    assert list(store.stream("none")) == [] and bool(store.stream("none")) and len(store.stream("none")) == 0
+
+
+def test_read_after_an_id(store: Store) -> None:
+    stream = store.stream("s")
+    assert stream.read() == [] and stream.read("$", block=0.001) == []
+    ids = [stream.add({"n": n}) for n in range(3)]
+    assert [entry.id for entry in stream.read()] == ids
+    assert ids[0] is not None
+    assert [entry.id for entry in stream.read(ids[0], count=1)] == [ids[1]]
+    assert stream.read("$") == []
+    assert [entry.id for entry in stream.read(block=5)] == ids
+
+
+def test_trim_and_delete(store: Store) -> None:
+    stream = store.stream("s")
+    assert stream.add_many((n, {"n": n}) for n in range(1, 11)) == 10
+    assert stream.trim(maxlen=8) == 2
+    assert stream.trim(minid="5-0") == 2
+    assert stream.delete("5-0", StreamID(6, 0), 99) == 2
+    assert [entry["n"] for entry in stream] == ["7", "8", "9", "10"]
+    assert stream.add({"n": 11}, id=11, maxlen=2, approximate=False) == StreamID(11, 0)
+    assert [entry["n"] for entry in stream] == ["10", "11"]
+    assert stream.add({"n": 12}, id=12, minid=11, approximate=True, limit=100) == StreamID(12, 0)
+    assert store.stream("none").add({"a": "b"}, create=False) is None and not store.stream("none").exists()
+    assert store.stream("none").trim(maxlen=1) == 0
+    with pytest.raises(ValueError, match="one of maxlen and minid"):
+        stream.trim()
+    info = stream.info()
+    assert info["entries-added"] == 12 and info["max-deleted-entry-id"] == "6-0"
+    assert store.delete("s", "none") == 1
+
+
+def test_add_many_in_batches_and_refusals(store: Store) -> None:
+    stream = store.stream("s")
+    assert stream.add_many([]) == 0
+    assert stream.add_many(({"n": n} for n in range(25)), batch=10) == 25
+    assert len(stream) == 25
+    own = store.stream("own")
+    pairs = (("a", "1"), ("b", "2"))
+    assert own.add_many([(StreamID(1, 1), {"a": 1}), ("2-2", pairs), (3, [("c", 3)])]) == 3
+    assert own.add_many([pairs, [("d", 4)]]) == 2
+    assert [entry.fields for entry in own] == [{"a": "1"}, {"a": "1", "b": "2"}, {"c": "3"}, {"a": "1", "b": "2"}, {"d": "4"}]
+    bad = store.stream("bad")
+    with pytest.raises(CommandError, match="^ERR The ID specified in XADD is equal or smaller than the target stream"):
+        bad.add_many([(5, {"n": 5}), (4, {"n": 4}), (6, {"n": 6}), (7, {"n": 7})], batch=3)
+    assert [entry["n"] for entry in bad] == ["5", "6"]
+
+
+def test_info(store: Store) -> None:
+    stream = store.stream("s")
+    stream.add({"a": "1"}, "1-1")
+    stream.group("g").consumer("c").read()
+    info = stream.info()
+    assert info["length"] == 1 and info["last-generated-id"] == "1-1" and info["groups"] == 1
+    assert info["first-entry"] == info["last-entry"] == Entry(b"1-1", [b"a", b"1"])
+    full = stream.info(full=True)
+    assert full["entries"] == [Entry(b"1-1", [b"a", b"1"])]
+    assert full["groups"][0]["name"] == "g" and full["groups"][0]["consumers"][0]["name"] == "c"
+    assert stream.groups()[0]["pending"] == 1
+    with pytest.raises(CommandError, match="^ERR no such key$"):
+        store.stream("none").info()
+
+
+def test_keys_streams_and_plain_commands(store: Store) -> None:
+    for name in ("b", "a", "c"):
+        store.stream(name).add({"n": 1})
+    assert store.execute("SET", "text", 5) == b"OK"
+    assert store.execute("INCR", b"text") == 6 and store.execute("GET", "text") == b"6"
+    assert store.execute("GET", "none") is None and store.execute("EXISTS", "a", "b", "none") == 2
+    assert [stream.name for stream in store.streams()] == ["a", "b", "c"]
+    assert sorted(store.keys()) == ["a", "b", "c", "text"] and list(store.keys("t*", kind="string")) == ["text"]
+    assert store.execute_many([["SET", "x", 1], ["INCR", "x"], ["DEL", "x", "text"]]) == [b"OK", 2, 2]
+    assert store.execute_many([]) == []
+    assert "redis_version" in store.info()
+
+
+def test_errors_are_of_the_class_of_their_prefix(store: Store) -> None:
+    store.execute("SET", "text", "x")
+    stream = store.stream("text")
+    with pytest.raises(WrongType, match="^WRONGTYPE Operation against a key holding the wrong kind of value$") as caught:
+        stream.add({"a": 1})
+    assert caught.value.prefix == "WRONGTYPE"
+    with pytest.raises(NoGroup, match="^NOGROUP No such key 'none' or consumer group 'g' in XREADGROUP with GROUP option$"):
+        store.stream("none").group("g", create=False).consumer("c").read()
+    store.stream("s").group("g")
+    with pytest.raises(BusyGroup, match="^BUSYGROUP Consumer Group name already exists$"):
+        store.execute("XGROUP", "CREATE", "s", "g", "0")
+    for wrong, text in (
+        (["NOSUCH", "a"], "^ERR unknown command 'NOSUCH', with args beginning with: 'a' $"),
+        (["XADD", "s", "*", "a"], "^ERR wrong number of arguments for 'xadd' command$"),
+        (["XRANGE", "s", "x", "+"], "^ERR Invalid stream ID specified as stream command argument$"),
+        (["SET", "a", "b", "EX", "x"], "^ERR value is not an integer or out of range$"),
+    ):
+        with pytest.raises(CommandError, match=text) as other:
+            store.execute(*wrong)
+        assert other.value.prefix == "ERR"
+    with pytest.raises(WrongType):
+        store.execute_many([["SET", "a", "b"], ["XLEN", "text"], ["SET", "c", "d"]])
+    assert store.execute("GET", "c") == b"d"
+    replies = store.link.execute_many([[b"MULTI"], [b"NOSUCH"], [b"EXEC"]])
+    with pytest.raises(ExecAbort, match="^EXECABORT Transaction discarded because of previous errors.$"):
+        raised(replies[2])
+
+
+def test_transactions(store: Store) -> None:
+    assert store.execute_many([["MULTI"], ["SET", "a", 1], ["INCR", "a"], ["EXEC"]]) == [b"OK", b"QUEUED", b"QUEUED", [b"OK", 2]]
+
+
+def test_use_after_close(door: Door) -> None:
+    store = door.store
+    stream = store.stream("s")
+    stream.add({"a": 1})
+    group = stream.group("g")
+    store.close()
+    store.close()
+    assert repr(store) == "Store(closed)"
+    calls: list[Any] = [
+        lambda: stream.add({"a": 1}), lambda: stream.add_many([{"a": 1}]), lambda: len(stream), lambda: list(stream),
+        lambda: group.consumer("c").read(block=1), lambda: store.execute("PING"), lambda: store.redis(), lambda: store.aio(),
+        lambda: store.path, lambda: store.socket,
+    ]  # fmt: skip
+    for call in calls:
+        with pytest.raises(StoreClosed):
+            call()
+
+
+def test_context_manager_closes_also_after_an_error(door: Door) -> None:
+    with pytest.raises(ZeroDivisionError), door.store as store:
+        store.stream("s").add({"a": 1})
+        _ = 1 / 0
+    with pytest.raises(StoreClosed):
+        store.execute("PING")

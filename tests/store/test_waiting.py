@@ -1,0 +1,159 @@
+"""Calls that wait: served from any door, ended by time, by close, by nobody else."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from rillet.errors import StoreClosed, StoreError
+from rillet.store import Store
+from tests.store.conftest import Door
+
+
+def _waiting(store: Store, call: Callable[[], Any]) -> Future[Any]:
+    """Run the call in a thread and return once a client of the store waits in it."""
+    before = _blocked(store)
+    pool = ThreadPoolExecutor(1)
+    future = pool.submit(call)
+    pool.shutdown(wait=False)
+    deadline = time.monotonic() + 10
+    while _blocked(store) == before and time.monotonic() < deadline and not future.done():
+        threading.Event().wait(0.005)
+    return future
+
+
+def _blocked(store: Store) -> int:
+    return int(store.info()["blocked_clients"])
+
+
+def test_a_reader_is_woken_by_an_add_from_another_door(door: Door) -> None:
+    stream = door.store.stream("s")
+    future = _waiting(door.store, lambda: stream.read("$", block=20))
+    made = door.another().stream("s").add({"n": 1})
+    assert [entry.id for entry in future.result(10)] == [made]
+
+
+def test_a_consumer_waits_for_ever_until_there_is_something(door: Door) -> None:
+    consumer = door.store.stream("s").group("g").consumer("c")
+    future = _waiting(door.store, lambda: consumer.read(block=0))
+    door.another().stream("s").add({"n": 1})
+    assert [message["n"] for message in future.result(10)] == ["1"]
+    assert consumer.group.pending_count() == 1
+
+
+def test_waiting_ends_with_its_time(store: Store) -> None:
+    started = time.monotonic()
+    assert store.stream("s").read("$", block=0.05) == []
+    assert store.stream("s").group("g").consumer("c").read(block=0.0001) == []
+    assert 0.04 < time.monotonic() - started < 5
+
+
+def test_readers_are_served_in_the_order_in_which_they_came(store: Store) -> None:
+    group = store.stream("s").group("g")
+    futures = [_waiting(store, lambda n=n: group.consumer(f"c{n}").read(1, block=20)) for n in range(3)]  # type: ignore[misc]
+    for n in range(3):
+        store.stream("s").add({"n": n})
+        assert [message["n"] for message in futures[n].result(10)] == [str(n)]
+
+
+def test_close_ends_what_another_thread_waits_for(door: Door) -> None:
+    store = door.store
+    stream = store.stream("s")
+    future = _waiting(store, lambda: stream.read("$", block=0))
+    store.close()
+    with pytest.raises(StoreClosed):
+        future.result(10)
+
+
+def test_follow_sees_what_is_added_while_it_waits(door: Door) -> None:
+    stream = door.store.stream("s")
+    stream.add({"n": "before"})
+    seen: list[str] = []
+
+    def follow() -> None:
+        for entry in stream.follow(block=20):
+            seen.append(entry["n"])
+            if len(seen) == 3:
+                return
+
+    future = _waiting(door.store, follow)
+    other = door.another().stream("s")
+    for n in range(3):
+        other.add({"n": n})
+    future.result(10)
+    assert seen == ["0", "1", "2"]
+
+
+def test_many_threads_add_and_consume_at_once(door: Door) -> None:
+    store, threads, each = door.store, 4, 60
+    group = store.stream("s").group("g")
+    handled: list[str] = []
+
+    def add(thread: int) -> None:
+        for n in range(each):
+            store.stream("s").add({"n": f"{thread}-{n}"})
+
+    def work(name: str) -> None:
+        while len(handled) < threads * each:
+            for message in group.consumer(name).read(10, block=0.05):
+                if message.ack():
+                    handled.append(message["n"])
+
+    with ThreadPoolExecutor(2 * threads) as pool:
+        calls = [pool.submit(add, n) for n in range(threads)] + [pool.submit(work, f"w{n}") for n in range(threads)]
+        for call in calls:
+            call.result(60)
+    assert sorted(handled) == sorted(f"{thread}-{n}" for thread in range(threads) for n in range(each))
+    assert len(store.stream("s")) == threads * each and group.pending_count() == 0
+
+
+def test_threads_that_ended_leave_no_sessions_behind(door: Door) -> None:
+    store = door.store
+    for _ in range(30):
+        thread = threading.Thread(target=store.execute, args=("PING",))
+        thread.start()
+        thread.join()
+    deadline = time.monotonic() + 5
+    while int(store.info()["connected_clients"]) > 12 and time.monotonic() < deadline:
+        threading.Event().wait(0.01)
+    assert int(store.info()["connected_clients"]) <= 12
+    if store.owner:
+        assert len(store.link.engine.sessions) <= 4  # type: ignore[attr-defined]
+
+
+def test_a_thread_has_its_own_database_and_transaction(store: Store) -> None:
+    if "redis" in repr(store) or "unix" in repr(store):
+        pytest.skip("redis-py lends connections from a pool")
+    store.execute("SELECT", 3)
+    store.execute("SET", "here", "3")
+    store.execute("MULTI")
+    seen: list[Any] = []
+    thread = threading.Thread(target=lambda: seen.extend((store.execute("GET", "here"), store.execute("DBSIZE"))))
+    thread.start()
+    thread.join()
+    assert seen == [None, 0]
+    assert store.execute("GET", "here") == b"QUEUED" and store.execute("EXEC") == [b"3"]
+
+
+def test_a_blocking_command_in_a_batch_does_not_wait_in_process(store: Store) -> None:
+    if not store.owner:
+        pytest.skip("a pipeline to a server waits, as over any network")
+    replies = store.execute_many([["XREAD", "BLOCK", 0, "STREAMS", "s", "$"], ["PING"]])
+    assert replies == [None, b"PONG"]
+
+
+def test_the_owners_end_ends_the_waiting_of_others(door: Door) -> None:
+    if door.kind != "owner":
+        pytest.skip("about the owner")
+    other = door.another()
+    assert not other.owner
+    future = _waiting(door.store, lambda: other.stream("s").read("$", block=0))
+    door.store.close()
+    with pytest.raises(StoreError):
+        future.result(10)
+    assert other.stream("s").add({"a": 1}) is not None and other.owner
