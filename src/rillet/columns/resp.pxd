@@ -22,6 +22,7 @@ cdef class RangeDecoder:
     cdef Py_ssize_t _fields_header(self, Py_ssize_t p)
     cdef Py_ssize_t _text(self, Py_ssize_t p)
     cdef Py_ssize_t _header(self, Py_ssize_t p, int kind)
-    cdef Py_ssize_t _short_header(self, Py_ssize_t p)
+    cdef Py_ssize_t _short_header(self, Py_ssize_t p, int kind)
+    cdef Py_ssize_t _long_header(self, Py_ssize_t p)
     cdef Py_ssize_t _odd_header(self, Py_ssize_t p)
     cdef bint _id(self, Py_ssize_t p, Py_ssize_t n)

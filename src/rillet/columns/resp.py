@@ -203,17 +203,32 @@ class RangeDecoder:
     def _header(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
         """Return the length in the header line at p (`*3`, `$5`; null is -1); `after` is behind its CRLF."""
         buf: bytearray = self.buf
+        digit: cython.int
+        second: cython.int
+        if p + 5 > self.end:
+            return self._short_header(p, kind)
+        digit = buf[p + 1] - 0x30
+        if buf[p] != kind or digit < 0 or digit > 9:
+            return self._odd_header(p)
+        # Lengths of one and two digits are nearly all there are.
+        second = buf[p + 2]
+        if second == 0x0D:
+            if buf[p + 3] != 0x0A:
+                raise ProtocolError("invalid length in a reply")
+            self.after = p + 4
+            return digit
+        if buf[p + 3] == 0x0D and buf[p + 4] == 0x0A and 0x30 <= second <= 0x39:
+            self.after = p + 5
+            return digit * 10 + second - 0x30
+        return self._long_header(p + 1)
+
+    @cython.cfunc
+    def _long_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the length whose digits begin at p; `after` is behind its CRLF."""
+        buf: bytearray = self.buf
         end: cython.Py_ssize_t = self.end
         n: cython.Py_ssize_t = 0
-        digit: cython.int
-        if p + 4 > end:
-            return self._short_header(p)
-        if buf[p] != kind:
-            return self._odd_header(p)
-        p += 1
-        digit = buf[p] - 0x30
-        if digit < 0 or digit > 9:
-            return self._odd_header(p - 1)
+        digit: cython.int = buf[p] - 0x30
         while 0 <= digit <= 9:
             n = n * 10 + digit
             p += 1
@@ -228,12 +243,16 @@ class RangeDecoder:
         return n
 
     @cython.cfunc
-    def _short_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Handle fewer than four bytes at p: RESP3's null is whole, anything else incomplete."""
+    def _short_header(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
+        """Handle fewer than five bytes at p: RESP3's null and one digit can be whole, anything else is incomplete."""
         if p + 3 <= self.end and bytes(self.buf[p : p + 3]) == b"_\r\n":
             self.after = p + 3
             return _NULL
-        return _INCOMPLETE
+        if p + 4 > self.end:
+            return _INCOMPLETE
+        if self.buf[p] != kind or self.buf[p + 1] < 0x30 or self.buf[p + 1] > 0x39:
+            return self._odd_header(p)
+        return self._long_header(p + 1)
 
     @cython.cfunc
     def _odd_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
