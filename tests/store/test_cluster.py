@@ -9,14 +9,14 @@ import pytest
 import rillet
 from rillet.errors import BusyGroup, CommandError, StoreClosed
 from rillet.store import Store
-from tests.judge import redis_binary, running_redis
+from tests.judge import free_port, redis_binary, running_redis
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    with running_redis("--cluster-enabled", "yes") as server:
+    with running_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port())) as server:
         client = server.client()
         client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
         while b"cluster_state:ok" not in client.execute_command("CLUSTER INFO"):

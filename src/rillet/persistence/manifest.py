@@ -18,6 +18,7 @@ from pathlib import Path
 
 from rillet.errors import LogCorrupt
 
+_PLAIN = re.compile(r"[A-Za-z0-9_.+:@%,=~-]+")
 _LINE = re.compile(r'file (?:"((?:[^"\\]|\\.)*)"|([^\s"]+)) seq (\d+) type ([bhi])')
 
 
@@ -31,7 +32,10 @@ class LogFile:
 
     def line(self) -> str:
         """Return the line as Redis writes it."""
-        return f"file {self.name} seq {self.seq} type {self.type}\n"
+        name = self.name
+        if not _PLAIN.fullmatch(name):
+            name = '"' + re.sub(r'(["\\])', r"\\\1", name) + '"'
+        return f"file {name} seq {self.seq} type {self.type}\n"
 
 
 def read_manifest(path: Path) -> list[LogFile]:

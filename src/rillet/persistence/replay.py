@@ -16,6 +16,7 @@ unfinished command is seen as torn: the warning says how many bytes went.
 from __future__ import annotations
 
 import os
+import re
 import time
 import warnings
 from collections.abc import Callable
@@ -31,6 +32,8 @@ from rillet.protocol.parser import CommandParser
 
 _CHUNK = 1 << 20
 _STAR, _HASH = 42, 35
+# A count or length, whole or torn off anywhere.
+_HEADER = re.compile(rb"[*$](?:(\d{1,10})(?:\r\n?)?)?")
 
 
 class TornLog(UserWarning):
@@ -165,8 +168,45 @@ class _FileReplay:
         """Take an unfinished command or transaction off the end of the last file."""
         if not self.last:
             raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and others follow it")
+        with open(self.path, "rb") as file:
+            file.seek(self._here)
+            tail = file.read()
+        if tail and not begins_a_command(tail):
+            raise LogCorrupt(str(self.path), self._here, "neither a command nor the beginning of one")
         self.dropped = size - self.good
         os.truncate(self.path, self.good)
         what = "transaction" if self._transaction is not None else "command"
         warnings.warn(f"{self.path}: {self.dropped} bytes of an unfinished {what} were dropped at offset {self.good}",
                       TornLog, stacklevel=6)
+
+
+def begins_a_command(tail: bytes) -> bool:
+    """Whether more bytes could make the tail a command: what a torn write leaves, and damage hardly ever does. O(bytes)"""
+    if tail[:1] == b"#":
+        return b"\n" not in tail
+    words, at = _number(tail, 0, b"*")
+    if words < 0:
+        return at < 0
+    for _ in range(words):
+        if at >= len(tail):
+            return True
+        length, at = _number(tail, at, b"$")
+        if length < 0:
+            return at < 0
+        at += length
+        if at >= len(tail):
+            return True
+        if not b"\r\n".startswith(tail[at : at + 2]):
+            return False
+        at += 2
+    return at > len(tail)
+
+
+def _number(tail: bytes, at: int, mark: bytes) -> tuple[int, int]:
+    """Read `<mark><digits> CR LF`: (number, where it ends), (-1, -1) where the tail ends inside, (-1, 0) for no such."""
+    end = tail.find(b"\n", at)
+    line = tail[at:] if end < 0 else tail[at : end + 1]
+    found = _HEADER.fullmatch(line)
+    if found is None or not line.startswith(mark):
+        return -1, 0
+    return (int(found[1]), end + 1) if end >= 0 else (-1, -1)

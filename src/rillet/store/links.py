@@ -118,6 +118,7 @@ class SocketLink:
     def _exchange(self, data: bytes, count: int) -> list[Any]:
         connection, parser = self._connection()
         replies: list[Any] = []
+        refused = False
         try:
             if len(data) > _RECEIVE:
                 self._send_large(connection, parser, data)
@@ -127,11 +128,16 @@ class SocketLink:
                 reply = parser.next()
                 if reply is INCOMPLETE:
                     received = connection.recv(_RECEIVE)
+                    if not received and refused:
+                        # The owner could not log the batch, said so once, and hung up.
+                        replies += replies[-1:] * (count - len(replies))
+                        break
                     if not received:
                         raise ConnectionResetError("the owner closed the connection")
                     parser.feed(received)
                 else:
                     replies.append(reply)
+                    refused = type(reply) is ReplyError and reply.prefix == "MISCONF"
         except (OSError, ProtocolError) as error:
             self._drop(connection)
             if self._closed:
@@ -144,6 +150,8 @@ class SocketLink:
             # Half an exchange cannot be continued: the next call starts a connection of its own.
             self._drop(connection)
             raise
+        if refused:
+            self._drop(connection)
         return replies
 
     def _send_large(self, connection: socket.socket, parser: ReplyParser, data: bytes) -> None:
@@ -312,7 +320,10 @@ def _bare_cluster_class() -> Any:
     class BareCluster(redis.RedisCluster):
         def get_redis_connection(self, node: Any) -> Any:
             client: Any = super().get_redis_connection(node)  # type: ignore[no-untyped-call]
-            client.response_callbacks.clear()
+            shaped = client.response_callbacks
+            # redis-py itself asks for what the cluster is and for where the keys of a command are.
+            for name in [name for name in shaped if not name.startswith(("CLUSTER", "COMMAND"))]:
+                del shaped[name]
             return client
 
     return BareCluster

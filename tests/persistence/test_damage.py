@@ -1,0 +1,134 @@
+"""Damaged logs: whatever byte is wrong, the log is refused with file and offset, or what is loaded makes sense."""
+
+from __future__ import annotations
+
+import random
+import warnings
+from pathlib import Path
+
+import pytest
+
+from rillet.errors import LogCorrupt, NewerFormat
+from rillet.persistence.aof import TornLog
+from rillet.persistence.replay import begins_a_command
+from tests.persistence.state import WORK, Opened
+
+NAME = "appendonly.aof.1.incr.aof"
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("log")
+    with Opened(folder) as opened:
+        for line in WORK:
+            opened(*line.split())
+    return (folder / NAME).read_bytes()
+
+
+def _load(folder: Path, data: bytes) -> tuple[str, int]:
+    """Return how opening a log of these bytes ends, and at which offset: "loads", "torn" or "corrupt"."""
+    folder.mkdir(exist_ok=True)
+    (folder / NAME).write_bytes(data)
+    (folder / "appendonly.aof.manifest").write_text(f"file {NAME} seq 1 type i\n")
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", TornLog)
+        try:
+            with Opened(folder) as opened:
+                opened.engine.check()
+                opened.state()
+                left = opened.log.size
+        except LogCorrupt as error:
+            assert error.path == str(folder / NAME) and f"{error.path}: offset {error.offset}: " in str(error)
+            assert 0 <= error.offset <= len(data)
+            assert (folder / NAME).read_bytes() == data  # nothing was cut off
+            return "corrupt", error.offset
+        except NewerFormat as error:
+            assert str(folder / NAME) in str(error) and "this version has no such command" in str(error)
+            return "corrupt", -1
+    assert (left < len(data)) == bool(told)
+    return ("torn", left) if told else ("loads", left)
+
+
+def _commands(data: bytes) -> list[int]:
+    """Return where each command begins."""
+    starts, at = [], 0
+    while at < len(data):
+        starts.append(at)
+        words = int(data[at + 1 : data.index(b"\r\n", at)])
+        at = data.index(b"\r\n", at) + 2
+        for _ in range(words):
+            end = data.index(b"\r\n", at)
+            at = end + 2 + int(data[at + 1 : end]) + 2
+    return starts
+
+
+def test_every_kind_of_single_byte_damage(whole: bytes, tmp_path: Path) -> None:
+    seed = random.randrange(2**32)
+    chosen = random.Random(seed)
+    ends = {"corrupt": 0, "torn": 0, "loads": 0}
+    for _ in range(400):
+        at = chosen.randrange(len(whole))
+        damaged = bytearray(whole)
+        damaged[at] ^= chosen.choice((0x01, 0x80, 0xFF, 0x20, 0x0F))
+        ended, offset = _load(tmp_path, bytes(damaged))
+        ends[ended] += 1
+        # What is before the damaged command is never blamed, nor cut off.
+        begins = max(start for start in _commands(whole) if start <= at)
+        assert offset == -1 or offset >= _transaction_of(whole, begins), (seed, at, ended, offset)
+    assert ends["corrupt"] > 100 and ends["loads"] > 20, (seed, ends)
+
+
+def _transaction_of(data: bytes, start: int) -> int:
+    """Return the start of the transaction in which a command stands, or its own."""
+    multi = data.rfind(b"*1\r\n$5\r\nMULTI", 0, start)
+    return multi if multi >= 0 and data.find(b"*1\r\n$4\r\nEXEC", multi) >= start else start
+
+
+def test_damage_of_every_byte_of_a_frame(whole: bytes, tmp_path: Path) -> None:
+    """The count and the lengths of one command in the middle: each byte, each of a few other bytes."""
+    start = _commands(whole)[len(_commands(whole)) // 2]
+    for at in [start, start + 1, start + 2, start + 4, start + 5, start + 6]:
+        for other in b"*$0959\r\nX\x00-":
+            damaged = bytearray(whole)
+            if damaged[at] == other:
+                continue
+            damaged[at] = other
+            ended, offset = _load(tmp_path, bytes(damaged))
+            assert ended == "corrupt", (at - start, other, ended, offset)
+
+
+@pytest.mark.parametrize("tail", [b"\x00" * 4096, b"PING\r\n", b"\n", b"garbage", b"*x\r\n", b"$4\r\nPING\r\n", b"REDIS0010", b"*1\r\nx"])
+def test_what_is_no_command_at_the_end_is_refused(whole: bytes, tmp_path: Path, tail: bytes) -> None:
+    assert _load(tmp_path, whole + tail) == ("corrupt", len(whole))
+
+
+def test_zeros_in_the_middle(whole: bytes, tmp_path: Path) -> None:
+    start = _commands(whole)[10]
+    assert _load(tmp_path, whole[:start] + bytes(512) + whole[start + 512 :]) == ("corrupt", start)
+
+
+def test_a_missing_piece(whole: bytes, tmp_path: Path) -> None:
+    starts = _commands(whole)
+    for first in (3, 8, 20):
+        ended, _ = _load(tmp_path, whole[: starts[first] + 9] + whole[starts[first + 1] + 5 :])
+        assert ended == "corrupt"
+
+
+def test_a_command_that_is_refused_names_itself(tmp_path: Path) -> None:
+    good = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nx\r\n"
+    tmp_path.joinpath("log").mkdir()
+    folder = tmp_path / "log"
+    (folder / NAME).write_bytes(good + b"*2\r\n$4\r\nINCR\r\n$1\r\na\r\n")
+    (folder / "appendonly.aof.manifest").write_text(f"file {NAME} seq 1 type i\n")
+    with pytest.raises(LogCorrupt, match=r"offset 27: 'INCR a' was refused: ERR value is not an integer") as caught:
+        Opened(folder)
+    assert caught.value.offset == len(good) and caught.value.reason.startswith("'INCR a'")
+
+
+def test_what_a_torn_write_leaves_and_what_it_does_not() -> None:
+    command = b"*3\r\n$3\r\nSET\r\n$11\r\nhello\r\nabcd\r\n$0\r\n\r\n"
+    assert all(begins_a_command(command[:end]) for end in range(1, len(command)))
+    assert begins_a_command(b"#TS:17")
+    for other in (b"\x00", b"*\x003\r\n", b"*3\x00\n", b"*x", b"*3\r\nx", b"*3\r\n$\x00", b"*3\r\n$3\r\nSETx", b"*3\r\n$3\r\nSET\rx",
+                  b"*3\r\n$3\r\nSET\r\n*1", b"*3\rX", b"*3\n", command, b"*12345678901", b"#TS:17\r\n"):  # fmt: skip
+        assert not begins_a_command(other), other

@@ -1,0 +1,237 @@
+"""Redis's files and ours: redis-server 7.0 loads the log that we leave, we load the one that it leaves."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import rillet
+from rillet.errors import LogCorrupt, NewerFormat
+from rillet.structs.crc64 import crc64
+from tests.judge import redis_binary, running_redis
+from tests.persistence.state import WORK, Opened, content_of
+
+pytestmark = pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
+
+
+@contextmanager
+def _redis(folder: Path, *options: str) -> Iterator[redis.Redis]:
+    """A redis-server with its log in the folder; it ends in good order."""
+    arguments = ("--dir", str(folder), "--appendonly", "yes", *options)
+    with running_redis(*arguments) as server:
+        client = server.client()
+        yield client
+        client.close()
+        client.connection_pool.disconnect()
+
+
+def _without_times(content: dict[bytes, Any]) -> dict[bytes, Any]:
+    """Leave out the consumers' seen-times: no log keeps them."""
+    for value in content.values():
+        if isinstance(value, tuple):
+            for group in value[1]:
+                for consumer in group[b"consumers"]:
+                    del consumer[consumer.index(b"seen-time") : consumer.index(b"seen-time") + 2]
+    return content
+
+
+def _nodes_of(run: Any) -> dict[Any, Any]:
+    """Return the DUMP of every key, of streams without their groups."""
+    found: dict[Any, Any] = {}
+    for database in range(16):
+        run("SELECT", database)
+        for key in run("KEYS", "*"):
+            if run("TYPE", key) == b"stream":
+                run("COPY", key, b"copy of " + key)
+                for group in run("XINFO", "GROUPS", b"copy of " + key):
+                    run("XGROUP", "DESTROY", b"copy of " + key, group[1])
+                found[database, key] = run("DUMP", b"copy of " + key)
+                run("DEL", b"copy of " + key)
+            else:
+                found[database, key] = (run("DUMP", key), run("PEXPIRETIME", key))
+    run("SELECT", 0)
+    return found
+
+
+def test_redis_loads_the_log_that_we_leave(tmp_path: Path) -> None:
+    folder = tmp_path / "appendonlydir"
+    now = time.time_ns() // 1_000_000
+    with Opened(folder, now=now) as opened:
+        for line in WORK:
+            opened(*line.split())
+    with Opened(folder, now=now) as opened:
+        ours, content = _nodes_of(opened), _without_times(content_of(opened))
+        opened.engine.log = None
+    with _redis(tmp_path) as client:
+        assert _without_times(content_of(client.execute_command)) == content
+        theirs = _nodes_of(client.execute_command)
+    # A stream node that was trimmed as a whole may be packed differently after a replay; the same replay is the same.
+    assert theirs == ours
+
+
+def test_redis_goes_on_where_we_stopped_and_we_where_it_stopped(tmp_path: Path) -> None:
+    with rillet.open(tmp_path) as store:
+        store.stream("s").add_many((n, {"n": n}) for n in range(1, 300))
+        store.stream("s").group("g").consumer("c").read(10)
+    (tmp_path / "rillet.json").unlink()  # as it came from Redis
+    with _redis(tmp_path, "--aof-use-rdb-preamble", "no") as client:
+        assert client.execute_command("XLEN", "s") == 299
+        client.execute_command("XADD", "s", "1000-0", "from", "redis")
+        client.execute_command("SET", "text", "from redis", "EX", "1000")
+    for name in ("lock", "owner.json"):
+        (tmp_path / name).unlink(missing_ok=True)
+    with rillet.open(tmp_path) as store:
+        assert len(store.stream("s")) == 300 and store.execute("GET", "text") == b"from redis"
+        assert 0 < store.execute("TTL", "text") <= 1000 and store.stream("s").group("g").pending_count() == 10
+        store.stream("s").add({"from": "rillet"}, "1001")
+    with _redis(tmp_path) as client:
+        assert client.execute_command("XLEN", "s") == 301
+
+
+@pytest.mark.parametrize("preamble", ["yes", "no"])
+@pytest.mark.parametrize("compression", ["yes", "no"])
+def test_we_load_the_log_that_redis_leaves_after_a_rewrite(tmp_path: Path, preamble: str, compression: str) -> None:
+    with _redis(tmp_path, "--aof-use-rdb-preamble", preamble, "--rdbcompression", compression) as client:
+        run = client.execute_command
+        for line in WORK:
+            run(*line.split())
+        run("XADD", "large", "1-1", "text", "compressible " * 1000, "number", 17, "raw", bytes(range(256)))
+        run("SET", "long", "x" * 70000)
+        run("XGROUP", "CREATE", "large", "empty", "$")
+        run("BGREWRITEAOF")
+        while run("INFO", "persistence").count(b"aof_rewrite_in_progress:1") or not list(
+            tmp_path.glob(f"appendonlydir/*.2.base.{'rdb' if preamble == 'yes' else 'aof'}")
+        ):
+            pass
+        while b"2.base" not in (tmp_path / "appendonlydir/appendonly.aof.manifest").read_bytes():
+            pass
+        run("XADD", "s", "9300000000000", "after", "rewrite")
+    # The judge of what these files hold is another start of Redis: commands do not keep everything.
+    shutil.copytree(tmp_path, tmp_path / "copy")
+    with _redis(tmp_path / "copy", "--rdbcompression", compression) as client:
+        content, nodes = _without_times(content_of(client.execute_command)), _nodes_of(client.execute_command)
+    shutil.rmtree(tmp_path / "copy")
+    with rillet.open(tmp_path, rdbcompression=compression == "yes") as store:
+        assert _without_times(content_of(store.execute)) == content
+        assert _nodes_of(store.execute) == nodes
+        store.link.engine.check()  # type: ignore[attr-defined]
+        store.stream("s").add({"after": "adoption"})
+        length = len(store.stream("s"))
+    with rillet.open(tmp_path) as store:
+        assert len(store.stream("s")) == length
+    with _redis(tmp_path) as client:
+        assert client.execute_command("XLEN", "s") == length
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    """An RDB base that redis-server wrote, with streams, strings, expiries and two databases."""
+    folder = tmp_path_factory.mktemp("redis")
+    with _redis(folder) as client:
+        run = client.execute_command
+        for line in WORK:
+            run(*line.split())
+        run("BGREWRITEAOF")
+        while not list(folder.glob("appendonlydir/*.2.base.rdb")):
+            pass
+        while b"2.base" not in (folder / "appendonlydir/appendonly.aof.manifest").read_bytes():
+            pass
+    return (folder / "appendonlydir/appendonly.aof.2.base.rdb").read_bytes()
+
+
+def _adopt(folder: Path, rdb: bytes) -> Opened:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / "base.rdb").write_bytes(rdb)
+    (folder / "appendonly.aof.manifest").write_text("file base.rdb seq 1 type b\n")
+    return Opened(folder)
+
+
+def test_a_damaged_base(base: bytes, tmp_path: Path) -> None:
+    with _adopt(tmp_path / "a", base) as opened:
+        assert opened("DBSIZE") >= 3
+    for at in range(0, len(base), 7):
+        damaged = bytearray(base)
+        damaged[at] ^= 0x41
+        with pytest.raises((LogCorrupt, NewerFormat), match="base.rdb") as caught:
+            _adopt(tmp_path / "a", bytes(damaged))
+        if isinstance(caught.value, LogCorrupt):
+            assert 0 <= caught.value.offset <= len(base)
+    for end in range(5, len(base), 11):
+        with pytest.raises(LogCorrupt, match="base.rdb: offset"):
+            _adopt(tmp_path / "a", base[:end])
+
+
+def test_a_checksum_that_was_not_computed(base: bytes, tmp_path: Path) -> None:
+    with _adopt(tmp_path / "a", base[:-8] + bytes(8)) as opened:
+        assert opened("DBSIZE") >= 3
+
+
+def _sealed(body: bytes, version: bytes = b"0010") -> bytes:
+    data = b"REDIS" + version + body + b"\xff"
+    return data + crc64(data).to_bytes(8, "little")
+
+
+def test_everything_that_may_stand_between_keys(tmp_path: Path) -> None:
+    body = (
+        b"\xfa\x09redis-ver\x057.0.0\xfa\x08aof-base\xc0\x01" + b"\xfe\x02" + b"\xfb\x04\x02"
+        + b"\xfc" + struct.pack("<q", 1_900_000_000_123) + b"\x00\x01a\x01x"
+        + b"\xfd" + struct.pack("<i", 1_900_000_000) + b"\xf8\x40\x80" + b"\x00\x01b\xc1\x39\x30"
+        + b"\xf9\x07" + b"\x00\x01c\xc2\xff\xff\xff\xff" + b"\x00\x01d\x80\x00\x00\x00\x03abc"
+        + b"\xfc" + struct.pack("<q", 5) + b"\x00\x01e\x01x" + b"\xfe\x00" + b"\x00\x00\x00"
+    )  # fmt: skip
+    with _adopt(tmp_path / "a", _sealed(body)) as opened:
+        assert opened("GET", "") == b""
+        opened("SELECT", 2)
+        assert [opened("GET", key) for key in "abcd"] == [b"x", b"12345", b"-1", b"abc"]
+        assert [opened("PEXPIRETIME", key) for key in "abcd"] == [1_900_000_000_123, 1_900_000_000_000, -1, -1]
+        assert opened("GET", "e") is None  # its time had come
+
+
+@pytest.mark.parametrize(("body", "told"), [
+    (b"\x04\x01h\x01f\x01v", "the key 'h' \\(database 0\\) holds a hash; this version reads strings and streams"),
+    (b"\xfe\x03\x12\x04list\x00", "the key 'list' \\(database 3\\) holds a list"),
+    (b"\x11\x01z\x00", "holds a sorted set"), (b"\x07\x01m\x00", "holds a module value"),
+    (b"\xf7\x00", "offset 9: data of a module"), (b"\xf5\x00", "offset 9: a function library"), (b"\xfe\x20", "database 32"),
+])  # fmt: skip
+def test_what_is_not_read_is_named(tmp_path: Path, body: bytes, told: str) -> None:
+    with pytest.raises(NewerFormat, match=told):
+        _adopt(tmp_path / "a", _sealed(body))
+
+
+def test_a_file_of_a_newer_redis_and_other_nonsense(tmp_path: Path) -> None:
+    with pytest.raises(NewerFormat, match="RDB version 99; this version reads up to 12"):
+        _adopt(tmp_path / "a", _sealed(b"", b"0099"))
+    for body, told in ((b"\x00\x01a\x01x\x00\x01a\x01y", "the key 'a' twice"), (b"\x1e\x01a", "RDB type 30 is not known")):
+        with pytest.raises(LogCorrupt, match=told):
+            _adopt(tmp_path / "a", _sealed(body))
+    with pytest.raises(LogCorrupt, match="not an RDB file"):
+        _adopt(tmp_path / "a", b"REDISxxxx")
+    with pytest.raises(LogCorrupt, match="the checksum is 0000000000000001, of the bytes it is"):
+        _adopt(tmp_path / "a", b"REDIS0010\xff" + (1).to_bytes(8, "little"))
+
+
+def test_a_directory_of_redis_is_adopted_as_it_is(base: bytes, tmp_path: Path) -> None:
+    (tmp_path / "x").mkdir()
+    with _redis(tmp_path / "x", "--appendfilename", "other.aof") as client:
+        client.execute_command("XADD", "s", "1-1", "a", "b")
+    (tmp_path / "x" / "dump.rdb").write_bytes(base)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with rillet.open(tmp_path / "x") as store:
+            assert len(store.stream("s")) == 1
+            store.stream("s").add({"c": "d"})
+    with rillet.open(tmp_path / "x") as store:
+        assert len(store.stream("s")) == 2
+    shutil.copy(tmp_path / "x/appendonlydir/other.aof.manifest", tmp_path / "x/appendonlydir/second.aof.manifest")
+    with pytest.raises(rillet.StoreError, match="holds several logs: other.aof, second.aof"):
+        rillet.open(tmp_path / "x")
