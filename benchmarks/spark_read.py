@@ -1,4 +1,4 @@
-"""Reading a stream from redis-server into Spark local[2]: count and one sum, by ours and by two readers on redis-py.
+"""Reading a stream from redis-server into Spark local[2]: count and one sum, by ours and by readers on redis-py.
 
 Every reader has the same columns (Spark's Python sources get no column list, so all are decoded), the same
 number of tasks and one reading to warm up. The readers take turns; the medians are compared.
@@ -17,7 +17,7 @@ from benchmarks.memory import fill
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-READERS = ("rillet", "redis_arrow", "redis_rows")
+READERS = ("rillet", "redis_arrow", "redis_rows", "redis_rows, hiredis")
 DEFAULT_MAP = "rillet, default schema (map)"
 
 
@@ -36,7 +36,8 @@ def _time(spark: SparkSession, reader: str, port: int, entries: int) -> float:
                 source.schema(COLUMNS).option("url", f"redis://127.0.0.1:{port}").option("minPartitions", str(TASKS))
             )
         else:
-            source = source.option("port", str(port))
+            parser = "no" if reader == "redis_rows" else "yes"
+            source = source.option("port", str(port)).option("hiredis", parser)
         frame = source.load()
     began = time.perf_counter()
     count, _ = frame.selectExpr("count(*)", total).collect()[0]
@@ -71,6 +72,7 @@ def measure(rounds: int = 3, entries: int = 1_000_000) -> dict[str, Any]:
         os.environ["PYTHONPATH"] = before
     figures: dict[str, Any] = {reader: statistics.median(found) for reader, found in speeds.items()}
     figures["against redis-py rows"] = figures["rillet"] / figures["redis_rows"]
+    figures["against redis-py rows with hiredis"] = figures["rillet"] / figures["redis_rows, hiredis"]
     figures["against redis-py Arrow"] = figures["rillet"] / figures["redis_arrow"]
     return figures
 
@@ -81,10 +83,11 @@ def figures(rounds: int = 3, entries: int = 1_000_000) -> list[Figure]:
     what = "Spark batch read, count and sum, local[2]"
     return [
         Figure(what, "redis-py rows", found["redis_rows"], found["rillet"], "entries/s", 5.0),
+        Figure(what, "redis-py + hiredis, rows", found["redis_rows, hiredis"], found["rillet"], "entries/s", None),
         Figure(what, "redis-py + hiredis, Arrow", found["redis_arrow"], found["rillet"], "entries/s", 1.3),
     ]
 
 
 if __name__ == "__main__":
     for name, figure in measure().items():
-        print(f"{name:32} {figure:>12,.2f}")
+        print(f"{name:36} {figure:>12,.2f}")
