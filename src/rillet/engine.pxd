@@ -1,6 +1,7 @@
 cimport cython
 from rillet.commands.registry cimport Command
 from rillet.commands.session cimport Session
+from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.database cimport Database
 from rillet.protocol.parser cimport CommandParser
 
@@ -8,7 +9,7 @@ from rillet.protocol.parser cimport CommandParser
 cdef class Engine:
     cdef public list databases
     cdef public object settings
-    cdef public object clock
+    cdef public Clock clock
     cdef public object log
     cdef public dict sessions
     cdef public dict stats
@@ -33,8 +34,10 @@ cdef class Engine:
     cdef public int paused
     cdef public long long mstime
     cdef long _depth
+    cdef long long _since
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
     cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
+    cdef bint _drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cpdef bint call(self, Session session, Command entry, list[bytes] argv) except -1
     cdef bint _execute_muted(self, Session session, object entry, list[bytes] argv) except -1
     cdef bint _take_effects(self, Session session, list[bytes] argv) except -1

@@ -76,7 +76,7 @@ class Engine:
         "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
         "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
-        "_by_name", "_ready", "_pending", "_postponed", "_depth",
+        "_by_name", "_ready", "_pending", "_postponed", "_depth", "_since",
     )  # fmt: skip
     log: Any
     sessions: dict[int, Session]
@@ -125,6 +125,9 @@ class Engine:
         self._pending = []
         self._postponed: list[Blocked] = []
         self._depth = 0
+        # When the last command of a batch ended (ticks), 0 outside of one: the next one begins there, so that a
+        # batch asks for the time once a command, and the parsing counts as the command's.
+        self._since = 0
 
     # -- sessions ------------------------------------------------------------------------------------
 
@@ -214,6 +217,15 @@ class Engine:
         Stops when the session waits or closes, when the parser needs more bytes, or when `limit` bytes of
         replies have gathered. A broken protocol leaves Redis's error as the last reply and a closing session.
         """
+        self._since = self.clock.ticks()
+        try:
+            return self._drain(session, parser, limit)
+        finally:
+            self._since = 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
         argv: list[bytes] | None
         while session.blocked is None and not session.closing:
             if session.out.used > limit:
@@ -245,6 +257,7 @@ class Engine:
         entry.calls += 1
         self.commands_processed += 1
         self._depth += 1
+        began: cython.longlong = self._since or self.clock.ticks()
         try:
             entry.handler(session, argv)
         except CommandError as error:
@@ -252,6 +265,10 @@ class Engine:
             self._reply_error(session, mark, error)
         finally:
             self._depth -= 1
+            ended: cython.longlong = self.clock.ticks()
+            entry.nanoseconds += ended - began
+            if self._since:
+                self._since = ended
         if session.dirty or session.propagated is not None:
             self._take_effects(session, argv)
         if self._pending and self._depth == 0:

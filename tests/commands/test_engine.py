@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from rillet.commands.settings import Settings
 from rillet.engine import Engine
+from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.database import Database
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis
@@ -95,3 +97,12 @@ def test_engines_share_nothing() -> None:
     one("SET", "k", "v")
     assert two("GET", "k") == b"-1"
     assert one.engine.run_id != Engine().run_id
+
+
+def test_commands_are_timed() -> None:
+    engine = Engine(Settings(enable_debug_command="yes"), ManualClock(1000))
+    session = engine.session()
+    engine.execute(session, [b"CONFIG", b"RESETSTAT"])
+    engine.execute(session, [b"DEBUG", b"SLEEP", b"0.25"])
+    engine.execute(session, [b"INFO", b"commandstats"])
+    assert b"cmdstat_debug:calls=1,usec=250000,usec_per_call=250000.00" in session.out.take()

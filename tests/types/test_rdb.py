@@ -53,7 +53,8 @@ def _random_stream(client: redis.Redis, seed: int) -> Stream:
     client.execute_command("DEL", "s")
     for _ in range(source.choice((1, 99, 101, 450))):
         ms += source.choice((0, 1, 5, 100_000))
-        argv = [b"XADD", b"s", b"", b"temperature", b"%d" % source.randrange(-5000, 5000), b"note", b"ab" * source.randrange(30)]
+        temperature, note = b"%d" % source.randrange(-5000, 5000), b"ab" * source.randrange(30)
+        argv = [b"XADD", b"s", b"", b"temperature", temperature, b"note", note]
         seq = stream.last_seq + 1 if ms == stream.last_ms else 0
         argv[2] = b"%d-%d" % (ms, seq)
         client.execute_command(*argv)

@@ -109,7 +109,7 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     for database in engine.databases:
         database.hits = database.misses = 0
     for entry in all_commands():
-        entry.calls = entry.rejected = entry.failed = 0
+        entry.calls = entry.nanoseconds = entry.rejected = entry.failed = 0
     if "reset_stats" in engine.services:
         engine.services["reset_stats"]()
     session.out.ok()

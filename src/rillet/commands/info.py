@@ -117,7 +117,9 @@ def _errorstats(engine: Any) -> Facts:
 def _commandstats(_engine: Any) -> Facts:
     return {
         f"cmdstat_{one.fullname}":
-            f"calls={one.calls},usec=0,usec_per_call=0.00,rejected_calls={one.rejected},failed_calls={one.failed}"
+            f"calls={one.calls},usec={one.nanoseconds // 1000},"
+            f"usec_per_call={one.nanoseconds / 1000 / one.calls if one.calls else 0:.2f},"
+            f"rejected_calls={one.rejected},failed_calls={one.failed}"
         for one in all_commands() if one.calls or one.rejected
     }  # fmt: skip
 

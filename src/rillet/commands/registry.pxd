@@ -20,6 +20,7 @@ cdef class Command:
     cdef readonly object handler
     cdef public dict subcommands
     cdef public long long calls
+    cdef public long long nanoseconds
     cdef public long long rejected
     cdef public long long failed
     cpdef bint accepts(self, Py_ssize_t count) except -1

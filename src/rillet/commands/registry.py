@@ -41,11 +41,12 @@ GetKeys = Callable[[list[bytes]], list[int]]
 @cython.final
 @cython.cclass
 class Command:
-    """One command or sub-command: its declaration, and how often it was called, refused and failed."""
+    """One command or sub-command: its declaration; how often it was called, refused, failed, and how long it took."""
 
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
-        "syntax", "get_keys", "handler", "subcommands", "container", "calls", "rejected", "failed", "no_multi",
+        "syntax", "get_keys", "handler", "subcommands", "container", "calls", "nanoseconds", "rejected", "failed",
+        "no_multi",
     )  # fmt: skip
     handler: Any
 
@@ -69,6 +70,7 @@ class Command:
         self.get_keys = get_keys
         self.subcommands: dict[bytes, Command] | None = None
         self.calls = 0
+        self.nanoseconds = 0
         self.rejected = 0
         self.failed = 0
         self._verify()

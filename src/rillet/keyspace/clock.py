@@ -12,6 +12,13 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
+if cython.compiled:
+    from cython.cimports.posix.time import (  # type: ignore[import-not-found, unused-ignore]
+        CLOCK_MONOTONIC,
+        clock_gettime,
+        timespec,
+    )
+
 
 @cython.cclass
 class Clock:
@@ -30,6 +37,16 @@ class Clock:
         """Return the time in microseconds since the epoch."""
         nanoseconds: cython.longlong = time.time_ns()
         return nanoseconds // 1_000
+
+    @cython.ccall
+    @cython.exceptval(-1, check=True)
+    def ticks(self) -> cython.longlong:
+        """Return nanoseconds that never go back, from any beginning: for how long something took."""
+        if cython.compiled:
+            now = cython.declare(timespec)
+            clock_gettime(CLOCK_MONOTONIC, cython.address(now))
+            return now.tv_sec * 1_000_000_000 + now.tv_nsec
+        return time.perf_counter_ns()
 
     def sleep(self, seconds: float) -> None:
         """Let the time pass, and everything wait (DEBUG SLEEP)."""
@@ -56,6 +73,12 @@ class ManualClock(Clock):
     def now_us(self) -> cython.longlong:
         """Return the time it was set to, in microseconds."""
         return self.us
+
+    @cython.ccall
+    @cython.exceptval(-1, check=True)
+    def ticks(self) -> cython.longlong:
+        """Return the time it was set to, in nanoseconds."""
+        return self.us * 1000
 
     def advance(self, ms: int) -> None:
         """Move the clock by ms milliseconds (negative: backward)."""
