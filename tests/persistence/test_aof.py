@@ -72,16 +72,36 @@ def test_what_is_logged_is_exact(tmp_path: Path) -> None:
         opened("SELECT", "2")
         opened("SET", "k", "v", "EX", "100")
     log = _bytes(tmp_path)
-    assert log.startswith(b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$%d\r\n%s\r\n" % (len(made), made))
+    assert log.startswith(
+        b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$%d\r\n%s\r\n" % (len(made), made)
+    )
     assert b"MAXLEN\r\n$1\r\n=\r\n$1\r\n2\r\n" in log and b"$1\r\n*\r\n" not in log
     assert log.count(b"SELECT") == 2 and b"$1\r\n2\r\n*5\r\n$3\r\nSET\r\n" in log and b"PXAT" in log
 
 
+NOTHING = """PING
+GET none
+XADD none NOMKSTREAM * a b
+DEL none
+XRANGE s - +
+XACK s g 1
+NOSUCH
+XADD s 1
+SET a
+EXPIRE none 5
+XTRIM none MAXLEN 0
+SELECT 4
+XDEL none 1
+PERSIST none
+XREAD COUNT 1 STREAMS none 0
+MULTI
+GET none
+EXEC"""
+
+
 def test_commands_that_change_nothing_are_not_logged(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
-        for line in ("PING", "GET none", "XADD none NOMKSTREAM * a b", "DEL none", "XRANGE s - +", "XACK s g 1", "NOSUCH",
-                     "XADD s 1", "SET a", "EXPIRE none 5", "XTRIM none MAXLEN 0", "SELECT 4", "XDEL none 1", "PERSIST none",
-                     "XREAD COUNT 1 STREAMS none 0", "MULTI", "GET none", "EXEC"):  # fmt: skip
+        for line in NOTHING.splitlines():
             opened(*line.split())
     assert _bytes(tmp_path) == b""
 
@@ -115,7 +135,9 @@ def test_torn_at_every_byte_of_the_last_command(tmp_path: Path) -> None:
     path = tmp_path / "appendonly.aof.1.incr.aof"
     for end in range(kept + 1, len(whole)):
         path.write_bytes(whole[:end])
-        with pytest.warns(TornLog, match=rf"{path}: {end - kept} bytes of an unfinished command were dropped at offset {kept}"):
+        with pytest.warns(
+            TornLog, match=rf"{path}: {end - kept} bytes of an unfinished command were dropped at offset {kept}"
+        ):
             opened = Opened(tmp_path)
         with opened:
             assert opened.state() == before and opened.replayed.dropped == end - kept
@@ -187,7 +209,7 @@ def test_always_syncs_before_the_reply(tmp_path: Path) -> None:
 
 def test_progress_and_figures(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
-        for n in range(2000):
+        for _ in range(2000):
             opened("XADD", "s", "*", "n", "x" * 1000)
     seen: list[tuple[int, int]] = []
     from rillet.engine import Engine
@@ -208,7 +230,9 @@ def test_a_command_of_a_later_version(tmp_path: Path) -> None:
     size = len(_bytes(tmp_path))
     with open(tmp_path / "appendonly.aof.1.incr.aof", "ab") as out:
         out.write(b"*3\r\n$4\r\nHADD\r\n$1\r\nh\r\n$1\r\nf\r\n")
-    with pytest.raises(NewerFormat, match=rf"appendonly.aof.1.incr.aof: offset {size}: 'HADD h f': this version has no such"):
+    with pytest.raises(
+        NewerFormat, match=rf"appendonly.aof.1.incr.aof: offset {size}: 'HADD h f': this version has no such"
+    ):
         Opened(tmp_path)
 
 

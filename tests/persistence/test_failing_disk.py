@@ -1,4 +1,4 @@
-"""A disk that is full, a sync that fails: writes are refused from then on, reads go on, nothing acknowledged is lost."""
+"""A full disk, a failing sync: writes are refused from then on, reads go on, nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pytest
 import rillet
 from rillet.errors import Misconf, StoreError
 from tests.persistence.state import Opened
-from tests.store.process import ROOT
+from tests.store.process import ROOT, repeat
 
 # In a process of its own, because the limit of a file's size holds for all of it.
 FULL = """
@@ -83,7 +83,10 @@ def full_device(tmp_path: Path) -> Iterator[Path]:
     """A file system of 1 MB, where root may mount one."""
     folder = tmp_path / "mount"
     folder.mkdir()
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True).returncode:
+    if (
+        os.geteuid()
+        or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True).returncode
+    ):
         pytest.skip("this user may not mount a small file system")
     yield folder
     subprocess.run(["umount", folder], check=True)
@@ -92,12 +95,10 @@ def full_device(tmp_path: Path) -> Iterator[Path]:
 def test_a_file_system_without_space(full_device: Path) -> None:
     with rillet.open(full_device / "store", appendfsync="always") as store:
         stream = store.stream("s")
-        count = 0
-        with pytest.warns(RuntimeWarning, match="No space left on device; writes are refused from now on"):
-            with pytest.raises(Misconf, match="^MISCONF Errors writing to the AOF file: No space left on device$"):
-                while True:
-                    stream.add({"n": count, "pad": "x" * 5000})
-                    count += 1
+        told = pytest.warns(RuntimeWarning, match="No space left on device; writes are refused from now on")
+        with told, pytest.raises(Misconf, match="^MISCONF Errors writing to the AOF file: No space left on device$"):
+            repeat(lambda: stream.add({"pad": "x" * 5000}))
+        count = len(stream) - 1  # the last one was refused, and is seen until the store is closed
         assert count > 100 and len(stream.range(count=count)) == count
         with pytest.raises(Misconf):
             store.execute("DEL", "s")

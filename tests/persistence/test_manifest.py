@@ -14,7 +14,9 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     files = [LogFile("appendonly.aof.2.base.rdb", 2, "b"), LogFile("appendonly.aof.7.incr.aof", 7, "i")]
     path = tmp_path / "appendonly.aof.manifest"
     write_manifest(path, files)
-    assert path.read_text() == "file appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.7.incr.aof seq 7 type i\n"
+    assert (
+        path.read_text() == "file appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.7.incr.aof seq 7 type i\n"
+    )
     assert read_manifest(path) == files and [one.name for one in tmp_path.iterdir()] == [path.name]
 
 

@@ -201,7 +201,8 @@ def test_everything_that_may_stand_between_keys(tmp_path: Path) -> None:
     (b"\x04\x01h\x01f\x01v", "the key 'h' \\(database 0\\) holds a hash; this version reads strings and streams"),
     (b"\xfe\x03\x12\x04list\x00", "the key 'list' \\(database 3\\) holds a list"),
     (b"\x11\x01z\x00", "holds a sorted set"), (b"\x07\x01m\x00", "holds a module value"),
-    (b"\xf7\x00", "offset 9: data of a module"), (b"\xf5\x00", "offset 9: a function library"), (b"\xfe\x20", "database 32"),
+    (b"\xf7\x00", "offset 9: data of a module"), (b"\xf5\x00", "offset 9: a function library"),
+    (b"\xfe\x20", "database 32"),
 ])  # fmt: skip
 def test_what_is_not_read_is_named(tmp_path: Path, body: bytes, told: str) -> None:
     with pytest.raises(NewerFormat, match=told):
@@ -211,7 +212,10 @@ def test_what_is_not_read_is_named(tmp_path: Path, body: bytes, told: str) -> No
 def test_a_file_of_a_newer_redis_and_other_nonsense(tmp_path: Path) -> None:
     with pytest.raises(NewerFormat, match="RDB version 99; this version reads up to 12"):
         _adopt(tmp_path / "a", _sealed(b"", b"0099"))
-    for body, told in ((b"\x00\x01a\x01x\x00\x01a\x01y", "the key 'a' twice"), (b"\x1e\x01a", "RDB type 30 is not known")):
+    for body, told in (
+        (b"\x00\x01a\x01x\x00\x01a\x01y", "the key 'a' twice"),
+        (b"\x1e\x01a", "RDB type 30 is not known"),
+    ):
         with pytest.raises(LogCorrupt, match=told):
             _adopt(tmp_path / "a", _sealed(body))
     with pytest.raises(LogCorrupt, match="not an RDB file"):

@@ -10,6 +10,7 @@ import ast
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,8 @@ class Other:
         folder = str(Path(rillet.__file__).parent.parent)
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT)))}
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.store.process", str(path), repr(options)], env=environment, cwd=ROOT, text=True,
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            [sys.executable, "-m", "tests.store.process", str(path), repr(options)],
+            env=environment, cwd=ROOT, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         )  # fmt: skip
         self.opened = self.answer()
 
@@ -60,6 +61,12 @@ class Other:
     def __exit__(self, *_: object) -> None:
         if self.process.returncode is None:
             self.end()
+
+
+def repeat(call: Callable[[], object]) -> None:
+    """Call again and again, until it raises."""
+    while True:
+        call()
 
 
 def _main() -> None:

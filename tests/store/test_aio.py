@@ -76,10 +76,16 @@ def test_groups_and_follow(door: Door) -> None:
             await store.execute("XGROUP", "CREATE", "s", "g", "0")
         consumer = group.consumer("c")
         waiting = asyncio.create_task(consumer.read(block=10))
-        follower = asyncio.create_task(anext(aiter(stream.follow("0-0", block=10))))
+
+        async def first() -> str:
+            async for entry in stream.follow("0-0", block=10):
+                return entry["n"]
+            raise AssertionError("follow ended")
+
+        follower = asyncio.create_task(first())
         await stream.add({"n": 1}, 1)
         (message,) = await waiting
-        assert (await follower)["n"] == "1"
+        assert await follower == "1"
         assert [found.consumer for found in await group.pending()] == ["c"]
         assert await consumer.ack(message) == 1 and await group.ack(message.id) == 0
         await stream.add_many((n, {"n": n}) for n in range(2, 6))

@@ -51,11 +51,15 @@ def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 def test_the_format_of_a_newer_rillet(tmp_path: Path) -> None:
     (tmp_path / "rillet.json").write_text('{"format": 2, "written_by": "9.1"}')
-    with pytest.raises(NewerFormat, match=r"has format 2, written by rillet 9.1; .* reads formats up to 1: upgrade rillet"):
+    with pytest.raises(
+        NewerFormat, match=r"has format 2, written by rillet 9.1; .* reads formats up to 1: upgrade rillet"
+    ):
         rillet.open(tmp_path)
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": null}', '{"format": 0}', "\xff"])
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"format": "1"}', '{"format": null}', '{"format": 0}', "\xff"]
+)
 def test_a_damaged_marker(tmp_path: Path, content: str) -> None:
     (tmp_path / "rillet.json").write_text(content, encoding="latin-1")
     with pytest.raises(NotAStore, match=r"rillet.json is damaged: it is not the marker of a store"):
@@ -113,8 +117,8 @@ if os.geteuid() == 0: os.setuid(65534)
 try: rillet.open(sys.argv[1])
 except rillet.StoreError as error: print(error)"""
         source = str(Path(rillet.__file__).parent.parent)
-        told = subprocess.run([sys.executable, "-c", code, str(folder)], env={**os.environ, "PYTHONPATH": source}, cwd="/",
-                              capture_output=True, text=True)  # fmt: skip
+        told = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd="/",
+                              env={**os.environ, "PYTHONPATH": source})  # fmt: skip
         assert told.stdout == f"{folder} cannot be written by this user\n", told.stderr
     finally:
         folder.chmod(0o755)
@@ -135,8 +139,9 @@ def test_a_server_that_is_not_there() -> None:
     from tests.judge import free_port
 
     with rillet.connect(f"redis://127.0.0.1:{free_port()}") as store:
+        stream = store.stream("s")
         with pytest.raises(StoreError, match=r"the server at redis://127.0.0.1:\d+ did not answer: .*refused"):
-            store.stream("s").add({"a": 1})
+            stream.add({"a": 1})
     with pytest.raises(StoreError, match="'nonsense' is not the address of a server"):
         rillet.connect("nonsense")
 
@@ -176,7 +181,8 @@ def test_a_store_that_nobody_refers_to_is_closed(tmp_path: Path) -> None:
 def test_the_end_of_the_process_closes_the_store(tmp_path: Path) -> None:
     code = "import rillet, sys; store = rillet.open(sys.argv[1]); store.stream('s').add({'a': 1})"
     source = str(Path(rillet.__file__).parent.parent)
-    told = subprocess.run([sys.executable, "-W", "error", "-c", code, str(tmp_path / "s")], cwd=ROOT, capture_output=True,
-                          text=True, env={**os.environ, "PYTHONPATH": source})  # fmt: skip
+    command = [sys.executable, "-W", "error", "-c", code, str(tmp_path / "s")]
+    environment = {**os.environ, "PYTHONPATH": source}
+    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
     assert told.returncode == 0 and told.stderr == ""
     assert sorted(os.listdir(tmp_path / "s")) == ["appendonlydir", "lock", "rillet.json"]

@@ -176,12 +176,12 @@ class _FileReplay:
         self.dropped = size - self.good
         os.truncate(self.path, self.good)
         what = "transaction" if self._transaction is not None else "command"
-        warnings.warn(f"{self.path}: {self.dropped} bytes of an unfinished {what} were dropped at offset {self.good}",
-                      TornLog, stacklevel=6)
+        told = f"{self.path}: {self.dropped} bytes of an unfinished {what} were dropped at offset {self.good}"
+        warnings.warn(told, TornLog, stacklevel=6)
 
 
 def begins_a_command(tail: bytes) -> bool:
-    """Whether more bytes could make the tail a command: what a torn write leaves, and damage hardly ever does. O(bytes)"""
+    """Whether more bytes could make the tail a command, as after a torn write and hardly ever after damage. O(bytes)"""
     if tail[:1] == b"#":
         return b"\n" not in tail
     words, at = _number(tail, 0, b"*")
@@ -203,7 +203,7 @@ def begins_a_command(tail: bytes) -> bool:
 
 
 def _number(tail: bytes, at: int, mark: bytes) -> tuple[int, int]:
-    """Read `<mark><digits> CR LF`: (number, where it ends), (-1, -1) where the tail ends inside, (-1, 0) for no such."""
+    """Read `<mark><digits> CR LF`: (number, its end), (-1, -1) where the tail ends inside, (-1, 0) for no such."""
     end = tail.find(b"\n", at)
     line = tail[at:] if end < 0 else tail[at : end + 1]
     found = _HEADER.fullmatch(line)

@@ -23,7 +23,8 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.types.stream_id import StreamID
 
 Value: TypeAlias = "bytes | bytearray | memoryview | str | int | float"
-Fields: TypeAlias = "Mapping[Any, Value] | Iterable[tuple[Value, Value]]"
+# Names and values are Values each; a checker infers dict[str, object] for a mapping of mixed ones, so it is not told.
+Fields: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]]"
 IDLike: TypeAlias = "StreamID | str | bytes | int"
 
 # A StreamID from its two numbers without the keyword handling of a NamedTuple's constructor: a third of the time.

@@ -319,7 +319,7 @@ def _bare_cluster_class() -> Any:
 
     class BareCluster(redis.RedisCluster):
         def get_redis_connection(self, node: Any) -> Any:
-            client: Any = super().get_redis_connection(node)  # type: ignore[no-untyped-call]
+            client: Any = super().get_redis_connection(node)
             shaped = client.response_callbacks
             # redis-py itself asks for what the cluster is and for where the keys of a command are.
             for name in [name for name in shaped if not name.startswith(("CLUSTER", "COMMAND"))]:

@@ -38,10 +38,35 @@ class Wakener:
         self.event.set()
 
 
+class FairLock:
+    """A reentrant lock that goes to whoever waits for it, in turn.
+
+    A plain lock is free for a moment between two commands of a busy thread, too short for one that has to be woken
+    first: the clients of an owner's socket would wait for tens of milliseconds while its process adds in a
+    loop. Here one who waits holds the door, and the busy thread has to queue behind it.
+    """
+
+    __slots__ = ("_door", "_lock")
+
+    def __init__(self) -> None:
+        self._door = threading.Lock()
+        self._lock: Any = threading.RLock()
+
+    def __enter__(self) -> None:
+        if self._lock._is_owned():
+            self._lock.acquire()
+        else:
+            with self._door:
+                self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class LocalLink:
     """The engine in this process. Every thread has a session of its own; the lock makes one command atomic."""
 
-    def __init__(self, engine: Engine, lock: threading.RLock) -> None:
+    def __init__(self, engine: Engine, lock: contextlib.AbstractContextManager[Any]) -> None:
         self.engine = engine
         self.lock = lock
         self.closed = False

@@ -21,6 +21,7 @@ from rillet.persistence.aof import AppendOnlyLog, Replayed
 from rillet.server.connection import Connection
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
+from rillet.store.local import FairLock
 
 
 class GuardedConnection(Connection):
@@ -77,7 +78,7 @@ class GuardedConnection(Connection):
 class Owner:
     """The process that holds the lock of a store's directory."""
 
-    def __init__(self, directory: Directory, settings: Settings, lock: threading.RLock,
+    def __init__(self, directory: Directory, settings: Settings, lock: FairLock,
                  progress: Callable[[int, int], None] | None = None) -> None:
         self.directory = directory
         self.engine = Engine(settings)

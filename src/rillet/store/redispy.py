@@ -194,7 +194,7 @@ def client_of(store: Store, **options: Any) -> redis.Redis:
             where = {"connection_class": UnixDomainSocketConnection, "path": link.path}
         else:
             assert isinstance(link, RedisLink)
-            where = dict(parse_url(link.url))
+            where = dict(parse_url(link.url))  # type: ignore[no-untyped-call]
         client = redis.Redis.from_pool(ConnectionPool(**{**where, **options}))
     # The store is open for as long as its client is in use.
     client.rillet_store = store  # type: ignore[attr-defined]

@@ -31,7 +31,7 @@ from rillet.protocol.replies import parse_all
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, id_of_reply, parse_id
 from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
-from rillet.store.local import LocalLink
+from rillet.store.local import FairLock, LocalLink
 from rillet.store.owner import Owner
 from rillet.store.stream import Stream
 from rillet.types.stream_id import StreamID
@@ -84,7 +84,7 @@ class Store:
         """Run any command and return its reply (bytes, int, list, None ...); an error reply is raised."""
         return self.run([encode(arg) for arg in args])
 
-    def execute_many(self, commands: Sequence[Sequence[Value]]) -> list[Any]:
+    def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; the first error is raised at the end."""
         return self.run_many([[encode(arg) for arg in argv] for argv in commands])
 
@@ -338,7 +338,7 @@ class _Shared(_Home):
     def _own(self) -> LocalLink | None:
         if not self._directory.lock():
             return None
-        lock = threading.RLock()
+        lock = FairLock()
         try:
             self._owner = Owner(self._directory, self._settings, lock, self._progress)
         except BaseException:
