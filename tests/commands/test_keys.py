@@ -125,3 +125,20 @@ def test_memory_grows_with_the_value(bench: Bench) -> None:
     assert 50 < bench("MEMORY", "USAGE", "small") < 400
     assert 10_000 < bench("MEMORY", "USAGE", "large") < 10_400
     assert bench("MEMORY", "USAGE", "s") > 100
+
+
+def test_a_restored_key_whose_expiry_overflows_is_gone_at_once(bench: Bench) -> None:
+    bench("SET", "k", "v")
+    payload = bench("DUMP", "k")
+    assert bench.logged("RESTORE", "k", (1 << 63) - 1, payload, "REPLACE") == [[b"DEL", b"k"]]
+    assert bench("EXISTS", "k") == 0
+
+
+def test_a_count_of_deliveries_past_63_bits_is_logged_so_that_it_can_be_read(bench: Bench) -> None:
+    bench("XADD", "s", "1-1", "f", "v")
+    bench("XGROUP", "CREATE", "s", "g", 0)
+    bench("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    bench("XCLAIM", "s", "g", "c", 0, "1-1", "RETRYCOUNT", (1 << 63) - 1)
+    (claim,) = bench.logged("XCLAIM", "s", "g", "c", 0, "1-1")
+    assert claim[8:10] == [b"RETRYCOUNT", b"-9223372036854775808"]
+    assert bench(*claim) == [b"1-1"]

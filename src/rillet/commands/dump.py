@@ -74,6 +74,8 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
     now = session.engine.clock.now_ms()
     deleted = session.db.delete(key)
     when = ttl if absolute or not ttl else now + ttl
+    if when >= 1 << 63:
+        when -= 1 << 64  # Redis's sum wraps: such a key is gone at once
     if when and when <= now and not session.trusted:
         if deleted:
             session.modified(key)

@@ -32,7 +32,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.commands.args import text
 from rillet.commands.registry import command
 from rillet.commands.session import Session
-from rillet.commands.stream_args import INVALID_ID, SYNTAX_ERROR, Interval, owner_name
+from rillet.commands.stream_args import INVALID_ID, SYNTAX_ERROR, Interval, owner_name, signed
 from rillet.errors import CommandError, NoGroup, Unblocked
 from rillet.protocol.writer import Replies
 from rillet.structs.listpack import Listpack
@@ -228,7 +228,7 @@ def log_claim(session: Session, key: bytes, group: Group, ident: bytes, pending:
     if session.engine.log is not None:
         session.propagate([
             b"XCLAIM", key, group.name, owner_name(pending), b"0", ident,
-            b"TIME", b"%d" % pending.delivery_time, b"RETRYCOUNT", b"%d" % pending.delivery_count,
+            b"TIME", b"%d" % pending.delivery_time, b"RETRYCOUNT", b"%d" % signed(pending.delivery_count),
             b"FORCE", b"JUSTID", b"LASTID", format_id(group.last_ms, group.last_seq),
         ])  # fmt: skip
 
