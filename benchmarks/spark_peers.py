@@ -30,7 +30,7 @@ class _Reader(DataSourceReader):
 
     def _client(self) -> Any:
         import redis
-        from redis.connection import _HiredisParser, _RESP2Parser
+        from redis._parsers import _HiredisParser, _RESP2Parser
 
         parser = _HiredisParser if self.hiredis else _RESP2Parser
         return redis.Redis(connection_pool=redis.ConnectionPool(port=self.port, protocol=2, parser_class=parser))
