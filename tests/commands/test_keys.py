@@ -142,3 +142,11 @@ def test_a_count_of_deliveries_past_63_bits_is_logged_so_that_it_can_be_read(ben
     (claim,) = bench.logged("XCLAIM", "s", "g", "c", 0, "1-1")
     assert claim[8:10] == [b"RETRYCOUNT", b"-9223372036854775808"]
     assert bench(*claim) == [b"1-1"]
+
+
+def test_a_group_s_counter_that_ran_over_is_logged_as_not_known(bench: Bench) -> None:
+    bench("XADD", "s", "1-1", "f", "v")
+    bench("XGROUP", "CREATE", "s", "g", 0, "ENTRIESREAD", (1 << 63) - 1)
+    logged = bench.logged("XREADGROUP", "GROUP", "g", "c", "NOACK", "STREAMS", "s", ">")[:-1]
+    assert logged[-1][-2:] == [b"ENTRIESREAD", b"-1"]
+    assert bench(*logged[-1]) == b"OK"

@@ -37,7 +37,7 @@ from rillet.errors import CommandError, NoGroup, Unblocked
 from rillet.protocol.writer import Replies
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.group import Consumer, Group, PendingEntry
+from rillet.types.group import ENTRIES_READ_UNKNOWN, Consumer, Group, PendingEntry
 from rillet.types.stream import Stream
 from rillet.types.stream_id import IDReader
 from rillet.types.stream_iterator import StreamIterator
@@ -237,7 +237,9 @@ def log_group_id(session: Session, key: bytes, group: Group) -> None:
     """Log the group's last delivered ID and read counter (streamPropagateGroupID)."""
     if session.engine.log is not None:
         last = format_id(group.last_ms, group.last_seq)
-        session.propagate([b"XGROUP", b"SETID", key, group.name, last, b"ENTRIESREAD", b"%d" % group.entries_read])
+        # A counter that ran over is logged as not known: SETID refuses a negative one, and the log could not be read.
+        read = max(ENTRIES_READ_UNKNOWN, group.entries_read)
+        session.propagate([b"XGROUP", b"SETID", key, group.name, last, b"ENTRIESREAD", b"%d" % read])
 
 
 def log_consumer(session: Session, key: bytes, group: Group, consumer: Consumer) -> None:
