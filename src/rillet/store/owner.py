@@ -24,6 +24,9 @@ from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.store.local import FairLock
 
 
+_TURNS_OF_AN_ACCEPT = 5
+
+
 class GuardedConnection(Connection):
     """A connection whose engine is shared with other threads."""
 
@@ -133,6 +136,10 @@ class Owner:
         finally:
             self._ready.set()
         await self._server.wait()
+        # A connection that asyncio has accepted needs a few turns of the loop to be made, and before that nobody can
+        # close it: once the listener is closed it would be left to the garbage collector.
+        for _ in range(_TURNS_OF_AN_ACCEPT):
+            await asyncio.sleep(0)
         await self._server.stop()
 
     def _setting_changed(self, name: str) -> None:
