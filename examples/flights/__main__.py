@@ -24,6 +24,7 @@ from rich.table import Table
 
 import rillet
 from examples.flights import data, workers
+from rillet.errors import RilletError
 from rillet.store import Store
 
 CONSOLE = Console()
@@ -120,6 +121,8 @@ def analyse(store: Store, out: Path) -> None:
             routes, carriers = pipeline.rankings(spark, store.path, out)
             hours = pipeline.by_hour_of_day(spark, out)
         finally:
+            for query in spark.streams.active:  # after Ctrl-C; one left behind fills the screen with traces
+                query.stop()
             spark.stop()
         progress.update(task, description="chart")
         chart.draw(hours, out / "delays.png")
@@ -181,6 +184,9 @@ def costs(store: Store, out: Path) -> None:
 
 def run(out: Path, limit: int | None, count: int) -> None:
     """Run every step and print how long each took."""
+    from rillet.spark import require_java
+
+    require_java()  # not after minutes of work
     times: dict[str, float] = {}
     prepare(out)
     started = time.perf_counter()
@@ -219,6 +225,9 @@ def main() -> int:
         shutil.rmtree(out, ignore_errors=True)
         CONSOLE.print("\n[yellow]interrupted; the half-made results were removed")
         return 130
+    except RilletError as error:
+        print(f"rillet: {error}", file=sys.stderr)
+        return 1
     return 0
 
 

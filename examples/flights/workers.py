@@ -8,12 +8,11 @@ read, `twice` by what XACK says was acknowledged before. So at the end the count
 from __future__ import annotations
 
 import multiprocessing
-import os
 import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from multiprocessing.process import BaseProcess
+from multiprocessing.synchronize import Event
 from typing import Any
 
 import rillet
@@ -37,7 +36,15 @@ class Outcome:
     lag: int | None
 
 
-def work(path: str, name: str, sleep_when_empty: float = 0.05) -> None:
+@dataclass(frozen=True, slots=True)
+class Fate:
+    """How a worker and its parent agree on the moment at which it is killed: with messages in its hands."""
+
+    due: Event  # the parent's: do not come back from your next read
+    holding: Event  # the worker's: I have read and not acknowledged, and I wait
+
+
+def work(path: str, name: str, fate: Fate | None = None, sleep_when_empty: float = 0.05) -> None:
     """Handle flights until none is left, neither new nor pending with anybody."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
     with rillet.open(path) as store:
@@ -47,6 +54,9 @@ def work(path: str, name: str, sleep_when_empty: float = 0.05) -> None:
             if not messages:
                 _, messages = consumer.claim(CLAIM_IDLE, BATCH)
                 claimed = bool(messages)
+            if messages and fate is not None and fate.due.is_set():
+                fate.holding.set()
+                signal.pause()
             if messages:
                 _handle(store, consumer, messages, claimed)
             elif consumer.group.pending_count() == 0:
@@ -82,16 +92,22 @@ def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int]
     group = store.stream(STREAM).group(GROUP, "0")
     context = multiprocessing.get_context("spawn")
     names = [f"worker-{number + 1}" for number in range(workers)]
-    processes = {name: context.Process(target=work, args=(store.path, name), name=name) for name in names}
+    victim, killed, fate = names[VICTIM], False, Fate(context.Event(), context.Event())
+    processes = {
+        name: context.Process(target=work, args=(store.path, name, fate if name == victim else None), name=name)
+        for name in names
+    }
     try:
         for process in processes.values():
             process.start()
-        victim, killed = names[VICTIM], False
         while any(process.is_alive() for process in processes.values()):
             done = _handled(store, names)
             progress(sum(done.values()))
-            if not killed and sum(done.values()) >= kill_at:
-                killed = _kill_with_work_pending(processes[victim], store, victim)
+            if sum(done.values()) >= kill_at:
+                fate.due.set()
+            if not killed and fate.holding.is_set():
+                processes[victim].kill()
+                killed = True
             time.sleep(0.01)
         for name, process in processes.items():
             process.join()
@@ -112,20 +128,6 @@ def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int]
         info["pending"],
         info["lag"],
     )
-
-
-def _kill_with_work_pending(process: BaseProcess, store: Store, name: str) -> bool:
-    """Stop the process; kill it if it holds messages that it has not acknowledged, else let it go on."""
-    assert process.pid is not None
-    if not process.is_alive():
-        return False
-    os.kill(process.pid, signal.SIGSTOP)
-    if store.stream(STREAM).group(GROUP, create=False).pending(1, consumer=name):
-        process.kill()
-        process.join()
-        return True
-    os.kill(process.pid, signal.SIGCONT)
-    return False
 
 
 def _handled(store: Store, names: list[str]) -> dict[str, int]:
