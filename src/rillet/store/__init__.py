@@ -1,6 +1,6 @@
 """The store: the Python API, over an engine in this process, a directory's owner, or a server.
 
-Read in this order: `store` (Store, open, connect), `stream`, `group`, `links` (how a command gets to an
+Read in this order: `store` (Store, open, connect), `stream`, `group`, `links` and `local` (how a command gets to an
 engine), `directory` and `owner` (durable stores), `redispy`, `aio`.
 """
 

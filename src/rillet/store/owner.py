@@ -23,7 +23,6 @@ from rillet.server.server import Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.store.local import FairLock
 
-
 _TURNS_OF_AN_ACCEPT = 5
 
 
