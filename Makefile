@@ -21,7 +21,7 @@ pytest      = $(BIN)/python -m pytest --timeout=600 $(ARGS)
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
 	@echo 'make demo       a year of flights through a stream, consumer groups and Spark, to tables and a chart'
-	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --dir data"'
+	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --appendonly yes"'
 	@echo 'make test       everything, at both speeds (interpreted src, then the compiled build)'
 	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
 	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'
@@ -82,4 +82,4 @@ lint: $(VENV)/packages.stamp
 	@echo 'rillet: lint is clean'
 
 docs: $(COMPILED)/.stamp
-	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(pytest) -q docs README.md
+	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(pytest) -q docs README.md tests/package/test_docs.py

@@ -57,7 +57,7 @@ def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    assert "does not exist" in refused("--dir", str(tmp_path / "file"))
+    assert "is a file" in refused("--dir", str(tmp_path / "file"))
 
 
 @pytest.mark.parametrize(

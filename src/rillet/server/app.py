@@ -34,7 +34,7 @@ def main(arguments: Sequence[str]) -> int:
 def _working_folder(settings: Settings) -> Path:
     folder = Path(settings.dir).absolute()
     if not folder.is_dir():
-        raise RilletError(f"the directory {folder} does not exist (--dir)")
+        raise RilletError(f"the directory {folder} {'is a file' if folder.exists() else 'does not exist'} (--dir)")
     if not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise RilletError(f"the directory {folder} cannot be read and written by this user (--dir)")
     settings.set_text("dir", str(folder))

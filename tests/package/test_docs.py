@@ -1,0 +1,39 @@
+"""What the pages say is so: the README's program runs, every other one parses, every link leads somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.package.test_modes import ROOT
+
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+_PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_LINK = re.compile(r"\]\((?!https?:)([^)#]+)")
+
+
+def programs(page: Path) -> list[str]:
+    return _PROGRAM.findall(page.read_text())
+
+
+def test_the_readmes_first_program_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("redis")
+    monkeypatch.chdir(tmp_path)
+    exec(compile(programs(ROOT / "README.md")[0], "README.md", "exec"), {})
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("bill")] == [
+        "bill 42 99.90",
+        "bill 7 12.00",
+    ]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_programs_parse_and_links_lead_somewhere(page: Path) -> None:
+    for program in programs(page):
+        if not program.startswith(">>>"):
+            compile(program, page.name, "exec")
+    missing = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
+    assert not missing
