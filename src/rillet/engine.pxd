@@ -40,6 +40,7 @@ cdef class Engine:
     cdef bint _drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cpdef bint call(self, Session session, Command entry, list[bytes] argv) except -1
     cdef bint _execute_muted(self, Session session, object entry, list[bytes] argv) except -1
+    cdef bint _mute(self, Session session, Py_ssize_t mark) except -1
     cdef bint _take_effects(self, Session session, list[bytes] argv) except -1
     cdef bint _flush_pending(self) except -1
     cdef bint _reply_error(self, Session session, Py_ssize_t mark, object error) except -1

@@ -202,12 +202,20 @@ class Engine:
             session.state = (session.state & ~REPLY_SKIP_NEXT) | REPLY_SKIP
         if self._admit(session, entry, argv):
             self.call(session, entry, argv)
-        if session.state & (REPLY_OFF | REPLY_SKIP):
-            session.out.truncate(mark)
-        session.state &= ~REPLY_SKIP
+        if session.blocked is None:
+            self._mute(session, mark)
         if self._ready:
             self._serve_ready()
         return session.blocked is None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _mute(self, session: Session, mark: cython.Py_ssize_t) -> cython.bint:
+        """Take back the reply of a session that asked for none; SKIP ends with the command, however long it waited."""
+        if session.state & (REPLY_OFF | REPLY_SKIP):
+            session.out.truncate(mark)
+            session.state &= ~REPLY_SKIP
+        return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -426,7 +434,9 @@ class Engine:
         blocked = session.blocked
         if blocked is not None and not blocked.postponed:
             self._stop_waiting(session)
+            mark: cython.Py_ssize_t = session.out.mark()
             blocked.expired(session)
+            self._mute(session, mark)
             self._wake(session)
 
     def unblock(self, session: Session, error: CommandError) -> None:
@@ -434,7 +444,9 @@ class Engine:
         if session.blocked is not None and not session.blocked.postponed:
             self._stop_waiting(session)
             session.command.failed += 1
-            self._reply_error(session, session.out.mark(), error)
+            mark: cython.Py_ssize_t = session.out.mark()
+            self._reply_error(session, mark, error)
+            self._mute(session, mark)
             self._wake(session)
 
     @cython.cfunc
@@ -496,6 +508,7 @@ class Engine:
         if self._pending and self._depth == 0:
             self._flush_pending()
         if done:
+            self._mute(session, mark)
             self._stop_waiting(session)
             self._wake(session)
 
@@ -507,7 +520,7 @@ class Engine:
         database.touch(key)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
-        if self.log is not None and not self.loading:
+        if self.log is not None and not self.loading and self.refusal is None:
             self._pending.append((database.index, [b"DEL", key]))
             if self._depth == 0:
                 self._flush_pending()

@@ -106,3 +106,23 @@ def test_commands_are_timed() -> None:
     engine.execute(session, [b"DEBUG", b"SLEEP", b"0.25"])
     engine.execute(session, [b"INFO", b"commandstats"])
     assert b"cmdstat_debug:calls=1,usec=250000,usec_per_call=250000.00" in session.out.take()
+
+
+@pytest.mark.parametrize("mode", ["SKIP", "OFF"])
+def test_a_session_without_replies_gets_none_when_it_waited(mode: str) -> None:
+    bench = Bench()
+    waiting = bench.engine.session()
+    bench.engine.execute(waiting, [b"CLIENT", b"REPLY", mode.encode()])
+    assert not bench.engine.execute(waiting, [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"])
+    bench("XADD", "s", "1-1", "a", "b")
+    assert waiting.blocked is None and waiting.out.take() == b""
+    bench.engine.execute(waiting, [b"PING"])
+    assert waiting.out.take() == (b"+PONG\r\n" if mode == "SKIP" else b"")
+
+
+def test_an_expired_key_is_not_logged_where_the_log_refuses() -> None:
+    bench = Bench()
+    bench("SET", "k", "v", "PX", "100")
+    bench.engine.refusal = "Errors writing to the AOF file: No space left on device"
+    bench.clock.advance(200)
+    assert bench.logged("GET", "k") == []

@@ -138,3 +138,21 @@ def test_what_a_torn_write_leaves_and_what_it_does_not() -> None:
                   b"*3\r\n$3\r\nSET\rx", b"*3\r\n$3\r\nSET\r\n*1", b"*3\rX", b"*3\n", command, b"*12345678901",
                   b"#TS:17\r\n"):  # fmt: skip
         assert not begins_a_command(other), other
+
+
+def test_a_command_without_a_name_is_refused_with_its_place(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    folder.mkdir()
+    (folder / NAME).write_bytes(b"*1\r\n$0\r\n\r\n")
+    (folder / "appendonly.aof.manifest").write_text(f"file {NAME} seq 1 type i\n")
+    with pytest.raises((LogCorrupt, NewerFormat), match="offset 0"):
+        Opened(folder)
+
+
+@pytest.mark.slow
+def test_a_log_holds_what_no_client_may_send(tmp_path: Path) -> None:
+    with Opened(tmp_path / "log") as opened:
+        big = b"x" * (513 << 20)
+        opened("SET", "big", big)
+    with Opened(tmp_path / "log") as opened:
+        assert opened("STRLEN", "big") == len(big)

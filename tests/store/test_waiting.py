@@ -157,3 +157,9 @@ def test_the_owners_end_ends_the_waiting_of_others(door: Door) -> None:
     with pytest.raises(StoreError):
         future.result(10)
     assert other.stream("s").add({"a": 1}) is not None and other.owner
+
+
+def test_a_time_out_beyond_every_clock_waits(store: Store) -> None:
+    future = _waiting(store, lambda: store.execute("XREAD", "BLOCK", 10**16, "STREAMS", "s", "$"))
+    store.stream("s").add({"n": 1}, "1-0")
+    assert future.result(10) == [[b"s", [[b"1-0", [b"n", b"1"]]]]]

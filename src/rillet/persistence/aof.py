@@ -44,6 +44,8 @@ class AppendOnlyLog:
         self.fsync = fsync
         self.on_failure = on_failure
         self.failure: str | None = None
+        # How many flushes have dropped commands: who waits for a flush may find that another's call made it.
+        self.losses = 0
         self.size = 0
         self.synced = 0
         self._db = -1
@@ -124,6 +126,7 @@ class AppendOnlyLog:
             if self.fsync == "always" and self.failure is None:
                 self._sync()
         if self.failure is not None:
+            self.losses += 1
             raise Misconf(self.failure)
 
     def _write(self, data: bytes) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -93,6 +94,8 @@ class _FileReplay:
     def run(self, progress: Callable[[int], None]) -> None:
         """Carry out every command of the file."""
         parser = CommandParser()
+        # The limits are for clients: what was logged was taken, in process without any, and a base has whole values.
+        parser.proto_max_bulk_len = parser.query_buffer_limit = parser.max_multibulk_len = sys.maxsize
         size = fed = 0
         with open(self.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
@@ -133,7 +136,7 @@ class _FileReplay:
 
     def _take(self, argv: list[bytes], start: int) -> None:
         """Run a command, or keep it until its transaction is whole."""
-        if self._transaction is None and argv[0][0] not in b"mMeE#":
+        if self._transaction is None and argv[0][:1] not in b"mMeE#":
             self._run(argv, start)
             return
         name = argv[0].upper()

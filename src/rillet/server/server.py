@@ -55,6 +55,7 @@ class Server:
         self._stopping: asyncio.Event
         self._all_gone: asyncio.Event
         self._dirty: list[Connection] = []
+        self._losses = 0
         self._cron: asyncio.TimerHandle | None = None
         self._pause_until = 0
         engine.services.update(shutdown=self.request_stop, pause=self.pause, unpause=engine.unpause,
@@ -180,13 +181,23 @@ class Server:
         waiting, self._dirty = self._dirty, []
         try:
             self.engine.before_reply()
+            self._see_losses()
         except Misconf as error:
+            self._losses = getattr(self.engine.log, "losses", 0)
             # Some of these replies acknowledge what the log did not take. Which ones cannot be told apart.
             for connection in waiting:
                 connection.refuse(error)
         else:
             for connection in waiting:
                 connection.release()
+
+    def _see_losses(self) -> None:
+        """Misconf where the flush that waiting replies needed was another thread's, and failed."""
+        log = self.engine.log
+        losses = getattr(log, "losses", 0)
+        seen, self._losses = self._losses, losses
+        if losses > seen:
+            raise Misconf(log.failure)
 
     # -- the end ---------------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ class LocalLink:
             if self.closed:
                 raise StoreClosed("the store is closed")
             with self.lock:
-                self._forget_dead_threads()
+                self.forget_dead_threads()
                 session = self._new_session()
             self._thread.session = session
         return session
@@ -94,7 +94,7 @@ class LocalLink:
         self._sessions[session] = threading.current_thread()
         return session
 
-    def _forget_dead_threads(self) -> None:
+    def forget_dead_threads(self) -> None:
         for session, thread in list(self._sessions.items()):
             if not thread.is_alive():
                 self._end(session)
@@ -175,7 +175,7 @@ class LocalLink:
         event: threading.Event = session.on_wake.event
         try:
             while (remaining := self._remaining(session)) is None or remaining > 0:
-                event.wait(remaining)
+                event.wait(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
                 event.clear()
         except BaseException:
             self._give_up(session)

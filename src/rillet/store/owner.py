@@ -163,6 +163,10 @@ class Owner:
         self.directory.forget_in_child()
         _from_parents.append(self)
 
+    def is_this_thread(self) -> bool:
+        """Whether the caller is the thread that serves others."""
+        return self._thread is threading.current_thread()
+
     def close(self) -> None:
         """Stop serving others, then write and sync the log; the lock goes last."""
         if self._thread.is_alive() and self._thread is not threading.current_thread():

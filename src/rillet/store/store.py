@@ -283,6 +283,7 @@ class _Local(_Home):
 
     def after_fork(self) -> LocalLink:
         self._link.lock = threading.RLock()  # another thread of the parent may hold the old one
+        self._link.forget_dead_threads()  # who waited there would be served here, and take a group's entries
         return self._link
 
     def close(self) -> None:
@@ -370,6 +371,10 @@ class _Shared(_Home):
         return owner[1] if owner else None
 
     def close(self) -> None:
+        if self._owner is not None and self._owner.is_this_thread():
+            # The garbage collector met the store in the thread that serves it, amid whatever that was doing.
+            threading.Thread(target=self.close, name="rillet-close").start()
+            return
         with self._guard:
             self._closed = True
             if self._link is not None:
