@@ -50,6 +50,8 @@ _WHILE_SUBSCRIBED = frozenset(
     (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit",
      b"reset")
 )  # fmt: skip
+# What a browser that was lured here sends: it is cut off without a reply (server.c: securityWarningCommand).
+_HTTP = frozenset((b"post", b"host:"))
 _MAX_CACHED_NAMES = 4096
 # Engine.paused: whom CLIENT PAUSE holds back.
 PAUSE_OFF = 0
@@ -352,6 +354,9 @@ class Engine:
     @cython.exceptval(-1, check=False)
     def _admit(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
         """Decide on a command that is not plainly fine; False = refused or queued, the reply is written."""
+        if entry is None and argv[0].lower() in _HTTP:
+            session.closing = True
+            return False
         try:
             self._check(session, entry, argv)
         except CommandError as error:

@@ -210,7 +210,7 @@ def test_what_is_not_read_is_named(tmp_path: Path, body: bytes, told: str) -> No
 
 
 def test_a_file_of_a_newer_redis_and_other_nonsense(tmp_path: Path) -> None:
-    with pytest.raises(NewerFormat, match="RDB version 99; this version reads up to 12"):
+    with pytest.raises(NewerFormat, match="RDB version 99; rillet reads up to 12: upgrade"):
         _adopt(tmp_path / "a", _sealed(b"", b"0099"))
     for body, told in (
         (b"\x00\x01a\x01x\x00\x01a\x01y", "the key 'a' twice"),

@@ -76,6 +76,18 @@ def test_garbage_ends_that_client_only(server: Running, judge: Judge, garbage: b
         assert other.call("GET k") == b"$1\r\nv\r\n"
 
 
+@pytest.mark.parametrize("head", [b"POST / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
+def test_a_browser_is_cut_off(server: Running, judge: Judge, head: bytes) -> None:
+    def answer(client: Client) -> bytes:
+        with client:
+            client.socket.sendall(head + b"SET k v\r\n")
+            return client.rest()
+
+    # What stands before may be answered or not: it depends on when the client is let go.
+    assert b"+OK" not in answer(server.client())
+    assert b"+OK" not in answer(Client(_connect(judge.port)))
+
+
 def _connect(port: int) -> socket.socket:
     return socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT)
 

@@ -144,3 +144,12 @@ def test_names_of_any_bytes(store: Store) -> None:
     assert len(consumer.read()) == 1
     assert [found.consumer for found in consumer.pending()] == ["\N{SNOWMAN}"]
     assert consumer.group.name.encode("utf-8", "surrogateescape") == b"\xff g"
+
+
+def test_a_consumer_acknowledges_what_it_read(store: Store) -> None:
+    stream = store.stream("s")
+    stream.add_many([{"n": 1}, {"n": 2}])
+    consumer = stream.group("g").consumer("c")
+    messages = consumer.read()
+    assert consumer.ack(*messages) == 2
+    assert consumer.ack(messages[0]) == 0 and consumer.pending() == []

@@ -76,7 +76,9 @@ class _RdbFile:
         if magic != MAGIC or not version.isdigit():
             raise Corrupt("not an RDB file")
         if int(version) > NEWEST_VERSION:
-            raise NewerFormat(f"{self.path}: RDB version {int(version)}; this version reads up to {NEWEST_VERSION}")
+            raise NewerFormat(
+                f"{self.path}: RDB version {int(version)}; rillet reads up to {NEWEST_VERSION}: upgrade rillet to open it"
+            )
 
     def _about(self, kind: int) -> None:
         """Read what stands between keys."""

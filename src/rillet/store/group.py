@@ -128,6 +128,10 @@ class Consumer:
         self.key = encode_name(name)
         self.name = decode(self.key)
 
+    def ack(self, *messages: Message) -> int:
+        """Acknowledge messages and return how many were pending (XACK). O(1) each"""
+        return self.group.ack(*(message.raw_id for message in messages))
+
     def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">",
              noack: bool = False) -> list[Message]:  # fmt: skip
         """Return messages (XREADGROUP): new ones, or with an ID this consumer's pending ones after it.
