@@ -77,7 +77,7 @@ class _RdbFile:
             raise Corrupt("not an RDB file")
         if int(version) > NEWEST_VERSION:
             raise NewerFormat(
-                f"{self.path}: RDB version {int(version)}; rillet reads up to {NEWEST_VERSION}: upgrade rillet to open it"
+                f"{self.path}: RDB version {int(version)}; rillet reads up to {NEWEST_VERSION}: upgrade rillet"
             )
 
     def _about(self, kind: int) -> None:
