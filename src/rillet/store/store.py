@@ -20,6 +20,7 @@ import os
 import socket
 import threading
 import weakref
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal
@@ -251,13 +252,14 @@ class Store:
 # -- where stores live -------------------------------------------------------------------------------------
 
 
-class _Home:
+class _Home(ABC):
     """Where a store lives: it makes links, and makes new ones when the old one broke."""
 
     path: str | None = None
 
+    @abstractmethod
     def link(self) -> Link:
-        raise NotImplementedError
+        """Return a link for the calls to come."""
 
     def link_after(self, broken: Link) -> Link:
         return broken
@@ -268,8 +270,9 @@ class _Home:
     def socket(self) -> str | None:
         return None
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Let go of everything."""
 
 
 class _Local(_Home):
