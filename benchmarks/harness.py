@@ -50,6 +50,7 @@ class Figure:
         return (
             self.what,
             self.mode,
+            self.peer_name,
             f"{self.peer:,.4g}" if self.peer < 100 else f"{self.peer:,.0f}",
             f"{self.ours:,.4g}" if self.ours < 100 else f"{self.ours:,.0f}",
             self.unit,
@@ -125,7 +126,7 @@ def resident_bytes(pid: int) -> int:
 
 def report(figures: Sequence[Figure], target: Path) -> None:
     """Print the table and write the figures as JSON."""
-    head = ("what", "build", "peer", "rillet", "unit", "ratio", "at least", "reached")
+    head = ("what", "build", "against", "peer", "rillet", "unit", "ratio", "at least", "reached")
     rows = [head, *(figure.row() for figure in figures)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     for number, row in enumerate(rows):
