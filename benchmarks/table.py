@@ -33,8 +33,8 @@ def markdown(measured: dict[str, Any]) -> str:
     machine = measured["machine"]
     told = (
         f"Medians of three rounds in which the two sides alternate, on {machine['cores']} cores of a shared "
-        f"{machine['machine']} machine, Python {machine['python']}; a ratio above 1 is rillet ahead. The last column is "
-        "the same, uncompiled. Measure yours: `make bench`."
+        f"{machine['machine']} machine, Python {machine['python']}; a ratio above 1 is rillet ahead. The last column "
+        "is the same, uncompiled. Measure yours: `make bench`."
     )
     return "\n".join([*lines, "", told])
 
