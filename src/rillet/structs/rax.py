@@ -293,7 +293,7 @@ class Rax:
         self.tail = b""
 
     def __dealloc__(self) -> None:
-        """Free the nodes one by one. Compiled only: interpreted objects are freed by a trash can of Python's."""
+        """Free the nodes one by one; interpreted, `__del__` below does."""
         if self.head is not None:
             release(self.head)
 
@@ -572,3 +572,14 @@ class Rax:
         self.unmerged = False
         self.version += 1
         return release(old)
+
+
+if not cython.compiled:
+
+    def _free(rax: Rax) -> None:
+        # Python's own trash can bounds the recursion by a count that, from 3.12 on, knows nothing of a thread's stack.
+        head = getattr(rax, "head", None)
+        if head is not None:
+            release(head)
+
+    setattr(Rax, "__del__", _free)  # noqa: B010  (an extension type would take it for its own)
