@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
 from rillet.types import rdb
-from rillet.types.rdb_bytes import RdbReader, RdbWriter, canonical_integer
+from rillet.types.rdb_bytes import RdbReader, RdbWriter
 from rillet.types.stream import Stream
-from rillet.types.string import String, new_string
+from rillet.types.string import String, new_string, string2ll
 from tests.judge import Judge
 
 STRINGS = [
@@ -89,8 +89,8 @@ def test_every_length_and_integer_comes_back() -> None:
         out.length(number)
     reader = RdbReader(bytes(out.out))
     assert [reader.length() for _ in numbers] == numbers
-    assert canonical_integer(b"-9223372036854775808") == -(2**63)
-    assert canonical_integer(b"9223372036854775808") is None
+    assert string2ll(b"-9223372036854775808") == -(2**63)
+    assert string2ll(b"9223372036854775808") is None
 
 
 def _sealed(body: bytes) -> bytes:

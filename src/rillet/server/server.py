@@ -96,7 +96,7 @@ class Server:
 
     async def _listen_unix(self, path: Path) -> None:
         # Both event loops would take the path away from a server that lives.
-        if _answers(path):
+        if answers(path):
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: another server listens there")
         with contextlib.suppress(OSError):
@@ -236,7 +236,7 @@ class Server:
             listener.close()
 
 
-def _answers(path: Path) -> bool:
+def answers(path: str | Path) -> bool:
     """Whether a process accepts connections on the Unix socket."""
     with socket.socket(socket.AF_UNIX) as probe:
         try:
@@ -263,4 +263,4 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
-__all__ = ["CannotListen", "Server", "calm_garbage_collector", "event_loop_factory"]
+__all__ = ["CannotListen", "Server", "answers", "calm_garbage_collector", "event_loop_factory"]

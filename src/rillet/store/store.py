@@ -17,7 +17,6 @@ After a fork the child's copy of a durable store is attached to the parent's.
 from __future__ import annotations
 
 import os
-import socket
 import threading
 import weakref
 from abc import ABC, abstractmethod
@@ -29,6 +28,7 @@ from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.errors import StoreBusy, StoreClosed, StoreError
 from rillet.protocol.replies import parse_all
+from rillet.server.server import answers
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, id_of_reply, parse_id
 from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
@@ -355,7 +355,7 @@ class _Shared(_Home):
 
         def try_once() -> bool:
             owner = self._directory.owner()
-            if owner is not None and _listens(owner[1]):
+            if owner is not None and answers(owner[1]):
                 found.append(SocketLink(owner[1]))
             else:
                 own = self._own()  # the owner ended meanwhile
@@ -404,15 +404,6 @@ class _Remote(_Home):
 
     def __repr__(self) -> str:
         return repr(self._url.rpartition("@")[2])
-
-
-def _listens(path: str) -> bool:
-    with socket.socket(socket.AF_UNIX) as probe:
-        try:
-            probe.connect(path)
-        except OSError:
-            return False
-        return True
 
 
 _open_stores: weakref.WeakSet[Store] = weakref.WeakSet()

@@ -20,6 +20,7 @@ import struct
 
 from rillet.errors import Corrupt
 from rillet.structs.lzf import compress, decompress
+from rillet.types.string import string2ll
 
 _INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
 
@@ -64,7 +65,7 @@ class RdbWriter:
         self.out += data
 
     def _integer(self, data: bytes) -> bool:
-        value = canonical_integer(data)
+        value = string2ll(data)
         if value is None:
             return False
         if -(1 << 7) <= value < 1 << 7:
@@ -146,12 +147,3 @@ class RdbReader:
         """Return a time in milliseconds."""
         value: int = struct.unpack("<q", self.raw(8))[0]
         return value
-
-
-def canonical_integer(data: bytes) -> int | None:
-    """Return the integer whose shortest decimal text data is, or None (util.c: string2ll)."""
-    digits = data[1:] if data[:1] == b"-" else data
-    if not digits.isdigit() or (digits[:1] == b"0" and data != b"0") or len(digits) > 19:
-        return None
-    value = int(data)
-    return value if -(1 << 63) <= value < 1 << 63 else None
