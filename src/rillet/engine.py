@@ -338,6 +338,8 @@ class Engine:
     @cython.cfunc
     def _find(self, name: bytes) -> Command | None:
         found = TABLE.by_name.get(name.lower())
+        if found is not None and found.level > self.settings.compat.level:
+            return None
         if found is not None and len(self._by_name) < _MAX_CACHED_NAMES:
             self._by_name[name] = found
         return found
@@ -348,7 +350,11 @@ class Engine:
         found = entry.subcommands.get(name)
         if found is None:
             found = entry.subcommands.get(name.lower())
-        return entry if found is None else found
+        return entry if found is None or found.level > self.settings.compat.level else found
+
+    def forget_names(self) -> None:
+        """Look every command up anew: settings were changed, which may tell other commands to be there."""
+        self._by_name.clear()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

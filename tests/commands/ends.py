@@ -35,7 +35,7 @@ class Bench(Local):
 
     def __init__(self, **settings: Any) -> None:
         self.clock = ManualClock(NOW)
-        super().__init__(Engine(Settings(enable_debug_command="yes", **settings), self.clock))
+        super().__init__(Engine(Settings(enable_debug_command="yes", **{"compat": "7.0", **settings}), self.clock))
         self.log = ListLog()
         self.engine.log = self.log
 

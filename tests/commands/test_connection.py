@@ -63,7 +63,7 @@ def test_replies_are_left_out_where_they_are_not_wanted() -> None:
 
 
 def test_the_list_shows_each_connection_on_a_line() -> None:
-    bench = Bench()
+    bench = Bench(compat="newest")
     other = bench.beside()
     other.session.transport = Transport("10.0.0.7:1234")
     other("CLIENT", "SETNAME", "other")

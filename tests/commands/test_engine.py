@@ -100,7 +100,7 @@ def test_engines_share_nothing() -> None:
 
 
 def test_commands_are_timed() -> None:
-    engine = Engine(Settings(enable_debug_command="yes"), ManualClock(1000))
+    engine = Engine(Settings(enable_debug_command="yes", compat="7.0"), ManualClock(1000))
     session = engine.session()
     engine.execute(session, [b"CONFIG", b"RESETSTAT"])
     engine.execute(session, [b"DEBUG", b"SLEEP", b"0.25"])

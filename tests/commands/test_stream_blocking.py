@@ -12,6 +12,7 @@ import time
 import pytest
 
 from rillet.commands.session import Session
+from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
 from tests.differential.wire import Local, Redis, pack, read
@@ -24,7 +25,7 @@ class Clients:
     """Clients of one engine; `run` returns the replies that a command gives to any of them."""
 
     def __init__(self, count: int, resp: int) -> None:
-        self.engine = Engine()
+        self.engine = Engine(Settings(compat="7.0"))
         self.sessions: list[Session] = [self.engine.session() for _ in range(count)]
         for session in self.sessions:
             session.out.resp = resp
@@ -150,7 +151,7 @@ def test_scenario(judge: Judge, name: str, resp: int) -> None:
 @pytest.mark.parametrize("words", ["XREAD BLOCK 50 STREAMS s $", "XREADGROUP GROUP g c BLOCK 50 STREAMS s >"])
 def test_time_out_is_null(words: str) -> None:
     """Who waited long enough gets a null array, and waits for nothing any more."""
-    local = Local(Engine(clock=ManualClock(1000)))
+    local = Local(Engine(Settings(compat="7.0"), ManualClock(1000)))
     local("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     assert not local.engine.execute(local.session, words.encode().split())
     blocked = local.session.blocked

@@ -151,7 +151,7 @@ class Pair:
 
     def __init__(self, redis: Redis) -> None:
         self.redis = redis
-        self.local = Local(Engine(Settings(enable_debug_command="yes")))
+        self.local = Local(Engine(Settings(enable_debug_command="yes", compat="7.0")))
 
     def ask(self, command: Command) -> tuple[bytes, bytes]:
         """Return our reply and theirs."""

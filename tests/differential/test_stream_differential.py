@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from tests.differential.generator import CONSUMERS, GROUPS, KEYS, TEXT_KEY, Generator
 from tests.differential.wire import Local, Redis, differ, is_time, read, tree
@@ -28,7 +29,7 @@ NODE_LIMITS = [(4096, 100), (4096, 5), (120, 100), (300, 0), (0, 3)]
 def node_settings(seed: int) -> tuple[list[bytes], Engine]:
     """Return the CONFIG SET for the server, and an engine with the same limits."""
     size, entries = NODE_LIMITS[seed % len(NODE_LIMITS)]
-    engine = Engine()
+    engine = Engine(Settings(compat="7.0"))
     engine.settings.stream_node_max_bytes = size
     engine.settings.stream_node_max_entries = entries
     setting = [b"CONFIG", b"SET", b"stream-node-max-bytes", b"%d" % size, b"stream-node-max-entries", b"%d" % entries]

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from tests.differential.generator import KEYS, TEXT_KEY, Generator
 from tests.differential.wire import TOLERANCE_MS, Local, Redis, read
@@ -109,7 +110,7 @@ def test_log_and_events_are_redis_s(writer: Judge, seed: int) -> None:
     """The same commands log the same commands and notify of the same events."""
     before = len(logged_by(writer, 0))
     generator = Generator(seed)
-    local = Local(Engine())
+    local = Local(Engine(Settings(compat="7.0")))
     local.engine.log = kept = Kept()
     events = watched(local)
     with Redis(writer.port) as redis, Redis(writer.port) as listener:

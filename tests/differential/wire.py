@@ -11,6 +11,7 @@ import socket
 from typing import Any
 
 from rillet.commands.session import Session
+from rillet.commands.settings import Settings
 from rillet.engine import Engine
 
 TOLERANCE_MS = 10_000
@@ -50,7 +51,7 @@ class Local:
     """A session of an engine in this process."""
 
     def __init__(self, engine: Engine | None = None, resp: int = 2) -> None:
-        self.engine = engine or Engine()
+        self.engine = engine or Engine(Settings(compat="7.0"))
         self.session: Session = self.engine.session()
         self.session.out.resp = resp
 

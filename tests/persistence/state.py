@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from rillet.commands.session import Session
+from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof import AppendOnlyLog
@@ -20,7 +21,7 @@ class Opened:
     def __init__(self, folder: Any, fsync: str = "no", now: int = 1_700_000_000_000, **options: Any) -> None:
         # The time stands still: a consumer's seen-time is not logged, it is that of the replay.
         self.clock = ManualClock(now)
-        self.engine = Engine(clock=self.clock)
+        self.engine = Engine(Settings(compat="7.0"), self.clock)
         self.failures: list[str] = []
         self.log = AppendOnlyLog(folder, fsync=fsync, on_failure=self._failed, **options)
         self.replayed = self.log.open(self.engine)

@@ -196,8 +196,9 @@ def _reply_info(out: Replies, entry: Command | None) -> None:
 
 
 def _reply_all(session: Session) -> None:
-    session.out.array(len(TABLE))
-    for entry in TABLE:
+    known = TABLE.known(session.engine.settings.compat)
+    session.out.array(len(known))
+    for entry in known:
         _reply_info(session.out, entry)
 
 
@@ -217,13 +218,13 @@ def command_info(session: Session, argv: list[bytes]) -> None:
         return
     session.out.array(len(argv) - 2)
     for name in argv[2:]:
-        _reply_info(session.out, TABLE.find(name))
+        _reply_info(session.out, TABLE.find(name, session.engine.settings.compat))
 
 
 @command("command|count", arity=2, flags="loading stale", group="server", since="2.8.13", complexity="O(1)")
 def command_count(session: Session, argv: list[bytes]) -> None:
     """Count the commands."""
-    session.out.integer(len(TABLE))
+    session.out.integer(len(TABLE.known(session.engine.settings.compat)))
 
 
 @command("command|list", arity=-2, flags="loading stale", group="server", since="7.0.0",
@@ -231,7 +232,9 @@ def command_count(session: Session, argv: list[bytes]) -> None:
          syntax="[FILTERBY <MODULE module-name | ACLCAT category | PATTERN pattern>]")
 def command_list(session: Session, argv: list[bytes]) -> None:
     """List the names of all commands, or of those that pass a filter."""
-    names = [entry.fullname for entry in all_commands()]
+    level = session.engine.settings.compat.level
+    known = [entry for entry in all_commands() if entry.level <= level]
+    names = [entry.fullname for entry in known]
     if len(argv) != 2:
         if len(argv) != 5 or argv[2].lower() != b"filterby":
             raise syntax_error()
@@ -240,7 +243,7 @@ def command_list(session: Session, argv: list[bytes]) -> None:
             names = []
         elif kind == b"aclcat":
             category = wanted.lower().decode("latin-1")
-            names = [entry.fullname for entry in all_commands() if category in categories(entry)]
+            names = [entry.fullname for entry in known if category in categories(entry)]
         elif kind == b"pattern":
             names = [name for name in names if compiled(wanted, True).matches(name.encode())]
         else:
@@ -307,7 +310,11 @@ def _reply_docs(out: Replies, entry: Command) -> None:
          complexity="O(N) for N commands", syntax="[command-name [command-name ...]]")
 def command_docs(session: Session, argv: list[bytes]) -> None:
     """Document some commands, or all."""
-    entries = list(TABLE) if len(argv) == 2 else [entry for entry in map(TABLE.find, argv[2:]) if entry is not None]
+    compat = session.engine.settings.compat
+    if len(argv) == 2:
+        entries = TABLE.known(compat)
+    else:
+        entries = [entry for entry in (TABLE.find(name, compat) for name in argv[2:]) if entry is not None]
     session.out.map(len(entries))
     for entry in entries:
         _reply_docs(session.out, entry)

@@ -97,6 +97,7 @@ def _take(engine: Any, chosen: list[Parameter], values: list[Any]) -> None:
                 if changed is not None:
                     changed(other.name)
             raise _refused(parameter.name, _reason(error)) from None
+    engine.forget_names()
 
 
 @command("config|resetstat", arity=2, flags=_FLAGS, group="server", since="2.0.0", complexity="O(1)")

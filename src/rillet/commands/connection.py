@@ -13,7 +13,6 @@ from typing import Any
 
 from rillet.commands.args import integer, small_integer, syntax_error, text, timeout_ms
 from rillet.commands.help import reply_help
-from rillet.commands.info import REDIS_VERSION
 from rillet.commands.registry import command
 from rillet.commands.session import (
     BLOCKED,
@@ -89,8 +88,10 @@ def hello(session: Session, argv: list[bytes]) -> None:
 
 def _introduce(session: Session) -> None:
     out = session.out
+    compat = session.engine.settings.compat
+    server = (b"valkey", compat.valkey_version) if compat.valkey else (b"redis", compat.redis_version)
     out.map(7)
-    for name, value in ((b"server", b"redis"), (b"version", REDIS_VERSION.encode()), (b"proto", out.resp),
+    for name, value in ((b"server", server[0]), (b"version", server[1].encode()), (b"proto", out.resp),
                         (b"id", session.id), (b"mode", b"standalone"), (b"role", b"master")):  # fmt: skip
         out.bulk(name)
         if isinstance(value, bytes):

@@ -24,9 +24,6 @@ try:
 except ModuleNotFoundError:  # Windows has none
     resource = None  # type: ignore[assignment]
 
-REDIS_VERSION = "7.0.15"
-"""The version of Redis whose behaviour this is, as HELLO and INFO tell it to clients."""
-
 Facts = Mapping[str, Any]
 _TTL_SAMPLES = 20
 
@@ -55,8 +52,11 @@ def _server(engine: Any) -> Facts:
 
     now_us = engine.clock.now_us()
     up = max(now_us // 1_000_000 - engine.started_ms // 1000, 0)
+    compat = engine.settings.compat
+    valkey = {"server_name": "valkey", "valkey_version": compat.valkey_version} if compat.valkey else {}
     return {
-        "redis_version": REDIS_VERSION, "rillet_version": __version__, "rillet_compiled": "yes" if compiled() else "no",
+        "redis_version": compat.redis_version, **valkey,
+        "rillet_version": __version__, "rillet_compiled": "yes" if compiled() else "no",
         "redis_mode": "standalone", "os": sys.platform, "arch_bits": sys.maxsize.bit_length() + 1,
         "python_version": sys.version.split()[0], "process_id": os.getpid(), "run_id": engine.run_id,
         "tcp_port": engine.settings.port, "server_time_usec": now_us, "uptime_in_seconds": up,

@@ -13,6 +13,7 @@ cdef class Command:
     cdef readonly tuple keys
     cdef readonly str group
     cdef readonly str since
+    cdef readonly long level
     cdef readonly str complexity
     cdef readonly str summary
     cdef readonly str syntax

@@ -25,6 +25,8 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
+from rillet.types.compat import Compat, level_of
+
 FLAGS = frozenset(
     "write readonly denyoom admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
     "no_auth may_replicate allow_busy no_multi movablekeys no_async_loading no_mandatory_keys "
@@ -46,7 +48,7 @@ class Command:
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "calls", "nanoseconds", "rejected", "failed",
-        "no_multi",
+        "no_multi", "level",
     )  # fmt: skip
     handler: Any
 
@@ -63,6 +65,7 @@ class Command:
         self.keys = keys
         self.group = group
         self.since = since
+        self.level = level_of(since)
         self.complexity = complexity
         self.summary = summary
         self.syntax = syntax
@@ -134,13 +137,20 @@ class CommandTable:
             container.subcommands = {}
         return container
 
-    def find(self, name: bytes) -> Command | None:
-        """Return the command of that name in any case ("XADD", "xgroup|create"), or None."""
+    def find(self, name: bytes, compat: Compat | None = None) -> Command | None:
+        """Return the command of that name in any case ("XADD", "xgroup|create"), or None.
+
+        With compat, a command that came later is not there.
+        """
         head, _, tail = name.lower().partition(b"|")
         found = self.by_name.get(head)
         if tail and found is not None:
-            return (found.subcommands or {}).get(tail)
-        return found
+            found = (found.subcommands or {}).get(tail)
+        return None if found is None or (compat is not None and found.level > compat.level) else found
+
+    def known(self, compat: Compat) -> list[Command]:
+        """Return the commands (containers, not their sub-commands) that the server of that kind has, by name."""
+        return [entry for entry in self if entry.level <= compat.level]
 
     def __iter__(self) -> Any:
         """Yield the commands (containers, not their sub-commands), by name."""

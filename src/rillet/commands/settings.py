@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import CommandError
 from rillet.structs.glob import compiled
+from rillet.types.compat import COMPATS, NEWEST, Compat
 
 _UNITS = {"b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1}
 
@@ -107,10 +108,18 @@ def parse_memory(text: str) -> int | None:
     return None if value is None or unit not in _UNITS else value * _UNITS[unit]
 
 
+def _compat(text: str) -> Compat:
+    """Return the server to be compatible with."""
+    if text.lower() not in COMPATS:
+        raise SettingError("argument(s) must be one of the following: " + ", ".join(COMPATS))
+    return COMPATS[text.lower()]
+
+
 _LARGE = 2**63 - 1
 PARAMETERS: dict[str, Parameter] = {
     entry.name: entry
     for entry in (
+        Parameter("compat", NEWEST, _compat),
         _string("bind", "127.0.0.1 -::1", mutable=False),
         _integer("port", 6379, 0, 65535, mutable=False),
         _string("unixsocket", "", mutable=False),
@@ -161,10 +170,14 @@ class Settings:
     stream_node_max_entries: int
     databases: int
     requirepass: str
+    compat: Compat
 
     def __init__(self, **values: Any) -> None:
         for parameter in PARAMETERS.values():
-            setattr(self, parameter.attribute, values.pop(parameter.attribute, parameter.default))
+            value = values.pop(parameter.attribute, parameter.default)
+            if parameter.name == "compat" and isinstance(value, str):
+                value = parameter.parse(value)
+            setattr(self, parameter.attribute, value)
         if values:
             raise TypeError("unknown settings: " + ", ".join(sorted(values)))
 
