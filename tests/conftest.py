@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ if os.environ.get("RILLET_NO_CYTHON"):
 
 import rillet
 from rillet._compiled import by_speed
-from tests.judge import Judge, redis_binary, running_redis
+from tests.judge import PEERS, Judge, peer_binary, redis_binary, running_redis
 
 # What tests change on the judge.
 DEFAULTS = {
@@ -73,3 +74,24 @@ def judge(judge_of_session: Judge) -> Judge:
     with judge_of_session.client() as client:
         client.execute_command("CONFIG", "SET", *(word for setting in DEFAULTS.items() for word in setting))
     return judge_of_session
+
+
+@pytest.fixture(scope="session")
+def peer_of() -> Iterator[Callable[[str], Judge]]:
+    """The servers that values of `compat` are judged by, each started when it is first asked for."""
+    running: dict[str, Judge] = {}
+    with ExitStack() as stack:
+
+        def start(compat: str) -> Judge:
+            binary = peer_binary(compat)
+            if binary is None:
+                pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
+            if compat not in running:
+                running[compat] = stack.enter_context(running_redis(binary=binary))
+            server = running[compat]
+            with server.client() as client:
+                for name, value in DEFAULTS.items():  # one by one: Valkey has not all of them
+                    client.pipeline(transaction=False).execute_command("CONFIG", "SET", name, value).execute(False)
+            return server
+
+        yield start

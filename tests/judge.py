@@ -5,6 +5,7 @@ A harness never talks to a server that it did not start, so a stray FLUSHALL cos
 
 from __future__ import annotations
 
+import os
 import shutil
 import socket
 import subprocess
@@ -77,3 +78,22 @@ def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
         except OSError:
             time.sleep(0.02)
     raise AssertionError("redis-server did not answer within 10 seconds")
+
+
+PEERS = {
+    "7.0": "",
+    "8.6": "RILLET_REDIS_8_6",
+    "newest": "RILLET_NEWER_REDIS",
+    "valkey": "RILLET_VALKEY",
+}
+"""Values of `compat` that have a judge, with the environment variable that names its binary (7.0's is installed)."""
+
+
+def peer_binary(compat: str) -> str | None:
+    """Return the path of the server that a compat is judged by, or None where nobody named one."""
+    variable = PEERS[compat]
+    if not variable:
+        return redis_binary()
+    path = os.environ.get(variable, "")
+    assert not path or os.access(path, os.X_OK), f"{variable} names {path}, which is no program"
+    return path or None

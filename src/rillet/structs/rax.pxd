@@ -19,6 +19,8 @@ cdef class Rax:
     cdef readonly RaxNode head
     cdef readonly Py_ssize_t numele
     cdef readonly Py_ssize_t numnodes
+    cdef readonly Py_ssize_t fixed_len
+    cdef readonly set cuts
     cdef readonly Py_ssize_t node_max_size
     cdef readonly Py_ssize_t version
     cdef readonly bint unmerged
@@ -38,5 +40,7 @@ cdef class Rax:
     cdef bint _split_at_key(self, RaxNode h, Py_ssize_t j, object value) except -1
     cdef RaxNode _extend(self, RaxNode h, bytes key, Py_ssize_t i)
     cdef RaxNode _prune(self, RaxNode h, list stack)
+    cdef bint _cut(self, RaxNode h, list stack, bytes key) except -1
+    cdef bint _cut_below(self, bytes path, RaxNode below) except -1
     cdef bint _merge(self, RaxNode h, list stack) except -1
     cdef bytes _shared(self, bytes chars)

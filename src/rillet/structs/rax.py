@@ -32,6 +32,21 @@ split or removal takes the key away from the first). Nor are the parts of a chai
 joined when a split shortens them. So the shape depends on the history, and the counts equal those of a server
 that was given the same operations; `unmerged` records that such a case happened.
 
+**Keys of one length** (`fixed_len`). Redis 8.10 makes no node for a leaf where all keys have one length: the node
+above it holds the values where its children would be. How many nodes a stream's tree has is shown, so it has to be
+known (`inlined_nodes`), and it is not just `numnodes - numele`: when a removal leaves a chain, that server joins
+its nodes, but for the last one, which holds a value. With keys of three bytes:
+
+    there                                here
+    "ab" -> [cd]     less "abd"   "ab" -> [c]     "abc" -> []
+    "a" -> [bx]      less "axy"   "ab" -> [c]     "abc" -> []
+           |- b -> [c]
+           `- x -> [y]
+
+Such a border inside of what is one compressed node here is a cut. `cuts` has those of the whole tree, each as the
+bytes that lead to it; a removal makes or drops them, a split at one drops it. A chain has two at most: one that
+a split carried upward, and one before its last byte. Appending never touches them.
+
 What was rejected. A Python dict or a sorted list beside it has no order, or an O(n) insert, and shares
 no prefixes. Nodes in one byte buffer with offsets, as C has them, needs a memory allocator of our own
 and reads no faster from Python. Replacing nodes when they split, as C must because a node's size changes,
@@ -259,6 +274,8 @@ class Rax:
         "head",
         "numele",
         "numnodes",
+        "fixed_len",
+        "cuts",
         "node_max_size",
         "version",
         "unmerged",
@@ -270,6 +287,8 @@ class Rax:
     head: RaxNode
     numele: cython.Py_ssize_t
     numnodes: cython.Py_ssize_t
+    fixed_len: cython.Py_ssize_t
+    cuts: set[bytes]
     node_max_size: cython.Py_ssize_t
     version: cython.Py_ssize_t
     unmerged: cython.bint
@@ -278,12 +297,14 @@ class Rax:
     depth: cython.Py_ssize_t
     tail: bytes
 
-    def __init__(self, node_max_size: int = NODE_MAX_SIZE) -> None:
+    def __init__(self, node_max_size: int = NODE_MAX_SIZE, fixed_len: int = 0) -> None:
         if not 2 <= node_max_size <= NODE_MAX_SIZE:
             raise ValueError(f"node_max_size is 2 to {NODE_MAX_SIZE}, not {node_max_size}")
         self.head = new_node(b"", None, False)
         self.numele = 0
         self.numnodes = 1
+        self.fixed_len = fixed_len
+        self.cuts = set()
         self.node_max_size = node_max_size
         self.version = 0
         self.unmerged = False
@@ -306,6 +327,12 @@ class Rax:
     def __iter__(self) -> Iterator[bytes]:
         for key, _ in self.items():
             yield key
+
+    @property
+    def inlined_nodes(self) -> int:
+        """How many nodes the newest server's tree has that makes none for a leaf; for keys of one length only."""
+        assert self.fixed_len > 0
+        return self.numnodes - self.numele + len(self.cuts)
 
     def items(self) -> Iterator[tuple[bytes, Any]]:
         """Yield keys and values in byte order; the tree may change meanwhile."""
@@ -405,6 +432,10 @@ class Rax:
             return self._split_at_key(h, self.split, value)
         if not at_key:
             if h.iscompr:
+                if self.cuts:
+                    j: cython.Py_ssize_t = self.split
+                    self.cuts.discard(key[:i])
+                    self.cuts.discard(key[:i] + h.chars[j : j + 1])
                 h = self._split_at_edge(h, self.split)
             h = self._extend(h, key, i)
         h.data = value
@@ -503,6 +534,8 @@ class Rax:
         if len(h.chars) == 0:
             if h is not self.head:
                 h = self._prune(h, stack)
+                if self.fixed_len != 0:
+                    self._cut(h, stack, key)
                 if len(h.chars) == 1 and not h.iskey:
                     self._merge(h, stack)
         elif len(h.chars) == 1:
@@ -527,6 +560,53 @@ class Rax:
                 break
         remove_child(h, child)
         return h
+
+    @cython.cfunc
+    def _cut(self, h: RaxNode, stack: list, key: bytes) -> cython.bint:  # type: ignore[type-arg]
+        """Note where the newest server's chains stay cut once the key is gone and h is what remained of its way."""
+        n: cython.Py_ssize_t = self.fixed_len
+        depth: cython.Py_ssize_t = 0
+        top: cython.Py_ssize_t
+        i: cython.Py_ssize_t = 0
+        above: RaxNode
+        for above in stack:
+            depth += len(above.chars) if above.iscompr else 1
+        top = depth
+        for i in range(len(stack) - 1, -1, -1):
+            above = stack[i]
+            if not has_one_child(above):
+                break
+            top -= len(above.chars)
+        if self.cuts:
+            for i in range(depth + 1, n):
+                self.cuts.discard(key[:i])
+        if len(h.chars) != 1 or h.iscompr:
+            return True
+        if depth == n - 1:  # the node holds values: it is never joined with those above it
+            if top < depth:
+                self.cuts.add(key[:depth])
+            return True
+        if self.cuts:
+            for i in range(top + 1, depth + 1):
+                self.cuts.discard(key[:i])
+        return self._cut_below(key[:depth] + h.chars, h.link)
+
+    @cython.cfunc
+    def _cut_below(self, path: bytes, below: RaxNode) -> cython.bint:
+        """Drop the cuts of the chain below, but for the start of the node that holds the value, if it ends in one."""
+        i: cython.Py_ssize_t
+        last: bytes = path
+        cut: bytes
+        if not has_one_child(below):
+            return True
+        for i in range(1, len(below.chars)):
+            cut = path + below.chars[:i]
+            if cut in self.cuts:
+                self.cuts.discard(cut)
+                last = cut
+        if len(path) + len(below.chars) == self.fixed_len:
+            self.cuts.add(last)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -569,6 +649,7 @@ class Rax:
         self.head = new_node(b"", None, False)
         self.numele = 0
         self.numnodes = 1
+        self.cuts.clear()
         self.unmerged = False
         self.version += 1
         return release(old)

@@ -74,6 +74,23 @@ def check_rax(rax: Rax) -> None:
         pending.extend(node.children())
     _require(keys == rax.numele, f"numele is {rax.numele}, the tree holds {keys} keys")
     _require(nodes == rax.numnodes, f"numnodes is {rax.numnodes}, the tree holds {nodes} nodes")
+    for cut in rax.cuts:
+        _require(_is_inside(rax, cut), f"no compressed node is cut at {cut!r}")
+
+
+def _is_inside(rax: Rax, path: bytes) -> bool:
+    """Say whether the path ends between two bytes of a compressed node."""
+    node = rax.head
+    while node.chars:
+        if len(path) < len(node.chars) and node.iscompr:
+            return bool(path) and node.chars.startswith(path)
+        step = len(node.chars) if node.iscompr else 1
+        at = 0 if node.iscompr else node.chars.find(path[:1])
+        if len(path) < step or at < 0 or (node.iscompr and not path.startswith(node.chars)):
+            return False
+        node = node.children()[at]
+        path = path[step:]
+    return False
 
 
 def _check_node(rax: Rax, node: RaxNode) -> None:

@@ -5,7 +5,7 @@ tell them apart asks for one of these, never for a version's name:
 
     level        the first Redis that does it, as major * 10 + minor (7.0 is 70, 8.2 is 82), with `newest` above
                  all; Valkey stands at 72, where it left Redis, and has `valkey` set for what it did since
-    lag_rule     A, B or C: when a group's lag is a number (`Stream.lag`)
+    lag_rule     LAG_A, LAG_B or LAG_C: when a group's lag is a number (`Stream.lag`)
     rdb_version  what the server of that version writes at the end of a DUMP, and at the head of an RDB file
     stream_type  the RDB type of a stream in it
 
@@ -26,11 +26,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-LAG_A = "A"
+LAG_A = 0
 """Redis 7.0 to 7.4: the read counter counts until a deletion by XDEL lies ahead of the group."""
-LAG_B = "B"
+LAG_B = 1
 """Valkey 8.1 and newer: as A, but a counter is not carried over a trimmed head, nor over any deletion ahead."""
-LAG_C = "C"
+LAG_C = 2
 """Redis 8.0 and newer: a group behind the first living entry lags by the stream's length."""
 
 
@@ -40,7 +40,7 @@ class Compat:
 
     name: str
     level: int
-    lag_rule: str
+    lag_rule: int
     rdb_version: int
     stream_type: int
     redis_version: str

@@ -67,7 +67,7 @@ class StreamNodes:
     tail_pos: cython.Py_ssize_t
 
     def __init__(self) -> None:
-        self.rax = Rax()
+        self.rax = Rax(fixed_len=16)
         self.length = 0
         self.tail = None
         self.tail_ms = self.tail_seq = 0
