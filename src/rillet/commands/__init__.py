@@ -10,8 +10,8 @@ from importlib import import_module
 # Files that declare commands. The stream's are split by what they do to the stream.
 MODULES = (
     "connection", "generic", "expire", "object", "string", "lcs", "server", "config", "transactions", "dump", "command",
-    "debug", "scripting", "acl",
-    "stream_write", "stream_read", "stream_group", "stream_claim", "stream_info",
+    "debug", "scripting", "acl", "pubsub",
+    "stream_write", "stream_delete", "stream_read", "stream_group", "stream_claim", "stream_info", "stream_idmp",
 )  # fmt: skip
 
 

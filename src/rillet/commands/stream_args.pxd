@@ -15,6 +15,7 @@ cdef class Interval:
 @cython.final
 cdef class TrimArguments:
     cdef public int strategy
+    cdef public int delete_strategy
     cdef public long long maxlen
     cdef public unsigned long long minid_ms
     cdef public unsigned long long minid_seq
@@ -28,14 +29,19 @@ cdef class TrimArguments:
     cdef public unsigned long long seq
     cdef public bint seq_given
     cdef public bint no_mkstream
+    cdef public bytes pid
+    cdef public bytes iid
+    cdef public bint idmp_auto
     cpdef bint read(self, Session session, list[bytes] argv, bint xadd)
-    cdef Py_ssize_t _read_option(self, list[bytes] argv, Py_ssize_t at, bint xadd)
+    cdef Py_ssize_t _read_option(self, Session session, list[bytes] argv, Py_ssize_t at, bint xadd)
+    cdef Py_ssize_t _read_producer(self, list[bytes] argv, Py_ssize_t at, bint auto)
     cdef Py_ssize_t _read_threshold(self, list[bytes] argv, Py_ssize_t at, int strategy)
     cdef bint _read_new_id(self, bytes word)
     cdef bint _settle(self, Session session, bint xadd)
 
 cpdef bytes option(bytes word)
 cpdef long long integer(bytes word, str message=*)
+cpdef int delete_strategy(bytes word) noexcept
 cpdef Stream find_stream(Session session, bytes key)
 cpdef Stream read_stream(Session session, bytes key)
 cpdef bint read_id(IDReader reader, bytes word, bint strict=*)

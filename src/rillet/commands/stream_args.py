@@ -1,7 +1,7 @@
 """What the stream commands share: reading arguments, finding the stream, refusing in Redis's words.
 
-    XADD key [NOMKSTREAM] [MAXLEN|MINID [=|~] threshold [LIMIT n]] *|ms-*|ms-seq field value ...
-             └──────────────────── TrimArguments ─────────────────┘ └── and its ID ──┘
+    XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [MAXLEN|MINID [=|~] threshold [LIMIT n]] *|ms-*|ms-seq field value ...
+             └──────────────────────────────── TrimArguments ────────────────────────────┘ └── and its ID ──┘
     XRANGE key -|(ms-seq|ms ... +|(ms-seq|ms                         Interval
 
 Redis reads options with C's string functions, so an option, `$` and `>` end at their first NUL
@@ -26,8 +26,8 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.commands.args import NOT_AN_INTEGER, text
 from rillet.commands.session import Session
 from rillet.errors import CommandError, NoGroup, WrongType
-from rillet.types.group import Group, PendingEntry
-from rillet.types.stream import Stream
+from rillet.types.group import Group
+from rillet.types.stream import ACKED, DELREF, KEEPREF, Stream
 from rillet.types.stream_id import IDReader
 
 NO_TRIM = 0
@@ -36,6 +36,10 @@ MINID = 2
 _NO_TRIM = cython.declare(cython.int, NO_TRIM)
 _MAXLEN = cython.declare(cython.int, MAXLEN)
 _MINID = cython.declare(cython.int, MINID)
+_KEEPREF = cython.declare(cython.int, KEEPREF)
+_DELREF = cython.declare(cython.int, DELREF)
+_ACKED = cython.declare(cython.int, ACKED)
+_NO_STRATEGY = cython.declare(cython.int, -1)
 
 MAX_U64 = 0xFFFF_FFFF_FFFF_FFFF
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -69,10 +73,10 @@ def integer(word: bytes, message: str = NOT_AN_INTEGER) -> cython.longlong:
     return number
 
 
-def owner_name(pending: PendingEntry) -> bytes:
-    """Return the name of the consumer that a pending entry belongs to; only while a file is read has one none."""
-    assert pending.consumer is not None
-    return pending.consumer.name
+def owner_name(group: Group, slot: int) -> bytes:
+    """Return the name of the consumer that a pending entry belongs to; b"" where it was released."""
+    name: bytes = group.table.owner(slot).name
+    return name
 
 
 def signed(value: int) -> int:
@@ -143,6 +147,19 @@ def read_ids(argv: list[bytes], start: int) -> list[tuple[int, int]]:
     return found
 
 
+@cython.ccall
+@cython.exceptval(check=False)
+def delete_strategy(word: bytes) -> cython.int:
+    """Return the delete strategy that a lower-case option names, or -1."""
+    if word == b"keepref":
+        return _KEEPREF
+    if word == b"delref":
+        return _DELREF
+    if word == b"acked":
+        return _ACKED
+    return _NO_STRATEGY
+
+
 @cython.final
 @cython.cclass
 class Interval:
@@ -200,18 +217,21 @@ class TrimArguments:
 
     strategy        NO_TRIM, MAXLEN or MINID, with `maxlen` or `minid_ms`, `minid_seq`
     approx, limit   `~`, and how many entries it may remove (0 = no limit)
+    delete_strategy KEEPREF, DELREF or ACKED: what becomes of the groups' references (8.2)
+    pid, iid        the producer and its message, empty unless given; `idmp_auto`: iid is yet to be made (8.6)
     threshold_at    position of the threshold in argv
     id_at           position of an XADD's ID, or len(argv) where it has none
     id_given        an ID was read into `ms`, `seq`; `seq_given` unless it was `ms-*`
     """
 
     __slots__ = (
-        "approx", "id_at", "id_given", "limit", "limit_given", "maxlen", "minid_ms", "minid_seq", "ms", "no_mkstream",
-        "seq", "seq_given", "strategy", "threshold_at",
+        "approx", "delete_strategy", "id_at", "id_given", "idmp_auto", "iid", "limit", "limit_given", "maxlen",
+        "minid_ms", "minid_seq", "ms", "no_mkstream", "pid", "seq", "seq_given", "strategy", "threshold_at",
     )  # fmt: skip
 
     def __init__(self) -> None:
         self.strategy = _NO_TRIM
+        self.delete_strategy = _NO_STRATEGY
         self.maxlen = 0
         self.minid_ms = 0
         self.minid_seq = 0
@@ -225,6 +245,9 @@ class TrimArguments:
         self.seq = 0
         self.seq_given = True
         self.no_mkstream = False
+        self.pid = b""
+        self.iid = b""
+        self.idmp_auto = False
 
     @cython.ccall
     def read(self, session: Session, argv: list[bytes], xadd: cython.bint) -> cython.bint:
@@ -235,18 +258,23 @@ class TrimArguments:
             word: bytes = argv[at]
             if xadd and (word == b"*" or (48 <= (word[0] if word else 0) <= 57) or word.startswith(b"*\0")):
                 break  # options begin with a letter
-            taken: cython.Py_ssize_t = self._read_option(argv, at, xadd)
+            taken: cython.Py_ssize_t = self._read_option(session, argv, at, xadd)
             if taken == 0:
                 break
             at += taken
         self.id_at = at
         if xadd and at < count:
             self._read_new_id(argv[at])
+            # A log names the entry that was made of the message.
+            if self.pid and self.id_given and not session.trusted:
+                raise CommandError("syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
         self._settle(session, xadd)
         return True
 
     @cython.cfunc
-    def _read_option(self, argv: list[bytes], at: cython.Py_ssize_t, xadd: cython.bint) -> cython.Py_ssize_t:
+    def _read_option(
+        self, session: Session, argv: list[bytes], at: cython.Py_ssize_t, xadd: cython.bint
+    ) -> cython.Py_ssize_t:
         """Read the option at a position and return how many words it took; 0 = this is the ID of an XADD."""
         word: bytes = option(argv[at])
         more: cython.Py_ssize_t = len(argv) - 1 - at
@@ -258,12 +286,37 @@ class TrimArguments:
                 raise CommandError("The LIMIT argument must be >= 0.")
             self.limit_given = True
             return 2
+        if self.delete_strategy == _NO_STRATEGY and session.engine.settings.compat.level >= 82:
+            # Given twice, it is no option any more: a syntax error, or the ID of an XADD.
+            self.delete_strategy = delete_strategy(word)
+            if self.delete_strategy != _NO_STRATEGY:
+                return 1
         if not xadd:
             raise CommandError(SYNTAX_ERROR)
         if word == b"nomkstream":
             self.no_mkstream = True
             return 1
+        if more and (word == b"idmpauto" or (word == b"idmp" and more >= 2)):
+            if session.engine.settings.compat.level >= 86:
+                return self._read_producer(argv, at, word == b"idmpauto")
         return 0
+
+    @cython.cfunc
+    def _read_producer(self, argv: list[bytes], at: cython.Py_ssize_t, auto: cython.bint) -> cython.Py_ssize_t:
+        """Read the producer that IDMP or IDMPAUTO names, and with IDMP the name of the message."""
+        if self.pid:
+            raise CommandError("syntax error, IDMP/IDMPAUTO specified multiple times")
+        if not argv[at + 1]:
+            name: str = "IDMPAUTO" if auto else "IDMP"
+            raise CommandError(f"syntax error, {name} requires a non-empty producer ID")
+        self.pid = argv[at + 1]
+        self.idmp_auto = auto
+        if auto:
+            return 2
+        if not argv[at + 2]:
+            raise CommandError("syntax error, IDMP requires a non-empty idempotent ID")
+        self.iid = argv[at + 2]
+        return 3
 
     @cython.cfunc
     def _read_threshold(self, argv: list[bytes], at: cython.Py_ssize_t, strategy: cython.int) -> cython.Py_ssize_t:
@@ -306,6 +359,8 @@ class TrimArguments:
     @cython.cfunc
     def _settle(self, session: Session, xadd: cython.bint) -> cython.bint:
         """Check the options against each other and set the limit of an approximate trim."""
+        if self.delete_strategy == _NO_STRATEGY:
+            self.delete_strategy = _KEEPREF
         if self.strategy == _NO_TRIM:
             if self.limit:
                 raise CommandError("syntax error, LIMIT cannot be used without specifying a trimming strategy")

@@ -1,4 +1,4 @@
-"""XADD, XTRIM, XDEL and XSETID: what changes the entries of a stream.
+"""XADD, XTRIM and XSETID: what makes a stream longer or shorter.
 
 XADD is the command that everything else waits for, so its plain form, `XADD key * field value ...`,
 takes a way of its own through the option scan: one look at the third word. An option begins with a
@@ -9,8 +9,16 @@ What is logged is deterministic. The clock and the limits of an approximate trim
     XADD s MAXLEN ~ 1000 * f v   ->   XADD s MAXLEN = 1007 1526919030474-0 f v
     XTRIM s MINID ~ 5            ->   XTRIM s MINID = 3-0
 
-The threshold that is logged is what was reached: the length, or the first ID that is left.
-The rewritten words are built only while something is logged.
+The threshold that is logged is what was reached: the length, or the first ID that is left. With DELREF
+and ACKED that is not enough. An entry that ACKED kept lies before others that went, so neither the
+length nor the first ID tells where the trim ended, and what Redis logs leaves more entries on a replica
+than on its master. `~` touches the same entries as `=` there, but for its limit. So the threshold
+stays as it was given, and where the limit ended the trim, it is the ID of the node that was not reached:
+
+    XTRIM s MAXLEN ~ 10 ACKED            ->   XTRIM s MAXLEN = 10 ACKED
+    XTRIM s MAXLEN ~ 10 LIMIT 5 ACKED    ->   XTRIM s MINID = 1526919030474-0 LIMIT 5 ACKED
+
+(A log is obeyed without its LIMIT.) The rewritten words are built only while something is logged.
 """
 
 from __future__ import annotations
@@ -24,9 +32,10 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.commands.registry import command
 from rillet.commands.session import Session
-from rillet.commands.stream_args import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments, read_ids
+from rillet.commands.stream_args import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments
+from rillet.commands.stream_idmp import is_duplicate, new_stream, remember
 from rillet.errors import CommandError
-from rillet.types.stream import Stream
+from rillet.types.stream import KEEPREF, Stream
 from rillet.types.stream_id import IDReader
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
@@ -36,13 +45,15 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _NO_TRIM = cython.declare(cython.int, NO_TRIM)
 _MAXLEN = cython.declare(cython.int, MAXLEN)
+_KEEPREF = cython.declare(cython.int, KEEPREF)
 _ID_TOO_SMALL = "The ID specified in XADD is equal or smaller than the target stream top item"
 
 
 @command(
     "xadd", arity=-5, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(1) for the new entry, O(N) for the N entries that a trim evicts.",
-    syntax="key [NOMKSTREAM] [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
+    syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO producer-id | IDMP producer-id idempotent-id] "
+    "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
 )  # fmt: skip
 def xadd(session: Session, argv: list[bytes]) -> None:
     """Appends an entry to a stream, which is created where there is none."""
@@ -59,15 +70,20 @@ def xadd(session: Session, argv: list[bytes]) -> None:
     if arguments is not None and arguments.id_given and arguments.seq_given and not (arguments.ms or arguments.seq):
         raise CommandError("The ID specified in XADD must be greater than 0-0")
     stream: Stream | None = find_stream(session, key)
+    created: cython.bint = False
     if stream is None:
         if arguments is not None and arguments.no_mkstream:
             session.out.null()
             return
-        stream = Stream()
-        _append(session, stream, arguments, argv, at, words)
+        stream = new_stream(session.engine.settings)
+        created = True
+    if arguments is not None and arguments.pid and is_duplicate(session, stream, arguments, argv):
+        return
+    _append(session, stream, arguments, argv, at, words)
+    if created:
         session.db.set(key, stream)
-    else:
-        _append(session, stream, arguments, argv, at, words)
+    if arguments is not None and arguments.pid:
+        remember(stream, arguments)
     session.out.stream_id(stream.last_ms, stream.last_seq)
     session.modified(key)
     session.notify(b"t", b"xadd", key)
@@ -114,8 +130,10 @@ def _append(
 def _trim(stream: Stream, arguments: TrimArguments) -> cython.longlong:
     """Trim as the options say and return how many entries went."""
     if arguments.strategy == _MAXLEN:
-        return stream.trim_maxlen(arguments.maxlen, arguments.approx, arguments.limit)
-    return stream.trim_minid(arguments.minid_ms, arguments.minid_seq, arguments.approx, arguments.limit)
+        return stream.trim_maxlen(arguments.maxlen, arguments.approx, arguments.limit, arguments.delete_strategy)
+    return stream.trim_minid(
+        arguments.minid_ms, arguments.minid_seq, arguments.approx, arguments.limit, arguments.delete_strategy
+    )
 
 
 @cython.cfunc
@@ -123,7 +141,11 @@ def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> 
     """Put what an approximate trim reached into a copy of its words (streamRewriteTrimArgument)."""
     at: cython.Py_ssize_t = arguments.threshold_at
     argv[at - 1] = b"="
-    if arguments.strategy == _MAXLEN:
+    if arguments.delete_strategy != _KEEPREF:
+        if stream.stopped:
+            argv[at - 2] = b"MINID"
+            argv[at] = format_id(stream.stop_ms, stream.stop_seq)
+    elif arguments.strategy == _MAXLEN:
         argv[at] = b"%d" % stream.length
     else:
         # The first entry counts even where it is a tombstone; an empty stream gives the largest ID.
@@ -152,7 +174,7 @@ def _log_exactly(
 @command(
     "xtrim", arity=-4, flags="write", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(N) for the N entries evicted; whole nodes go at once.",
-    syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count]",
+    syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
 )  # fmt: skip
 def xtrim(session: Session, argv: list[bytes]) -> None:
     """Removes the oldest entries of a stream, down to a length or up to an ID."""
@@ -171,28 +193,6 @@ def xtrim(session: Session, argv: list[bytes]) -> None:
             _exact_trim(stream, arguments, words)
             session.propagate(words)
         session.modified(key)
-        session.dirty += deleted - 1
-    session.out.integer(deleted)
-
-
-@command(
-    "xdel", arity=-3, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
-    complexity="O(1) for each ID.", syntax="key id [id ...]",
-)  # fmt: skip
-def xdel(session: Session, argv: list[bytes]) -> None:
-    """Removes entries by ID and returns how many were there."""
-    key: bytes = argv[1]
-    stream: Stream | None = find_stream(session, key)
-    if stream is None:
-        session.out.integer(0)
-        return
-    deleted: cython.longlong = 0
-    for ms, seq in read_ids(argv, 2):
-        if stream.delete(ms, seq):
-            deleted += 1
-    if deleted > 0:
-        session.modified(key)
-        session.notify(b"t", b"xdel", key)
         session.dirty += deleted - 1
     session.out.integer(deleted)
 
@@ -225,6 +225,10 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
     stream: Stream | None = find_stream(session, key)
     if stream is None:
         raise CommandError("no such key")
+    if session.engine.settings.compat.level >= 72 and less(
+        last.ms, last.seq, stream.max_deleted_ms, stream.max_deleted_seq
+    ):
+        raise CommandError("The ID specified in XSETID is smaller than current max_deleted_entry_id")
     _check_setid(stream, last, entries_added)
     stream.last_ms = last.ms
     stream.last_seq = last.seq

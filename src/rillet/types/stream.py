@@ -9,7 +9,18 @@
 Beside the nodes a stream keeps what cannot be seen from them: the last ID given out (`last_`, also
 of entries since deleted), the first living ID (`first_`, 0-0 when empty), the greatest ID ever
 deleted by XDEL (`max_deleted_`), and how many entries were ever added. From these four a group's lag is
-told without counting (`lag`, by the rule of Redis 7.0).
+told without counting. Servers have told it by three rules (`compat`: LAG_A, LAG_B, LAG_C), and every question
+about counters is given the one to answer by:
+
+                                    A                    B                      C
+    a deletion breaks the count     from the first       wherever it is,        as in B
+                                    living entry on      ahead of the group
+    reading counts on               none broken from     none broken behind the group, which has
+                                    the new entry on     reached the first living entry
+    a position tells its count      broken or not, if    only behind the greatest deletion
+                                    it is the last ID
+    lag of an empty stream          by the count         by the count           0
+    lag before all living entries   by the count         by the count           the stream's length
 
 **Appending** goes to the tail node until that is full: `used + bytes of the new words >= node_max_bytes`, or as many
 entries as `node_max_entries`, tombstones included. A full node is cut to its exact size; the new one
@@ -18,7 +29,10 @@ remembered, so an append reads no tree and, of the master entry, only the field 
 changes a node forgets the tail; the next append finds it again.
 
 **Deleting** marks entries as tombstones and removes a node with its last living entry. **Trimming**
-removes whole nodes from the head and, when exact, makes tombstones in the first one that stays.
+removes whole nodes from the head and, when exact, makes tombstones in the first one that stays. What
+becomes of the references that groups have to an entry is the delete strategy: KEEPREF leaves them,
+DELREF drops them, ACKED keeps an entry that has any. The last two must ask for each entry, so they make
+tombstones in every node, and remove it when none is left alive; and, as in Redis, `~` spares no node then.
 
 **Iterating** (`StreamIterator`) sets positions in the node's bytes and allocates nothing for an entry
 or a field. An iteration that starts in the tail never looks at the tree, which is the case of every
@@ -40,7 +54,10 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.group import Group
+from rillet.types.pending import Pending
+from rillet.types.idmp import Producers
 from rillet.types.stream_check import check_stream, memory_of_stream
 from rillet.types.stream_iterator import StreamIterator, StreamNodes
 
@@ -68,12 +85,23 @@ NODE_MAX_ENTRIES = 100
 MAX_ENTRY_BYTES = 1 << 30
 """Most bytes of one entry's names and values, and of a node (STREAM_LISTPACK_MAX_SIZE)."""
 
+KEEPREF = 0
+"""Delete strategy: what groups have pending stays (DELETE_STRATEGY_KEEPREF)."""
+DELREF = 1
+"""Delete strategy: the entry goes from every group's pending ones, too (DELETE_STRATEGY_DELREF)."""
+ACKED = 2
+"""Delete strategy: only what every group has read and acknowledged (DELETE_STRATEGY_ACKED)."""
+
+_KEEPREF = cython.declare(cython.int, 0)
+_DELREF = cython.declare(cython.int, 1)
+_ACKED = cython.declare(cython.int, 2)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 1073741824)
 _PREALLOCATE = cython.declare(cython.Py_ssize_t, 4096)  # STREAM_LISTPACK_MAX_PRE_ALLOCATE
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_LAG_A = cython.declare(cython.int, LAG_A)
 
 
 @cython.final
@@ -82,8 +110,8 @@ class Stream(StreamNodes):
     """A stream. Attributes without an underscore may be set by whoever loads one. Redis: stream.h, stream."""
 
     __slots__ = (
-        "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "last_ms", "last_seq",
-        "max_deleted_ms", "max_deleted_seq", "next_ms", "next_seq",
+        "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "idmp", "last_ms", "last_seq",
+        "max_deleted_ms", "max_deleted_seq", "next_ms", "next_seq", "pending", "stop_ms", "stop_seq", "stopped",
     )  # fmt: skip
     last_ms: cython.ulonglong
     last_seq: cython.ulonglong
@@ -93,10 +121,15 @@ class Stream(StreamNodes):
     max_deleted_seq: cython.ulonglong
     entries_added: cython.ulonglong
     groups: dict[bytes, Group]
+    pending: Pending
+    idmp: Producers | None
     next_ms: cython.ulonglong
     next_seq: cython.ulonglong
     edge_ms: cython.ulonglong
     edge_seq: cython.ulonglong
+    stopped: cython.bint
+    stop_ms: cython.ulonglong
+    stop_seq: cython.ulonglong
 
     def __init__(self) -> None:
         StreamNodes.__init__(self)
@@ -105,8 +138,12 @@ class Stream(StreamNodes):
         self.max_deleted_ms = self.max_deleted_seq = 0
         self.entries_added = 0
         self.groups = {}
+        self.pending = Pending()
+        self.idmp = None
         self.next_ms = self.next_seq = 0
         self.edge_ms = self.edge_seq = 0
+        self.stopped = False
+        self.stop_ms = self.stop_seq = 0
 
     @property
     def node_count(self) -> int:
@@ -259,6 +296,16 @@ class Stream(StreamNodes):
     @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Delete one entry; False when it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
+        if not self.delete_unsettled(ms, seq):
+            return False
+        if self.length == 0 or (ms == self.first_ms and seq == self.first_seq):
+            self.settle_first()
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def delete_unsettled(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """As `delete`, but first_ and the like stay: `settle_first` is for after the last of many. O(one node)."""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         if not it.next_entry():
             return False
@@ -266,26 +313,37 @@ class Stream(StreamNodes):
         if less(self.max_deleted_ms, self.max_deleted_seq, ms, seq):
             self.max_deleted_ms = ms
             self.max_deleted_seq = seq
-        if self.length == 0 or (ms == self.first_ms and seq == self.first_seq):
-            self._find_first()
         return True
 
     @cython.ccall
-    def trim_maxlen(self, maxlen: cython.ulonglong, approx: cython.bint, limit: cython.longlong) -> cython.longlong:
+    def trim_maxlen(
+        self,
+        maxlen: cython.ulonglong,
+        approx: cython.bint,
+        limit: cython.longlong,
+        delete_strategy: cython.int = KEEPREF,
+    ) -> cython.longlong:
         """Drop the oldest entries until maxlen are left; return how many went. Redis: streamTrim.
 
-        approx removes whole nodes only; limit (0 for none) is how many entries may go.
+        approx removes whole nodes only; limit (0 for none) is how many entries may go: where it ended the trim,
+        `stopped` is set, and stop_ms and stop_seq are the ID of the node that was not looked at.
         """
         if self.length > 0 and self.length <= maxlen:
+            self.stopped = False
             return 0
-        return self._trim(False, maxlen, 0, 0, approx, limit)
+        return self._trim(False, maxlen, 0, 0, approx, limit, delete_strategy)
 
     @cython.ccall
     def trim_minid(
-        self, ms: cython.ulonglong, seq: cython.ulonglong, approx: cython.bint, limit: cython.longlong
+        self,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        approx: cython.bint,
+        limit: cython.longlong,
+        delete_strategy: cython.int = KEEPREF,
     ) -> cython.longlong:
         """Drop the entries before the ID; return how many went; the rest as in trim_maxlen. Redis: streamTrim."""
-        return self._trim(True, 0, ms, seq, approx, limit)
+        return self._trim(True, 0, ms, seq, approx, limit, delete_strategy)
 
     @cython.cfunc
     def _trim(
@@ -296,13 +354,16 @@ class Stream(StreamNodes):
         seq: cython.ulonglong,
         approx: cython.bint,
         limit: cython.longlong,
+        delete_strategy: cython.int,
     ) -> cython.longlong:
         it: RaxIterator = RaxIterator(self.rax)
         lp: Listpack
         key: bytes
         entries: cython.longlong
+        marked: cython.longlong
         whole: cython.bint
         deleted: cython.longlong = 0
+        self.stopped = False
         it.seek("^")
         while it.next():
             if not by_id and self.length <= maxlen:
@@ -311,23 +372,31 @@ class Stream(StreamNodes):
             key = it.key
             entries = int_at(lp, _COUNT)
             if limit != 0 and deleted + entries > limit:
+                self.stopped = True
+                self.stop_ms = key_ms(key)
+                self.stop_seq = key_seq(key)
                 break
             if by_id:
                 whole = self._ends_before(lp, key, ms, seq)
             else:
                 whole = undelta(self.length, -entries) >= maxlen
-            if whole:
-                self.rax.remove(key)
-                self.tail = None
-                it.seek(">=", key)
+            if delete_strategy == _KEEPREF and whole:
                 self.length = undelta(self.length, -entries)
                 deleted += entries
-                continue
-            if not approx:
-                deleted += self._trim_node(lp, key, by_id, maxlen, ms, seq)
-            break
+            else:
+                if delete_strategy == _KEEPREF and approx:
+                    break
+                marked = self._trim_node(lp, key, by_id, maxlen, ms, seq, delete_strategy)
+                deleted += marked
+                if not whole:
+                    break
+                if marked != entries:
+                    continue
+            self.rax.remove(key)
+            self.tail = None
+            it.seek(">=", key)
         if deleted != 0 or self.length == 0:
-            self._find_first()
+            self.settle_first()
         return deleted
 
     @cython.cfunc
@@ -351,8 +420,12 @@ class Stream(StreamNodes):
         maxlen: cython.ulonglong,
         ms: cython.ulonglong,
         seq: cython.ulonglong,
+        delete_strategy: cython.int,
     ) -> cython.longlong:
-        """Make tombstones from the node's beginning until the stream is short enough; return how many."""
+        """Make tombstones from the node's beginning until the stream is short enough; return how many.
+
+        ACKED passes over what is referenced. The node's counts are right afterwards, even where none is left alive.
+        """
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)
@@ -377,7 +450,9 @@ class Stream(StreamNodes):
             if flags & _SAMEFIELDS == 0:
                 boxes = 2 * size_at(lp, lp.at_next)
             after = lp.skip(lp.at_next, boxes + 1)
-            if flags & _DELETED == 0:
+            if flags & _DELETED == 0 and (delete_strategy != _ACKED or not self.is_referenced(entry_ms, entry_seq)):
+                if delete_strategy == _DELREF:
+                    self.drop_references(entry_ms, entry_seq)
                 after += mark_deleted(lp, pos, flags)
                 deleted += 1
                 self.length = (self.length - 1) & _MAX
@@ -385,10 +460,10 @@ class Stream(StreamNodes):
         count_deleted(lp, deleted)
         return deleted
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
-    def _find_first(self) -> cython.bint:
-        """Set first_ms and first_seq after entries went."""
+    def settle_first(self) -> cython.bint:
+        """Set first_ms and first_seq after entries went. O(one node)."""
         self.first_ms = self.first_seq = 0
         if self.length > 0:
             self.edge(True, True)
@@ -423,25 +498,36 @@ class Stream(StreamNodes):
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def has_tombstones_from(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say whether an entry at or behind the ID may have been deleted. Redis 7.0: streamRangeHasTombstones."""
+    def has_tombstones_from(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
+    ) -> cython.bint:
+        """Say whether an entry at or behind the ID may have been deleted. Redis: streamRangeHasTombstones.
+
+        Rule A does not mind a deletion before the first living entry.
+        """
         if self.length == 0 or (self.max_deleted_ms == 0 and self.max_deleted_seq == 0):
             return False
-        if less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):
+        if rule == _LAG_A and less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):
             return False
         return not less(self.max_deleted_ms, self.max_deleted_seq, ms, seq)
 
     @cython.ccall
-    def distance_from_first(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
+    def distance_from_first(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
+    ) -> cython.longlong:
         """Return how many entries ever added came up to the ID, or -1 where that cannot be told.
 
-        Redis 7.0: streamEstimateDistanceFromFirstEverEntry.
+        Redis: streamEstimateDistanceFromFirstEverEntry.
         """
         if self.entries_added == 0:
             return 0
         if less(self.last_ms, self.last_seq, ms, seq):
             return -1
-        if self.length == 0 or (ms == self.last_ms and seq == self.last_seq):
+        if self.length == 0:
+            return delta(self.entries_added, 0)
+        if rule != _LAG_A and (ms != 0 or seq != 0) and less(ms, seq, self.max_deleted_ms, self.max_deleted_seq):
+            return -1
+        if ms == self.last_ms and seq == self.last_seq:
             return delta(self.entries_added, 0)
         if self.max_deleted_ms != 0 or self.max_deleted_seq != 0:
             if not less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):
@@ -461,7 +547,7 @@ class Stream(StreamNodes):
         """Return a new group that has read up to the ID, or None when the name is taken. Redis: streamCreateCG."""
         if name in self.groups:
             return None  # type: ignore[return-value]
-        group: Group = Group(name, ms, seq, entries_read)
+        group: Group = Group(name, ms, seq, entries_read, self.pending)
         self.groups[name] = group
         return group
 
@@ -480,39 +566,91 @@ class Stream(StreamNodes):
         group.clear()
         return True
 
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_referenced(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say whether a group has yet to read it or has it pending. O(groups). Redis: streamEntryIsReferenced."""
+        group: Group
+        if self.pending.first_reference(ms, seq) >= 0:
+            return True
+        for group in self.groups.values():
+            if less(group.last_ms, group.last_seq, ms, seq):
+                return True
+        return False
+
+    @cython.ccall
+    def drop_references(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
+        """Take the entry off every group's pending ones; return how many. Redis: streamCleanupEntryCGroupRefs."""
+        group: Group
+        dropped: cython.Py_ssize_t = 0
+        slot: cython.Py_ssize_t = self.pending.first_reference(ms, seq)
+        while slot >= 0:
+            group = self.groups[self.pending.owner(slot).group_name]
+            group.drop(slot)
+            dropped += 1
+            slot = self.pending.first_reference(ms, seq)
+        return dropped
+
+    def pack_pending(self) -> None:
+        """Give back the room of pending entries that are gone, where most are; slots change. O(pending entries)"""
+        groups = list(self.groups.values())
+        indexes = [group.index for group in groups]
+        indexes += [consumer.index for group in groups for consumer in group.consumers.values()]
+        self.pending.pack([group.order for group in groups], indexes)
+
     def sorted_groups(self) -> list[Group]:
         """Return the groups in the byte order of their names, as Redis lists and saves them."""
         return [self.groups[name] for name in sorted(self.groups)]
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def advance_group(self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+    def advance_group(
+        self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
+    ) -> cython.bint:
         """Note that the group was given the entry; False when it had passed it before. Redis: streamReplyWithRange."""
+        counts: cython.bint
         if not less(group.last_ms, group.last_seq, ms, seq):
             return False
-        if group.entries_read != -1 and not self.has_tombstones_from(ms, seq):
+        if group.entries_read == -1:
+            counts = False
+        elif rule == _LAG_A:
+            counts = not self.has_tombstones_from(ms, seq, rule)
+        else:
+            counts = not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq)
+            counts = counts and not self.has_tombstones_from(group.last_ms, group.last_seq, rule)
+        if counts:
             group.entries_read = delta(undelta(1, group.entries_read), 0)
         elif self.entries_added != 0:
-            group.entries_read = self.distance_from_first(ms, seq)
+            group.entries_read = self.distance_from_first(ms, seq, rule)
         group.last_ms = ms
         group.last_seq = seq
         return True
 
-    def lag(self, group: Group) -> int | None:
-        """Return how many entries the group has yet to read, None where that cannot be told (Redis 7.0's rule).
+    def lag(self, group: Group, rule: int = LAG_A) -> int | None:
+        """Return how many entries the group has yet to read, None where that cannot be told.
 
         Redis: streamReplyWithCGLag. Negative where ENTRIESREAD was set too high, as there.
         """
         read: cython.longlong
         if self.entries_added == 0:
             return 0
-        if group.entries_read != -1 and not self.has_tombstones_from(group.last_ms, group.last_seq):
+        if rule == LAG_C and (self.length == 0 or self._all_ahead(group)):
+            return delta(self.length, 0)
+        if group.entries_read != -1 and not self.has_tombstones_from(group.last_ms, group.last_seq, rule):
             read = group.entries_read
         else:
-            read = self.distance_from_first(group.last_ms, group.last_seq)
+            read = self.distance_from_first(group.last_ms, group.last_seq, rule)
             if read == -1:
                 return None
         return delta(self.entries_added, undelta(0, read))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _all_ahead(self, group: Group) -> cython.bint:
+        """Say whether the group, and every deletion by ID, is before the first living entry."""
+        if not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq):
+            return False
+        return less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq)
 
     # -- the whole
 
