@@ -26,6 +26,7 @@ COMPILED = (
     "types/group",
     "types/stream_iterator",
     "types/stream",
+    "types/stream_order",
     "keyspace/clock",
     "keyspace/database",
     "protocol/intake",

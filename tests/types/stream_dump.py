@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from rillet.types.group import Group
+from rillet.types.pending import PendingIndex
 from rillet.types.stream import Stream
+from rillet.types.stream_id import encode_key
 
 STREAM_LISTPACKS_2 = 19
 
@@ -108,7 +111,11 @@ def dump_of(stream: Stream) -> DumpedStream:
         dumped.groups[group.name] = DumpedGroup(
             (group.last_ms, group.last_seq),
             group.entries_read % (1 << 64),
-            list(group.pel),
-            {consumer.name: list(consumer.pel) for consumer in group.sorted_consumers()},
+            _keys(group, group.index),
+            {consumer.name: _keys(group, consumer.index) for consumer in group.sorted_consumers()},
         )
     return dumped
+
+
+def _keys(group: Group, index: PendingIndex) -> list[bytes]:
+    return [encode_key(group.table.ms(slot), group.table.seq(slot)) for slot in index.slots()]

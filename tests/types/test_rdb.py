@@ -104,7 +104,7 @@ def test_a_damaged_payload_is_refused_or_sound(choose: st.DataObject) -> None:
     for number in range(5):
         stream.append([b"a", b"%d" % number, b"b", b"text"], 0, 2, 1000 + number, 0, 4096, 3)
     group = stream.create_group(b"g", 1001, 0, 2)
-    group.add_pending(next(iter(stream.rax.items()))[0], group.create_consumer(b"c", 5), 7)
+    group.deliver(1000, 0, group.create_consumer(b"c", 5), 7)
     body = bytearray(rdb.dump(stream, False)[:-10])
     for _ in range(choose.draw(st.integers(1, 3))):
         body[choose.draw(st.integers(0, len(body) - 1))] = choose.draw(st.integers(0, 255))

@@ -190,7 +190,7 @@ def read_group(stream: Stream, group: Group, consumer: bytes, count: int) -> int
     while given < count and it.next_entry():
         stream.advance_group(group, it.ms, it.seq)
         reader = group.find_consumer(consumer) or group.create_consumer(consumer, 0)
-        group.add_pending(encode_key(it.ms, it.seq), reader, 0)
+        group.deliver(it.ms, it.seq, reader, 0)
         given += 1
     return given
 
@@ -218,7 +218,7 @@ def test_groups_keep_the_same_counters_and_pending_entries(server: redis.Redis, 
             assert read_group(stream, group, consumer, count) == (len(reply[0][1]) if reply else 0)
         elif what < 0.7:
             ms, seq = rnd.choice(twin.ids)
-            assert group.acknowledge(encode_key(ms, seq)) == twin.call("XACK", KEY, name, format_id(ms, seq))
+            assert group.acknowledge(ms, seq) == twin.call("XACK", KEY, name, format_id(ms, seq))
         elif what < 0.8:
             twin.delete(*rnd.choice(twin.ids))
         elif what < 0.87:
@@ -233,12 +233,12 @@ def test_groups_keep_the_same_counters_and_pending_entries(server: redis.Redis, 
             ms, seq = rnd.choice(twin.ids)
             claimed = twin.call("XCLAIM", KEY, name, consumer, 0, format_id(ms, seq), "FORCE", "JUSTID")
             if stream.contains(ms, seq):
-                key = encode_key(ms, seq)
-                entry = group.find_pending(key) or group.force_pending(key, 0)
-                group.transfer(key, entry, group.find_consumer(consumer) or group.create_consumer(consumer, 0))
+                owner = group.find_consumer(consumer) or group.create_consumer(consumer, 0)
+                slot = group.find(ms, seq)
+                group.transfer(slot if slot >= 0 else group.force(ms, seq, owner, 0), owner)
                 assert claimed == [format_id(ms, seq)]
             else:
-                group.acknowledge(encode_key(ms, seq))
+                group.acknowledge(ms, seq)
                 assert claimed == []
         else:
             maxlen = rnd.randrange(stream.length + 1)

@@ -24,10 +24,10 @@ from rillet.commands.stream_args import (
 )
 from rillet.commands.stream_read import log_claim, log_group_id, meet_consumer, write_entries
 from rillet.errors import CommandError
-from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.group import Consumer, Group, PendingEntry
+from rillet.types.group import Consumer, Group
+from rillet.types.pending import PendingIterator
 from rillet.types.stream import Stream
-from rillet.types.stream_id import IDReader, StreamID, encode_key, less
+from rillet.types.stream_id import IDReader, less
 
 # How many entries XAUTOCLAIM looks at for each one that it may return.
 _ATTEMPTS = 10
@@ -57,33 +57,36 @@ class Claim:
         self.justid = False
         self.written = 0
 
-    def is_recent(self, pending: PendingEntry) -> bool:
+    def is_recent(self, slot: int) -> bool:
         """Whether the entry was delivered too recently to be claimed."""
-        return bool(self.min_idle) and self.now - pending.delivery_time < self.min_idle
+        return bool(self.min_idle) and self.now - self.group.table.delivery_time(slot) < self.min_idle
 
-    def forget(self, ident: bytes, key: bytes, pending: PendingEntry) -> None:
+    def forget(self, ident: bytes, slot: int) -> None:
         """Drop the pending entry of a stream entry that is gone."""
-        log_claim(self.session, self.key, self.group, ident, pending)
-        self.group.acknowledge(key)
+        log_claim(self.session, self.key, self.group, ident, slot)
+        self.group.drop(slot)
         self.session.dirty += 1
 
-    def take(self, ident: bytes, key: bytes, pending: PendingEntry) -> None:
-        """Hand the pending entry to the claiming consumer, who is made on the way, and write it."""
+    def take(self, ident: bytes, ms: int, seq: int, slot: int) -> None:
+        """Hand the pending entry (slot -1: make it one) to the claiming consumer, who is made on the way; write it."""
+        group = self.group
         if self.consumer is None:
-            self.consumer, _ = meet_consumer(self.session, self.key, self.group, self.name)
-        self.group.transfer(key, pending, self.consumer)
-        pending.delivery_time = self.time
+            self.consumer, _ = meet_consumer(self.session, self.key, group, self.name)
+        if slot < 0:
+            slot = group.force(ms, seq, self.consumer, self.now)
+        group.transfer(slot, self.consumer)
+        count = group.table.delivery_count(slot)
         if self.retrycount >= 0:
-            pending.delivery_count = self.retrycount
+            count = self.retrycount
         elif not self.justid:
-            pending.delivery_count = (pending.delivery_count + 1) & MAX_U64
-        ms, seq = StreamID.unpack(key)
+            count = (count + 1) & MAX_U64
+        group.set_delivery(slot, self.time, count)
         if self.justid:
             self.session.out.stream_id(ms, seq)
         else:
             write_entries(self.session.out, self.stream, ms, seq, ms, seq, 1)
         self.written += 1
-        log_claim(self.session, self.key, self.group, ident, pending)
+        log_claim(self.session, self.key, self.group, ident, slot)
         self.session.dirty += 1
 
 
@@ -106,8 +109,8 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
         group.last_ms, group.last_seq = last.ms, last.seq
     dirty = session.dirty
     mark = session.out.mark()
-    for position, key in enumerate(keys):
-        _claim_one(claim, argv[5 + position], key)
+    for position, (ms, seq) in enumerate(keys):
+        _claim_one(claim, argv[5 + position], ms, seq)
     # A claim that was logged carries the group's last ID along.
     if group_moved and session.dirty == dirty:
         log_group_id(session, claim.key, group)
@@ -115,14 +118,14 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
     session.out.insert_array(mark, claim.written)
 
 
-def _leading_ids(argv: list[bytes]) -> list[bytes]:
-    """Return the keys of the IDs from argv[5] on, up to the first word that is none: options follow."""
+def _leading_ids(argv: list[bytes]) -> list[tuple[int, int]]:
+    """Return the IDs from argv[5] on, up to the first word that is none: options follow."""
     reader = IDReader()
     keys = []
     for word in argv[5:]:
         if not reader.read(word, 0, True):
             break
-        keys.append(encode_key(reader.ms, reader.seq))
+        keys.append((reader.ms, reader.seq))
     return keys
 
 
@@ -155,20 +158,19 @@ def _read_options(claim: Claim, argv: list[bytes], at: int) -> IDReader:
     return last
 
 
-def _claim_one(claim: Claim, ident: bytes, key: bytes) -> None:
+def _claim_one(claim: Claim, ident: bytes, ms: int, seq: int) -> None:
     """Claim one entry by ID, if it exists and is pending or FORCE makes it so."""
-    pending = claim.group.find_pending(key)
-    if not claim.stream.contains(*StreamID.unpack(key)):
-        if pending is not None:
-            claim.forget(ident, key, pending)
+    slot = claim.group.find(ms, seq)
+    if not claim.stream.contains(ms, seq):
+        if slot >= 0:
+            claim.forget(ident, slot)
         return
-    if pending is None:
+    if slot < 0:
         if not claim.force:
             return
-        pending = claim.group.force_pending(key, claim.now)
-    elif claim.is_recent(pending):
+    elif claim.is_recent(slot):
         return
-    claim.take(ident, key, pending)
+    claim.take(ident, ms, seq, slot)
 
 
 @command(
@@ -189,8 +191,7 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     claim.justid = justid
     session.propagate_nothing()
     out = session.out
-    iterator = RaxIterator(group.pel)
-    iterator.seek(">=", encode_key(interval.start_ms, interval.start_seq))
+    iterator = PendingIterator(group.table, group.index, interval.start_ms, interval.start_seq)
     # The reply begins with the cursor, which is known last: the claimed entries are written, then moved behind it.
     mark = out.mark()
     deleted = _claim_from(claim, iterator, count)
@@ -199,13 +200,13 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     out.truncate(mark)
     out.array(3)
     if iterator.next():
-        out.stream_id(*StreamID.unpack(iterator.key))
+        out.stream_id(iterator.ms, iterator.seq)
     else:
         out.stream_id(0, 0)
     out.raw(bytes(claimed))
     out.array(len(deleted))
-    for key in deleted:
-        out.stream_id(*StreamID.unpack(key))
+    for ms, seq in deleted:
+        out.stream_id(ms, seq)
 
 
 def _auto_options(argv: list[bytes]) -> tuple[int, bool]:
@@ -228,22 +229,20 @@ def _auto_options(argv: list[bytes]) -> tuple[int, bool]:
     return count, justid
 
 
-def _claim_from(claim: Claim, iterator: RaxIterator, count: int) -> list[bytes]:
-    """Claim up to count entries as the iterator meets them; return the keys of those that are gone, which count too."""
-    deleted: list[bytes] = []
+def _claim_from(claim: Claim, iterator: PendingIterator, count: int) -> list[tuple[int, int]]:
+    """Claim up to count entries as the iterator meets them; return the IDs of those that are gone, which count too."""
+    deleted: list[tuple[int, int]] = []
     attempts = count * _ATTEMPTS
     while attempts and count and iterator.next():
         attempts -= 1
-        key = iterator.key
-        pending: PendingEntry = iterator.data
-        ident = str(StreamID.unpack(key)).encode()
-        if not claim.stream.contains(*StreamID.unpack(key)):
-            claim.forget(ident, key, pending)
-            deleted.append(key)
-            iterator.seek(">=", key)
-        elif claim.is_recent(pending):
+        ms, seq, slot = iterator.ms, iterator.seq, iterator.slot
+        ident = b"%d-%d" % (ms, seq)
+        if not claim.stream.contains(ms, seq):
+            claim.forget(ident, slot)
+            deleted.append((ms, seq))
+        elif claim.is_recent(slot):
             continue
         else:
-            claim.take(ident, key, pending)
+            claim.take(ident, ms, seq, slot)
         count -= 1
     return deleted

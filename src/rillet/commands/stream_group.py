@@ -26,11 +26,12 @@ from rillet.commands.stream_args import (
     signed,
     subcommand_error,
 )
+from rillet.commands.stream_idmp import new_stream
 from rillet.errors import BusyGroup, CommandError
-from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.group import ENTRIES_READ_UNKNOWN, Group, PendingEntry
+from rillet.types.group import ENTRIES_READ_UNKNOWN, Group
+from rillet.types.pending import PendingIterator
 from rillet.types.stream import Stream
-from rillet.types.stream_id import IDReader, StreamID, encode_key
+from rillet.types.stream_id import IDReader
 
 _KEY_MISSING = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option "
@@ -96,7 +97,7 @@ def xgroup_create(session: Session, argv: list[bytes]) -> None:
         raise subcommand_error(argv)
     ms, seq = _position(argv[4], stream, True)
     if stream is None:
-        stream = Stream()
+        stream = new_stream(session.engine.settings)
         session.db.set(key, stream)
         session.db.touch(key)
     if stream.create_group(argv[3], ms, seq, entries_read) is None:
@@ -183,8 +184,10 @@ def xack(session: Session, argv: list[bytes]) -> None:
         return
     acknowledged = 0
     for ms, seq in read_ids(argv, 3):
-        if group.acknowledge(encode_key(ms, seq)):
+        if group.acknowledge(ms, seq):
             acknowledged += 1
+    if stream is not None and stream.pending.wants_packing():
+        stream.pack_pending()
     session.dirty += acknowledged
     session.out.integer(acknowledged)
 
@@ -216,34 +219,34 @@ def xpending(session: Session, argv: list[bytes]) -> None:
     interval.read_start(argv[at])
     interval.read_end(argv[at + 1])
     _, group = find_group(session, argv[1], argv[2])
-    pel = group.pel
+    index = group.index
     if at + 3 < len(argv):
         consumer = group.consumers.get(argv[at + 3])
         if consumer is None:
             session.out.array(0)
             return
-        pel = consumer.pel
-    iterator = RaxIterator(pel)
-    iterator.seek(">=", encode_key(interval.start_ms, interval.start_seq))
-    last = encode_key(interval.end_ms, interval.end_seq)
-    _list_pending(session, iterator, last, count, min_idle)
+        index = consumer.index
+    iterator = PendingIterator(group.table, index, interval.start_ms, interval.start_seq)
+    _list_pending(session, group, iterator, (interval.end_ms, interval.end_seq), count, min_idle)
 
 
-def _list_pending(session: Session, iterator: RaxIterator, last: bytes, count: int, min_idle: int) -> None:
-    """Write up to count pending entries up to the last key: ID, consumer, ms since delivery, deliveries."""
+def _list_pending(session: Session, group: Group, iterator: PendingIterator, last: tuple[int, int], count: int,
+                  min_idle: int) -> None:
+    """Write up to count pending entries up to the last ID: ID, consumer, ms since delivery, deliveries."""
+    table = group.table
     out = session.out
     mark = out.mark()
     written = 0
     now = session.db.clock.now_ms()
-    while written < count and iterator.next() and iterator.key <= last:
-        pending: PendingEntry = iterator.data
-        if min_idle and now - pending.delivery_time < min_idle:
+    while written < count and iterator.next() and (iterator.ms, iterator.seq) <= last:
+        elapsed = now - table.delivery_time(iterator.slot)
+        if min_idle and elapsed < min_idle:
             continue
         out.array(4)
-        out.stream_id(*StreamID.unpack(iterator.key))
-        out.bulk(owner_name(pending))
-        out.integer(max(0, now - pending.delivery_time))
-        out.integer(signed(pending.delivery_count))
+        out.stream_id(iterator.ms, iterator.seq)
+        out.bulk(owner_name(group, iterator.slot))
+        out.integer(max(0, elapsed))
+        out.integer(signed(table.delivery_count(iterator.slot)))
         written += 1
     out.insert_array(mark, written)
 
@@ -252,20 +255,18 @@ def _summary(session: Session, group: Group) -> None:
     """Write how many entries are pending, the first and last of them, and how many for each consumer."""
     out = session.out
     out.array(4)
-    out.integer(group.pel.numele)
-    if group.pel.numele == 0:
+    out.integer(group.pending_count)
+    if group.pending_count == 0:
         out.null()
         out.null()
         out.null_array()
         return
-    iterator = RaxIterator(group.pel)
-    for edge in ("^", "$"):
-        iterator.seek(edge)
-        iterator.next()
-        out.stream_id(*StreamID.unpack(iterator.key))
-    busy = [consumer for consumer in group.sorted_consumers() if consumer.pel.numele]
+    for first in (True, False):
+        slot = group.index.edge(first)
+        out.stream_id(group.table.ms(slot), group.table.seq(slot))
+    busy = [consumer for consumer in group.sorted_consumers() if consumer.pending_count]
     out.array(len(busy))
     for consumer in busy:
         out.array(2)
         out.bulk(consumer.name)
-        out.bulk_int(consumer.pel.numele)
+        out.bulk_int(consumer.pending_count)

@@ -3,6 +3,10 @@
 Every reply is a map (an array of names and values in RESP2), in Redis's order of names. FULL lists
 entries and pending entries up to COUNT of each (10; 0 = all). Groups and consumers come in the
 byte order of their names, as Redis's radix trees give them.
+
+What is shown grew with the versions (`compat`): inactive and active-time came with 7.2, the figures of
+idempotent producers with 8.6, nacked-count with 8.8. From 8.10 on radix-tree-nodes counts a tree that has no nodes
+for its leaves (`Rax.inlined_nodes`). Valkey shows what 7.2 does.
 """
 
 from __future__ import annotations
@@ -20,14 +24,20 @@ from rillet.commands.stream_args import (
     signed,
     subcommand_error,
 )
+from rillet.commands.stream_idmp import IDMP_FIELDS, SINCE, write_idmp
 from rillet.commands.stream_read import write_entries
 from rillet.errors import CommandError
 from rillet.protocol.writer import Replies
-from rillet.structs.rax import Rax
-from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.group import ENTRIES_READ_UNKNOWN, Consumer, Group, PendingEntry
+from rillet.types.group import ENTRIES_READ_UNKNOWN, Consumer, Group
+from rillet.types.pending import PendingIndex, PendingIterator
 from rillet.types.stream import Stream
-from rillet.types.stream_id import StreamID
+
+ACTIVE_TIME = 72
+"""The level from which on a consumer's last success is shown beside its last try."""
+NACKED_COUNT = 88
+"""The level from which on entries can be released, and are counted."""
+INLINED_LEAVES = 810
+"""The level from which on a stream's tree has no nodes for its leaves."""
 
 _XGROUP_HELP = (
     b"CREATE <key> <groupname> <id|$> [option]",
@@ -88,15 +98,16 @@ def _existing(session: Session, key: bytes) -> Stream:
     return stream
 
 
-def _write_counters(out: Replies, stream: Stream, group: Group) -> None:
+def _write_counters(session: Session, stream: Stream, group: Group) -> None:
     """Write entries-read and lag, null where they cannot be told (streamReplyWithCGLag)."""
+    out = session.out
     out.bulk(b"entries-read")
     if group.entries_read == ENTRIES_READ_UNKNOWN:
         out.null()
     else:
         out.integer(group.entries_read)
     out.bulk(b"lag")
-    lag = stream.lag(group)
+    lag = stream.lag(group, session.engine.settings.compat.lag_rule)
     if lag is None:
         out.null()
     else:
@@ -114,15 +125,19 @@ def xinfo_consumers(session: Session, argv: list[bytes]) -> None:
         raise no_such_group(argv[2], argv[3])
     out = session.out
     now = session.db.clock.now_ms()
+    shows_active = session.engine.settings.compat.knows(ACTIVE_TIME)
     out.array(len(group.consumers))
     for consumer in group.sorted_consumers():
-        out.map(3)
+        out.map(4 if shows_active else 3)
         out.bulk(b"name")
         out.bulk(consumer.name)
         out.bulk(b"pending")
-        out.integer(consumer.pel.numele)
+        out.integer(consumer.pending_count)
         out.bulk(b"idle")
         out.integer(max(0, now - consumer.seen_time))
+        if shows_active:
+            out.bulk(b"inactive")
+            out.integer(-1 if consumer.active_time == -1 else now - consumer.active_time)
 
 
 @command(
@@ -141,10 +156,10 @@ def xinfo_groups(session: Session, argv: list[bytes]) -> None:
         out.bulk(b"consumers")
         out.integer(len(group.consumers))
         out.bulk(b"pending")
-        out.integer(group.pel.numele)
+        out.integer(group.pending_count)
         out.bulk(b"last-delivered-id")
         out.stream_id(group.last_ms, group.last_seq)
-        _write_counters(out, stream, group)
+        _write_counters(session, stream, group)
 
 
 @command(
@@ -164,22 +179,26 @@ def xinfo_stream(session: Session, argv: list[bytes]) -> None:
             if count < 0:
                 count = 10
     out = session.out
-    out.map(9 if full else 10)
-    _write_stream(out, stream)
+    compat = session.engine.settings.compat
+    idmp_fields = IDMP_FIELDS if compat.knows(SINCE) else 0
+    out.map((9 if full else 10) + idmp_fields)
+    _write_stream(out, stream, stream.rax.inlined_nodes if compat.knows(INLINED_LEAVES) else stream.rax.numnodes)
+    if idmp_fields:
+        write_idmp(out, stream, session.db.clock.now_ms())
     if full:
-        _write_full(out, stream, count)
+        _write_full(session, stream, count)
     else:
         _write_edges(out, stream)
 
 
-def _write_stream(out: Replies, stream: Stream) -> None:
+def _write_stream(out: Replies, stream: Stream, nodes: int) -> None:
     """Write the seven names that both forms begin with."""
     out.bulk(b"length")
     out.integer(stream.length)
     out.bulk(b"radix-tree-keys")
     out.integer(stream.rax.numele)
     out.bulk(b"radix-tree-nodes")
-    out.integer(stream.rax.numnodes)
+    out.integer(nodes)
     out.bulk(b"last-generated-id")
     out.stream_id(stream.last_ms, stream.last_seq)
     out.bulk(b"max-deleted-entry-id")
@@ -200,60 +219,69 @@ def _write_edges(out: Replies, stream: Stream) -> None:
             out.null()
 
 
-def _write_full(out: Replies, stream: Stream, count: int) -> None:
+def _write_full(session: Session, stream: Stream, count: int) -> None:
     """Write entries and groups."""
+    out = session.out
     out.bulk(b"entries")
     mark = out.mark()
     out.insert_array(mark, write_entries(out, stream, 0, 0, MAX_U64, MAX_U64, count))
     out.bulk(b"groups")
     out.array(len(stream.groups))
     for group in stream.sorted_groups():
-        _write_group(out, stream, group, count)
+        _write_group(session, stream, group, count)
 
 
-def _write_group(out: Replies, stream: Stream, group: Group, count: int) -> None:
+def _write_group(session: Session, stream: Stream, group: Group, count: int) -> None:
     """Write one group with its pending entries and consumers."""
-    out.map(7)
+    out = session.out
+    compat = session.engine.settings.compat
+    shows_nacked = compat.knows(NACKED_COUNT)
+    out.map(8 if shows_nacked else 7)
     out.bulk(b"name")
     out.bulk(group.name)
     out.bulk(b"last-delivered-id")
     out.stream_id(group.last_ms, group.last_seq)
-    _write_counters(out, stream, group)
+    _write_counters(session, stream, group)
     out.bulk(b"pel-count")
-    out.integer(group.pel.numele)
+    out.integer(group.pending_count)
+    if shows_nacked:
+        out.bulk(b"nacked-count")
+        out.integer(group.nacked_count)
     out.bulk(b"pending")
-    _write_pending(out, group.pel, count, True)
+    _write_pending(out, group, group.index, count, True)
     out.bulk(b"consumers")
     out.array(len(group.consumers))
     for consumer in group.sorted_consumers():
-        _write_consumer(out, consumer, count)
+        _write_consumer(out, group, consumer, count, compat.knows(ACTIVE_TIME))
 
 
-def _write_consumer(out: Replies, consumer: Consumer, count: int) -> None:
+def _write_consumer(out: Replies, group: Group, consumer: Consumer, count: int, shows_active: bool) -> None:
     """Write one consumer with its pending entries."""
-    out.map(4)
+    out.map(5 if shows_active else 4)
     out.bulk(b"name")
     out.bulk(consumer.name)
     out.bulk(b"seen-time")
     out.integer(consumer.seen_time)
+    if shows_active:
+        out.bulk(b"active-time")
+        out.integer(consumer.active_time)
     out.bulk(b"pel-count")
-    out.integer(consumer.pel.numele)
+    out.integer(consumer.pending_count)
     out.bulk(b"pending")
-    _write_pending(out, consumer.pel, count, False)
+    _write_pending(out, group, consumer.index, count, False)
 
 
-def _write_pending(out: Replies, pel: Rax, count: int, owner: bool) -> None:
+def _write_pending(out: Replies, group: Group, index: PendingIndex, count: int, owner: bool) -> None:
     """Write the first count pending entries: ID, owner if asked for, time of delivery, deliveries."""
-    listed = min(count, pel.numele) if count else pel.numele
+    table = group.table
+    listed = min(count, len(index)) if count else len(index)
     out.array(listed)
-    iterator = RaxIterator(pel)
-    iterator.seek("^")
+    pending = PendingIterator(table, index)
     for _ in range(listed):
-        iterator.next()
-        pending: PendingEntry = iterator.data
+        pending.next()
         out.array(4 if owner else 3)
-        out.stream_id(*StreamID.unpack(iterator.key))
+        out.stream_id(pending.ms, pending.seq)
         if owner:
-            out.bulk(owner_name(pending))
-        out.integer(pending.delivery_time)
-        out.integer(signed(pending.delivery_count))
+            out.bulk(owner_name(group, pending.slot))
+        out.integer(table.delivery_time(pending.slot))
+        out.integer(signed(table.delivery_count(pending.slot)))

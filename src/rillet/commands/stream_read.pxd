@@ -3,10 +3,10 @@ from rillet.commands.session cimport Session
 from rillet.commands.stream_args cimport Interval, read_stream, integer, option
 from rillet.protocol.writer cimport Replies
 from rillet.structs.listpack cimport Listpack
-from rillet.structs.rax_iterator cimport RaxIterator
-from rillet.types.group cimport Consumer, Group, PendingEntry
+from rillet.types.group cimport Consumer, Group
+from rillet.types.pending cimport PendingIterator
 from rillet.types.stream cimport Stream
-from rillet.types.stream_id cimport IDReader, encode_key, format_id, key_ms, key_seq, less
+from rillet.types.stream_id cimport IDReader, format_id, less
 from rillet.types.stream_iterator cimport StreamIterator
 
 @cython.final

@@ -36,8 +36,8 @@ from rillet.commands.stream_args import INVALID_ID, SYNTAX_ERROR, Interval, owne
 from rillet.errors import CommandError, NoGroup, Unblocked
 from rillet.protocol.writer import Replies
 from rillet.structs.listpack import Listpack
-from rillet.structs.rax_iterator import RaxIterator
-from rillet.types.group import ENTRIES_READ_UNKNOWN, Consumer, Group, PendingEntry
+from rillet.types.group import ENTRIES_READ_UNKNOWN, Consumer, Group
+from rillet.types.pending import PendingIterator
 from rillet.types.stream import Stream
 from rillet.types.stream_id import IDReader
 from rillet.types.stream_iterator import StreamIterator
@@ -45,7 +45,7 @@ from rillet.types.stream_node import SAMEFIELDS
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
     from rillet.commands.stream_args import integer, option, read_stream
-    from rillet.types.stream_id import encode_key, format_id, key_ms, key_seq, less
+    from rillet.types.stream_id import format_id, less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _NEW_IS_GROUPED = (
@@ -223,12 +223,13 @@ def _range(session: Session, argv: list[bytes], reverse: cython.bint) -> cython.
 # -- what reading for a group leaves in the log -----------------------------------------------------------
 
 
-def log_claim(session: Session, key: bytes, group: Group, ident: bytes, pending: PendingEntry) -> None:
+def log_claim(session: Session, key: bytes, group: Group, ident: bytes, slot: int) -> None:
     """Log the state of a pending entry as an XCLAIM that sets just that (streamPropagateXCLAIM)."""
     if session.engine.log is not None:
         session.propagate([
-            b"XCLAIM", key, group.name, owner_name(pending), b"0", ident,
-            b"TIME", b"%d" % pending.delivery_time, b"RETRYCOUNT", b"%d" % signed(pending.delivery_count),
+            b"XCLAIM", key, group.name, owner_name(group, slot), b"0", ident,
+            b"TIME", b"%d" % group.table.delivery_time(slot),
+            b"RETRYCOUNT", b"%d" % signed(group.table.delivery_count(slot)),
             b"FORCE", b"JUSTID", b"LASTID", format_id(group.last_ms, group.last_seq),
         ])  # fmt: skip
 
@@ -451,7 +452,7 @@ class ReadRequest:
             log_consumer(session, key, group, consumer)
         session.dirty += 1
         if history:
-            return _write_history(session, stream, consumer, ms, seq, count)
+            return _write_history(session, stream, group, consumer, ms, seq, count)
         return _write_new(session, stream, key, group, consumer, ms, seq, count, self.noack)
 
     def serve(self, session: Session, key: bytes) -> bool:
@@ -505,25 +506,24 @@ def _has_after(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> c
 
 @cython.cfunc
 def _write_history(
-    session: Session, stream: Stream, consumer: Consumer, ms: cython.ulonglong, seq: cython.ulonglong,
-    count: cython.longlong,
+    session: Session, stream: Stream, group: Group, consumer: Consumer, ms: cython.ulonglong,
+    seq: cython.ulonglong, count: cython.longlong,
 ) -> cython.longlong:  # fmt: skip
     """Write what is pending for the consumer, a deleted entry as its ID and null (..RangeFromConsumerPEL)."""
     out: Replies = session.out
     written: cython.longlong = 0
     now: cython.longlong = session.db.clock.now_ms()
-    iterator: RaxIterator = RaxIterator(consumer.pel)
-    iterator.seek(">=", encode_key(ms, seq))
-    while (count == 0 or written < count) and iterator.next():
-        ms = key_ms(iterator.key)
-        seq = key_seq(iterator.key)
+    saturates: cython.bint = session.engine.settings.compat.level >= 84
+    pending: PendingIterator = PendingIterator(group.table, consumer.index, ms, seq)
+    while (count == 0 or written < count) and pending.next():
+        ms = pending.ms
+        seq = pending.seq
         if write_entries(out, stream, ms, seq, ms, seq, 1, False) == 0:
             out.array(2)
             out.stream_id(ms, seq)
             out.null_array()
         else:
-            pending: PendingEntry = iterator.data
-            pending.redelivered(now)
+            group.redeliver(pending.slot, now, saturates)
         written += 1
     return written
 
@@ -539,15 +539,16 @@ def _write_new(
     moved: cython.bint = False
     logged: cython.bint = session.engine.log is not None
     now: cython.longlong = session.db.clock.now_ms()
+    rule: cython.int = session.engine.settings.compat.lag_rule
     entries: StreamIterator = StreamIterator(stream, ms, seq, _MAX_U64, _MAX_U64, False)
     while entries.next_entry():
-        if stream.advance_group(group, entries.ms, entries.seq):
+        if stream.advance_group(group, entries.ms, entries.seq, rule):
             moved = True
         writer.write(entries)
         if not noack:
-            pending: PendingEntry = group.add_pending(encode_key(entries.ms, entries.seq), consumer, now)
+            slot: cython.Py_ssize_t = group.deliver(entries.ms, entries.seq, consumer, now)
             if logged:
-                log_claim(session, key, group, format_id(entries.ms, entries.seq), pending)
+                log_claim(session, key, group, format_id(entries.ms, entries.seq), slot)
         written += 1
         if written == count:
             break

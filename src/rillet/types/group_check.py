@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rillet.structs.rax import NOT_FOUND
-
 if TYPE_CHECKING:
     from rillet.types.group import Group
 
@@ -21,18 +19,22 @@ def must(holds: bool, invariant: str) -> None:
 
 
 def check_group(group: Group) -> None:
-    """Verify a group: its trees, and that each pending entry has one owner, and the same object at both. O(entries)."""
-    group.pel.check()
-    owned = 0
+    """Verify a group: its indexes, that each pending entry has one owner or none, and the order by time. O(entries)"""
+    table = group.table
+    group.index.check(table)
+    pending = group.index.slots()
+    owned: set[int] = set()
     for name, consumer in group.consumers.items():
-        must(consumer.name == name, f"consumer {name!r} bears its name")
-        consumer.pel.check()
-        for key, entry in consumer.pel.items():
-            must(group.pel.find(key) is entry, f"{key.hex()} of {name!r} is the group's pending entry")
-            must(entry.consumer is consumer, f"{key.hex()} of {name!r} names its owner")
-            owned += 1
-    must(owned == group.pel.numele, "each pending entry has one owner")
-    for key, entry in group.pel.items():
-        must(len(key) == 16, "a pending entry's key has 16 bytes")
-        must(entry.consumer is not None, f"{key.hex()} has an owner")
-        must(entry.consumer.pel.find(key) is not NOT_FOUND, f"{key.hex()} is with its owner")
+        must(consumer.name == name and consumer.group_name == group.name, f"consumer {name!r} bears its name")
+        must(table.owners[consumer.number] is consumer, f"consumer {name!r} is found by its number")
+        consumer.index.check(table)
+        for slot in consumer.index.slots():
+            must(table.owner(slot) is consumer, f"{table.ms(slot)}-{table.seq(slot)} of {name!r} names its owner")
+            must(slot not in owned, f"{table.ms(slot)}-{table.seq(slot)} has one owner")
+            owned.add(slot)
+    must(owned <= set(pending), "what a consumer has is pending in the group")
+    nobodys = [slot for slot in pending if slot not in owned]
+    must(all(table.owner(slot) is group.nobody for slot in nobodys), "what no consumer has is nobody's")
+    ordered = group.order.slots(table)
+    must(sorted(ordered) == sorted(pending), "the order by time has the slots of the index")
+    must(set(ordered[: group.order.released]) == set(nobodys), "the first in the order are nobody's")

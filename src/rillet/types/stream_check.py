@@ -15,6 +15,7 @@ from rillet.types.stream_node import DELETED, SAMEFIELDS, validate_node
 if TYPE_CHECKING:
     from rillet.structs.listpack import Listpack
     from rillet.structs.rax import Rax
+    from rillet.types.pending import PendingIndex
     from rillet.types.stream import Stream
 
 _WRAP = 1 << 64
@@ -23,7 +24,6 @@ _WRAP = 1 << 64
 _OBJECT_AND_STREAM = 16 + 80
 _GROUP = 40
 _CONSUMER = 24
-_NACK = 24
 
 
 def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
@@ -72,9 +72,13 @@ def check_stream(stream: Stream) -> None:
         facts = (stream.tail_live, stream.tail_entries, stream.tail_fields)
         must(facts == (values[0], int(values[0]) + int(values[1]), values[2]), "the tail's facts are its master's")
         must(stream.tail.get(stream.tail_pos) == values[3], "tail_pos is behind the number of fields")
+    stream.pending.check()
+    must(stream.pending.count == sum(group.pending_count for group in stream.groups.values()),
+         "every slot of the table is pending in a group")
     for name, group in stream.groups.items():
         must(group.name == name, f"group {name!r} bears its name")
         group.check()
+        must(group.table is stream.pending, f"group {name!r} keeps its pending entries in the stream's table")
 
 
 def memory_of_stream(stream: Stream, samples: int) -> int:
@@ -91,11 +95,16 @@ def memory_of_stream(stream: Stream, samples: int) -> int:
         nodes.seek("$")
         nodes.next()
         total += sum(sizes) // len(sizes) * (stream.rax.numele - 1) + len(nodes.data.buf)
+    total += len(stream.pending.buf) + _memory_of_index(stream.pending.refs)
     for group in stream.groups.values():
-        total += _GROUP + _memory_of_rax(group.pel) + _NACK * group.pel.numele
+        total += _GROUP + _memory_of_index(group.index)
         for consumer in group.consumers.values():
-            total += _CONSUMER + len(consumer.name) + _memory_of_rax(consumer.pel)
+            total += _CONSUMER + len(consumer.name) + _memory_of_index(consumer.index)
     return total
+
+
+def _memory_of_index(index: PendingIndex) -> int:
+    return len(index.bounds) + sum(len(page.buf) for page in index.pages)
 
 
 def _memory_of_rax(rax: Rax) -> int:
