@@ -1,0 +1,187 @@
+"""Trimming with a delete strategy: which entries go, which references go with them, and where the trim ended."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rillet.types.stream import ACKED, DELREF, KEEPREF, Stream, StreamIterator
+
+MAX = (1 << 64) - 1
+ENTRIES_OF_A_NODE = 3
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A stream of entries 1-0 to count-0, some deleted, and its groups: how far each has read, what is pending."""
+
+    count: int
+    deleted: frozenset[int]
+    groups: tuple[tuple[int, frozenset[int]], ...]
+
+    def build(self) -> Stream:
+        stream = Stream()
+        for ms in range(1, self.count + 1):
+            assert stream.append([b"f", b"v"], 0, 1, ms, 0, 4096, ENTRIES_OF_A_NODE)
+        for ms in sorted(self.deleted):
+            stream.delete(ms, 0)
+        for number, (last, pending) in enumerate(self.groups):
+            group = stream.create_group(b"g%d" % number, last, 0, -1)
+            consumer = group.create_consumer(b"c", 0)
+            for ms in sorted(pending):
+                group.deliver(ms, 0, consumer, 0)
+        return stream
+
+    def living(self) -> list[int]:
+        return [ms for ms in range(1, self.count + 1) if ms not in self.deleted]
+
+    def referenced(self, ms: int) -> bool:
+        return any(ms > last or ms in pending for last, pending in self.groups)
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    count = draw(st.integers(1, 14))
+    some = st.frozensets(st.integers(1, count))
+    reached = st.integers(0, count) | st.just(count)
+    groups = draw(st.lists(st.tuples(reached, some), max_size=3))
+    return Plan(count, draw(some), tuple((last, pending) for last, pending in groups))
+
+
+def ids(stream: Stream) -> list[int]:
+    """Return the milliseconds of the living entries."""
+    it = StreamIterator(stream, 0, 0, MAX, MAX, False)
+    found = []
+    while it.next_entry():
+        found.append(it.ms)
+    return found
+
+
+def nodes(stream: Stream) -> list[tuple[bytes, bytes]]:
+    """Return the bytes of all nodes, tombstones and all."""
+    return [(key, bytes(lp.buf[: lp.used])) for key, lp in stream.rax.items()]
+
+
+def pending(stream: Stream) -> list[set[int]]:
+    """Return what is pending in each group."""
+    return [
+        {ms for ms in range(1, 15) if group.find(ms, 0) >= 0} for _, group in sorted(stream.groups.items())
+    ]
+
+
+@given(plans(), st.integers(0, 15), st.booleans(), st.booleans())
+def test_delref_takes_the_oldest_and_their_references(plan: Plan, threshold: int, by_id: bool, approx: bool) -> None:
+    """DELREF removes as many as an exact trim, `~` or not; what stays keeps its references."""
+    stream = plan.build()
+    living = plan.living()
+    gone = [ms for ms in living if ms < threshold] if by_id else living[: max(0, len(living) - threshold)]
+    trim = stream.trim_minid(threshold, 0, approx, 0, DELREF) if by_id else (
+        stream.trim_maxlen(threshold, approx, 0, DELREF)
+    )
+    assert trim == len(gone) and ids(stream) == living[len(gone) :]
+    assert pending(stream) == [set(owned) - set(gone) for _, owned in plan.groups]
+    stream.check()
+
+
+@given(plans(), st.integers(0, 15), st.booleans())
+def test_acked_below_an_id_takes_all_that_nobody_needs(plan: Plan, threshold: int, approx: bool) -> None:
+    """ACKED with MINID removes exactly the unreferenced entries before the ID, wherever they lie."""
+    stream = plan.build()
+    kept = [ms for ms in plan.living() if ms >= threshold or plan.referenced(ms)]
+    assert stream.trim_minid(threshold, 0, approx, 0, ACKED) == len(plan.living()) - len(kept)
+    assert ids(stream) == kept and pending(stream) == [set(owned) for _, owned in plan.groups]
+    assert (stream.first_ms, stream.max_deleted_ms) == (min(kept, default=0), max(plan.deleted, default=0))
+    stream.check()
+
+
+@given(plans(), st.integers(0, 15), st.booleans())
+def test_acked_to_a_length_takes_the_oldest_that_nobody_needs(plan: Plan, keep: int, approx: bool) -> None:
+    """ACKED with MAXLEN removes unreferenced entries from the oldest on, and never more than are too many."""
+    stream = plan.build()
+    living = plan.living()
+    free = [ms for ms in living if not plan.referenced(ms)]
+    deleted = stream.trim_maxlen(keep, approx, 0, ACKED)
+    assert deleted <= min(len(free), max(0, len(living) - keep))
+    assert ids(stream) == [ms for ms in living if ms not in free[:deleted]]
+    if not plan.groups:
+        assert deleted == max(0, len(living) - keep)
+    stream.check()
+
+
+@given(
+    plans(), st.integers(0, 15), st.booleans(), st.sampled_from([0, 1, 3, 4, 7]), st.sampled_from([DELREF, ACKED])
+)
+def test_limited_trim_can_be_told_without_its_limit(
+    plan: Plan, threshold: int, by_id: bool, limit: int, strategy: int
+) -> None:
+    """Where a limit ended a trim, an exact one up to the node named as `stop` leaves the same bytes; else the same."""
+    stream, other = plan.build(), plan.build()
+    if by_id:
+        deleted = stream.trim_minid(threshold, 0, True, limit, strategy)
+    else:
+        deleted = stream.trim_maxlen(threshold, True, limit, strategy)
+    assert not limit or deleted <= limit
+    if stream.stopped:
+        assert other.trim_minid(stream.stop_ms, stream.stop_seq, False, 0, strategy) == deleted
+    elif by_id:
+        assert other.trim_minid(threshold, 0, False, 0, strategy) == deleted
+    else:
+        assert other.trim_maxlen(threshold, False, 0, strategy) == deleted
+    assert nodes(stream) == nodes(other) and pending(stream) == pending(other)
+
+
+def test_node_that_acked_cannot_empty_does_not_end_the_trim() -> None:
+    """A pending entry in the first node keeps that alone: the trim goes on with the next."""
+    plan = Plan(9, frozenset(), ((9, frozenset({2})),))
+    for approx in (False, True):
+        stream = plan.build()
+        assert stream.trim_maxlen(3, approx, 0, ACKED) == 6
+        assert ids(stream) == [2, 8, 9] and stream.node_count == 2
+        stream = plan.build()
+        assert stream.trim_maxlen(3, approx, 0, KEEPREF) == 6
+        assert ids(stream) == [7, 8, 9] and stream.node_count == 1
+
+
+def test_node_that_may_not_go_whole_ends_the_trim() -> None:
+    """The last node that is looked at is the one with which the stream would be too short, as in Redis's streamTrim."""
+    plan = Plan(9, frozenset(), ((9, frozenset({1, 2, 3})),))
+    stream = plan.build()
+    assert stream.trim_maxlen(7, False, 0, ACKED) == 0  # the second node has two entries too many
+    assert stream.trim_maxlen(6, False, 0, ACKED) == 3
+
+
+def test_node_of_tombstones_goes_with_a_strategy_too() -> None:
+    """What an exact MINID trim left of a node is removed when the ID has passed it."""
+    for strategy in (KEEPREF, DELREF, ACKED):
+        stream = Plan(3, frozenset(), ()).build()
+        stream.append([b"f", b"v"], 0, 1, 9, 0, 4096, ENTRIES_OF_A_NODE)
+        stream.trim_minid(3, 0, False, 0, DELREF)
+        stream.append([b"f", b"v"], 0, 1, 10, 0, 4096, 2)
+        assert stream.delete(3, 0) and stream.trim_minid(5, 0, True, 0, strategy) == 0
+        assert [key for key, _ in nodes(stream)] == [(9).to_bytes(8, "big") + bytes(8)]
+
+
+@pytest.mark.parametrize("strategy", [DELREF, ACKED])
+def test_limit_counts_the_living_entries_of_a_node(strategy: int) -> None:
+    """A node goes whole or not at all where its living entries would be beyond the limit."""
+    stream = Plan(9, frozenset({1}), ((9, frozenset()),)).build()
+    assert stream.trim_maxlen(0, True, 4, strategy) == 2
+    assert stream.stopped and (stream.stop_ms, stream.stop_seq) == (4, 0)
+    assert stream.trim_maxlen(8, True, 4, strategy) == 0 and not stream.stopped
+
+
+def test_references_are_those_of_every_group() -> None:
+    """An entry is referenced while any group has it pending or before it; dropping takes it from all."""
+    stream = Plan(4, frozenset(), ((4, frozenset({1, 2})), (2, frozenset({2})))).build()
+    assert [stream.is_referenced(ms, 0) for ms in (1, 2, 3, 4, 9)] == [True] * 5
+    stream.groups[b"g1"].set_id(4, 0, -1)
+    assert [stream.is_referenced(ms, 0) for ms in (1, 2, 3, 4, 9)] == [True, True, False, False, True]
+    assert [stream.drop_references(ms, 0) for ms in (2, 2, 3)] == [2, 0, 0]
+    assert pending(stream) == [{1}, set()]
+    stream.destroy_group(b"g0")
+    assert not stream.is_referenced(1, 0) and stream.is_referenced(9, 0)
+    stream.destroy_group(b"g1")
+    assert not stream.is_referenced(9, 0)
