@@ -562,6 +562,7 @@ class Rax:
         return h
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _cut(self, h: RaxNode, stack: list, key: bytes) -> cython.bint:  # type: ignore[type-arg]
         """Note where the newest server's chains stay cut once the key is gone and h is what remained of its way."""
         n: cython.Py_ssize_t = self.fixed_len
@@ -592,6 +593,7 @@ class Rax:
         return self._cut_below(key[:depth] + h.chars, h.link)
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _cut_below(self, path: bytes, below: RaxNode) -> cython.bint:
         """Drop the cuts of the chain below, but for the start of the node that holds the value, if it ends in one."""
         i: cython.Py_ssize_t
