@@ -4,6 +4,10 @@ Few keys, groups and consumers, so that commands meet each other's work; explici
 range, so that they hit, miss and repeat; options of every command; now and then a word that is replaced,
 dropped, doubled or written in another case. Nothing depends on the clock: a min-idle-time is 0 or lies far
 between the idle times that XCLAIM is told to set.
+
+All commands are made for every `compat`; those that it does not know (`newer` has them) are seldom, as what must be
+refused. One key, FUTURE, begins behind every clock, so that the IDs that `*` gives there are known: IDMP takes no
+others. EDGE's IDs end at 2^64-1.
 """
 
 from __future__ import annotations
@@ -13,7 +17,15 @@ import re
 from collections import deque
 from collections.abc import Callable
 
-KEYS = [b"s1", b"s2", b"s3"]
+from rillet.types.compat import COMPATS, Compat
+from tests.differential.newer import NewerCommands
+
+EDGE = b"edge"
+FUTURE = b"future"
+KEYS = [b"s1", b"s2", b"s3", EDGE, FUTURE]
+_SOME_KEYS = [*KEYS[:3], *KEYS[:3], *KEYS]
+LAST = (1 << 64) - 1
+FUTURE_MS = 5_000_000_000_000
 GROUPS = [b"g1", b"g2", b"g\x003"]
 CONSUMERS = [b"c1", b"c2", b"c3"]
 TEXT_KEY = b"text"
@@ -25,23 +37,25 @@ JUNK = [
     b"(-", b"(+", b"18446744073709551615", b"18446744073709551616", b"9223372036854775807", b"9223372036854775808",
     b"-9223372036854775808", b"01", b"1 ", b" 1", b"+1", b"1.5", b"x\x00y", b"3-*", b"~", b"=", b"COUNT", b"LIMIT",
     b"FORCE", b"MAXLEN", b"MINID", b"NOMKSTREAM", b"JUSTID", b"IDLE", b"NOACK", b"STREAMS", b"GROUP", b"MKSTREAM",
-    b"ENTRIESREAD", b"FULL", b"\xff\x00\xfe", b"HELP", b"LASTID", b"force\x00x", b"1--5", b"1--05", b"9" * 130,
+    b"ENTRIESREAD", b"FULL", b"KEEPREF", b"DELREF", b"ACKED", b"IDS", b"CLAIM", b"IDMP", b"IDMPAUTO", b"SILENT",
+    b"RETRYCOUNT", b"*", b"\xff\x00\xfe", b"HELP", b"LASTID", b"force\x00x", b"1--5", b"1--05", b"9" * 130,
 ]  # fmt: skip
 
 _IDS = re.compile(rb"\r\n(\d+-\d+)\r\n")
 
 
-class Generator:
+class Generator(NewerCommands):
     """Commands of one seed; `next()` gives the words of the next one."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, compat: str = "7.0") -> None:
         self.random = random.Random(seed)
+        self.compat: Compat = COMPATS[compat]
         self.ms = 1
         self.known: deque[bytes] = deque(maxlen=150)
-        self.makers: list[tuple[int, Callable[[], list[bytes]]]] = [
+        self.makers: list[tuple[float, Callable[[], list[bytes]]]] = [
             (30, self.xadd), (4, self.xtrim), (6, self.xdel), (1, self.xlen), (5, self.xrange), (5, self.xread),
             (14, self.xreadgroup), (6, self.xack), (5, self.xpending), (7, self.xclaim), (5, self.xautoclaim),
-            (10, self.xgroup), (4, self.xinfo), (2, self.xsetid), (1, self.other),
+            (10, self.xgroup), (4, self.xinfo), (3, self.xsetid), (1, self.other), *self.newer(),
         ]  # fmt: skip
 
     def next(self) -> list[bytes]:
@@ -66,7 +80,7 @@ class Generator:
         """Return a stream's key, seldom another one."""
         if self.chance(0.04):
             return self.random.choice([TEXT_KEY, MISSING])
-        return self.random.choice(KEYS)
+        return self.random.choice(_SOME_KEYS)
 
     def group(self) -> bytes:
         """Return the name of a group."""
@@ -82,6 +96,8 @@ class Generator:
 
     def ident(self) -> bytes:
         """Return the ID of an entry that is, was or may be there."""
+        if self.chance(0.02):
+            return self.random.choice([b"%d-%d" % (LAST, LAST), b"%d" % LAST, b"%d-%d" % (LAST, LAST - 1), b"0-0"])
         if self.known and self.chance(0.6):
             return self.random.choice(self.known)
         kind = self.random.random()
@@ -137,18 +153,23 @@ class Generator:
         words.append(self.number(0, 30) if words[0] == b"MAXLEN" else self.ident())
         if operator == b"~" and self.chance(0.4) or self.chance(0.03):
             words += [b"LIMIT", self.number(0, 20)]
-        return words
+        return words + self.strategy()
 
     def xadd(self) -> list[bytes]:
         """Return an XADD, mostly of a new ID."""
         self.ms += self.random.choice([0, 0, 1, 1, 1, 2])
         argv = [b"XADD", self.key()]
-        if self.chance(0.05):
-            argv.append(b"NOMKSTREAM")
-        if self.chance(0.08):
-            argv += self.trim()
+        options = [
+            [b"NOMKSTREAM"] if self.chance(0.05) else [], self.trim() if self.chance(0.08) else [], self.strategy(),
+        ]  # fmt: skip
+        self.random.shuffle(options)
+        argv += [word for words in options for word in words]
         kind = self.random.random()
-        if kind < 0.6:
+        if argv[1] == FUTURE and self.chance(0.9):
+            argv += [*self.idempotent(), b"*"] if self.chance(0.9) else [b"%d-*" % FUTURE_MS]
+        elif argv[1] == EDGE and self.chance(0.3):
+            argv.append(b"%d-%d" % (LAST - self.random.randint(0, 1), LAST - self.random.randint(0, 3)))
+        elif kind < 0.6:
             argv.append(b"%d-*" % self.ms)
         elif kind < 0.85:
             argv.append(b"%d-%d" % (self.ms, self.random.randint(0, 4)))
@@ -193,7 +214,7 @@ class Generator:
         if self.chance(0.05):
             argv += [b"BLOCK", self.random.choice([b"1", b"-1", b"abc"])]
         keys = [self.key() for _ in range(self.random.choice([1, 1, 2, 3]))]
-        ids = [b"$" if self.chance(0.1) else self.ident() for _ in keys]
+        ids = [self.random.choice([b"$", b"+"]) if self.chance(0.15) else self.ident() for _ in keys]
         return [*argv, b"STREAMS", *keys, *ids]
 
     def xreadgroup(self) -> list[bytes]:
@@ -205,6 +226,7 @@ class Generator:
             argv += [b"BLOCK", b"1"]
         if self.chance(0.15):
             argv.append(b"NOACK")
+        argv += self.claiming()
         keys = [self.key() for _ in range(self.random.choice([1, 1, 1, 2]))]
         ids = [b">" if self.chance(0.75) else self.random.choice([b"0", self.ident()]) for _ in keys]
         return [*argv, b"STREAMS", *keys, *ids]
@@ -282,6 +304,10 @@ class Generator:
     def xsetid(self) -> list[bytes]:
         """Return an XSETID near the last ID."""
         argv = [b"XSETID", self.key(), b"%d-%d" % (self.ms + self.random.randint(-1, 1), self.random.randint(0, 2))]
+        if argv[1] == FUTURE:
+            argv[2] = b"%d-%d" % (FUTURE_MS + self.random.randint(-1, 1), self.random.randint(0, 99))
+        elif argv[1] == EDGE and self.chance(0.5):
+            argv[2] = b"%d-%d" % (LAST - self.random.randint(0, 1), LAST - self.random.randint(0, 2))
         if self.chance(0.4):
             argv += [b"ENTRIESADDED", self.number(-1, 60)]
         if self.chance(0.4):
@@ -290,6 +316,9 @@ class Generator:
 
     def other(self) -> list[bytes]:
         """Return what removes a stream, or asks the wrong type."""
-        if self.chance(0.3):
-            return [b"DEL", self.random.choice(KEYS)]
+        kind = self.random.random()
+        if kind < 0.3:
+            return [b"DEL", self.random.choice(KEYS[:-1])]
+        if kind < 0.6:
+            return [b"COPY", self.random.choice(KEYS), self.random.choice(KEYS[:-1]), b"REPLACE"]
         return [self.random.choice([b"XLEN", b"XADD", b"XRANGE"]), TEXT_KEY, b"-", b"+", b"x"]

@@ -84,6 +84,13 @@ def _position(word: bytes, stream: Stream | None, strict: bool) -> tuple[int, in
     return reader.ms, reader.seq
 
 
+def _bounded(session: Session, stream: Stream, entries_read: int) -> int:
+    """Return the read counter to set: since Redis 8.4 nobody can have read more than was added."""
+    if session.engine.settings.compat.knows(84):
+        return min(entries_read, stream.entries_added)
+    return entries_read
+
+
 @command(
     "xgroup|create", arity=-5, flags="write denyoom", keys=(2, 2, 1), group="stream", since="5.0.0",
     complexity="O(1)", syntax="key group <id | $> [MKSTREAM] [ENTRIESREAD entries-read]",
@@ -100,6 +107,7 @@ def xgroup_create(session: Session, argv: list[bytes]) -> None:
         stream = new_stream(session.engine.settings)
         session.db.set(key, stream)
         session.db.touch(key)
+    entries_read = _bounded(session, stream, entries_read)
     if stream.create_group(argv[3], ms, seq, entries_read) is None:
         raise BusyGroup()
     session.out.ok()
@@ -118,7 +126,7 @@ def xgroup_setid(session: Session, argv: list[bytes]) -> None:
     if len(argv) not in (5, 7):
         raise subcommand_error(argv)
     ms, seq = _position(argv[4], stream, False)
-    group.set_id(ms, seq, entries_read)
+    group.set_id(ms, seq, _bounded(session, stream, entries_read))
     session.out.ok()
     session.dirty += 1
     session.notify(b"t", b"xgroup-setid", argv[2])
