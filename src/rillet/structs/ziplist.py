@@ -1,0 +1,75 @@
+"""The ziplist: what lists, sets and hashes were stored in before the listpack; only read (Redis: ziplist.c).
+
+    +---------+----------+----------+---------+---------+-- .. --+------+
+    | bytes   | last u32 | count    | entry 0 | entry 1 |        | 0xFF |
+    | u32     |          | u16      |         |         |        |      |
+    +---------+----------+----------+---------+---------+-- .. --+------+
+    0         4          8          10
+
+    entry:  | size of the entry before (1 byte, or 0xFE and u32) | encoding | data |
+
+`last` is the position of the last entry. Numbers are little-endian, lengths of strings are big-endian. RDB
+files of Redis 6 and older carry ziplists, and so do DUMP payloads of those.
+
+    00LLLLLL                    string of 0 to 63 bytes
+    01LLLLLL LLLLLLLL           string of up to 16383 bytes
+    10000000 + u32              longer string
+    11000000 11010000 11100000  integer of 16, 32, 64 bits
+    11110000 11111110           integer of 24, 8 bits
+    1111xxxx                    the integer xxxx - 1, xxxx being 1 to 13
+
+Reading trusts nothing: each entry lies within the bytes, tells the size of the one before, and the
+last one is where the header says.
+"""
+
+from __future__ import annotations
+
+from rillet.errors import Corrupt
+
+HEADER_SIZE = 10
+_INTEGERS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
+
+
+def read_ziplist(data: bytes) -> list[bytes]:
+    """Return the entries, integers as their text; Corrupt where the bytes are no ziplist (ziplistValidateIntegrity)."""
+    end = len(data) - 1
+    if end < HEADER_SIZE or int.from_bytes(data[:4], "little") != len(data) or data[end] != 0xFF:
+        raise Corrupt("ziplist: not a valid ziplist")
+    entries: list[bytes] = []
+    at, last, size = HEADER_SIZE, HEADER_SIZE, 0
+    while at < end:
+        value, following = _entry(data, at, end, size)
+        entries.append(value)
+        last, size, at = at, following - at, following
+    count = int.from_bytes(data[8:10], "little")
+    if at != end or count not in (len(entries), 0xFFFF) or int.from_bytes(data[4:8], "little") != last:
+        raise Corrupt("ziplist: header and entries do not fit")
+    return entries
+
+
+def _entry(data: bytes, at: int, end: int, before: int) -> tuple[bytes, int]:
+    """Return the entry at a position and the position behind it; `before` is the size of the entry before it."""
+    told, at = (data[at], at + 1) if data[at] < 0xFE else (int.from_bytes(data[at + 1 : at + 5], "little"), at + 5)
+    if told != before or at >= end:
+        raise Corrupt("ziplist: an entry does not tell the size of the one before it")
+    form = data[at]
+    at += 1
+    if form < 0xC0:
+        kind = form >> 6
+        width = (0, 1, 4)[kind]
+        size = (form & 0x3F if kind < 2 else 0) << 8 * width | int.from_bytes(data[at : at + width], "big")
+        start = at + width
+        value = data[start : start + size]
+    elif 0xF1 <= form <= 0xFD:
+        start, size, value = at, 0, b"%d" % ((form & 0x0F) - 1)
+    elif form in _INTEGERS:
+        start, size = at, _INTEGERS[form]
+        value = b"%d" % int.from_bytes(data[start : start + size], "little", signed=True)
+    else:
+        raise Corrupt("ziplist: unknown encoding")
+    if start + size > end:
+        raise Corrupt("ziplist: an entry reaches beyond the end")
+    return value, start + size
+
+
+__all__ = ["read_ziplist"]

@@ -1,0 +1,44 @@
+"""What the settings say about the forms of values: how large a compact form may grow, and whose rules hold.
+
+The settings themselves are above the types; they have these attributes and are handed in as they are. Values
+that nobody's settings apply to (a payload read by a tool, a test) take `DEFAULTS`.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from rillet.types.compat import NEWEST, Compat
+
+
+class Limits(Protocol):
+    """The attributes of the settings that lists and sets ask for, by their names in redis.conf."""
+
+    compat: Compat
+    list_max_listpack_size: int
+    list_compress_depth: int
+    quicklist_packed_threshold: int  # DEBUG QUICKLIST-PACKED-THRESHOLD; 0 = none
+    set_max_intset_entries: int
+    set_max_listpack_entries: int
+    set_max_listpack_value: int
+
+
+class Defaults:
+    """Redis's defaults."""
+
+    def __init__(self) -> None:
+        self.compat = NEWEST
+        self.list_max_listpack_size = -2
+        self.list_compress_depth = 0
+        self.quicklist_packed_threshold = 0
+        self.set_max_intset_entries = 512
+        self.set_max_listpack_entries = 128
+        self.set_max_listpack_value = 64
+
+
+DEFAULTS: Limits = Defaults()
+
+
+def has_compact(limits: Limits) -> bool:
+    """Whether small lists, and small sets of strings, are listpacks: since Redis 7.2, and in Valkey."""
+    return limits.compat.knows(72)
