@@ -5,8 +5,11 @@ from __future__ import annotations
 from rillet.commands.args import integer, syntax_error
 from rillet.commands.registry import command
 from rillet.commands.session import Session
+from rillet.commands.stream_idmp import apply_settings, track
 from rillet.errors import BusyKey, CommandError, Corrupt
 from rillet.types import rdb
+from rillet.types.compat import NEWEST
+from rillet.types.stream import Stream
 
 
 @command("dump", arity=2, flags="readonly", keys=(1, 1, 1), group="generic", since="2.6.0",
@@ -17,7 +20,10 @@ def dump(session: Session, argv: list[bytes]) -> None:
     if value is None:
         session.out.null()
     else:
-        session.out.bulk(rdb.dump(value, session.engine.settings.rdbcompression))
+        settings = session.engine.settings
+        native = settings.dump_format == "native" or settings.compat is not NEWEST
+        now = session.db.clock.now_ms()
+        session.out.bulk(rdb.dump(value, settings.rdbcompression, settings.compat if native else None, now))
 
 
 @command("restore", arity=-4, flags="write denyoom", keys=(1, 1, 1), group="generic", since="2.6.0",
@@ -35,10 +41,21 @@ def restore(session: Session, argv: list[bytes]) -> None:
     if not rdb.seal_is_valid(argv[3]):
         raise CommandError("DUMP payload version or checksum are wrong")
     try:
-        value = rdb.restore(argv[3])
+        value = _value(session, argv)
     except (Corrupt, IndexError, OverflowError, MemoryError):
         raise CommandError("Bad data format") from None
     _put(session, argv, value, ttl, absolute)
+
+
+def _value(session: Session, argv: list[bytes]) -> object:
+    """Return the payload's value; a log's is taken as it is, a client's as what arrives now."""
+    settings = session.engine.settings
+    if session.trusted:
+        return rdb.restore(argv[3], settings)
+    value = rdb.restore(argv[3], settings, session.db.clock.now_ms(), settings.compat is NEWEST)
+    if isinstance(value, Stream) and apply_settings(value, settings) and session.engine.log is not None:
+        argv[3] = rdb.dump(value, settings.rdbcompression)
+    return value
 
 
 def _options(argv: list[bytes]) -> tuple[bool, bool]:
@@ -84,6 +101,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
         session.out.ok()
         return
     session.db.set(key, value)
+    track(session.db, key, value)
     if when:
         session.db.set_expire(key, when)
         if not absolute:

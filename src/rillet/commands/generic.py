@@ -11,14 +11,17 @@ from typing import Any
 from rillet.commands.args import integer, small_integer, syntax_error, timeout_ms
 from rillet.commands.registry import command
 from rillet.commands.session import Session
+from rillet.commands.stream_idmp import track
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.structs.glob import compiled
 from rillet.types import rdb
+from rillet.types.list import List
+from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.string import String
 
-TYPE_NAMES: dict[type, bytes] = {String: b"string", Stream: b"stream"}
+TYPE_NAMES: dict[type, bytes] = {String: b"string", List: b"list", Set: b"set", Stream: b"stream"}
 """What TYPE calls the values (db.c: getObjectTypeName)."""
 
 _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
@@ -180,6 +183,7 @@ def _wanted(database: Database, key: bytes, pattern: bytes, kind: bytes) -> bool
 def _put(database: Database, key: bytes, value: object, expiry: int) -> None:
     """Put a value at a key that does not exist, with its expiry or without one (-1)."""
     database.set(key, value)
+    track(database, key, value)
     if expiry >= 0:
         database.set_expire(key, expiry)
 
@@ -259,8 +263,13 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
 
 
 def _duplicate(value: Any) -> Any:
-    """Return a value of its own with the same content: by way of its RDB form, which holds all of it."""
-    return value.copy() if isinstance(value, String) else rdb.restore(rdb.dump(value, False))
+    """Return a value of its own with the same content: by way of its RDB form, which holds nearly all of it."""
+    if isinstance(value, (String, List, Set)):
+        return value.copy()
+    twin: Any = rdb.restore(rdb.dump(value, False))
+    if isinstance(value, Stream):
+        twin.idmp = None if value.idmp is None else value.idmp.copy()
+    return twin
 
 
 @command("move", arity=3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",

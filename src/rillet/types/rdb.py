@@ -4,7 +4,8 @@ A DUMP payload is a type, the value in that type's form, and ten bytes that seal
 
     type (1)  value ...  RDB version (2, little endian)  CRC-64 of all before (8, little endian)
 
-A string (type 0) is one string of `rdb_bytes`. A stream has five types: `stream_rdb` draws them.
+A string (type 0) is one string of `rdb_bytes`. A stream has five types: `stream_rdb` draws them. Lists and sets are in
+`rdb_list_set`.
 
 Values are written in the oldest form that carries them, with the version that had that form first, so
 that as many servers as possible read them: an ordinary stream is what Redis 7.0 writes, and all from 7.0
@@ -18,8 +19,12 @@ from __future__ import annotations
 
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
+from rillet.types import rdb_list_set
 from rillet.types.compat import COMPATS, Compat
+from rillet.types.limits import DEFAULTS, Limits
+from rillet.types.list import List
 from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.stream_rdb import STREAM_TYPES, TYPE_STREAM_72, load_stream, oldest_type, save_stream
 from rillet.types.string import String, new_string
@@ -63,10 +68,10 @@ def seal_is_valid(payload: bytes) -> bool:
     return crc64(payload[:-8]) == int.from_bytes(payload[-8:], "little")
 
 
-def restore(payload: bytes, now: int = 0, strict: bool = False) -> object:
+def restore(payload: bytes, limits: Limits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
     """Return the value of a DUMP payload whose seal is valid; Corrupt where it is malformed (`load`)."""
     reader = RdbReader(payload, 0, len(payload) - _FOOTER)
-    return load(reader, reader.byte(), now, strict)
+    return load(reader, reader.byte(), limits, now, strict)
 
 
 def type_of(value: object, compat: Compat | None = None) -> int:
@@ -75,6 +80,8 @@ def type_of(value: object, compat: Compat | None = None) -> int:
         return TYPE_STRING
     if isinstance(value, Stream):
         return oldest_type(value) if compat is None else compat.stream_type
+    if isinstance(value, (List, Set)):
+        return rdb_list_set.type_of(value, RDB_VERSION if compat is None else compat.rdb_version)
     raise TypeError(_NO_VALUE)
 
 
@@ -89,13 +96,18 @@ def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0) -
         out.string(value.value())
     elif isinstance(value, Stream):
         save_stream(out, value, oldest_type(value) if kind is None else kind, now)
+    elif isinstance(value, (List, Set)):
+        rdb_list_set.save(out, value, type_of(value) if kind is None else kind)
     else:
         raise TypeError(_NO_VALUE)
 
 
-def load(reader: RdbReader, kind: int, now: int = 0, strict: bool = False) -> object:
+def load(
+    reader: RdbReader, kind: int, limits: Limits = DEFAULTS, now: int = 0, strict: bool = False
+) -> object:
     """Return the next value, of RDB type `kind` (rdbLoadObject); Corrupt where it is malformed or unknown.
 
+    limits: which encoding a list or set takes.
     now: what expired inside the value until then (ms) is left out; 0 leaves out nothing, as a log needs it.
     strict: refuse what only the newest server refuses.
     """
@@ -103,4 +115,6 @@ def load(reader: RdbReader, kind: int, now: int = 0, strict: bool = False) -> ob
         return new_string(reader.string())
     if kind in STREAM_TYPES:
         return load_stream(reader, kind, now, strict)
+    if kind in rdb_list_set.LOADERS:
+        return rdb_list_set.load(reader, kind, limits)
     raise Corrupt(f"RDB type {kind} is not known")
