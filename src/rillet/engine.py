@@ -105,7 +105,8 @@ class Engine:
         # What the surrounding door offers to INFO (section -> function) and to commands. The commands know these
         # services: shutdown(), pause(until_ms, writes_only), unpause(), rewrite_config(), setting_changed(name) which
         # may raise SettingError, memory() -> used_memory and used_memory_peak, reset_stats(), log_line(text),
-        # reload() and load_log() which empty the databases and fill them again from disk.
+        # reload(save, flush, merge) and load_log() which empty the databases and fill them again from disk, save(),
+        # save_soon() and last_save() -> seconds since the epoch.
         self.info_sections = {}
         self.services = {}
         self.refusal: str | None = None

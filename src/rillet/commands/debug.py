@@ -156,12 +156,12 @@ def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
 
 @_action("reload", 2, 5, "[NOSAVE] [NOFLUSH] [MERGE]")
 def _reload(session: Session, argv: list[bytes]) -> None:
-    """Turn every value into RDB bytes and back."""
+    """Write the RDB file, empty all databases, load it; without a server, take each value through its RDB bytes."""
     options = {word.lower() for word in argv[2:]}
     if not options <= {b"merge", b"noflush", b"nosave"}:
         raise CommandError("DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
     if "reload" in session.engine.services:
-        session.engine.services["reload"]()
+        session.engine.services["reload"](b"nosave" not in options, b"noflush" not in options, b"merge" in options)
     else:
         for database in session.engine.databases:
             for key, value in list(database.values.items()):

@@ -85,7 +85,7 @@ def _memory(engine: Any) -> Facts:
 def _persistence(engine: Any) -> Facts:
     return {
         "loading": int(engine.loading), "rdb_changes_since_last_save": engine.dirty, "rdb_bgsave_in_progress": 0,
-        "aof_enabled": int(engine.log is not None), "aof_rewrite_in_progress": 0,
+        "aof_enabled": int(engine.log is not None), "aof_rewrite_in_progress": 0, "aof_last_bgrewrite_status": "ok",
         "aof_last_write_status": "ok" if engine.refusal is None else "err",
     }  # fmt: skip
 

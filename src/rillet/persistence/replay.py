@@ -28,7 +28,7 @@ from pathlib import Path
 from rillet.commands.session import Session
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
-from rillet.persistence.rdb import MAGIC, load_rdb
+from rillet.persistence.rdb import HEADER, MAGICS, load_rdb
 from rillet.protocol.parser import CommandParser
 
 _CHUNK = 1 << 20
@@ -99,8 +99,8 @@ class _FileReplay:
         size = fed = 0
         with open(self.path, "rb") as file:
             size = os.fstat(file.fileno()).st_size
-            if file.read(len(MAGIC)) == MAGIC:
-                fed = load_rdb(self.path, self.session.engine)
+            if file.read(HEADER).startswith(MAGICS):
+                fed = load_rdb(self.path, self.session.engine).end
             file.seek(fed)
             self._here = self.good = fed
             while chunk := file.read(_CHUNK):

@@ -1,7 +1,10 @@
-"""The server's log: opened at the start, turned on and off, rewritten and reloaded by commands, closed at the end.
+"""What the server keeps on disk: its log, and the RDB file that SAVE writes.
 
-CONFIG SET appendonly yes writes a base of the data and logs from then on; BGREWRITEAOF replaces the files by a new
-base. Both stand still while they write: there is no second process whose copy of the memory could be written.
+The log is opened at the start, turned on and off, rewritten and reloaded by commands, closed at the end. CONFIG SET
+appendonly yes writes a base of the data and logs from then on; BGREWRITEAOF replaces the files by a new base. A
+server without a log begins with the RDB file, if there is one (server.c: loadDataFromDisk). The server stands still
+while either is written (rillet.persistence.rdb_writer says why); BGSAVE and BGREWRITEAOF wait for the end of the
+turn's commands, so that no half of a transaction is in the file.
 """
 
 from __future__ import annotations
@@ -13,24 +16,31 @@ from pathlib import Path
 
 from rillet.commands.settings import SettingError
 from rillet.engine import Engine
-from rillet.errors import CommandError, Misconf, StoreError
+from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof import AppendOnlyLog, TornLog
 from rillet.persistence.base import rewrite
+from rillet.persistence.snapshot import Snapshots
 from rillet.server.server import Server
 
 
 class Durability:
-    """The append-only log of a server's engine, and the services that commands ask of it."""
+    """The append-only log and the RDB file of a server's engine, and the services that commands ask of them."""
 
     def __init__(self, engine: Engine, folder: Path) -> None:
         self._engine = engine
         self._folder = folder
         self._log: AppendOnlyLog | None = None
-        engine.services.update(load_log=self._load, rewrite_log=self._rewrite_soon, log_line=say)
+        self._rewriting = False
+        self._snapshots = Snapshots(engine, folder)
+        engine.services.update(load_log=self._load, rewrite_log=self._rewrite_soon, log_line=say,
+                               save=self._snapshots.save, save_soon=self._save_soon, reload=self._reload,
+                               last_save=lambda: self._snapshots.last_save)  # fmt: skip
+        engine.info_sections["persistence"] = self._facts
 
     def open(self) -> None:
-        """Replay the log, if the settings ask for one, and tell what was found."""
+        """Replay the log, or load the RDB file where the settings ask for no log, and tell what was found."""
         if not self._engine.settings.appendonly:
+            self._open_snapshot()
             return
         self._log = self._new_log()
         with warnings.catch_warnings(record=True) as told:
@@ -40,6 +50,18 @@ class Durability:
             say(str(one.message))
         if replayed.commands:
             say(f"{replayed.commands} commands ({replayed.bytes} bytes) replayed in {replayed.seconds:.2f} s")
+
+    def _open_snapshot(self) -> None:
+        path = self._snapshots.path
+        if path.exists():
+            try:
+                loaded = self._snapshots.load()
+            except OSError as error:
+                raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+            say(f"{path}: {loaded.keys} keys loaded, {loaded.expired} were expired")
+
+    def _facts(self) -> dict[str, object]:
+        return {**self._snapshots.facts(), "aof_rewrite_in_progress": int(self._rewriting), "aof_rewrite_scheduled": 0}
 
     def close(self) -> None:
         """Write and sync the rest; nothing more is logged."""
@@ -92,16 +114,22 @@ class Durability:
             for database in self._engine.databases:
                 database.flush()
             self._log.open(self._engine)
-        except (OSError, StoreError) as error:
-            raise CommandError(f"the append-only file cannot be loaded: {error}") from error
+        except (OSError, StoreError, Corrupt) as error:
+            # The databases hold a part of it, and nothing may be added to what could not be read.
+            self._failed(f"the append-only file cannot be loaded: {error}")
+            raise CommandError(str(self._engine.refusal)) from error
 
     def _rewrite_soon(self) -> None:
         """Rewrite once this turn's commands are logged: a transaction's first half must not be in the base."""
         if self._log is None:
             raise CommandError("there is no append-only file to rewrite")
+        if self._rewriting:
+            raise CommandError("Background append only file rewriting already in progress")
+        self._rewriting = True
         asyncio.get_running_loop().call_soon(self._rewrite)
 
     def _rewrite(self) -> None:
+        self._rewriting = False
         if self._log is None:
             return
         try:
@@ -111,6 +139,25 @@ class Durability:
             say(f"the append-only file could not be rewritten, the old one goes on: {error}")
         if self._log.failure is None:
             self._log.start(self._engine)
+
+    def _save_soon(self) -> None:
+        """Write the RDB file once this turn's commands are done: it holds no half of a transaction."""
+        if self._snapshots.pending:
+            raise CommandError("Background save already in progress")
+        self._snapshots.pending = True
+        asyncio.get_running_loop().call_soon(self._save)
+
+    def _save(self) -> None:
+        try:
+            self._snapshots.save()
+        except CommandError as error:
+            say(str(error))
+
+    def _reload(self, save: bool, flush: bool, merge: bool) -> None:
+        """Write and load the RDB file; what another one brought begins a new log."""
+        self._snapshots.reload(save, flush, merge)
+        if self._log is not None and not (save and flush):
+            self._rewrite_soon()
 
 
 def say(text: str) -> None:
