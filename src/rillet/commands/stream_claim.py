@@ -22,9 +22,9 @@ from rillet.commands.stream_args import (
     option,
     read_id,
 )
-from rillet.commands.stream_read import log_claim, log_group_id, meet_consumer, write_entries
+from rillet.commands.stream_read import log_claim, log_consumer, log_group_id, meet_consumer, write_entries
 from rillet.errors import CommandError
-from rillet.types.group import Consumer, Group
+from rillet.types.group import MAX_DELIVERIES, Consumer, Group
 from rillet.types.pending import PendingIterator
 from rillet.types.stream import Stream
 from rillet.types.stream_id import IDReader, less
@@ -36,11 +36,15 @@ _MAX_COUNT = ((1 << 63) - 1) // 16
 _MAX_MEMORY_COUNT = (1 << 47) // 16
 
 
+SEEN_BY_ASKING = 72
+"""The level from which on a consumer is made, and seen, also where it gets nothing."""
+
+
 class Claim:
     """A claim under way: who claims what, which options hold, and what was written."""
 
-    __slots__ = ("consumer", "force", "group", "justid", "key", "min_idle", "name", "now", "retrycount", "session",
-                 "stream", "time", "written")  # fmt: skip
+    __slots__ = ("consumer", "force", "group", "justid", "key", "min_idle", "name", "now", "retrycount", "saturates",
+                 "seen_by_asking", "session", "stream", "time", "written")  # fmt: skip
 
     def __init__(self, session: Session, argv: list[bytes], stream: Stream, group: Group) -> None:
         self.session = session
@@ -56,29 +60,47 @@ class Claim:
         self.force = False
         self.justid = False
         self.written = 0
+        compat = session.engine.settings.compat
+        self.saturates = compat.knows(84)
+        self.seen_by_asking = compat.knows(SEEN_BY_ASKING)
 
     def is_recent(self, slot: int) -> bool:
-        """Whether the entry was delivered too recently to be claimed."""
-        return bool(self.min_idle) and self.now - self.group.table.delivery_time(slot) < self.min_idle
+        """Whether the entry was delivered too recently to be claimed; one that was released (XNACK) never is."""
+        table = self.group.table
+        if not self.min_idle or table.owner(slot) is self.group.nobody:
+            return False
+        return self.now - table.delivery_time(slot) < self.min_idle
+
+    def meet(self) -> Consumer:
+        """Return the claiming consumer, who is made if need be, and is seen now."""
+        if self.consumer is None:
+            self.consumer, created = meet_consumer(self.session, self.key, self.group, self.name)
+            # Where it comes to nothing no XCLAIM is logged that would make the consumer, too.
+            if created and self.seen_by_asking:
+                log_consumer(self.session, self.key, self.group, self.consumer)
+        return self.consumer
 
     def forget(self, ident: bytes, slot: int) -> None:
         """Drop the pending entry of a stream entry that is gone."""
-        log_claim(self.session, self.key, self.group, ident, slot)
+        if self.group.table.owner(slot) is self.group.nobody:
+            self.session.propagate([b"XACK", self.key, self.group.name, ident])
+        else:
+            log_claim(self.session, self.key, self.group, ident, slot)
         self.group.drop(slot)
         self.session.dirty += 1
 
     def take(self, ident: bytes, ms: int, seq: int, slot: int) -> None:
         """Hand the pending entry (slot -1: make it one) to the claiming consumer, who is made on the way; write it."""
         group = self.group
-        if self.consumer is None:
-            self.consumer, _ = meet_consumer(self.session, self.key, group, self.name)
+        consumer = self.meet()
+        consumer.active_time = self.now
         if slot < 0:
-            slot = group.force(ms, seq, self.consumer, self.now)
-        group.transfer(slot, self.consumer)
+            slot = group.force(ms, seq, consumer, self.now)
+        group.transfer(slot, consumer)
         count = group.table.delivery_count(slot)
         if self.retrycount >= 0:
             count = self.retrycount
-        elif not self.justid:
+        elif not self.justid and not (count == MAX_DELIVERIES and self.saturates):
             count = (count + 1) & MAX_U64
         group.set_delivery(slot, self.time, count)
         if self.justid:
@@ -107,6 +129,8 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
     group_moved = less(group.last_ms, group.last_seq, last.ms, last.seq)
     if group_moved:
         group.last_ms, group.last_seq = last.ms, last.seq
+    if claim.seen_by_asking:
+        claim.meet()
     dirty = session.dirty
     mark = session.out.mark()
     for position, (ms, seq) in enumerate(keys):
@@ -190,6 +214,8 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     claim.min_idle = min_idle
     claim.justid = justid
     session.propagate_nothing()
+    if claim.seen_by_asking:
+        claim.meet()
     out = session.out
     iterator = PendingIterator(group.table, group.index, interval.start_ms, interval.start_seq)
     # The reply begins with the cursor, which is known last: the claimed entries are written, then moved behind it.

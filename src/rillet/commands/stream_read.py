@@ -411,6 +411,11 @@ class ReadRequest:
             else:
                 history = True
         if not history and not _has_after(stream, ms, seq):
+            if self.group is not None and session.engine.settings.compat.level >= 72:
+                # Since Redis 7.2 a consumer is seen, and made, by asking.
+                consumer, created = meet_consumer(session, key, group, self.consumer)
+                if created:
+                    log_consumer(session, key, group, consumer)
             return False
         self._write_pair(session, stream, key, ms, seq, self.count, history)
         return True
@@ -448,7 +453,7 @@ class ReadRequest:
         assert self.group is not None
         group: Group = stream.groups[self.group]
         consumer, created = meet_consumer(session, key, group, self.consumer)
-        if created and self.noack:
+        if created and (self.noack or (history and session.engine.settings.compat.level >= 72)):
             log_consumer(session, key, group, consumer)
         session.dirty += 1
         if history:
@@ -547,6 +552,7 @@ def _write_new(
         writer.write(entries)
         if not noack:
             slot: cython.Py_ssize_t = group.deliver(entries.ms, entries.seq, consumer, now)
+            consumer.active_time = now
             if logged:
                 log_claim(session, key, group, format_id(entries.ms, entries.seq), slot)
         written += 1
