@@ -10,10 +10,10 @@ What is logged is deterministic. The clock and the limits of an approximate trim
     XTRIM s MINID ~ 5            ->   XTRIM s MINID = 3-0
 
 The threshold that is logged is what was reached: the length, or the first ID that is left. With DELREF
-and ACKED that is not enough. An entry that ACKED kept lies before others that went, so neither the
-length nor the first ID tells where the trim ended, and what Redis logs leaves more entries on a replica
-than on its master. `~` touches the same entries as `=` there, but for its limit. So the threshold
-stays as it was given, and where the limit ended the trim, it is the ID of the node that was not reached:
+and ACKED that does not do: what is left begins with tombstones, or with an entry that ACKED kept while
+others behind it went. (Redis logs it nevertheless, and a replica, or its own log read again, has more entries
+than there were.) `~` touches the same entries as `=` there, but for its limit. So the threshold stays
+as it was given, and where the limit ended the trim, it is the ID of the node that was not reached:
 
     XTRIM s MAXLEN ~ 10 ACKED            ->   XTRIM s MAXLEN = 10 ACKED
     XTRIM s MAXLEN ~ 10 LIMIT 5 ACKED    ->   XTRIM s MINID = 1526919030474-0 LIMIT 5 ACKED
