@@ -18,7 +18,9 @@ from collections import deque
 from collections.abc import Callable
 
 from rillet.types.compat import COMPATS, Compat
+from rillet.types.stream import Stream
 from tests.differential.newer import NewerCommands
+from tests.differential.wire import Local
 
 EDGE = b"edge"
 FUTURE = b"future"
@@ -30,6 +32,8 @@ GROUPS = [b"g1", b"g2", b"g\x003"]
 CONSUMERS = [b"c1", b"c2", b"c3"]
 TEXT_KEY = b"text"
 MISSING = b"missing"
+FIRST = [[b"SET", TEXT_KEY, b"x"], [b"XADD", FUTURE, b"%d-0" % FUTURE_MS, b"f", b"v"]]
+"""The commands that come before those of any seed."""
 SHORT_IDLE, LONG_IDLE, BETWEEN = 0, 10_000_000, 1_000_000
 JUNK = [
     b"", b"abc", b"-1", b"0", b"1", b"7", b"$", b">", b"+", b"-", b"(1-1", b"(", b"5-", b"-5", b"1-1-1", b"0-0",
@@ -42,6 +46,14 @@ JUNK = [
 ]  # fmt: skip
 
 _IDS = re.compile(rb"\r\n(\d+-\d+)\r\n")
+
+
+def asks_the_clock(local: Local, argv: list[bytes]) -> bool:
+    """Whether an XADD would get an ID from the clock: it has a `*`, and the stream is not ahead of every clock."""
+    if argv[0].lower() != b"xadd" or not any(word[:2] in (b"*", b"*\0") for word in argv[2:]):
+        return False
+    stream = local.session.db.lookup(argv[1])
+    return not isinstance(stream, Stream) or stream.last_ms < FUTURE_MS
 
 
 class Generator(NewerCommands):

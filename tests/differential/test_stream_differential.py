@@ -17,8 +17,7 @@ import pytest
 
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
-from rillet.types.stream import Stream
-from tests.differential.generator import CONSUMERS, FUTURE, FUTURE_MS, GROUPS, KEYS, TEXT_KEY, Generator
+from tests.differential.generator import CONSUMERS, FIRST, GROUPS, KEYS, Generator, asks_the_clock
 from tests.differential.wire import Local, Redis, differ, is_time, read, tree
 from tests.judge import PEERS, Judge
 
@@ -85,14 +84,6 @@ def same(argv: list[bytes], ours: bytes, theirs: bytes) -> bool:
     return not differ(without_idle(argv, tree(ours)), without_idle(argv, tree(theirs)))
 
 
-def asks_the_clock(local: Local, argv: list[bytes]) -> bool:
-    """Whether an XADD would get an ID from the clock: it has a `*`, and the stream is not ahead of every clock."""
-    if argv[0].lower() != b"xadd" or not any(word[:2] in (b"*", b"*\0") for word in argv[2:]):
-        return False
-    stream = local.session.db.lookup(argv[1])
-    return not isinstance(stream, Stream) or stream.last_ms < FUTURE_MS
-
-
 def times_in(node: Any) -> set[int]:
     """Return the times since the epoch that a tree holds."""
     kind, value = node
@@ -137,10 +128,9 @@ def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], com
     resp = 3 if seed % 2 else 2
     local = Local(engine, resp)
     done: list[list[bytes]] = []
-    first = [[b"SET", TEXT_KEY, b"x"], [b"XADD", FUTURE, b"%d-0" % FUTURE_MS, b"f", b"v"]]
     with Redis(server.port) as redis:
-        redis.run([b"FLUSHALL"], settings, [b"HELLO", b"%d" % resp], *first)
-        for argv in first:
+        redis.run([b"FLUSHALL"], settings, [b"HELLO", b"%d" % resp], *FIRST)
+        for argv in FIRST:
             local.run(argv)
         for start in range(0, STEPS, BATCH):
             batch: list[list[bytes]] = []

@@ -14,7 +14,7 @@ import pytest
 
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
-from tests.differential.generator import KEYS, TEXT_KEY, Generator
+from tests.differential.generator import FIRST, KEYS, Generator, asks_the_clock
 from tests.differential.wire import TOLERANCE_MS, Local, Redis, read
 from tests.judge import Judge, redis_binary, running_redis
 
@@ -115,11 +115,13 @@ def test_log_and_events_are_redis_s(writer: Judge, seed: int) -> None:
     events = watched(local)
     with Redis(writer.port) as redis, Redis(writer.port) as listener:
         listener.run([b"PSUBSCRIBE", b"__keyevent@0__:*"])
-        for argv in ([b"FLUSHALL"], [b"SET", TEXT_KEY, b"x"]):
+        for argv in ([b"FLUSHALL"], *FIRST):
             redis.run(argv)
             local.run(argv)
         for _ in range(STEPS):
             argv = generator.next()
+            if asks_the_clock(local, argv):
+                continue
             their = redis.run(argv)[0]
             our = local.run(argv)
             generator.observe(their)
