@@ -1,4 +1,5 @@
 cimport cython
+from rillet.commands.channels cimport Channels
 from rillet.commands.registry cimport Command
 from rillet.commands.session cimport Session
 from rillet.keyspace.clock cimport Clock
@@ -17,6 +18,7 @@ cdef class Engine:
     cdef public dict services
     cdef public object refusal
     cdef public bint notify_events
+    cdef public Channels channels
     cdef public object on_keyspace_event
     cdef public bint loading
     cdef public bint active_expire
@@ -31,10 +33,12 @@ cdef class Engine:
     cdef list _ready
     cdef list _pending
     cdef list _postponed
+    cdef long long _waits
     cdef public int paused
     cdef public long long mstime
     cdef long _depth
     cdef long long _since
+    cdef long long _idmp_expired
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
     cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cdef bint _drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1

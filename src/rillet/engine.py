@@ -24,6 +24,8 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet import commands as _commands
+from rillet.commands.channels import Channels
+from rillet.commands.notifications import CLASS, MISS, NEW, OVERWRITTEN, TYPE_CHANGED, channels_of
 from rillet.commands.registry import TABLE, Command
 from rillet.commands.session import (
     BLOCKED,
@@ -38,6 +40,8 @@ from rillet.commands.session import (
     Session,
 )  # fmt: skip
 from rillet.commands.settings import Settings
+from rillet.commands.stream_idmp import expire_idmp
+from rillet.commands.waiting import Turns, Waiters
 from rillet.errors import CommandError, ExecAbort, Misconf, NoAuth, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
@@ -53,6 +57,8 @@ _WHILE_SUBSCRIBED = frozenset(
 # What a browser that was lured here sends: it is cut off without a reply (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
 _MAX_CACHED_NAMES = 4096
+# Milliseconds between two looks for messages of producers to be forgotten.
+_IDMP_PERIOD = 1000
 # Engine.paused: whom CLIENT PAUSE holds back.
 PAUSE_OFF = 0
 PAUSE_WRITES = 1
@@ -78,7 +84,7 @@ class Engine:
         "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
         "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
-        "_by_name", "_ready", "_pending", "_postponed", "_depth", "_since",
+        "channels", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since", "_idmp_expired",
     )  # fmt: skip
     log: Any
     sessions: dict[int, Session]
@@ -99,6 +105,7 @@ class Engine:
             database.on_ready = self._database_ready
             database.may_expire = self._may_expire
         self.log = None
+        self.channels = Channels()
         self.sessions = {}
         self.stats = {"expired_keys": 0, "error_replies": 0}
         self.errors = {}
@@ -127,10 +134,13 @@ class Engine:
         self._ready = []
         self._pending = []
         self._postponed: list[Blocked] = []
+        self._waits = 0
         self._depth = 0
+        self._idmp_expired = 0
         # When the last command of a batch ended (ticks), 0 outside of one: the next one begins there, so that a
         # batch asks for the time once a command, and the parsing counts as the command's.
         self._since = 0
+        self.take_settings()
 
     # -- sessions ------------------------------------------------------------------------------------
 
@@ -146,8 +156,9 @@ class Engine:
         return session
 
     def close_session(self, session: Session) -> None:
-        """Forget the session: it waits for nothing, watches nothing, is listed nowhere."""
+        """Forget the session: it waits for nothing, watches nothing, hears nothing, is listed nowhere."""
         self.unwatch(session)
+        self.channels.forget(session)
         if session.blocked is not None:
             self._stop_waiting(session)
         self.sessions.pop(session.id, None)
@@ -192,6 +203,8 @@ class Engine:
                 return True
         assert entry is not None
         self.call(session, entry, argv)
+        if session.pushes is not None:
+            session.flush_pushes()
         if self._ready:
             self._serve_ready()
         return session.blocked is None
@@ -207,6 +220,8 @@ class Engine:
             self.call(session, entry, argv)
         if session.blocked is None:
             self._mute(session, mark)
+        if session.pushes is not None:
+            session.flush_pushes()
         if self._ready:
             self._serve_ready()
         return session.blocked is None
@@ -265,6 +280,8 @@ class Engine:
         session.propagated = None
         session.argv = argv
         session.command = entry
+        outer: cython.bint = session.running
+        session.running = True
         entry.calls += 1
         self.commands_processed += 1
         self._depth += 1
@@ -276,6 +293,7 @@ class Engine:
             self._reply_error(session, mark, error)
         finally:
             self._depth -= 1
+            session.running = outer
             ended: cython.longlong = self.clock.ticks()
             entry.nanoseconds += ended - began
             if self._since:
@@ -353,9 +371,17 @@ class Engine:
             found = entry.subcommands.get(name.lower())
         return entry if found is None or found.level > self.settings.compat.level else found
 
-    def forget_names(self) -> None:
-        """Look every command up anew: settings were changed, which may tell other commands to be there."""
+    def take_settings(self) -> None:
+        """Act on settings that were changed: other commands may be there, other events be told."""
         self._by_name.clear()
+        events = self.settings.notify_keyspace_events
+        self.notify_events = events.wanted
+        for database in self.databases:
+            database.on_missed = self._missed if events.wanted and events.flags & MISS else None
+            database.on_new = self._new if events.wanted and events.flags & NEW else None
+            database.on_overwritten = (
+                self._overwritten if events.wanted and events.flags & (OVERWRITTEN | TYPE_CHANGED) else None
+            )
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -371,9 +397,9 @@ class Engine:
                 entry.rejected += 1
             if session.state & IN_MULTI:
                 session.state |= MULTI_FAILED
-                if entry is not None and entry.fullname == "exec":
-                    self.discard(session)
-                    error = ExecAbort(f"Transaction discarded because of: {error}")
+            if entry is not None and entry.fullname == "exec":
+                self.discard(session)
+                error = ExecAbort(f"Transaction discarded because of: {error}")
             self._reply_error(session, session.out.mark(), error)
             return False
         if session.state & IN_MULTI and entry.fullname.encode() not in _NOT_QUEUED:
@@ -432,12 +458,17 @@ class Engine:
     # -- blocking ------------------------------------------------------------------------------------
 
     def block(self, session: Session, keys: list[bytes], timeout_ms: int,
-              serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None]) -> None:
+              serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], queue: bytes | None = None) -> None:
         """Let the session wait for its keys (blocked.c: blockForKeys); Session.block is the way here."""
         deadline = self.clock.now_ms() + timeout_ms if timeout_ms else 0
-        blocked = Blocked(session, session.db, list(dict.fromkeys(keys)), deadline, serve, expired, session.argv)
+        self._waits += 1
+        blocked = Blocked(session, session.db, list(dict.fromkeys(keys)), deadline, serve, expired, session.argv, queue,
+                          self._waits)  # fmt: skip
         for key in blocked.keys:
-            session.db.blocking_keys.setdefault(key, {})[blocked] = None
+            waiting = session.db.blocking_keys.get(key)
+            if waiting is None:
+                waiting = session.db.blocking_keys[key] = Waiters()
+            waiting.add(blocked)
         session.blocked = blocked
         session.state |= BLOCKED
 
@@ -470,7 +501,7 @@ class Engine:
         for key in blocked.keys:
             waiting = blocked.db.blocking_keys.get(key)
             if waiting is not None:
-                waiting.pop(blocked, None)
+                waiting.remove(blocked)
                 if not waiting:
                     del blocked.db.blocking_keys[key]
         return True
@@ -496,16 +527,26 @@ class Engine:
                 keys = list(database.ready_keys)
                 database.ready_keys.clear()
                 for key in keys:
-                    for blocked in list(database.blocking_keys.get(key, ())):
-                        if blocked.session.blocked is blocked:
-                            self._serve(blocked, key)
+                    waiting = database.blocking_keys.get(key)
+                    if waiting is not None:
+                        self._serve_key(waiting.turns(), key)
         return True
 
-    def _serve(self, blocked: Blocked, key: bytes) -> None:
+    def _serve_key(self, turns: Turns, key: bytes) -> None:
+        """Serve those who wait for the key, until each was asked whom that may help."""
+        blocked = turns.next()
+        while blocked is not None:
+            if blocked.session.blocked is not blocked or not self._serve(blocked, key):
+                turns.refused(blocked)
+            blocked = turns.next()
+
+    def _serve(self, blocked: Blocked, key: bytes) -> bool:
+        """Try to serve one waiting client; whether it got a reply."""
         session = blocked.session
         mark = session.out.mark()
         session.dirty = 0
         session.propagated = None
+        session.running = True
         self._depth += 1
         try:
             done = blocked.serve(session, key)
@@ -515,6 +556,7 @@ class Engine:
             done = True
         finally:
             self._depth -= 1
+            session.running = False
         if session.dirty or session.propagated is not None:
             self._take_effects(session, blocked.argv)
         if self._pending and self._depth == 0:
@@ -522,7 +564,11 @@ class Engine:
         if done:
             self._mute(session, mark)
             self._stop_waiting(session)
+        if session.pushes is not None:
+            session.flush_pushes()
+        if done:
             self._wake(session)
+        return done
 
     # -- expiry and events ---------------------------------------------------------------------------
 
@@ -545,14 +591,35 @@ class Engine:
         if self.loading or self.paused or not self.active_expire:
             return 0
         removed = sum(database.expire_some(limit) for database in self.databases if database.expires)
+        now = self.clock.now_ms()
+        if now - self._idmp_expired >= _IDMP_PERIOD:
+            self._idmp_expired = now
+            for database in self.databases:
+                expire_idmp(database, now)
         if self._ready:
             self._serve_ready()
         return removed
 
     def keyspace_event(self, database: Database, kind: bytes, event: bytes, key: bytes) -> None:
-        """Hand a keyspace event on to whoever publishes it (notify.c: notifyKeyspaceEvent)."""
+        """Tell a keyspace event on its channels, if its class is wanted (notify.c: notifyKeyspaceEvent)."""
         if self.on_keyspace_event is not None:
             self.on_keyspace_event(database, kind, event, key)
+        flags = self.settings.notify_keyspace_events.flags
+        if flags & CLASS[kind] and (self.channels.channels or self.channels.patterns):
+            for channel, message in channels_of(flags, database.index, event, key):
+                self.channels.publish(channel, message)
+
+    def _missed(self, database: Database, key: bytes) -> None:
+        self.keyspace_event(database, b"m", b"keymiss", key)
+
+    def _new(self, database: Database, key: bytes) -> None:
+        if not self.loading:
+            self.keyspace_event(database, b"n", b"new", key)
+
+    def _overwritten(self, database: Database, key: bytes, old: object, new: object) -> None:
+        self.keyspace_event(database, b"o", b"overwritten", key)
+        if type(old) is not type(new):
+            self.keyspace_event(database, b"c", b"type_changed", key)
 
     def check(self) -> None:
         """Assert the invariants of every database and of the waiting clients."""

@@ -4,13 +4,19 @@ A handler reads `session.db`, writes its reply into `session.out`, raises a Comm
 and says what it did:
 
     session.modified(key)      the key changed: WATCH is told, one change is counted (`dirty`)
-    session.notify(event, key) a keyspace event
+    session.notify(kind, event, key)   a keyspace event
     session.propagate(argv)    log and replicate this instead of the command as it came; may be
                                said several times; `session.propagate_nothing()` for no command at all
     session.block(...)         no reply now: `serve` is called when one of the keys is ready
+    session.push(data)         a confirmation of (un)subscribing: sent even where replies are not wanted
 
 These are notes that the engine acts on after the handler. A handler that notes nothing but
 `dirty` is propagated as it came.
+
+Messages of channels come from other sessions' commands, at any time. `running` says that a command of
+this session is half-way through its reply: what it has to hear meanwhile waits in `pushes` until the reply
+is whole (networking.c: pending_push_messages). At any other time a message goes straight into `out`, and
+`on_message` tells the door that there is something to send.
 """
 
 from __future__ import annotations
@@ -44,12 +50,15 @@ class Blocked:
     expired(session)              writes the reply of a time-out
     deadline                      ms since the epoch; 0 waits for ever
     postponed                     the client is paused, and its command is still to be run
+    queue                         what it waits for, where others wait for the same (`waiting`); None stands alone
+    number                        how many clients waited before it
     """
 
-    __slots__ = ("session", "db", "keys", "deadline", "serve", "expired", "argv", "postponed")
+    __slots__ = ("session", "db", "keys", "deadline", "serve", "expired", "argv", "postponed", "queue", "number")
 
     def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
-                 serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes]) -> None:
+                 serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes],
+                 queue: bytes | None, number: int) -> None:
         self.session = session
         self.db = db
         self.keys = keys
@@ -58,6 +67,8 @@ class Blocked:
         self.expired = expired
         self.argv = argv
         self.postponed = False
+        self.queue = queue
+        self.number = number
 
 
 @cython.final
@@ -68,7 +79,7 @@ class Session:
     __slots__ = (
         "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "in_exec", "dirty",
         "propagated", "argv", "command", "closing", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
-        "lib_ver", "extra", "trusted",
+        "lib_ver", "extra", "trusted", "subscriptions", "pushes", "running", "on_message",
     )  # fmt: skip
     engine: Any
     queue: list[Any]
@@ -79,6 +90,9 @@ class Session:
     on_wake: Any
     transport: Any
     extra: dict[str, Any]
+    subscriptions: Any
+    pushes: Any  # list[bytes] | None
+    on_message: Any
 
     def __init__(self, engine: Any, db: Database, session_id: int) -> None:
         self.engine = engine
@@ -106,6 +120,38 @@ class Session:
         self.created_ms = 0
         self.last_ms = 0
         self.extra = {}
+        # commands/channels.py: Subscriptions, once there were any.
+        self.subscriptions = None
+        self.pushes = None
+        self.running = False
+        self.on_message = None
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def push(self, data: bytes) -> cython.bint:
+        """Reply with bytes that CLIENT REPLY OFF and SKIP do not hold back (networking.c: CLIENT_PUSHING)."""
+        if self.state & (REPLY_OFF | REPLY_SKIP):
+            return self.postpone(data)
+        return self.out.raw(data)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def postpone(self, data: bytes) -> cython.bint:
+        """Keep a message until the reply of the command that runs is whole."""
+        if self.pushes is None:
+            self.pushes = []
+        self.pushes.append(data)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def flush_pushes(self) -> cython.bint:
+        """Put the messages that waited behind the reply."""
+        waiting: list[bytes] = self.pushes
+        self.pushes = None
+        for data in waiting:
+            self.out.raw(data)
+        return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -148,6 +194,6 @@ class Session:
         return not self.in_exec and not self.trusted
 
     def block(self, keys: list[bytes], timeout_ms: int, serve: Callable[[Any, bytes], bool],
-              expired: Callable[[Any], None]) -> None:
+              expired: Callable[[Any], None], queue: bytes | None = None) -> None:
         """Wait for any of the keys; see Blocked. timeout_ms 0 waits for ever."""
-        self.engine.block(self, keys, timeout_ms, serve, expired)
+        self.engine.block(self, keys, timeout_ms, serve, expired, queue)

@@ -36,6 +36,7 @@ from rillet.commands.stream_args import INVALID_ID, SYNTAX_ERROR, Interval, owne
 from rillet.errors import CommandError, NoGroup, Unblocked
 from rillet.protocol.writer import Replies
 from rillet.structs.listpack import Listpack
+from rillet.types.compat import Compat
 from rillet.types.group import ENTRIES_READ_UNKNOWN, Consumer, Group
 from rillet.types.pending import PendingIterator
 from rillet.types.stream import Stream
@@ -288,7 +289,7 @@ class ReadRequest:
         self.starts: list[tuple[int, int]] = []
 
     @cython.cfunc
-    def read(self, argv: list[bytes], grouped: cython.bint) -> cython.bint:
+    def read(self, session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
         """Read the options, up to where the IDs begin (t_stream.c: xreadCommand)."""
         at: cython.Py_ssize_t = 1
         count: cython.Py_ssize_t = len(argv)
@@ -296,7 +297,7 @@ class ReadRequest:
             word: bytes = option(argv[at])
             more: cython.Py_ssize_t = count - at - 1
             if word == b"streams" and more:
-                self._take_keys(argv, at + 1)
+                self._take_keys(session, argv, at + 1, grouped)
                 break
             if word == b"block" and more:
                 self.timeout = integer(argv[at + 1], "timeout is not an integer or out of range")
@@ -324,12 +325,12 @@ class ReadRequest:
         return True
 
     @cython.cfunc
-    def _take_keys(self, argv: list[bytes], start: cython.Py_ssize_t) -> cython.bint:
+    def _take_keys(
+        self, session: Session, argv: list[bytes], start: cython.Py_ssize_t, grouped: cython.bint
+    ) -> cython.bint:
         count: cython.Py_ssize_t = len(argv) - start
         if count % 2:
-            raise CommandError(
-                "Unbalanced XREAD list of streams: for each stream key an ID or '$' must be specified."
-            )
+            raise _unbalanced(session.engine.settings.compat, grouped)
         self.ids_at = start + count // 2
         self.keys = argv[start : self.ids_at]
         return True
@@ -493,6 +494,18 @@ class ReadRequest:
         session.out.null_array()
 
 
+def _unbalanced(compat: Compat, grouped: bool) -> CommandError:
+    """Return the refusal of keys and IDs that do not come in pairs, which names the command since Redis 7.2."""
+    name, ids = "XREAD", "ID or '$'"
+    if compat.knows(72):
+        name = "'xreadgroup'" if grouped else "'xread'"
+        if grouped:
+            ids = "ID or '>'"
+        elif compat.knows(80):
+            ids = "ID, '+', or '$'"
+    return CommandError(f"Unbalanced {name} list of streams: for each stream key an {ids} must be specified.")
+
+
 @cython.cfunc
 def _only_grouped(grouped: cython.bint, name: str) -> cython.bint:
     if not grouped:
@@ -602,7 +615,7 @@ def xreadgroup(session: Session, argv: list[bytes]) -> None:
 def _read(session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
     """Answer XREAD and XREADGROUP now, wait, or answer null."""
     request: ReadRequest = ReadRequest()
-    request.read(argv, grouped)
+    request.read(session, argv, grouped)
     streams: list[Any] = request.resolve(session, argv)
     if grouped:
         session.propagate_nothing()
@@ -610,5 +623,5 @@ def _read(session: Session, argv: list[bytes], grouped: cython.bint) -> cython.b
         return True
     if request.timeout == -1 or not session.can_block:
         return session.out.null_array()
-    session.block(request.keys, request.timeout, request.serve, request.expired)
+    session.block(request.keys, request.timeout, request.serve, request.expired, request.group)
     return True

@@ -2,9 +2,10 @@
 
     index          values[key] -> String | Stream | ...      one object per key, never None
     expires        expires[key] -> ms since the epoch        only keys of `values`
-    blocking_keys  blocking_keys[key] -> {Blocked: None}     clients waiting for the key, oldest first
+    blocking_keys  blocking_keys[key] -> Waiters             clients waiting for the key, in queues
     ready_keys     {key: None}                               waited-for keys that changed, in that order
     watched_keys   watched_keys[key] -> {Watcher}            WATCH: marked when the key changes
+    idmp_keys      {key: None}                               streams that may hold messages of producers to be forgotten
 
 Every look-up goes through `lookup`, which removes a key whose time has come and reports it to
 `on_expired`, so that the engine can log a DEL. The clock is injected.
@@ -66,15 +67,16 @@ class Database:
     """A database: look-up, change, expiry, and who waits for or watches which key."""
 
     __slots__ = (
-        "index", "clock", "values", "expires", "blocking_keys", "ready_keys", "watched_keys", "avg_ttl",
-        "on_expired", "on_ready", "may_expire", "hits", "misses", "_slots", "_serials", "_serial_of", "_next_serial",
-        "_expire_walk",
+        "index", "clock", "values", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys", "avg_ttl",
+        "on_expired", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire", "hits", "misses", "_slots",
+        "_serials", "_serial_of", "_next_serial", "_expire_walk",
     )  # fmt: skip
     values: dict[bytes, Any]
     expires: dict[bytes, int]
     blocking_keys: dict[bytes, Any]
     ready_keys: dict[bytes, None]
     watched_keys: dict[bytes, Any]
+    idmp_keys: dict[bytes, None]
     _slots: Any  # list[bytes | None], or None before the first SCAN
     _serials: list[int]
     _serial_of: dict[bytes, int]
@@ -88,9 +90,15 @@ class Database:
         self.blocking_keys = {}
         self.ready_keys = {}
         self.watched_keys = {}
+        self.idmp_keys = {}
         self.avg_ttl = 0
         self.on_expired: Callable[[Any, bytes], None] | None = None
         self.on_ready: Callable[[Any], None] | None = None
+        # Set while somebody wants to be told (notify-keyspace-events); on_overwritten is called by those who
+        # replace a value as a whole, with the old and the new one.
+        self.on_missed: Callable[[Any, bytes], None] | None = None
+        self.on_new: Callable[[Any, bytes], None] | None = None
+        self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
         self.may_expire: Callable[[], bool] | None = None
         self.hits = 0
         self.misses = 0
@@ -123,6 +131,8 @@ class Database:
             value = self.values.get(key)
         if value is None:
             self.misses += 1
+            if self.on_missed is not None:
+                self.on_missed(self, key)
         else:
             self.hits += 1
         return value
@@ -161,6 +171,8 @@ class Database:
         elif not keep_ttl and self.expires:
             self.expires.pop(key, None)
         self.values[key] = value
+        if old is None and self.on_new is not None:
+            self.on_new(self, key)
         # Clients may wait for a key that is created or replaced by another type: let them look.
         if self.blocking_keys:
             self.signal_ready(key)
@@ -174,6 +186,8 @@ class Database:
             return False
         if self.expires:
             self.expires.pop(key, None)
+        if self.idmp_keys:
+            self.idmp_keys.pop(key, None)
         if self._slots is not None:
             self._take_number(key)
         if self.blocking_keys:
@@ -187,6 +201,7 @@ class Database:
         waited = [key for key in self.blocking_keys if key in self.values]
         self.values = {}
         self.expires = {}
+        self.idmp_keys = {}
         self._forget_numbers()
         for key in waited:
             self.signal_ready(key)
@@ -198,6 +213,7 @@ class Database:
         other._touch_all(self)
         self.values, other.values = other.values, self.values
         self.expires, other.expires = other.expires, self.expires
+        self.idmp_keys, other.idmp_keys = other.idmp_keys, self.idmp_keys
         self._forget_numbers()
         other._forget_numbers()
         for database in (self, other):

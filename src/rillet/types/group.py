@@ -384,7 +384,7 @@ class Group:
             self.order.append(table, slot)
 
     def orphans(self) -> int:
-        """Return how many pending entries have no owner and are not released: none, once loading is over. O(consumers)"""
+        """Return how many pending entries have no owner and are not released: none once loaded. O(consumers)"""
         owned = 0
         for consumer in self.consumers.values():
             owned += consumer.index.count

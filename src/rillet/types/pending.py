@@ -28,8 +28,9 @@ Invariants (`check`): IDs rise strictly within an index; no page is empty or ove
 not behind its first slot's and beyond the last of the page before; every slot of an index is in use.
 
 Costs: append O(1); find, insert and remove O(log n) and the move of at most 1 KB, with 16 bytes a page moved
-where a page comes or goes. A table that is mostly holes is packed (`Pending.wants_packing`). An index does not know its table, which is handed in: so nothing
-here refers in a ring, and a stream is freed the moment it is dropped, without the garbage collector.
+where a page comes or goes. A table that is mostly holes is packed (`Pending.wants_packing`).
+An index does not know its table, which is handed in: so nothing here refers in a ring, and a stream is
+freed the moment it is dropped, without the garbage collector.
 Rejected: an object per entry in two radix trees (330 bytes), and an index of references as a third tree
 (Redis: 179 bytes more); no index of references at all, because a trim would ask every group for each entry.
 """
@@ -497,7 +498,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def locate(self, table: Pending, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Set at_page and at_pos to the first slot not before the ID, behind its page's last if need be; is it there?"""
+        """Set at_page and at_pos to the first slot not before the ID, or behind its page's last; is it there?"""
         npages: cython.Py_ssize_t = len(self.pages)
         page: Page
         low: cython.Py_ssize_t

@@ -56,8 +56,8 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.group import Group
-from rillet.types.pending import Pending
 from rillet.types.idmp import Producers
+from rillet.types.pending import Pending
 from rillet.types.stream_check import check_stream, memory_of_stream
 from rillet.types.stream_iterator import StreamIterator, StreamNodes
 

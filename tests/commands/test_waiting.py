@@ -1,0 +1,86 @@
+"""Clients in line: the order of arrival across queues, and nobody asked in vain."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from rillet.commands.session import Session
+from rillet.commands.waiting import Waiters
+from rillet.engine import Engine
+from rillet.protocol.replies import parse_all
+
+
+@dataclass(eq=False)
+class Client:
+    number: int
+    queue: bytes | None
+
+
+def line(*queues: bytes | None) -> tuple[Waiters, list[Client]]:
+    waiters = Waiters()
+    clients = [Client(number, queue) for number, queue in enumerate(queues)]
+    for client in clients:
+        waiters.add(client)
+    return waiters, clients
+
+
+def noting(asked: list[Session], serve: Callable[[Session, bytes], bool]) -> Callable[[Session, bytes], bool]:
+    """Return a serve that notes whom it was asked for."""
+
+    def noted(session: Session, key: bytes) -> bool:
+        asked.append(session)
+        return serve(session, key)
+
+    return noted
+
+
+def test_turns_come_in_the_order_of_arrival_and_end_a_queue_with_its_first_refusal() -> None:
+    waiters, clients = line(None, b"g", b"h", b"g", None, b"h")
+    assert list(waiters) == clients and len(waiters) == 6
+    turns, asked = waiters.turns(), []
+    while (client := turns.next()) is not None:
+        asked.append(client.number)
+        if client.queue == b"g":
+            waiters.remove(client)  # served
+        else:
+            turns.refused(client)
+    assert asked == [0, 1, 2, 3, 4]
+    assert [client.number for client in waiters] == [0, 2, 4, 5]
+    for client in clients:
+        waiters.remove(client)
+    assert not waiters and waiters.turns().next() is None
+
+
+def test_who_comes_during_a_round_waits_for_the_next() -> None:
+    waiters, (first,) = line(b"g")
+    turns = waiters.turns()
+    assert turns.next() is first
+    waiters.remove(first)
+    waiters.add(Client(1, b"g"))
+    assert turns.next() is None and len(waiters) == 1
+
+
+def test_an_entry_is_given_to_one_of_many_and_the_others_are_not_asked() -> None:
+    engine = Engine()
+    admin = engine.session()
+
+    def run(session: Session, *words: bytes) -> list[object]:
+        engine.execute(session, list(words))
+        return parse_all(session.out.take())
+
+    run(admin, b"XGROUP", b"CREATE", b"s", b"g", b"$", b"MKSTREAM")
+    sessions = [engine.session() for _ in range(50)]
+    for number, session in enumerate(sessions):
+        run(session, b"XREADGROUP", b"GROUP", b"g", b"c%d" % number, b"BLOCK", b"0", b"STREAMS", b"s", b">")
+    asked: list[Session] = []
+    for session in sessions:
+        assert session.blocked is not None
+        session.blocked.serve = noting(asked, session.blocked.serve)
+    for served in range(3):
+        run(admin, b"XADD", b"s", b"%d-1" % (served + 1), b"f", b"v")
+        (reply,) = parse_all(sessions[served].out.take())
+        assert reply == [[b"s", [[b"%d-1" % (served + 1), [b"f", b"v"]]]]]
+        assert asked == sessions[served : served + 2]  # the one that was served, and the first that was not
+        asked.clear()
+    engine.check()
