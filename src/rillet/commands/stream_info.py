@@ -71,7 +71,8 @@ def _write_help(session: Session, argv: list[bytes], lines: tuple[bytes, ...]) -
     container = text(argv[0]).upper().encode("utf-8", "surrogateescape")
     out.array(len(lines) + 3)
     out.simple(container + b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
-    for line in (*lines, b"HELP", b"    Prints this help."):
+    last = b"    Print this help." if session.engine.settings.compat.knows(72) else b"    Prints this help."
+    for line in (*lines, b"HELP", last):
         out.simple(line)
 
 

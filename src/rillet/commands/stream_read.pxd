@@ -27,8 +27,8 @@ cdef class ReadRequest:
     cdef public Py_ssize_t ids_at
     cdef public list keys
     cdef public list starts
-    cdef bint read(self, list[bytes] argv, bint grouped)
-    cdef bint _take_keys(self, list[bytes] argv, Py_ssize_t start)
+    cdef bint read(self, Session session, list[bytes] argv, bint grouped)
+    cdef bint _take_keys(self, Session session, list[bytes] argv, Py_ssize_t start, bint grouped)
     cdef list resolve(self, Session session, list[bytes] argv)
     cdef bint _pin(self, Stream stream)
     cdef bint answer(self, Session session, list streams)
