@@ -173,11 +173,14 @@ def test_thousands_of_entries_come_and_go_in_any_order(seed: int) -> None:
         group.deliver(ms, 1, random_.choice(consumers), ms)
         if ms % 3 == 0:
             other.deliver(ms, 1, reader, ms)
-    group.check(), other.check(), stream.pending.check()
+    group.check()
+    other.check()
+    stream.pending.check()
     random_.shuffle(ids)
     for ms in ids[:4900]:
         assert group.acknowledge(ms, 1) and not group.acknowledge(ms, 1)
-    group.check(), stream.pending.check()
+    group.check()
+    stream.pending.check()
     assert [row["id"] for row in group.pending()] == [(ms, 1) for ms in sorted(ids[4900:])]
     assert stream.pending.slots == 5000 + 1667
     for ms in range(0, 5000, 3):
@@ -185,7 +188,9 @@ def test_thousands_of_entries_come_and_go_in_any_order(seed: int) -> None:
     assert stream.pending.wants_packing()
     stream.pack_pending()
     assert stream.pending.slots == stream.pending.count == 100 and len(stream.pending.buf) == 5200
-    group.check(), other.check(), stream.pending.check()
+    group.check()
+    other.check()
+    stream.pending.check()
     for ms in ids[4900:]:
         assert group.acknowledge(ms, 1)
     assert stream.pending.count == stream.pending.slots == len(stream.pending.buf) == 0
@@ -206,7 +211,8 @@ def test_loading_gives_each_entry_one_owner_and_sorts_by_time() -> None:
     group.settle()
     assert group.orphans() == 0 and group.nacked_count == 2
     assert [group.table.ms(slot) for slot in group.order.slots(group.table)] == [6, 5, 2, 4, 1, 3]
-    group.check(), stream.pending.check()
+    group.check()
+    stream.pending.check()
     slot = group.oldest()
     assert group.table.owner(slot) is group.nobody
     assert group.transfer(slot, alice) and group.nacked_count == 1

@@ -94,7 +94,7 @@ def _put64(buf: bytearray, pos: cython.Py_ssize_t, value: cython.ulonglong) -> c
         to: cython.p_uchar = buf
         memcpy(to + pos, cython.address(value), 8)  # noqa: F821
     else:
-        buf[pos : pos + 8] = value.to_bytes(8, sys.byteorder)  # type: ignore[attr-defined]
+        buf[pos : pos + 8] = value.to_bytes(8, sys.byteorder)
     return True
 
 
