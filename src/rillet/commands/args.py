@@ -41,11 +41,11 @@ def small_integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
     return value
 
 
-def positive(raw: bytes, message: str | None = None) -> int:
+def positive(raw: bytes, message: str = "value is out of range, must be positive") -> int:
     """Return an integer that is at least 0 (object.c: getPositiveLongFromObjectOrReply)."""
-    value = integer(raw, message or NOT_AN_INTEGER)
+    value = integer(raw, message)
     if value < 0:
-        raise CommandError(message or "value is out of range, must be positive")
+        raise CommandError(message)
     return value
 
 

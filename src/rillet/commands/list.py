@@ -117,7 +117,7 @@ def rpushx(session: Session, argv: list[bytes]) -> None:
 
 
 def note_removed(session: Session, key: bytes, value: List, event: bytes, count: int) -> None:
-    """Do what follows a removal: the event, the end of an empty list, the form of a smaller one (listElementsRemoved)."""
+    """Do what follows a removal: the event, the end of an empty list, the form of a smaller (listElementsRemoved)."""
     session.notify(b"l", event, key)
     if len(value) == 0:
         session.db.delete(key)

@@ -201,7 +201,7 @@ class Quicklist:
     # -- the chain -----------------------------------------------------------------------------------
 
     def _link(self, new: Node, beside: Node | None, after: bool) -> Node:
-        """Put a node beside another one, None in an empty list; the elements are not counted (__quicklistInsertNode)."""
+        """Put a node beside another one, None in an empty list; its elements are not counted (__quicklistInsertNode)."""
         if beside is None:
             self.head = self.tail = new
         else:

@@ -60,7 +60,7 @@ class List:
             elements.set_limits(limits.list_max_listpack_size, limits.list_compress_depth)
 
     def shrink(self, limits: Limits, built: bool = False) -> None:
-        """Become a listpack if that suits; `built`: the list is new, and full size will do (listTypeTryConvertQuicklist)."""
+        """Become a listpack if that suits; `built`: the list is new, full size will do (listTypeTryConvertQuicklist)."""
         elements = self.elements
         node = elements.head
         if elements.single or elements.nodes != 1 or node is None or node.is_plain or not has_compact(limits):
@@ -129,7 +129,7 @@ class List:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the bytes that the value takes in this process (MEMORY USAGE), of all nodes or of some; samples 0 = all.
+        """Return the bytes that the value takes in this process (MEMORY USAGE); samples = nodes looked at, 0 = all.
 
         Nodes beyond the samples are taken to be as large as those on the average. O(samples)
         """

@@ -249,7 +249,7 @@ class Set:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the bytes that the value takes in this process (MEMORY USAGE); samples = members looked at, 0 = all."""
+        """Return the bytes that it takes in this process (MEMORY USAGE); samples = members looked at, 0 = all."""
         size = sys.getsizeof(self)
         if self.intset is not None:
             return size + sys.getsizeof(self.intset) + sys.getsizeof(self.intset.members)
