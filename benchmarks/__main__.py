@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: all against its peers; --only server,embedded,memory,spark, --rounds, --scale, --json."""
+"""`python -m benchmarks`: all against its peers; --only PART,PART, --rounds, --scale, --json."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import embedded, memory, server
+from benchmarks import embedded, groups, memory, server
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
-PARTS = ("server", "embedded", "memory", "spark")
+PARTS = ("server", "groups", "embedded", "memory", "spark")
 
 
 def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
@@ -21,6 +21,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
     figures: list[Figure] = []
     if "server" in parts:
         figures += server.run(rounds, mode, scale)
+    if "groups" in parts:
+        figures += groups.run(rounds, mode, scale)
     if "embedded" in parts:
         figures += embedded.run(rounds, scale)
     if "memory" in parts:

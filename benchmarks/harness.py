@@ -22,7 +22,10 @@ from pathlib import Path
 from tests.judge import _wait_until_ready, free_port, redis_binary
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILDS = {"compiled": ROOT / "build" / "compiled", "interpreted": ROOT / "src"}
+BUILDS = {
+    "compiled": Path(os.environ.get("RILLET_COMPILED", ROOT / "build" / "compiled")),
+    "interpreted": ROOT / "src",
+}
 
 
 @dataclass(frozen=True)
