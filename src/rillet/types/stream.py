@@ -309,7 +309,7 @@ class Stream(StreamNodes):
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         if not it.next_entry():
             return False
-        it.remove_current()
+        it.remove_and_stop()
         if less(self.max_deleted_ms, self.max_deleted_seq, ms, seq):
             self.max_deleted_ms = ms
             self.max_deleted_seq = seq

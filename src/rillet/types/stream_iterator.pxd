@@ -58,6 +58,7 @@ cdef class StreamIterator:
     cpdef bint next_entry(self) except -1
     cpdef bint next_field(self) except -1
     cpdef bint remove_current(self) except -1
+    cpdef bint remove_and_stop(self) except -1
     cdef bint _seek(self) except -1
     cdef bint _seek_node(self) except -1
     cdef bint _next_node(self) except -1

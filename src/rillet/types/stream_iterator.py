@@ -413,17 +413,7 @@ class StreamIterator:
 
         The stream's first_, max_deleted_ are the caller's to set (`Stream.delete` does).
         """
-        lp: Listpack | None = self.lp
-        stream: StreamNodes = self.stream
-        if lp is None or self._flags_pos == lp.used - 1:
-            raise ValueError("the iterator is at no entry")
-        stream.tail = None
-        mark_deleted(lp, self._flags_pos, self.flags)
-        if int_at(lp, _COUNT) == 1:
-            stream.rax.remove(self._key or encode_key(self._master_ms, self._master_seq))
-        else:
-            count_deleted(lp, 1)
-        stream.length = (stream.length - 1) & _MAX
+        self.remove_and_stop()
         if self._reverse:
             self.end_ms = self.ms
             self.end_seq = self.seq
@@ -431,3 +421,22 @@ class StreamIterator:
             self.start_ms = self.ms
             self.start_seq = self.seq
         return self._seek()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def remove_and_stop(self) -> cython.bint:
+        """As `remove_current`, but the iteration ends there: the next entry is not looked for."""
+        lp: Listpack | None = self.lp
+        stream: StreamNodes = self.stream
+        if lp is None or self._flags_pos == lp.used - 1:
+            raise ValueError("the iterator is at no entry")
+        if stream.tail is lp:
+            stream.tail = None
+        mark_deleted(lp, self._flags_pos, self.flags)
+        if int_at(lp, _COUNT) == 1:
+            stream.rax.remove(self._key or encode_key(self._master_ms, self._master_seq))
+        else:
+            count_deleted(lp, 1)
+        stream.length = (stream.length - 1) & _MAX
+        self._over = True
+        return True
