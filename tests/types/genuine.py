@@ -74,4 +74,5 @@ def _producers(run: Run, key: bytes, source: random.Random) -> None:
             words = [b"IDMP", producer, source.choice((b"%d" % number, b"same", source.randbytes(25)))]
         else:
             words = [b"IDMPAUTO", producer]
-        run(b"XADD", key, *words, b"*", b"a", b"%d" % source.randrange(3), b"b", source.randbytes(source.randrange(300)))
+        noise = source.randbytes(source.randrange(300))
+        run(b"XADD", key, *words, b"*", b"a", b"%d" % source.randrange(3), b"b", noise)
