@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import select
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -16,16 +17,17 @@ from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
 from tests.differential.wire import Local, Redis, pack, read
-from tests.judge import Judge
+from tests.judge import PEERS, Judge
 
 Step = tuple[int, str]
+_GONE = b"-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROUP option\r\n"
 
 
 class Clients:
     """Clients of one engine; `run` returns the replies that a command gives to any of them."""
 
-    def __init__(self, count: int, resp: int) -> None:
-        self.engine = Engine(Settings(compat="7.0"))
+    def __init__(self, count: int, resp: int = 2, compat: str = "7.0") -> None:
+        self.engine = Engine(Settings(compat=compat))
         self.sessions: list[Session] = [self.engine.session() for _ in range(count)]
         for session in self.sessions:
             session.out.resp = resp
@@ -48,10 +50,10 @@ def wait_until_blocked(redis: Redis, count: int) -> None:
         assert time.monotonic() < deadline, f"not {count} clients wait"
 
 
-def play(judge: Judge, resp: int, steps: list[Step]) -> None:
+def play(judge: Judge, compat: str, resp: int, steps: list[Step]) -> None:
     """Run a scenario on both sides and compare after each step."""
     count = 1 + max(client for client, _ in steps)
-    ours = Clients(count, resp)
+    ours = Clients(count, resp, compat)
     theirs = [Redis(judge.port) for _ in range(count + 1)]
     try:
         for redis in theirs:
@@ -135,17 +137,90 @@ SCENARIOS: dict[str, list[Step]] = {
     "a key that is no stream wakes nobody": [
         (0, "XREAD BLOCK 0 STREAMS s $"), (1, "SET s x"), (1, "DEL s"), (1, "XADD s 4-1 f v"),
     ],
+    "entries of a transaction in two streams": [
+        (0, "XREAD BLOCK 0 STREAMS a b 0 0"), (1, "MULTI"), (1, "XADD b 1-1 f v"), (1, "XADD a 1-1 f v"), (1, "EXEC"),
+    ],
+    "one of several streams is no stream any more": [
+        (0, "XREAD BLOCK 0 STREAMS a b 0 0"), (1, "SET b x"), (1, "XADD a 1-1 f v"), (1, "PING"),
+    ],
+    "one of several groups is destroyed": [
+        (1, "XGROUP CREATE a g $ MKSTREAM"), (1, "XGROUP CREATE b g $ MKSTREAM"),
+        (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS a b > >"), (1, "XGROUP DESTROY b g"), (1, "XADD a 1-1 f v"),
+    ],
+    "a consumer that was deleted meanwhile": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
+        (1, "XGROUP DELCONSUMER s g c"), (1, "XADD s 1-1 f v"), (1, "XPENDING s g"),
+    ],
+    "a swapped database without the stream": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
+        (2, "XREAD BLOCK 0 STREAMS s $"), (1, "SWAPDB 0 7"), (1, "SELECT 7"), (1, "XADD s 1-1 f v"), (1, "SWAPDB 0 7"),
+    ],
+    "a stream with the group, and one without, renamed into place": [
+        (1, "XGROUP CREATE s g $ MKSTREAM"), (1, "XADD t 5-1 f v"), (1, "XGROUP CREATE t g 0"), (1, "XADD u 6-1 f v"),
+        (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (1, "RENAME t s"),
+        (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (1, "RENAME u s"),
+    ],
     "a stream that is renamed into place": [
         (0, "XREAD BLOCK 0 STREAMS s 0"), (1, "XADD other 4-1 f v"), (1, "RENAME other s"),
     ],
 }  # fmt: skip
 
 
+@pytest.mark.parametrize("compat", PEERS)
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(judge: Judge, name: str, resp: int) -> None:
+def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int, compat: str) -> None:
     """Each step gives the same replies to the same clients, and the same number still waits."""
-    play(judge, resp, SCENARIOS[name])
+    play(peer_of(compat), compat, resp, SCENARIOS[name])
+
+
+@pytest.mark.parametrize(("ending", "before", "since"), [
+    ("DEL s", b"-UNBLOCKED the stream key no longer exists\r\n", _GONE),
+    ("FLUSHALL", b"-UNBLOCKED the stream key no longer exists\r\n", _GONE),
+    ("XGROUP DESTROY s g", b"-NOGROUP the consumer group this client was blocked on no longer exists\r\n", _GONE),
+    ("SET s x", b"-UNBLOCKED the stream key no longer exists\r\n",
+     b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
+])  # fmt: skip
+def test_what_a_member_is_told_when_its_stream_goes(ending: str, before: bytes, since: bytes) -> None:
+    """Redis 7.0 has words for the occasion; since 7.2 the command is simply run again."""
+    for compat, told in (("7.0", before), ("7.2", since), ("newest", since), ("valkey", since)):
+        clients = Clients(2, compat=compat)
+        clients.run(1, b"XGROUP CREATE s g $ MKSTREAM".split())
+        assert clients.run(0, b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split()) == {}
+        assert clients.run(1, ending.encode().split())[0] == told
+        assert clients.waiting() == 0
+
+
+def test_all_of_the_streams_are_asked_again_since_7_2() -> None:
+    """Who is woken by one stream gets what the others have by now, and everything, not the first thousand."""
+    for compat, expected in (("7.0", 1), ("newest", 2)):
+        clients = Clients(2, compat=compat)
+        assert clients.run(0, b"XREAD BLOCK 0 STREAMS a b 0 0".split()) == {}
+        for words in ("MULTI", "XADD b 1-1 f v", "XADD a 1-1 f v", "EXEC"):
+            replies = clients.run(1, words.encode().split())
+        assert len(read(replies[0])) == expected
+
+
+def test_info_counts_the_keys_that_are_waited_for() -> None:
+    """A key counts once, however many wait; those of groups, whose end wakes, are told apart, since 7.2."""
+    clients = Clients(4, compat="newest")
+    clients.run(3, b"XGROUP CREATE s g $ MKSTREAM".split())
+    clients.run(3, b"XGROUP CREATE t g $ MKSTREAM".split())
+
+    def told() -> list[bytes]:
+        text = clients.run(3, [b"INFO", b"clients"])[3]
+        return [line.rpartition(b":")[2] for line in text.splitlines() if b"blocking_keys" in line]
+
+    assert told() == [b"0", b"0"]
+    clients.run(0, b"XREAD BLOCK 0 STREAMS s other $ $".split())
+    assert told() == [b"2", b"0"]
+    clients.run(1, b"XREADGROUP GROUP g c BLOCK 0 STREAMS s t > >".split())
+    clients.run(2, b"XREADGROUP GROUP g d BLOCK 0 STREAMS s >".split())
+    assert told() == [b"3", b"2"]
+    clients.run(3, b"XADD s 1-1 f v".split())
+    assert told() == [b"1", b"1"]
+    clients.engine.settings.set_text("compat", "7.0")
+    assert told() == []
 
 
 @pytest.mark.parametrize("words", ["XREAD BLOCK 50 STREAMS s $", "XREADGROUP GROUP g c BLOCK 50 STREAMS s >"])

@@ -66,10 +66,28 @@ def _server(engine: Any) -> Facts:
 
 def _clients(engine: Any) -> Facts:
     sessions = [session for session in engine.sessions.values() if not session.trusted]
+    compat = engine.settings.compat
+    listening = {}
+    if compat.knows(72):
+        listening.update(_waited_for(sessions))
     return {
         "connected_clients": len(sessions), "maxclients": engine.settings.maxclients,
         "blocked_clients": sum(1 for session in sessions if session.blocked is not None), "tracking_clients": 0,
+        **listening,
     }  # fmt: skip
+
+
+def _waited_for(sessions: list[Any]) -> dict[str, int]:
+    """Count the keys that clients wait for, and those whose end would wake one: who reads in a group (blocked.c)."""
+    keys: set[tuple[int, bytes]] = set()
+    on_nokey: set[tuple[int, bytes]] = set()
+    for session in sessions:
+        if session.blocked is not None:
+            waited = {(session.blocked.db.index, key) for key in session.blocked.keys}
+            keys |= waited
+            if session.command.fullname == "xreadgroup":
+                on_nokey |= waited
+    return {"total_blocking_keys": len(keys), "total_blocking_keys_on_nokey": len(on_nokey)}
 
 
 def _memory(engine: Any) -> Facts:

@@ -343,12 +343,8 @@ class ReadRequest:
         index: cython.Py_ssize_t
         for index in range(len(self.keys)):
             key: bytes = self.keys[index]
-            stream: Stream | None = read_stream(session, key)
+            stream: Stream | None = self._find(session, key)
             streams.append(stream)
-            if self.group is not None and (stream is None or self.group not in stream.groups):
-                raise NoGroup(
-                    f"No such key '{text(key)}' or consumer group '{text(self.group)}' in XREADGROUP with GROUP option"
-                )
             word: bytes = argv[self.ids_at + index]
             if word == b"$" or word.startswith(b"$\0"):
                 self._pin(stream)
@@ -361,6 +357,16 @@ class ReadRequest:
             else:
                 raise CommandError(INVALID_ID)
         return streams
+
+    @cython.cfunc
+    def _find(self, session: Session, key: bytes) -> Stream | None:
+        """Return the stream, None where there is no key and no group is asked for."""
+        stream: Stream | None = read_stream(session, key)
+        if self.group is not None and (stream is None or self.group not in stream.groups):
+            raise NoGroup(
+                f"No such key '{text(key)}' or consumer group '{text(self.group)}' in XREADGROUP with GROUP option"
+            )
+        return stream
 
     @cython.cfunc
     def _pin(self, stream: Stream | None) -> cython.bint:
@@ -464,6 +470,8 @@ class ReadRequest:
     def serve(self, session: Session, key: bytes) -> bool:
         """Answer a waiting client whose key changed; True when it got its reply (serveClientsBlockedOnStreamKey)."""
         value = session.db.lookup(key)
+        if session.engine.settings.compat.level >= 72:
+            return self._serve_again(session, value)
         ms: cython.ulonglong
         seq: cython.ulonglong
         if not isinstance(value, Stream):
@@ -488,6 +496,15 @@ class ReadRequest:
             session.out.map(1)
         self._write_pair(session, stream, key, ms, seq, self.count or _BLOCKED_COUNT, False)
         return True
+
+    @cython.cfunc
+    def _serve_again(self, session: Session, value: object) -> cython.bint:
+        """Answer as if the command came now, which is what Redis 7.2 and newer do (blocked.c: unblockClientOnKey)."""
+        if self.group is not None:
+            session.propagate_nothing()
+        elif not isinstance(value, Stream):
+            return False
+        return self.answer(session, [self._find(session, key) for key in self.keys])
 
     def expired(self, session: Session) -> None:
         """Answer a client that waited long enough."""
