@@ -399,7 +399,7 @@ class Engine:
                 session.state |= MULTI_FAILED
             if entry is not None and entry.fullname == "exec":
                 self.discard(session)
-                error = ExecAbort(f"Transaction discarded because of: {error}")
+                error = ExecAbort(f"Transaction discarded because of: {str(error).removeprefix('ERR ')}")
             self._reply_error(session, session.out.mark(), error)
             return False
         if session.state & IN_MULTI and entry.fullname.encode() not in _NOT_QUEUED:

@@ -87,7 +87,7 @@ def test_the_door_may_refuse_a_change(bench: Bench) -> None:
 def test_every_parameter_takes_the_text_that_it_shows(bench: Bench) -> None:
     for parameter in PARAMETERS.values():
         shown = parameter.show(parameter.default)
-        assert parameter.parse(shown) == parameter.default, parameter.name
+        assert bench.engine.settings.value_of(parameter, shown) == parameter.default, parameter.name
 
 
 @pytest.mark.parametrize(

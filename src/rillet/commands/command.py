@@ -124,6 +124,8 @@ def _access(entry: Command) -> list[str]:
     """Return the flags of each key specification of a command."""
     if not entry.keys[0] and entry.get_keys is None:
         return []
+    if "not_key" in entry.flags:
+        return ["not_key"]
     return _ACCESS.get(entry.fullname, "RW" if entry.write else "RO").split(";")
 
 
@@ -331,7 +333,7 @@ def _find_keys(argv: list[bytes]) -> tuple[Command, list[int]]:
         entry = entry.subcommands.get(line[1].lower())
     if entry is None:
         raise CommandError("Invalid command specified")
-    if not _access(entry):
+    if not _access(entry) or "not_key" in entry.flags:
         raise CommandError("The command has no key arguments")
     if not entry.accepts(len(line)):
         raise CommandError("Invalid number of arguments specified for command")

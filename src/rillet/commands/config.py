@@ -70,7 +70,7 @@ def config_set(session: Session, argv: list[bytes]) -> None:
     values: list[Any] = []
     for parameter, (name, value) in zip(chosen, pairs, strict=True):
         try:
-            values.append(parameter.parse(value))
+            values.append(session.engine.settings.value_of(parameter, value))
         except SettingError as error:
             raise _refused(name, _reason(error)) from None
     _take(session.engine, chosen, values)
@@ -97,7 +97,7 @@ def _take(engine: Any, chosen: list[Parameter], values: list[Any]) -> None:
                 if changed is not None:
                     changed(other.name)
             raise _refused(parameter.name, _reason(error)) from None
-    engine.forget_names()
+    engine.take_settings()
 
 
 @command("config|resetstat", arity=2, flags=_FLAGS, group="server", since="2.0.0", complexity="O(1)")

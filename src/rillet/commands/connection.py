@@ -12,6 +12,7 @@ from hmac import compare_digest
 from typing import Any
 
 from rillet.commands.args import integer, small_integer, syntax_error, text, timeout_ms
+from rillet.commands.channels import Subscriptions
 from rillet.commands.help import reply_help
 from rillet.commands.registry import command
 from rillet.commands.session import (
@@ -116,11 +117,12 @@ def reset(session: Session, argv: list[bytes]) -> None:
     """Bring the connection back to the state of a new one."""
     engine = session.engine
     engine.discard(session)
+    engine.channels.forget(session)
     session.db = engine.databases[0]
     session.out.resp = 2
     session.name = b""
     session.user = b"default"
-    session.state &= ~(REPLY_OFF | REPLY_SKIP_NEXT | SUBSCRIBED | UNAUTHENTICATED)
+    session.state &= ~(REPLY_OFF | REPLY_SKIP_NEXT | UNAUTHENTICATED)
     if engine.settings.requirepass and not session.trusted:
         session.state |= UNAUTHENTICATED
     session.out.simple(b"RESET")
@@ -268,20 +270,22 @@ def client_line(session: Session) -> bytes:
     """Return the line of CLIENT LIST about one session (networking.c: catClientInfoString)."""
     now = session.engine.clock.now_ms()
     extra = session.extra
+    own = session.subscriptions or Subscriptions()
     in_multi = session.state & IN_MULTI
     queued_bytes = sum(len(word) for _, argv in session.queue for word in argv)
     query_bytes, query_free = getattr(session.transport, "query_buffer", (0, 0))
+    unsent = getattr(session.transport, "unsent", 0)
     name = session.command.fullname.encode() if session.command is not None else b"NULL"
     fields: tuple[tuple[bytes, Any], ...] = (
         (b"id", session.id), (b"addr", _address(session, "peer")), (b"laddr", _address(session, "local")),
         (b"fd", extra.get("fd", -1)), (b"name", session.name), (b"age", (now - session.created_ms) // 1000),
         (b"idle", (now - session.last_ms) // 1000), (b"flags", _flag_letters(session)), (b"db", session.db.index),
-        (b"sub", len(extra.get("channels", ()))), (b"psub", len(extra.get("patterns", ()))), (b"ssub", 0),
+        (b"sub", len(own.channels)), (b"psub", len(own.patterns)), (b"ssub", len(own.shards)),
         (b"multi", len(session.queue) if in_multi else -1), (b"qbuf", query_bytes),
         (b"qbuf-free", query_free), (b"argv-mem", sum(map(len, session.argv))),
         (b"multi-mem", queued_bytes), (b"rbs", len(session.out.buf)), (b"rbp", len(session.out.buf)),
-        (b"obl", len(session.out)), (b"oll", 0), (b"omem", 0),
-        (b"tot-mem", len(session.out.buf) + queued_bytes + query_bytes + query_free),
+        (b"obl", len(session.out)), (b"oll", int(unsent > 0)), (b"omem", unsent),
+        (b"tot-mem", len(session.out.buf) + unsent + queued_bytes + query_bytes + query_free),
         (b"events", extra.get("events", b"r")), (b"cmd", name), (b"user", session.user), (b"redir", -1),
         (b"resp", session.out.resp), (b"lib-name", session.lib_name), (b"lib-ver", session.lib_ver),
     )  # fmt: skip

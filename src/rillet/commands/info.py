@@ -17,6 +17,7 @@ from math import log2
 from typing import Any
 
 from rillet.commands.registry import TABLE, Command
+from rillet.commands.session import SUBSCRIBED
 from rillet.keyspace.database import Database
 
 try:
@@ -68,6 +69,8 @@ def _clients(engine: Any) -> Facts:
     sessions = [session for session in engine.sessions.values() if not session.trusted]
     compat = engine.settings.compat
     listening = {}
+    if compat.knows(74) or compat.valkey:
+        listening["pubsub_clients"] = sum(1 for session in sessions if session.state & SUBSCRIBED)
     if compat.knows(72):
         listening.update(_waited_for(sessions))
     return {
@@ -115,6 +118,8 @@ def _stats(engine: Any) -> Facts:
         "expired_keys": engine.stats["expired_keys"], "evicted_keys": 0,
         "keyspace_hits": sum(database.hits for database in engine.databases),
         "keyspace_misses": sum(database.misses for database in engine.databases),
+        "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),
+        "pubsubshard_channels": len(engine.channels.shards),
         "total_error_replies": engine.stats["error_replies"],
     }  # fmt: skip
 

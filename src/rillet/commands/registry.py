@@ -11,6 +11,9 @@ That one object feeds the arity check, key extraction, COMMAND INFO and DOCS, AC
 reference pages and the fuzz grammar. The decorator only records: nothing wraps the handler at call
 time. A declaration that contradicts itself fails at import.
 
+The flag not_key says that the positions of `keys` hold names that are no keys: a cluster finds the node by them,
+nothing else takes them for keys.
+
 A sub-command is declared as "xgroup|create"; its container ("xgroup") is made on first sight.
 Arity counts the command's name (and the sub-command's); negative means "at least".
 """
@@ -30,7 +33,7 @@ from rillet.types.compat import Compat, level_of
 FLAGS = frozenset(
     "write readonly denyoom admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
     "no_auth may_replicate allow_busy no_multi movablekeys no_async_loading no_mandatory_keys "
-    "protected touches_arbitrary_keys".split()
+    "protected touches_arbitrary_keys not_key".split()
 )
 GROUPS = frozenset(
     "generic string list set sorted-set hash stream connection server transactions pubsub scripting".split()
@@ -87,7 +90,9 @@ class Command:
         assert self.arity != 0, f"{self.fullname}: arity 0"
         assert self.summary, f"{self.fullname}: no docstring"
         assert (first == 0) == (step == 0), f"{self.fullname}: contradicting key positions"
-        assert first == 0 or abs(self.arity) > first, f"{self.fullname}: the first key lies beyond the arity"
+        assert first == 0 or abs(self.arity) > first or "not_key" in self.flags, (
+            f"{self.fullname}: the first key lies beyond the arity"
+        )
         assert last >= first or last < 0, f"{self.fullname}: the last key lies before the first"
 
     @cython.ccall
@@ -97,7 +102,9 @@ class Command:
         return count == self.arity or (self.arity < 0 and count >= -self.arity)
 
     def key_positions(self, argv: Sequence[bytes]) -> list[int]:
-        """Return the positions in argv that hold keys (db.c: getKeysFromCommand)."""
+        """Return the positions in argv that hold keys (db.c: getKeysFromCommand); names of channels are none."""
+        if "not_key" in self.flags:
+            return []
         if self.get_keys is not None:
             return self.get_keys(list(argv))
         first, last, step = self.keys

@@ -28,6 +28,13 @@ cdef class Session:
     cdef public long long created_ms
     cdef public long long last_ms
     cdef public dict extra
+    cdef public object subscriptions
+    cdef public object pushes
+    cdef public bint running
+    cdef public object on_message
+    cpdef bint push(self, bytes data) except -1
+    cpdef bint postpone(self, bytes data) except -1
+    cpdef bint flush_pushes(self) except -1
     cpdef bint modified(self, bytes key) except -1
     cpdef bint propagate(self, list[bytes] argv) except -1
     cpdef bint propagate_nothing(self) except -1

@@ -12,12 +12,15 @@ and setting anything else is refused with the reason, instead of being taken and
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from rillet.commands.notifications import Events, letters
+from rillet.commands.notifications import parse as parse_events
 from rillet.errors import CommandError
 from rillet.structs.glob import compiled
 from rillet.types.compat import COMPATS, NEWEST, Compat
+from rillet.types.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_ENTRIES_RANGE
 
 _UNITS = {"b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1}
 
@@ -31,7 +34,8 @@ class Parameter:
     """One setting: its Redis name, its default, and how text becomes a value and a value text.
 
     CONFIG SET leaves alone what is not mutable, or protected (it may name files); needs_door: a change means
-    nothing until the server or store acts on it.
+    nothing until the server or store acts on it. adapt: what the text means given the other settings, and the value
+    that there was; it stands after parse.
     """
 
     name: str
@@ -41,11 +45,13 @@ class Parameter:
     mutable: bool = True
     protected: bool = False
     needs_door: bool = False
+    adapt: Callable[[Any, Settings], Any] | None = None
+    alias: str = ""
 
     @property
     def attribute(self) -> str:
-        """The attribute of Settings that holds the value."""
-        return self.name.replace("-", "_")
+        """The attribute of Settings that holds the value; an alias has the one of the parameter that it names."""
+        return (self.alias or self.name).replace("-", "_")
 
 
 def _boolean(name: str, default: bool, mutable: bool = True, needs_door: bool = False) -> Parameter:
@@ -115,6 +121,58 @@ def _compat(text: str) -> Compat:
     return COMPATS[text.lower()]
 
 
+@dataclass(frozen=True, slots=True)
+class OutputLimit:
+    """How much may wait for a client that does not read: bytes at once; bytes for longer than some seconds. 0: any."""
+
+    hard: int = 0
+    soft: int = 0
+    seconds: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.hard} {self.soft} {self.seconds}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLimits:
+    """client-output-buffer-limit: a limit for each class of clients."""
+
+    normal: OutputLimit = OutputLimit()
+    replica: OutputLimit = OutputLimit(256 * 1024**2, 64 * 1024**2, 60)
+    pubsub: OutputLimit = OutputLimit(32 * 1024**2, 8 * 1024**2, 60)
+
+    def __str__(self) -> str:
+        return f"normal {self.normal} slave {self.replica} pubsub {self.pubsub}"
+
+
+_OUTPUT_CLASSES = {"normal": "normal", "slave": "replica", "replica": "replica", "pubsub": "pubsub"}
+
+
+def _output_limits(text: str, settings: Settings) -> OutputLimits:
+    """Return the limits with those of the named classes replaced (config.c: updateClientOutputBufferLimit)."""
+    words = text.split()
+    if len(words) % 4:
+        raise SettingError("Wrong number of arguments in buffer limit configuration.")
+    changed: dict[str, OutputLimit] = {}
+    for at in range(0, len(words), 4):
+        kind = _OUTPUT_CLASSES.get(words[at].lower())
+        if kind is None:
+            raise SettingError("Invalid client class specified in buffer limit configuration.")
+        hard, soft, seconds = parse_memory(words[at + 1]), parse_memory(words[at + 2]), _plain_integer(words[at + 3])
+        if hard is None or soft is None or seconds is None or min(hard, soft, seconds) < 0:
+            raise SettingError("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+        changed[kind] = OutputLimit(hard, soft, seconds)
+    return replace(settings.client_output_buffer_limit, **changed)
+
+
+def _events(text: str, settings: Settings) -> Events:
+    """Return the classes of events that the letters stand for."""
+    events = parse_events(text, settings.compat)
+    if events is None:
+        raise SettingError(f"Invalid event class character. Use '{letters(settings.compat)}'.")
+    return events
+
+
 _LARGE = 2**63 - 1
 PARAMETERS: dict[str, Parameter] = {
     entry.name: entry
@@ -142,10 +200,19 @@ PARAMETERS: dict[str, Parameter] = {
         _words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
         _integer("stream-node-max-bytes", 4096, 0, _LARGE, memory=True),
         _integer("stream-node-max-entries", 100, 0, _LARGE),
+        _integer("list-max-listpack-size", -2, -(2**31), 2**31 - 1),
+        _integer("list-compress-depth", 0, 0, 2**31 - 1),
+        _integer("set-max-intset-entries", 512, 0, _LARGE),
+        _integer("set-max-listpack-entries", 128, 0, _LARGE),
+        _integer("set-max-listpack-value", 64, 0, _LARGE),
+        _integer("stream-idmp-duration", DURATION, *DURATION_RANGE),
+        _integer("stream-idmp-maxsize", MAX_ENTRIES, *MAX_ENTRIES_RANGE),
+        _words("dump-format", "oldest", ("oldest", "native")),
         _integer("proto-max-bulk-len", 512 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
         _integer("client-query-buffer-limit", 1024 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
+        Parameter("client-output-buffer-limit", OutputLimits(), str, adapt=_output_limits),
+        Parameter("notify-keyspace-events", Events(), str, adapt=_events),
         *_fixed("", "snapshots on a schedule are not taken: the append-only file is what endures", "save"),
-        *_fixed("", "keyspace events are not published", "notify-keyspace-events"),
         *_fixed("0", "memory is not limited", "maxmemory", "maxmemory-clients"),
         *_fixed("noeviction", "keys are not evicted", "maxmemory-policy"),
         *_fixed("5", "keys are not evicted", "maxmemory-samples"),
@@ -160,6 +227,10 @@ PARAMETERS: dict[str, Parameter] = {
         *_fixed("no", "there are no loadable modules", "enable-module-command"),
     )
 }
+# An old name of a parameter: it is set and shown as well (config.c: the alias of a standardConfig).
+PARAMETERS["list-max-ziplist-size"] = replace(
+    PARAMETERS["list-max-listpack-size"], name="list-max-ziplist-size", alias="list-max-listpack-size"
+)
 
 
 class Settings:
@@ -171,12 +242,23 @@ class Settings:
     databases: int
     requirepass: str
     compat: Compat
+    list_max_listpack_size: int
+    list_compress_depth: int
+    set_max_intset_entries: int
+    set_max_listpack_entries: int
+    set_max_listpack_value: int
+    client_output_buffer_limit: OutputLimits
+    notify_keyspace_events: Events
 
     def __init__(self, **values: Any) -> None:
+        self.quicklist_packed_threshold = 0  # no setting: DEBUG QUICKLIST-PACKED-THRESHOLD
         for parameter in PARAMETERS.values():
+            if parameter.alias:
+                continue
+            setattr(self, parameter.attribute, parameter.default)
             value = values.pop(parameter.attribute, parameter.default)
-            if parameter.name == "compat" and isinstance(value, str):
-                value = parameter.parse(value)
+            if isinstance(value, str) and not isinstance(parameter.default, str):
+                value = self.value_of(parameter, value)
             setattr(self, parameter.attribute, value)
         if values:
             raise TypeError("unknown settings: " + ", ".join(sorted(values)))
@@ -188,7 +270,12 @@ class Settings:
     def set_text(self, name: str, text: str) -> None:
         """Parse and take a value; SettingError says what the parameter wants."""
         parameter = PARAMETERS[name.lower()]
-        setattr(self, parameter.attribute, parameter.parse(text))
+        setattr(self, parameter.attribute, self.value_of(parameter, text))
+
+    def value_of(self, parameter: Parameter, text: str) -> Any:
+        """Return what the text means for the parameter, given the settings as they are; SettingError where nothing."""
+        value = parameter.parse(text)
+        return value if parameter.adapt is None else parameter.adapt(value, self)
 
     def matching(self, pattern: str) -> Iterator[tuple[str, str]]:
         """Yield (name, text) of the parameters that a name or glob, in any case, names (configGetCommand)."""

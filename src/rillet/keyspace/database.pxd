@@ -16,9 +16,13 @@ cdef class Database:
     cdef public dict blocking_keys
     cdef public dict ready_keys
     cdef public dict watched_keys
+    cdef public dict idmp_keys
     cdef public double avg_ttl
     cdef public object on_expired
     cdef public object on_ready
+    cdef public object on_missed
+    cdef public object on_new
+    cdef public object on_overwritten
     cdef public object may_expire
     cdef public long long hits
     cdef public long long misses

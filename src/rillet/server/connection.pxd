@@ -19,5 +19,9 @@ cdef class Connection:
     cdef object _timer
     cdef bint _paused
     cdef bint _dirty
+    cdef bint _announced
+    cdef bint _limited
+    cdef long long _above_since
     cpdef bint run(self)
+    cpdef bint within_limits(self)
     cdef bint _send(self)

@@ -7,6 +7,12 @@ client does not read its replies, and it stops parsing while its session waits i
 what arrived meanwhile stays in the parser, whose limit is client-query-buffer-limit. So a client costs
 at most a socket's buffer, a batch of replies and that limit, however it behaves.
 
+Messages of channels come from other clients' commands, whenever these like. They gather in session.out, and the
+loop sends them at its next turn, one write for all that came in this one (Server.deliver_soon); where very many
+come at once, a batch leaves before. While the client does not read, they gather there and in the transport, and
+client-output-buffer-limit says when it is cut off: at `hard` bytes at once, or after being above
+`soft` bytes for longer than its seconds, which the server's clock looks at too.
+
 With a log, the replies of one turn of the event loop leave together after one flush of the log
 (Server.flush_soon), as Redis does before it sleeps: under `appendfsync always` all clients of a turn
 share one fsync, and no reply leaves before it.
@@ -25,12 +31,13 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.commands.session import Session
+from rillet.commands.session import SUBSCRIBED, Session
 from rillet.engine import Engine
 from rillet.errors import Misconf
 from rillet.protocol.parser import CommandParser
 from rillet.protocol.writer import Replies
 
+_UNCOUNTED = cython.declare(cython.Py_ssize_t, 16 * 1024)  # bytes that may wait for any client
 _REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # replies gathered before a part of them is sent
 
 
@@ -40,7 +47,7 @@ class Connection:
 
     __slots__ = (
         "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
-        "_write", "_timer", "_paused", "_dirty",
+        "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since",
     )  # fmt: skip
     server: Any
     engine: Engine
@@ -56,6 +63,9 @@ class Connection:
     _timer: Any
     _paused: cython.bint
     _dirty: cython.bint
+    _announced: cython.bint
+    _limited: cython.bint
+    _above_since: cython.longlong
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -71,6 +81,12 @@ class Connection:
         self._timer = None
         self._paused = False
         self._dirty = False
+        # Its messages will be sent at the loop's next turn.
+        self._announced = False
+        # Whether replies, not only messages, are held to a limit.
+        self._limited = False
+        # When the output came to be above the soft limit (ms), 0 while it is below.
+        self._above_since = 0
 
     # -- the event loop's side -------------------------------------------------------------------------
 
@@ -87,6 +103,7 @@ class Connection:
         self.session = self.engine.session()
         self.session.transport = self
         self.session.on_wake = self._woken
+        self.session.on_message = self._message_came
         self._introduce(socket)
         self.take_settings()
         self.server.connections[self] = None
@@ -107,6 +124,8 @@ class Connection:
         settings = self.engine.settings
         self.parser.proto_max_bulk_len = settings.proto_max_bulk_len
         self.parser.query_buffer_limit = settings.client_query_buffer_limit
+        normal = settings.client_output_buffer_limit.normal
+        self._limited = normal.hard > 0 or normal.soft > 0
 
     def data_received(self, data: bytes) -> None:
         """Run what became whole and answer."""
@@ -125,16 +144,22 @@ class Connection:
     def pause_writing(self) -> None:
         """The client reads slower than it asks: take nothing more from it."""
         self._paused = True
+        self.server.slow[self] = None
         if self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The client caught up."""
         self._paused = False
+        self.server.slow.pop(self, None)
         if self.transport is not None and not self.transport.is_closing():
             self.transport.resume_reading()
             if self.session.blocked is None:
                 self.run()
+            elif self.session.out.used:
+                self._send()
+            if self._above_since:
+                self.within_limits()
 
     def eof_received(self) -> bool:
         """The client will send no more: what it sent is answered, then the connection ends."""
@@ -150,6 +175,7 @@ class Connection:
             self.transport = None
             self.session.transport = None
             self.session.on_wake = None
+            self.session.on_message = None
             self.server.forget(self)
             self.engine.close_session(self.session)
 
@@ -176,6 +202,8 @@ class Connection:
     @cython.cfunc
     def _send(self) -> cython.bint:
         """Send the replies, at once or after the log."""
+        if self._limited and not self.within_limits():
+            return False
         if self.engine.log is None:
             self.sent += self.session.out.used
             self._write(self.session.out.take())
@@ -200,6 +228,60 @@ class Connection:
         if self.transport is not None:
             self._write(f"-{error}\r\n".encode())
             self.transport.close()
+
+    # -- messages --------------------------------------------------------------------------------------
+
+    def _message_came(self) -> None:
+        """Another session's command put a message into session.out: send it soon."""
+        if not self._announced:
+            self._announced = True
+            self.server.deliver_soon(self)
+        if (self._paused or self.session.out.used > _UNCOUNTED) and self.within_limits():
+            self._relieve()
+
+    def _relieve(self) -> None:
+        """Send a large batch of messages before its time, unless the client does not read."""
+        if self.session.out.used > _REPLY_BATCH and not self._paused and not self._dirty:
+            self._send()
+
+    def deliver(self) -> None:
+        """Send the messages that came since the loop's last turn."""
+        self._announced = False
+        if self.transport is not None and self.session.out.used and not self._paused:
+            self._send()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that the transport has and the client's socket did not take, for CLIENT LIST."""
+        return 0 if self.transport is None else int(self.transport.get_write_buffer_size())
+
+    @cython.ccall
+    def within_limits(self) -> cython.bint:
+        """Cut the client off where more waits for it than client-output-buffer-limit allows; False then.
+
+        networking.c: checkClientOutputBufferLimits. What Redis keeps in a client's fixed buffer is not counted there.
+        """
+        session: Session = self.session
+        if self.transport is None or self.transport.is_closing():
+            return False
+        if session.closing:
+            return True
+        waiting: cython.Py_ssize_t = session.out.used + self.transport.get_write_buffer_size()
+        limits = self.engine.settings.client_output_buffer_limit
+        limit = limits.pubsub if session.state & SUBSCRIBED else limits.normal
+        if waiting <= _UNCOUNTED or limit.soft == 0 or waiting < limit.soft:
+            self._above_since = 0
+        elif self._above_since == 0:
+            self._above_since = self.engine.clock.now_ms()
+        too_long: cython.bint = (
+            self._above_since != 0 and self.engine.clock.now_ms() - self._above_since > 1000 * limit.seconds
+        )
+        if waiting <= _UNCOUNTED or (not too_long and (limit.hard == 0 or waiting < limit.hard)):
+            return True
+        session.closing = True
+        session.out.take()
+        self.close()
+        return False
 
     # -- waiting ---------------------------------------------------------------------------------------
 

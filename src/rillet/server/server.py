@@ -19,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from rillet.commands.session import SUBSCRIBED
 from rillet.commands.settings import SettingError
 from rillet.engine import PAUSE_ALL, PAUSE_WRITES, Engine
 from rillet.errors import Misconf, StoreError
@@ -47,6 +48,8 @@ class Server:
         self._connection = connection
         self.settings = engine.settings
         self.connections: dict[Connection, None] = {}
+        # Those that do not read what they are sent.
+        self.slow: dict[Connection, None] = {}
         self.figures = Figures(self)
         self.loop: asyncio.AbstractEventLoop
         self.port = 0
@@ -55,6 +58,7 @@ class Server:
         self._stopping: asyncio.Event
         self._all_gone: asyncio.Event
         self._dirty: list[Connection] = []
+        self._with_messages: list[Connection] = []
         self._losses = 0
         self._cron: asyncio.TimerHandle | None = None
         self._pause_until = 0
@@ -124,6 +128,7 @@ class Server:
     def forget(self, connection: Connection) -> None:
         """Take a client that is gone off the books."""
         self.connections.pop(connection, None)
+        self.slow.pop(connection, None)
         self.figures.add_closed(connection)
         if not self.connections and self._stopping.is_set():
             self._all_gone.set()
@@ -142,13 +147,16 @@ class Server:
                 self._flush_guarded()
             if self.settings.timeout:
                 self._close_idle(now)
+            for connection in list(self.slow):
+                connection.within_limits()
         self.figures.sample(now)
         self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
 
     def _close_idle(self, now: int) -> None:
         oldest = now - self.settings.timeout * 1000
         for connection in list(self.connections):
-            if connection.session.blocked is None and connection.session.last_ms < oldest:
+            session = connection.session
+            if session.blocked is None and not session.state & SUBSCRIBED and session.last_ms < oldest:
                 connection.close()
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
@@ -165,6 +173,22 @@ class Server:
             raise SettingError("can't be changed while it runs")
         for connection in self.connections:
             connection.take_settings()
+
+    def deliver_soon(self, connection: Connection) -> None:
+        """Send the connection's messages at the next turn of the loop, with those of all others that got some."""
+        self._with_messages.append(connection)
+        if len(self._with_messages) == 1:
+            self.call_soon(self._deliver)
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Have the loop call at its next turn; from the loop's own thread."""
+        self.loop.call_soon(function)
+
+    def _deliver(self) -> None:
+        with self.guard:
+            waiting, self._with_messages = self._with_messages, []
+            for connection in waiting:
+                connection.deliver()
 
     def flush_soon(self, connection: Connection) -> None:
         """Release the connection's replies after the log is flushed, at the end of this turn of the loop."""

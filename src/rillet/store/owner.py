@@ -8,6 +8,7 @@ does to the engine happens while its thread holds it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import threading
 import warnings
@@ -59,6 +60,9 @@ class GuardedConnection(Connection):
         # Any thread may have added what the client waits for; timers belong to the loop's thread.
         self.server.loop.call_soon_threadsafe(self._resume)
 
+    def _relieve(self) -> None:
+        """Messages come from any thread; only the loop's may send them, and does at its next turn."""
+
     def _resume(self) -> None:
         with self.server.guard:
             self._stop_timer()
@@ -75,6 +79,16 @@ class GuardedConnection(Connection):
         else:
             self.session.closing = True
             self.server.loop.call_soon_threadsafe(super().close)
+
+
+class GuardedServer(Server):
+    """A server of connections that other threads have messages for."""
+
+    def call_soon(self, function: Callable[[], None]) -> None:
+        """Have the loop call at its next turn; from any thread."""
+        # Whoever had a message for a client that the end of the loop cut off need not know.
+        with contextlib.suppress(RuntimeError):
+            self.loop.call_soon_threadsafe(function)
 
 
 class Owner:
@@ -121,7 +135,7 @@ class Owner:
     async def _main(self) -> None:
         try:
             self._settings.unixsocket = str(self.directory.socket_path())
-            self._server = Server(self.engine, connection=GuardedConnection, guard=self.lock)
+            self._server = GuardedServer(self.engine, connection=GuardedConnection, guard=self.lock)
             # A store ends when its process closes it, not when a client says so.
             self.engine.services.pop("shutdown", None)
             self.engine.services["setting_changed"] = self._setting_changed
