@@ -164,3 +164,16 @@ def test_a_log_turned_on_and_off(server: Running, client: Client) -> None:
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
         assert client.call("DEL between") == b":1\r\n" and seen(client) == before
         assert client.call("CONFIG SET appendonly no") == b"+OK\r\n" and client.info("aof_enabled") == "0"
+
+
+def test_a_log_that_is_written_once_and_loaded_without_being_on(tmp_path: Path) -> None:
+    with running(tmp_path, *DEBUG) as server, server.client() as client:
+        assert client.call("DEBUG LOADAOF") == b"-ERR there is no append-only file to load\r\n"
+        before = fill(client)
+        assert client.call("BGREWRITEAOF") == b"+Background append only file rewriting started\r\n"
+        client.call("SET later 1")
+        assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
+        assert seen(client) == before and client.info("aof_enabled") == "0"
+        client.call("SET later 1")
+    with running(tmp_path, *DEBUG, "--appendonly", "yes") as server, server.client() as client:
+        assert seen(client) == before

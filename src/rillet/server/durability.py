@@ -107,13 +107,17 @@ class Durability:
 
     def _load(self) -> None:
         """Empty the databases and fill them from the files (debug.c: DEBUG LOADAOF)."""
-        if self._log is None:
+        log = self._log or self._new_log()
+        if not log.manifest.exists():
             raise CommandError("there is no append-only file to load")
         try:
-            self._log.close()
+            log.close()
             for database in self._engine.databases:
                 database.flush()
-            self._log.open(self._engine)
+            log.open(self._engine)
+            if self._log is None:
+                self._engine.log = None
+                log.close()
         except (OSError, StoreError, Corrupt) as error:
             # The databases hold a part of it, and nothing may be added to what could not be read.
             self._failed(f"the append-only file cannot be loaded: {error}")
@@ -121,24 +125,22 @@ class Durability:
 
     def _rewrite_soon(self) -> None:
         """Rewrite once this turn's commands are logged: a transaction's first half must not be in the base."""
-        if self._log is None:
-            raise CommandError("there is no append-only file to rewrite")
         if self._rewriting:
             raise CommandError("Background append only file rewriting already in progress")
         self._rewriting = True
         asyncio.get_running_loop().call_soon(self._rewrite)
 
     def _rewrite(self) -> None:
+        """Replace the log's files; without a log, leave the data as one that is not written on (as Redis does)."""
         self._rewriting = False
-        if self._log is None:
-            return
+        log = self._log or self._new_log()
         try:
-            self._log.close()
-            rewrite(self._log.folder, self._log.name, self._engine)
+            log.close()
+            rewrite(log.folder, log.name, self._engine)
         except (OSError, StoreError, Misconf) as error:
             say(f"the append-only file could not be rewritten, the old one goes on: {error}")
-        if self._log.failure is None:
-            self._log.start(self._engine)
+        if self._log is not None and log.failure is None:
+            log.start(self._engine)
 
     def _save_soon(self) -> None:
         """Write the RDB file once this turn's commands are done: it holds no half of a transaction."""
