@@ -129,7 +129,8 @@ def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], com
     local = Local(engine, resp)
     done: list[list[bytes]] = []
     with Redis(server.port) as redis:
-        redis.run([b"FLUSHALL"], settings, [b"HELLO", b"%d" % resp], *FIRST)
+        # A producer without messages is forgotten by the cron, whenever that comes.
+        redis.run([b"FLUSHALL"], [b"DEBUG", b"PAUSE-CRON", b"1"], settings, [b"HELLO", b"%d" % resp], *FIRST)
         for argv in FIRST:
             local.run(argv)
         for start in range(0, STEPS, BATCH):
@@ -151,6 +152,33 @@ def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], com
             compare_state(local, redis, f"compat {compat}, seed {seed}, step {start + len(batch)}\n{done[-BATCH:]}")
             engine.check()
     assert local.session.blocked is None
+
+
+SETTING_BACK = """
+XADD s1 100-1 f v | XADD s1 100-2 f v | XADD s1 100-3 f v | XTRIM s1 MINID 200 | XSETID s1 50-0
+XADD s1 60-0 f v | XADD s1 70-0 f v | XADD s1 80-0 g w | XRANGE s1 - + | XREVRANGE s1 + -
+XADD s1 100-1 f v | XADD s1 100-4 f v | XTRIM s1 MAXLEN 2 | XDEL s1 100-1 | XINFO STREAM s1 FULL
+"""
+CORNERS = {"XSETID goes back before a node of tombstones only": SETTING_BACK}
+
+
+@pytest.mark.parametrize("entries", [2, 3, 4, 100])
+@pytest.mark.parametrize("corner", CORNERS)
+@pytest.mark.parametrize("compat", PEERS)
+def test_corners_that_were_found(peer_of: Callable[[str], Judge], compat: str, corner: str, entries: int) -> None:
+    """What a random walk met once is met always."""
+    _, engine = node_settings(0, compat)
+    engine.settings.stream_node_max_entries = entries
+    local = Local(engine)
+    with Redis(peer_of(compat).port) as redis:
+        redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", b"stream-node-max-entries", b"%d" % entries])
+        for command in CORNERS[corner].replace("\n", "|").split("|"):
+            argv = command.encode().split()
+            if argv:
+                our, (their,) = local.run(argv), redis.run(argv)
+                assert our == their, command
+                compare_state(local, redis, command)
+                engine.check()
 
 
 def test_generator_reaches_every_command() -> None:

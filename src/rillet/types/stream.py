@@ -209,6 +209,7 @@ class Stream(StreamNodes):
         total: cython.Py_ssize_t = 0
         lp: Listpack | None
         same: cython.bint = True
+        behind: cython.bint = False
         i: cython.Py_ssize_t
         word: bytes
         if not less(self.last_ms, self.last_seq, ms, seq):
@@ -224,12 +225,15 @@ class Stream(StreamNodes):
         if lp is not None and self._is_full(lp, total, node_max_bytes, node_max_entries):
             lp.shrink()
             lp = None
+            behind = less(ms, seq, self.tail_ms, self.tail_seq)
         if lp is None:
             lp = self._start_node(argv, start, nfields, ms, seq, node_max_bytes)
         else:
             same = nfields == self.tail_fields and same_fields(lp, self.tail_pos, argv, start, nfields)
             self._count_up(lp)
         append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), argv, start, nfields)
+        if behind:  # XSETID went back before a node of tombstones: the new node is not the tree's last
+            self.tail = None
         self.length = (self.length + 1) & _MAX
         self.entries_added = (self.entries_added + 1) & _MAX
         self.last_ms = ms
