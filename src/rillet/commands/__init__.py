@@ -11,7 +11,8 @@ from importlib import import_module
 MODULES = (
     "connection", "generic", "expire", "object", "string", "lcs", "server", "config", "transactions", "dump", "command",
     "debug", "scripting", "acl", "pubsub",
-    "stream_write", "stream_delete", "stream_read", "stream_group", "stream_claim", "stream_info", "stream_idmp",
+    "list", "list_move", "set", "set_algebra",
+    "stream_write", "stream_delete", "stream_read", "stream_consume", "stream_group", "stream_claim", "stream_nack", "stream_info", "stream_idmp",
 )  # fmt: skip
 
 

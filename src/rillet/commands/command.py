@@ -52,6 +52,18 @@ _ACCESS: dict[str, str] = {
     ),
     **dict.fromkeys("xautoclaim xdel xgroup|delconsumer xgroup|destroy xtrim".split(), "RW delete"),
     **dict.fromkeys("append xgroup|create xgroup|createconsumer".split(), "RW insert"),
+    **dict.fromkeys("lpush rpush lpushx rpushx linsert sadd".split(), "RW insert"),
+    **dict.fromkeys("lpop rpop blpop brpop lmpop blmpop spop".split(), "RW access delete"),
+    **dict.fromkeys(
+        "lindex lrange lpos smismember smembers srandmember sinter sunion sdiff sintercard sunioncard sdiffcard "
+        "sscan".split(),
+        "RO access",
+    ),
+    **dict.fromkeys("lrem ltrim srem".split(), "RW delete"),
+    **dict.fromkeys("lmove rpoplpush blmove brpoplpush smove".split(), "RW access delete;RW insert"),
+    "lset": "RW update",
+    "sinterstore": "RW update;RO access",
+    **dict.fromkeys("sunionstore sdiffstore".split(), "OW update;RO access"),
     **dict.fromkeys("mset psetex setex restore".split(), "OW update"),
     **dict.fromkeys("msetnx setnx".split(), "OW insert"),
     **dict.fromkeys("del unlink".split(), "RM delete"),
@@ -62,6 +74,8 @@ _ACCESS: dict[str, str] = {
     "renamenx": "RW access delete;OW insert",
 }
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
+# Where the number of the keys that follow it stands.
+_NUMBER_SEARCH = {"lmpop": 1, "blmpop": 2, "sintercard": 1, "sunioncard": 1, "sdiffcard": 1}
 _OUTPUT = "nondeterministic_output"
 _TIPS: dict[str, str] = {
     **dict.fromkeys(
@@ -86,6 +100,8 @@ _TIPS: dict[str, str] = {
                     _OUTPUT + " request_policy:all_nodes response_policy:special"),
     **dict.fromkeys("acl|users command command|docs command|info command|list function|list module|list".split(),
                     _OUTPUT + "_order"),
+    **dict.fromkeys("smembers sinter sunion sdiff".split(), _OUTPUT + "_order"),
+    **dict.fromkeys("spop srandmember sscan".split(), _OUTPUT),
     "acl|users": "", "latency|reset": "request_policy:all_nodes response_policy:all_succeeded",
     "dbsize": "request_policy:all_shards response_policy:agg_sum",
     "keys": "request_policy:all_shards " + _OUTPUT + "_order",
@@ -169,8 +185,15 @@ def _key_specs(out: Replies, entry: Command) -> None:
             _pair(out, b"begin_search", b"keyword", {b"keyword": keyword, b"startfrom": start})
             _pair(out, b"find_keys", b"range", {b"lastkey": -1, b"keystep": 1, b"limit": 2})
             continue
+        if entry.fullname in _NUMBER_SEARCH:
+            _pair(out, b"begin_search", b"index", {b"index": _NUMBER_SEARCH[entry.fullname]})
+            _pair(out, b"find_keys", b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1})
+            continue
         _pair(out, b"begin_search", b"index", {b"index": first + index})
-        span = 0 if len(access) > 1 else last if last < 0 else last - first
+        if len(access) > 1:
+            span = last if last < 0 and index == len(access) - 1 else 0
+        else:
+            span = last if last < 0 else last - first
         _pair(out, b"find_keys", b"range", {b"lastkey": span, b"keystep": step, b"limit": 0})
 
 

@@ -144,10 +144,11 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
 
 @_action("quicklist-packed-threshold", 3, usage="<size>")
 def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
-    """Check a size above which a list element has a node to itself; there are no lists."""
+    """Set a size from which on a list element has a node to itself; 0 lets the settings decide."""
     size = parse_memory(text(argv[2]))
-    if size is None or not 1 < size < 1 << 32:
+    if size is None or not 0 <= size <= (1 << 32) - (1 << 20):
         raise CommandError("argument must be a memory value bigger than 1 and smaller than 4gb")
+    session.engine.settings.quicklist_packed_threshold = size
     session.out.ok()
 
 
@@ -165,7 +166,8 @@ def _reload(session: Session, argv: list[bytes]) -> None:
     else:
         for database in session.engine.databases:
             for key, value in list(database.values.items()):
-                database.values[key] = rdb.restore(rdb.dump(value, session.engine.settings.rdbcompression))
+                settings = session.engine.settings
+                database.values[key] = rdb.restore(rdb.dump(value, settings.rdbcompression), settings)
     session.out.ok()
 
 

@@ -6,10 +6,10 @@
     (LPOP  RPOP)             BLPOP  BRPOP                LPOP or RPOP
 
 The waiting ones take the first of their keys that holds a list, as they go. Where none does, the session waits for
-all of them, and is tried again when one of them comes to be: with the key that did, not with the first in
-its list. A key of another type is an error at the start and nothing at all while waiting; a BLMOVE whose
-target is no list fails when it is served, and the element stays where it was. Inside MULTI nobody waits:
-the answer is that of a time-out.
+all of them, and is served when one of them comes to be a list: from that one in 7.0, while since 7.2 the command is run
+again, which may find another one before it. A key of another type is an error whenever it is met on that
+way, but wakes nobody; a BLMOVE whose target is no list fails when it is served, and the element stays
+where it was. Inside MULTI nobody waits: the answer is that of a time-out.
 """
 
 from __future__ import annotations
@@ -189,6 +189,8 @@ class _Pop:
         value = session.db.lookup(key)
         if not isinstance(value, List):
             return False
+        if session.engine.settings.compat.knows(72):
+            return self.run(session)
         self._pop(session, key, value)
         return True
 

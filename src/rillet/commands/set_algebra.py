@@ -140,18 +140,30 @@ def sinterstore(session: Session, argv: list[bytes]) -> None:
          get_keys=keys_after_number(1), complexity=_INTER, syntax="numkeys key [key ...] [LIMIT limit]")
 def sintercard(session: Session, argv: list[bytes]) -> None:
     """Count the members that all the sets have, up to a limit."""
+    keys, limit, _ = _counting(argv)
+    members = _common(_by_size(_sets(session, keys)))
+    session.out.integer(sum(1 for _ in (islice(members, limit) if limit else members)))
+
+
+def _counting(argv: list[bytes], flag: bytes = b"limit") -> tuple[list[bytes], int, bool]:
+    """Return the keys of a ...CARD command, its LIMIT (0 = none), and whether the flag stands behind them."""
     numkeys = integer(argv[1], "numkeys should be greater than 0")
     if numkeys < 1:
         raise CommandError("numkeys should be greater than 0")
     if numkeys > len(argv) - 2:
         raise CommandError("Number of keys can't be greater than number of args")
-    limit = 0
-    for at in range(2 + numkeys, len(argv), 2):
-        if argv[at].lower() != b"limit" or at + 1 == len(argv):
+    limit, flagged = 0, False
+    words = iter(argv[2 + numkeys :])
+    for word in words:
+        option = word.lower()
+        value = next(words, None) if option == b"limit" else None
+        if value is not None:
+            limit = positive(value, "LIMIT can't be negative")
+        elif option == flag != b"limit":
+            flagged = True
+        else:
             raise syntax_error()
-        limit = positive(argv[at + 1], "LIMIT can't be negative")
-    members = _common(_by_size(_sets(session, argv[2 : 2 + numkeys])))
-    session.out.integer(sum(1 for _ in (islice(members, limit) if limit else members)))
+    return argv[2 : 2 + numkeys], limit, flagged
 
 
 @command("sunion", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
@@ -160,6 +172,19 @@ def sunion(session: Session, argv: list[bytes]) -> None:
     """Return the members that any of the sets has."""
     members = dict.fromkeys(member for one in _sets(session, argv[1:]) if one is not None for member in one)
     write_members(session, list(members))
+
+
+@command("sunioncard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
+         get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [APPROX] [LIMIT limit]")
+def sunioncard(session: Session, argv: list[bytes]) -> None:
+    """Count the members that any of the sets has, up to a limit; APPROX allows an estimate and gets the number."""
+    keys, limit, _ = _counting(argv, b"approx")
+    met: set[bytes] = set()
+    for member in (member for one in _sets(session, keys) if one is not None for member in one):
+        met.add(member)
+        if len(met) == limit:
+            break
+    session.out.integer(len(met))
 
 
 @command("sunionstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
@@ -175,6 +200,15 @@ def sunionstore(session: Session, argv: list[bytes]) -> None:
 def sdiff(session: Session, argv: list[bytes]) -> None:
     """Return the members of the first set that none of the others has."""
     write_members(session, list(_difference(_sets(session, argv[1:]), session.engine.settings)))
+
+
+@command("sdiffcard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
+         get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [LIMIT limit]")
+def sdiffcard(session: Session, argv: list[bytes]) -> None:
+    """Count the members of the first set that none of the others has, up to a limit."""
+    keys, limit, _ = _counting(argv)
+    count = len(_difference(_sets(session, keys), session.engine.settings))
+    session.out.integer(min(count, limit) if limit else count)
 
 
 @command("sdiffstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",

@@ -6,9 +6,10 @@ in whichever version of Redis: a cheap oracle for tests. It is built from two st
     xor(digest, data)   digest ^= SHA1(data)                   order does not matter
     mix(digest, data)   digest = SHA1(digest ^ SHA1(data))     order matters
 
-A value mixes its type's number (four bytes, big endian) and its parts: a string its bytes, a stream for
-each entry "ms.seq" and the fields and values; then an expiry xors the text "!!expire!!". A key's digest
-mixes its name, then the value; a data set xors those of its keys, after mixing each database's number.
+A value mixes its type's number (four bytes, big endian) and its parts: a string its bytes, a list its
+elements, a stream for each entry "ms.seq" and the fields and values; a set xors its members; then an
+expiry xors the text "!!expire!!". A key's digest mixes its name, then the value; a data set xors those of
+its keys, after mixing each database's number.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha1
 
+from rillet.types.list import List
+from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.stream_iterator import StreamIterator
 from rillet.types.string import String
@@ -39,6 +42,14 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO) -> bytes:
     """Return the digest with a value added (debug.c: xorObjectDigest). O(size of the value)"""
     if isinstance(value, String):
         digest = mix(mix(digest, bytes(4)), value.value())
+    elif isinstance(value, List):
+        digest = mix(digest, b"\0\0\0\1")
+        for element in value.elements:
+            digest = mix(digest, element)
+    elif isinstance(value, Set):
+        digest = mix(digest, b"\0\0\0\2")
+        for member in value:
+            digest = xor(digest, member)
     else:
         assert isinstance(value, Stream)
         digest = mix(digest, b"\0\0\0\6")
