@@ -10,4 +10,6 @@ cdef class LivingEntries:
     cdef readonly unsigned long long first_seq
     cdef readonly unsigned long long last_ms
     cdef readonly unsigned long long last_seq
+    cdef readonly bint rises
+    cdef readonly bint set_back
     cpdef bint add_node(self, bytes key, Listpack lp) except -1

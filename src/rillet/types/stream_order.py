@@ -1,13 +1,16 @@
 """Whether the nodes of a stream that came from outside agree with what they say of themselves.
 
 `validate_node` looks at one node's bytes and believes its counts and IDs, as Redis does. Here the living entries of all
-nodes are walked once, in order, and everything is asked that a genuine stream fulfils and later code relies on:
+nodes are walked once, in order, and everything is asked that a genuine stream fulfils:
 
-    each node     begins with the entry that gave it its ID; counts its living entries and its tombstones rightly
-    all together  the IDs of living entries rise strictly, within a node and from one to the next, and begin above 0-0
+    each node   begins with the entry that gave it its ID; counts its living entries and its tombstones rightly
+    `rises`     the IDs of living entries rise strictly, within a node and from one to the next, and begin above 0-0
+    `set_back`  a living entry has an ID below its node's
 
-Tombstones may be out of order: XSETID may go back behind deleted entries, and adding goes on from there.
-Redis accepts a payload that breaks these rules, and answers from it what comes out; no genuine server writes one.
+A genuine stream rises unless it was set back: XSETID may go back behind deleted entries, and adding goes on from there.
+Tombstones are out of order then. Where a trim left a node of tombstones only, even entries before that node's ID are added
+to it, and no order is left, in Redis neither. A payload that breaks the rules otherwise is accepted
+by Redis, which answers from it what comes out; no genuine server writes one.
 
 Costs: O(entries), a third of what `validate_node` takes.
 """
@@ -33,19 +36,21 @@ _SAMEFIELDS = cython.declare(cython.longlong, 2)
 @cython.final
 @cython.cclass
 class LivingEntries:
-    """What was seen so far: how many living entries, and the IDs of the first and the last."""
+    """What was seen so far: how many living entries, in which order, and the IDs of the first and the last."""
 
-    __slots__ = ("count", "first_ms", "first_seq", "last_ms", "last_seq")
+    __slots__ = ("count", "first_ms", "first_seq", "last_ms", "last_seq", "rises", "set_back")
 
     def __init__(self) -> None:
         self.count = 0
         self.first_ms = self.first_seq = 0
         self.last_ms = self.last_seq = 0
+        self.rises = True
+        self.set_back = False
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Walk the next node, which is sound by its bytes; False where it breaks a rule. O(entries)"""
+        """Walk the next node, which is sound by its bytes; False where it contradicts itself. O(entries)"""
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)
@@ -70,7 +75,9 @@ class LivingEntries:
                 deleted += 1
                 continue
             if not less(self.last_ms, self.last_seq, ms, seq):
-                return False
+                self.rises = False
+            if less(ms, seq, master_ms, master_seq):
+                self.set_back = True
             if self.count == 0 and living == 0:
                 self.first_ms = ms
                 self.first_seq = seq

@@ -56,6 +56,7 @@ STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_ST
 
 _UNKNOWN = 2**64 - 1  # entries-read of -1, as an unsigned length
 _MAX_I64 = 2**63 - 1
+_END_OF_TIME = 2**62
 
 
 def oldest_type(stream: Stream) -> int:
@@ -166,7 +167,9 @@ def load_stream(reader: RdbReader, kind: int, now: int = 0, strict: bool = False
     living = LivingEntries()
     for key, node in stream.rax.items():
         if not living.add_node(key, node):
-            raise Corrupt("a node that contradicts itself, or IDs that do not rise")
+            raise Corrupt("a node that contradicts itself")
+    if not living.rises and not living.set_back:
+        raise Corrupt("IDs that do not rise")
     _load_counters(reader, stream, kind, living)
     if strict and stream.entries_added > _MAX_I64:
         raise Corrupt("more entries added than can be counted")
@@ -183,7 +186,7 @@ def _load_node(reader: RdbReader, stream: Stream) -> None:
     key = reader.string()
     if len(key) != 16:
         raise Corrupt(f"a node's ID of {len(key)} bytes")
-    node = Listpack.from_bytes(reader.string(), False)
+    node = Listpack.from_bytes(reader.string())
     if not validate_node(node):
         raise Corrupt("a node that is not sound")
     if not stream.add_node(key, node):
@@ -196,18 +199,18 @@ def _load_counters(reader: RdbReader, stream: Stream, kind: int, living: LivingE
         raise Corrupt(f"a stream of {length} entries whose nodes hold {living.count}")
     stream.length = length
     stream.last_ms, stream.last_seq = reader.length(), reader.length()
-    if (stream.last_ms, stream.last_seq) < (living.last_ms, living.last_seq):
+    if not living.set_back and (stream.last_ms, stream.last_seq) < (living.last_ms, living.last_seq):
         raise Corrupt("an entry beyond the stream's last ID")
     if kind == TYPE_STREAM_5:
         stream.entries_added = length
     else:
-        reader.length()  # the first ID, which the nodes tell
-        reader.length()
+        stream.first_ms, stream.first_seq = reader.length(), reader.length()
         stream.max_deleted_ms, stream.max_deleted_seq = reader.length(), reader.length()
         stream.entries_added = reader.length()
         if stream.entries_added < length:
             raise Corrupt("fewer entries added than there are")
-    stream.first_ms, stream.first_seq = living.first_ms, living.first_seq
+    if not living.set_back:  # else nobody can tell what a server thought of it
+        stream.first_ms, stream.first_seq = living.first_ms, living.first_seq
 
 
 def _load_group(reader: RdbReader, stream: Stream, kind: int) -> Group:
@@ -223,7 +226,7 @@ def _load_group(reader: RdbReader, stream: Stream, kind: int) -> Group:
         raise Corrupt("two groups of the same name")
     for _ in range(reader.length()):
         ms, seq = StreamID.unpack(reader.raw(16))
-        if not group.load(ms, seq, reader.milliseconds(), reader.length()):
+        if not group.load(ms, seq, _time(reader), reader.length()):
             raise Corrupt("a pending entry twice in a group")
     for _ in range(reader.length()):
         _load_consumer(reader, group, kind)
@@ -237,13 +240,21 @@ def _load_group(reader: RdbReader, stream: Stream, kind: int) -> Group:
     return group
 
 
+def _time(reader: RdbReader) -> int:
+    """Return a time, which may be taken from now without overflow."""
+    time = reader.milliseconds()
+    if not -1 <= time < _END_OF_TIME:
+        raise Corrupt(f"a time that no clock shows: {time}")
+    return time
+
+
 def _load_consumer(reader: RdbReader, group: Group, kind: int) -> None:
     name = reader.string()
-    consumer: Consumer | None = group.create_consumer(name, reader.milliseconds())
+    consumer: Consumer | None = group.create_consumer(name, _time(reader))
     if consumer is None:
         raise Corrupt("two consumers of the same name")
     # Before Redis 7.2 nobody noted when a consumer got something; that it was seen is the best that is known.
-    consumer.active_time = reader.milliseconds() if kind >= TYPE_STREAM_72 else consumer.seen_time
+    consumer.active_time = _time(reader) if kind >= TYPE_STREAM_72 else consumer.seen_time
     for _ in range(reader.length()):
         if not group.assign(*StreamID.unpack(reader.raw(16)), consumer):
             raise Corrupt("a consumer's pending entry that its group does not have, or that another one has")
