@@ -72,11 +72,11 @@ class Channels:
     @cython.exceptval(-1, check=False)
     def subscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
         """Let the session hear the channel; True where it did not before (pubsubSubscribeChannel). O(1)"""
-        own: dict = self._own(session).shards if shard else self._own(session).channels
+        own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
         if name in own:
             return False
         own[name] = None
-        table: dict = self.shards if shard else self.channels
+        table: dict[bytes, Any] = self.shards if shard else self.channels
         table.setdefault(name, {})[session] = None
         return True
 
@@ -84,7 +84,7 @@ class Channels:
     @cython.exceptval(-1, check=False)
     def subscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
         """Let the session hear every channel that matches; True where it is new (pubsubSubscribePattern). O(1)"""
-        own: dict = self._own(session).patterns
+        own: dict[bytes, Any] = self._own(session).patterns
         if pattern in own:
             return False
         own[pattern] = None
@@ -97,12 +97,12 @@ class Channels:
     @cython.exceptval(-1, check=False)
     def unsubscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
         """Let the session hear the channel no more; True where it did (pubsubUnsubscribeChannel). O(1)"""
-        own: dict = self._own(session).shards if shard else self._own(session).channels
+        own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
         if name not in own:
             return False
         del own[name]
-        table: dict = self.shards if shard else self.channels
-        listeners: dict = table[name]
+        table: dict[bytes, Any] = self.shards if shard else self.channels
+        listeners: dict[Any, Any] = table[name]
         del listeners[session]
         if not listeners:
             del table[name]
@@ -112,18 +112,18 @@ class Channels:
     @cython.exceptval(-1, check=False)
     def unsubscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
         """Let the session hear the pattern's channels no more; True where it did (pubsubUnsubscribePattern). O(1)"""
-        own: dict = self._own(session).patterns
+        own: dict[bytes, Any] = self._own(session).patterns
         if pattern not in own:
             return False
         del own[pattern]
-        listeners: dict = self.patterns[pattern][1]
+        listeners: dict[Any, Any] = self.patterns[pattern][1]
         del listeners[session]
         if not listeners:
             del self.patterns[pattern]
         return True
 
     @cython.cfunc
-    def _own(self, session: Session) -> object:
+    def _own(self, session: Session) -> Any:
         if session.subscriptions is None:
             session.subscriptions = Subscriptions()
         return session.subscriptions
@@ -160,7 +160,7 @@ class Channels:
         """
         count: cython.Py_ssize_t = 0
         tail: bytes = b""
-        listeners: object = self.channels.get(channel)
+        listeners: Any = self.channels.get(channel)
         if listeners is not None:
             tail = _bulks(channel, message)
             count += self._send(listeners, b"3\r\n$7\r\nmessage\r\n" + tail)
@@ -176,14 +176,14 @@ class Channels:
     @cython.exceptval(-1, check=False)
     def publish_shard(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
         """Send to the shard channel's listeners and return how many there are; patterns do not hear it. O(listeners)"""
-        listeners: object = self.shards.get(channel)
+        listeners: Any = self.shards.get(channel)
         if listeners is None:
             return 0
         return self._send(listeners, b"3\r\n$8\r\nsmessage\r\n" + _bulks(channel, message))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _send(self, listeners: dict[Session, None], body: bytes) -> cython.Py_ssize_t:
+    def _send(self, listeners: dict[Any, Any], body: bytes) -> cython.Py_ssize_t:
         """Append a message to the output of each listener; one that is about to be closed is counted only."""
         array: bytes = b"*" + body
         push: bytes = b""

@@ -121,6 +121,10 @@ def _compat(text: str) -> Compat:
     return COMPATS[text.lower()]
 
 
+# Bytes that may wait for any client.
+UNCOUNTED_OUTPUT = 16 * 1024
+
+
 @dataclass(frozen=True, slots=True)
 class OutputLimit:
     """How much may wait for a client that does not read: bytes at once; bytes for longer than some seconds. 0: any."""
@@ -128,6 +132,17 @@ class OutputLimit:
     hard: int = 0
     soft: int = 0
     seconds: int = 0
+
+    def reached(self, waiting: int, above_since: int, now: int) -> tuple[bool, int]:
+        """Return whether so many waiting bytes are too many at `now` (ms), and since when they are above soft, or 0.
+
+        networking.c: checkClientOutputBufferLimits. What Redis keeps in a client's fixed buffer is not counted there.
+        """
+        if waiting <= UNCOUNTED_OUTPUT:
+            return False, 0
+        above_since = (above_since or now) if self.soft and waiting >= self.soft else 0
+        too_long = above_since != 0 and now - above_since > 1000 * self.seconds
+        return too_long or 0 < self.hard <= waiting, above_since
 
     def __str__(self) -> str:
         return f"{self.hard} {self.soft} {self.seconds}"

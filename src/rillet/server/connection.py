@@ -32,12 +32,13 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.commands.session import SUBSCRIBED, Session
+from rillet.commands.settings import UNCOUNTED_OUTPUT
 from rillet.engine import Engine
 from rillet.errors import Misconf
 from rillet.protocol.parser import CommandParser
 from rillet.protocol.writer import Replies
 
-_UNCOUNTED = cython.declare(cython.Py_ssize_t, 16 * 1024)  # bytes that may wait for any client
+_UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
 _REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # replies gathered before a part of them is sent
 
 
@@ -194,7 +195,7 @@ class Connection:
                 if more and self._dirty:
                     self.server.flush()
         if session.blocked is not None and self._timer is None:
-            self._start_timer(session.blocked.deadline)
+            self._start_timer(session.blocked.wakes_at)
         if session.closing:
             self.close_after_reply()
         return True
@@ -257,26 +258,17 @@ class Connection:
 
     @cython.ccall
     def within_limits(self) -> cython.bint:
-        """Cut the client off where more waits for it than client-output-buffer-limit allows; False then.
-
-        networking.c: checkClientOutputBufferLimits. What Redis keeps in a client's fixed buffer is not counted there.
-        """
+        """Cut the client off where more waits for it than client-output-buffer-limit allows; False then."""
         session: Session = self.session
         if self.transport is None or self.transport.is_closing():
             return False
         if session.closing:
             return True
-        waiting: cython.Py_ssize_t = session.out.used + self.transport.get_write_buffer_size()
         limits = self.engine.settings.client_output_buffer_limit
         limit = limits.pubsub if session.state & SUBSCRIBED else limits.normal
-        if waiting <= _UNCOUNTED or limit.soft == 0 or waiting < limit.soft:
-            self._above_since = 0
-        elif self._above_since == 0:
-            self._above_since = self.engine.clock.now_ms()
-        too_long: cython.bint = (
-            self._above_since != 0 and self.engine.clock.now_ms() - self._above_since > 1000 * limit.seconds
-        )
-        if waiting <= _UNCOUNTED or (not too_long and (limit.hard == 0 or waiting < limit.hard)):
+        waiting = session.out.used + self.transport.get_write_buffer_size()
+        reached, self._above_since = limit.reached(waiting, self._above_since, self.engine.clock.now_ms())
+        if not reached:
             return True
         session.closing = True
         session.out.take()
@@ -301,10 +293,10 @@ class Connection:
         if blocked is None:
             return
         # The loop's clock and the wall clock may disagree by a millisecond.
-        if blocked.deadline > self.engine.clock.now_ms():
-            self._start_timer(blocked.deadline)
-            return
-        self.engine.expire_block(self.session)
+        if blocked.wakes_at <= self.engine.clock.now_ms():
+            self.engine.time_has_come(self.session)
+        if self.session.blocked is blocked and self._timer is None:
+            self._start_timer(blocked.wakes_at)
 
     def _woken(self) -> None:
         """The session has its reply; go on with what the client sent meanwhile, after the command that woke it."""

@@ -1,11 +1,13 @@
 """The store: the Python API, over an engine in this process, a directory's owner, or a server.
 
 Read in this order: `store` (Store, open, connect), `stream`, `group`, `links` and `local` (how a command gets to an
-engine), `directory` and `owner` (durable stores), `redispy`, `aio`.
+engine), `directory` and `owner` (durable stores), `channels` (messages that are not kept), `redispy`, `aio`.
 """
 
+from rillet.store.channels import ChannelMessage, Subscription
 from rillet.store.group import Consumer, Group, Message, Pending
 from rillet.store.store import Store, connect, open
 from rillet.store.stream import Entry, Stream
 
-__all__ = ["Consumer", "Entry", "Group", "Message", "Pending", "Store", "Stream", "connect", "open"]
+__all__ = ["ChannelMessage", "Consumer", "Entry", "Group", "Message", "Pending", "Store", "Stream", "Subscription",
+           "connect", "open"]  # fmt: skip

@@ -18,16 +18,20 @@ import contextlib
 from collections.abc import AsyncIterator, Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
-from rillet.errors import StoreError
+from rillet.errors import StoreClosed, StoreError
+from rillet.store.channels import ChannelMessage, LocalLine, Names, Subscription, one_reply
 from rillet.store.encoding import Fields, IDLike, Value, encode
 from rillet.store.group import Consumer, Group, Message, Pending, delivery
 from rillet.store.links import raised
-from rillet.store.local import LocalLink
+from rillet.store.local import LocalLink, waker
 from rillet.store.stream import BATCH, LAST_ID, Entry, Stream, entries_of, stream_part
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
+
+
+_LONGEST_WAIT = 0.5  # seconds that a thread waits for a message at a time
 
 
 class _Face:
@@ -62,11 +66,20 @@ class AsyncStore(_Face):
 
     async def execute(self, *args: Value) -> Any:
         """Run any command; see Store.execute."""
-        return await self._run([encode(arg) for arg in args])
+        return await self._run(one_reply([encode(arg) for arg in args]))
 
     async def delete(self, *names: Value) -> int:
         """Delete keys and return how many there were."""
         return int(await self._call(self._store.delete, *names))
+
+    async def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
+        """Send a message to whoever listens now; see Store.publish."""
+        return int(await self._call(self._store.publish, channel, data, shard=shard))
+
+    async def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> AsyncSubscription:
+        """Listen to channels; see Store.subscribe."""
+        plain = await self._call(self._store.subscribe, *channels, patterns=patterns, shards=shards)
+        return AsyncSubscription(self._store, plain)
 
     def stream(self, name: str | bytes) -> AsyncStream:
         """Return the stream of that name."""
@@ -228,3 +241,68 @@ class AsyncConsumer(_Face):
     def __aiter__(self) -> AsyncIterator[Message]:
         """Yield messages for ever."""
         return self.messages()
+
+
+class AsyncSubscription(_Face):
+    """The asyncio face of a Subscription. In process only the task waits for a message, elsewhere a thread does."""
+
+    def __init__(self, store: Store, subscription: Subscription) -> None:
+        super().__init__(store)
+        self.plain = subscription
+
+    async def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
+        """Listen to these as well; see Subscription.add."""
+        await self._call(self.plain.add, *channels, patterns=patterns, shards=shards)
+
+    async def remove(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
+        """Listen to these no more; see Subscription.remove."""
+        await self._call(self.plain.remove, *channels, patterns=patterns, shards=shards)
+
+    async def get(self, timeout: float | None = None) -> ChannelMessage | None:
+        """Return the next message; see Subscription.get."""
+        loop = asyncio.get_running_loop()
+        until = None if timeout is None else loop.time() + timeout
+        line = self.plain.line
+        if isinstance(line, LocalLine):
+            return await self._get_here(line, until)
+        while True:
+            # A thread cannot be interrupted: one that a cancelled task left behind ends soon, and what it heard waits.
+            left = _LONGEST_WAIT if until is None else min(until - loop.time(), _LONGEST_WAIT)
+            if await self._in_thread(self.plain.wait, max(left, 0.0)):
+                return self.plain.get(0)
+            if until is not None and loop.time() >= until:
+                return None
+
+    async def _get_here(self, line: LocalLine, until: float | None) -> ChannelMessage | None:
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Event()
+        line.on_arrival = waker(loop, arrived)
+        try:
+            while (message := self.plain.get(0)) is None:
+                if until is not None and loop.time() >= until:
+                    return None
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout_at(until):
+                        await arrived.wait()
+                arrived.clear()
+            return message
+        finally:
+            line.on_arrival = None
+
+    async def __aiter__(self) -> AsyncIterator[ChannelMessage]:
+        """Yield messages until the subscription or its store is closed."""
+        with contextlib.suppress(StoreClosed):
+            while True:
+                message = await self.get()
+                assert message is not None
+                yield message
+
+    async def close(self) -> None:
+        """Listen to nothing any more."""
+        self.plain.close()
+
+    async def __aenter__(self) -> AsyncSubscription:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.plain.close()

@@ -248,6 +248,11 @@ class RedisLink:
         except (self._errors.RedisError, OSError) as error:
             raise self._unreachable(error) from error
 
+    @property
+    def closed(self) -> bool:
+        """Whether the store let go of the server."""
+        return self._closed
+
     def _unreachable(self, error: Exception) -> StoreError:
         return StoreError(f"the server at {self.where} did not answer: {error}")
 
@@ -308,7 +313,7 @@ class RedisLink:
         if not self.cluster:
             pool = self.client.connection_pool
             for connection in list(getattr(pool, "_in_use_connections", ())):
-                _interrupt(connection)
+                interrupt(connection)
             pool.disconnect()
         self.client.close()
 
@@ -329,7 +334,7 @@ def _bare_cluster_class() -> Any:
     return BareCluster
 
 
-def _interrupt(connection: Any) -> None:
+def interrupt(connection: Any) -> None:
     """Wake the thread that waits on a redis-py connection; it closes the connection itself."""
     sock = getattr(connection, "_sock", None)
     if sock is not None:

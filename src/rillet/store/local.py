@@ -63,6 +63,27 @@ class FairLock:
         self._lock.release()
 
 
+class _Hearing:
+    """What a guest's session does with a message: wake who reads, or close where nobody does."""
+
+    __slots__ = ("_above_since", "_engine", "_on_wake", "_session")
+
+    def __init__(self, engine: Engine, session: Session, on_wake: Callable[[], None]) -> None:
+        self._engine = engine
+        self._session = session
+        self._on_wake = on_wake
+        self._above_since = 0
+
+    def __call__(self) -> None:
+        session = self._session
+        limit = self._engine.settings.client_output_buffer_limit.pubsub
+        reached, self._above_since = limit.reached(session.out.used, self._above_since, self._engine.clock.now_ms())
+        if reached:
+            session.closing = True
+            session.out.take()
+        self._on_wake()
+
+
 class LocalLink:
     """The engine in this process. Every thread has a session of its own; the lock makes one command atomic."""
 
@@ -100,11 +121,15 @@ class LocalLink:
                 self._end(session)
 
     def join(self, on_wake: Callable[[], None]) -> Session:
-        """Return a session for a door of its own (a redis-py connection); the lock is held. `leave` ends it."""
+        """Return a session for a door of its own (a redis-py connection, a subscription); the lock is held.
+
+        `on_wake` is called when it is served, hears a message, or is closed. `leave` ends it.
+        """
         if self.closed:
             raise StoreClosed("the store is closed")
         session = self.engine.session()
         session.on_wake = on_wake
+        session.on_message = _Hearing(self.engine, session, on_wake)
         self._guests[session] = None
         return session
 
@@ -188,13 +213,23 @@ class LocalLink:
             blocked = session.blocked
             if blocked is None or self.closed:
                 return 0.0
-            if not blocked.deadline:
+            if blocked.wakes_at and blocked.wakes_at <= self.engine.clock.now_ms():
+                self._time_has_come(session)
+                if session.blocked is None:
+                    return 0.0
+            if not blocked.wakes_at:
                 return None
-            left = (blocked.deadline - self.engine.clock.now_ms()) / 1000
-            if left > 0:
-                return float(left)
-            self.engine.expire_block(session)
-            return 0.0
+            left = (blocked.wakes_at - self.engine.clock.now_ms()) / 1000
+            return max(0.001, float(left))
+
+    def _time_has_come(self, session: Session) -> None:
+        """Let the engine act on the time; what it serves then (CLAIM) is logged before it leaves. The lock is held."""
+        self.engine.time_has_come(session)
+        try:
+            self.engine.before_reply()
+        except Misconf as error:
+            session.out.take()
+            session.out.error(str(error).encode())
 
     def _served(self, session: Session) -> bytes:
         with self.lock:
@@ -215,7 +250,7 @@ class LocalLink:
             raw = self._run(session, argv)
             if raw is None:
                 event = asyncio.Event()
-                session.on_wake = _waker(asyncio.get_running_loop(), event)
+                session.on_wake = waker(asyncio.get_running_loop(), event)
                 self._thread.session = self._successor(session)
         if raw is None:
             raw = await self._wait_async(session, event)
@@ -257,7 +292,9 @@ class LocalLink:
                 session.on_wake()
 
 
-def _waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
+def waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
+    """Return what sets the event from any thread."""
+
     def wake() -> None:
         # The loop of a task that was left waiting may be closed by now.
         with contextlib.suppress(RuntimeError):

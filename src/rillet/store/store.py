@@ -29,8 +29,9 @@ from rillet.engine import Engine
 from rillet.errors import StoreBusy, StoreClosed, StoreError
 from rillet.protocol.replies import parse_all
 from rillet.server.server import answers
+from rillet.store.channels import Names, Subscription, one_reply
 from rillet.store.directory import Directory
-from rillet.store.encoding import Value, decode, encode, id_of_reply, parse_id
+from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
 from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
 from rillet.store.local import FairLock, LocalLink
 from rillet.store.owner import Owner
@@ -76,6 +77,7 @@ class Store:
         self._home: _Home | None = home
         self._link = home.link()
         self._workers: ThreadPoolExecutor | None = None
+        self._subscriptions: weakref.WeakSet[Subscription] = weakref.WeakSet()
         self._finalizer = weakref.finalize(self, home.close)
         _open_stores.add(self)
 
@@ -83,11 +85,11 @@ class Store:
 
     def execute(self, *args: Value) -> Any:
         """Run any command and return its reply (bytes, int, list, None ...); an error reply is raised."""
-        return self.run([encode(arg) for arg in args])
+        return self.run(one_reply([encode(arg) for arg in args]))
 
     def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Run commands in order, in one exchange and one write to the log; the first error is raised at the end."""
-        return self.run_many([[encode(arg) for arg in argv] for argv in commands])
+        return self.run_many([one_reply([encode(arg) for arg in argv]) for argv in commands])
 
     def run(self, argv: list[bytes]) -> Any:
         """As `execute`, for words that are bytes already."""
@@ -133,6 +135,12 @@ class Store:
             raise error
         return self._link
 
+    def link_instead(self, broken: Link) -> Link:
+        """After a link failed: return the one for the calls to come."""
+        home = self._alive()
+        self._link = home.link_after(broken)
+        return self._link
+
     # -- streams and keys ------------------------------------------------------------------------------
 
     def stream(self, name: str | bytes) -> Stream:
@@ -156,6 +164,19 @@ class Store:
     def delete(self, *names: Value) -> int:
         """Delete keys and return how many there were."""
         return int(self.execute("DEL", *names))
+
+    # -- channels ------------------------------------------------------------------------------------
+
+    def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
+        """Send a message to whoever listens to the channel now; return how many heard it. Nothing is kept."""
+        return int(self.execute("SPUBLISH" if shard else "PUBLISH", encode_name(channel), data))
+
+    def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> Subscription:
+        """Listen to channels, to those whose names match globs, and to shard channels; see Subscription."""
+        self._alive()
+        made = Subscription(self, channels, patterns, shards)
+        self._subscriptions.add(made)
+        return made
 
     # -- other faces -----------------------------------------------------------------------------------
 
@@ -227,6 +248,8 @@ class Store:
             return
         self._finalizer.detach()
         _open_stores.discard(self)
+        for subscription in list(self._subscriptions):
+            subscription.close()
         try:
             home.close()
         finally:

@@ -1,0 +1,278 @@
+"""Channels in the Python API: the same through every door, between doors, and through redis-py and asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+import rillet
+from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.store import ChannelMessage, Store, Subscription
+from tests.store.conftest import Door
+from tests.store.process import Other
+
+SECONDS = 20.0
+
+
+def heard(subscription: Subscription) -> tuple[str, str, str | None]:
+    """Return the next message, which must come."""
+    message = subscription.get(SECONDS)
+    assert message is not None
+    return message.channel, message.data, message.pattern
+
+
+def test_channels_patterns_and_shard_channels(door: Door) -> None:
+    store, other = door.store, door.another()
+    with store.subscribe("news", b"raw", patterns=["user.*"], shards=["orders"]) as subscription:
+        assert (subscription.channels, subscription.patterns) == (["news", "raw"], ["user.*"])
+        assert subscription.shards == ["orders"] and "'news'" in repr(subscription)
+        assert other.publish("news", "hello") == 1 and other.publish("user.ann", 7) == 1
+        assert other.publish("orders", "not heard") == 0 and other.publish("orders", b"\xff", shard=True) == 1
+        assert heard(subscription) == ("news", "hello", None)
+        assert heard(subscription) == ("user.ann", "7", "user.*")
+        last = subscription.get(SECONDS)
+        assert last is not None and (last.raw, last.shard, last.channel) == (b"\xff", True, "orders")
+        assert repr(ChannelMessage(b"c", b"d")) == "ChannelMessage('c', 'd')"
+        assert subscription.get(0) is None and subscription.get(0.01) is None
+        subscription.remove("news", "never", shards=["orders"])
+        subscription.add("more", patterns=["*"])
+        assert other.publish("news", "by the pattern only") == 1 and other.publish("more", "twice") == 2
+        assert heard(subscription) == ("news", "by the pattern only", "*")
+        assert {heard(subscription), heard(subscription)} == {("more", "twice", None), ("more", "twice", "*")}
+        # Streams go on meanwhile.
+        assert len(store.stream("s")) == 0 and store.execute("PING") == b"PONG"
+    assert "closed" in repr(subscription)
+
+
+def test_messages_come_in_the_order_in_which_they_were_published(door: Door) -> None:
+    other = door.another()
+    with door.store.subscribe("a", "b") as subscription:
+        for n in range(300):
+            assert other.publish("ab"[n % 2], n) == 1
+        assert [heard(subscription)[1] for _ in range(300)] == [str(n) for n in range(300)]
+
+
+def test_iterating_ends_with_the_subscription_and_with_the_store(door: Door) -> None:
+    for end in ("subscription", "store"):
+        subscription = door.store.subscribe("a")
+        first = threading.Event()
+        got: list[str] = []
+
+        def read(subscription: Subscription = subscription, first: threading.Event = first) -> None:
+            for message in subscription:
+                got.append(message.data)  # noqa: B023
+                first.set()
+
+        reader = threading.Thread(target=read)
+        reader.start()
+        door.another().publish("a", "x")
+        assert first.wait(SECONDS)
+        (subscription if end == "subscription" else door.store).close()
+        reader.join(SECONDS)
+        assert not reader.is_alive() and got == ["x"]
+        with pytest.raises(StoreError):
+            subscription.get(0)
+    with pytest.raises(StoreClosed):
+        door.store.subscribe("a")
+
+
+def test_a_closed_subscription_is_listened_to_no_more(door: Door) -> None:
+    door.store.subscribe("gone").close()
+    other = door.another()
+    # Behind a socket, the end of a connection is seen a moment later than the call returns.
+    for _ in range(1000):
+        if other.publish("gone", "x") == 0:
+            return
+    raise AssertionError("still heard")
+
+
+def test_what_has_more_than_one_reply_is_refused(store: Store) -> None:
+    for word in ("SUBSCRIBE", "psubscribe", "SSUBSCRIBE", "UNSUBSCRIBE"):
+        with pytest.raises(CommandError, match="use subscribe"):
+            store.execute(word, "a")
+    with pytest.raises(CommandError, match="use subscribe"):
+        store.execute_many([["SUBSCRIBE", "a"]])
+    with pytest.raises(TypeError):
+        store.subscribe(7)  # type: ignore[arg-type]
+    with pytest.raises(TypeError):
+        store.publish("a", None)  # type: ignore[arg-type]
+
+
+def test_events_of_a_stream(door: Door) -> None:
+    door.store.execute("CONFIG", "SET", "notify-keyspace-events", "Kt")
+    try:
+        with door.store.subscribe("__keyspace@0__:orders") as subscription:
+            door.another().stream("orders").add({"total": "9.90"})
+            assert heard(subscription)[1] == "xadd"
+    finally:
+        door.store.execute("CONFIG", "SET", "notify-keyspace-events", "")
+
+
+# -- who reads nothing is cut off -----------------------------------------------------------------------
+
+
+def test_what_nobody_reads_does_not_grow() -> None:
+    with rillet.open(client_output_buffer_limit="pubsub 64kb 0 0") as store:
+        subscription = store.subscribe("a")
+        published = 0
+        while store.publish("a", "x" * 1000):
+            link: Any = store.link
+            if next(iter(link._guests)).closing:
+                break
+            published += 1
+            assert published < 100
+        assert published > 50
+        with pytest.raises(StoreError, match="cut off"):
+            subscription.get(0)
+        subscription.close()
+        assert store.publish("a", "x") == 0
+
+
+# -- another owner --------------------------------------------------------------------------------------
+
+
+def test_a_subscription_outlives_the_owner(tmp_path: Path) -> None:
+    path = tmp_path / "store.rillet"
+    owner = Other(path)
+    with rillet.open(path) as store:
+        assert not store.owner
+        with store.subscribe("a") as subscription:
+            owner.ask("store.publish('a', 'one')")
+            assert heard(subscription)[1] == "one"
+            owner.kill()
+            assert subscription.get(0.5) is None and store.owner
+            with Other(path) as late:
+                assert late.ask("store.publish('a', 'two')") == 1
+                assert heard(subscription)[1] == "two"
+
+
+# -- redis-py -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[2, 3], ids=["resp2", "resp3"])
+def client(request: pytest.FixtureRequest, door: Door) -> Iterator[Any]:
+    made = door.store.redis(protocol=request.param)
+    yield made
+    made.close()
+    made.connection_pool.disconnect()
+
+
+def next_of(pubsub: Any) -> Any:
+    """Return the type, channel and data of redis-py's next message."""
+    message = pubsub.get_message(timeout=SECONDS)
+    return message["type"], message["channel"], message["data"]
+
+
+def test_redis_py_s_own_pubsub(client: Any) -> None:
+    with client.pubsub() as pubsub:
+        pubsub.subscribe("a", "b")
+        assert [next_of(pubsub), next_of(pubsub)] == [("subscribe", b"a", 1), ("subscribe", b"b", 2)]
+        pubsub.psubscribe("c*")
+        pubsub.ssubscribe("s")
+        assert [next_of(pubsub)[0], next_of(pubsub)[0]] == ["psubscribe", "ssubscribe"]
+        assert client.publish("a", "1") == 1 and client.publish("cc", "2") == 1 and client.spublish("s", "3") == 1
+        assert next_of(pubsub) == ("message", b"a", b"1")
+        assert next_of(pubsub) == ("pmessage", b"cc", b"2")
+        assert next_of(pubsub) == ("smessage", b"s", b"3")
+        assert pubsub.get_message(timeout=0) is None
+        pubsub.ping()
+        assert pubsub.get_message(timeout=SECONDS)["type"] == "pong"
+        pubsub.unsubscribe("a")
+        assert next_of(pubsub) == ("unsubscribe", b"a", 2)
+        assert client.pubsub_channels() == [b"b"] and client.pubsub_numpat() == 1
+        assert client.pubsub_numsub("a", "b") == [(b"a", 0), (b"b", 1)]
+
+
+def test_redis_py_listening_in_a_thread(client: Any) -> None:
+    got: list[bytes] = []
+    came = threading.Event()
+
+    def hear(message: dict[str, Any]) -> None:
+        got.append(message["data"])
+        came.set()
+
+    pubsub = client.pubsub(ignore_subscribe_messages=True)
+    pubsub.subscribe(a=hear)
+    thread = pubsub.run_in_thread(sleep_time=0.05)
+    try:
+        while client.publish("a", "x") == 0:
+            pass
+        assert came.wait(SECONDS)
+    finally:
+        thread.stop()
+        thread.join(SECONDS)
+        pubsub.close()
+    assert set(got) == {b"x"}
+
+
+def test_redis_py_waiting_for_ever_sees_the_end(door: Door) -> None:
+    client = door.store.redis()
+    pubsub = client.pubsub()
+    pubsub.subscribe("a")
+    assert next_of(pubsub)[0] == "subscribe"
+    if door.kind == "memory":
+        waiting = threading.Thread(target=lambda: pytest.raises(redis.ConnectionError, pubsub.parse_response))
+        waiting.start()
+        door.store.close()
+        waiting.join(SECONDS)
+        assert not waiting.is_alive()
+    pubsub.close()
+    client.connection_pool.disconnect()
+
+
+# -- asyncio --------------------------------------------------------------------------------------------
+
+
+def test_asyncio(door: Door) -> None:
+    other = door.another()
+
+    async def talk() -> None:
+        store = door.store.aio()
+        async with await store.subscribe("a", patterns=["b*"]) as subscription:
+            assert await subscription.get(0.01) is None
+            waiting = asyncio.create_task(subscription.get())
+            await asyncio.sleep(0)
+            assert await asyncio.to_thread(other.publish, "a", "one") == 1
+            first = await waiting
+            assert first is not None and first.data == "one"
+            given_up = asyncio.create_task(subscription.get())
+            await asyncio.sleep(0)
+            given_up.cancel()
+            assert await store.publish("a", "two") == 1
+            assert await store.publish("bb", "three") == 1
+            found = []
+            async for message in subscription:
+                found.append(message.data)
+                if len(found) == 2:
+                    break
+            assert found == ["two", "three"]
+            await subscription.add("c", shards=["s"])
+            await subscription.remove("a")
+            assert await store.publish("s", "four", shard=True) == 1 and await store.publish("a", "x") == 0
+            last = await subscription.get(SECONDS)
+            assert last is not None and last.data == "four"
+            with pytest.raises(CommandError, match="use subscribe"):
+                await store.execute("SUBSCRIBE", "a")
+            await subscription.close()
+            assert [message async for message in subscription] == []
+
+    asyncio.run(talk())
+
+
+def test_a_thousand_tasks_listen_without_a_thread() -> None:
+    async def talk() -> None:
+        with rillet.open() as store:
+            subscriptions = [await store.aio().subscribe("a") for _ in range(1000)]
+            tasks = [asyncio.create_task(one.get()) for one in subscriptions]
+            await asyncio.sleep(0)
+            assert store.publish("a", "x") == 1000
+            assert [message.data for message in await asyncio.gather(*tasks) if message] == ["x"] * 1000
+            assert threading.active_count() < 50
+
+    asyncio.run(talk())
