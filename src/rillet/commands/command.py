@@ -50,7 +50,8 @@ _ACCESS: dict[str, str] = {
     **dict.fromkeys(
         "expire expireat pexpire pexpireat persist setrange xack xadd xclaim xgroup|setid xsetid".split(), "RW update"
     ),
-    **dict.fromkeys("xautoclaim xdel xgroup|delconsumer xgroup|destroy xtrim".split(), "RW delete"),
+    **dict.fromkeys("xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim".split(), "RW delete"),
+    "xackdel": "RW update delete",
     **dict.fromkeys("append xgroup|create xgroup|createconsumer".split(), "RW insert"),
     **dict.fromkeys("lpush rpush lpushx rpushx linsert sadd".split(), "RW insert"),
     **dict.fromkeys("lpop rpop blpop brpop lmpop blmpop spop".split(), "RW access delete"),
