@@ -33,7 +33,8 @@ SCENARIOS: dict[str, list[Step]] = {
         (0, "BLPOP l 0"), (1, "SELECT 7"), (1, "RPUSH l a"), (1, "SWAPDB 0 7"), (1, "SELECT 0"), (1, "EXISTS l"),
     ],
     "a chain of moves": [
-        (0, "BLMOVE a b LEFT RIGHT 0"), (1, "BRPOPLPUSH b c 0"), (2, "BLPOP c 0"), (3, "RPUSH a x"), (3, "EXISTS a b c"),
+        (0, "BLMOVE a b LEFT RIGHT 0"), (1, "BRPOPLPUSH b c 0"), (2, "BLPOP c 0"), (3, "RPUSH a x"),
+        (3, "EXISTS a b c"),
     ],
     "a circle of moves": [
         (0, "BRPOPLPUSH a b 0"), (1, "BRPOPLPUSH b a 0"), (2, "RPUSH a x"), (2, "LRANGE a 0 -1"), (2, "EXISTS b"),
@@ -47,8 +48,8 @@ SCENARIOS: dict[str, list[Step]] = {
         (0, "BLPOP l 0"), (1, "MULTI"), (1, "RPUSH l a"), (1, "LPOP l"), (1, "EXEC"), (1, "RPUSH l b"),
     ],
     "no waiting inside a transaction": [
-        (0, "MULTI"), (0, "BLPOP l 0"), (0, "BLMOVE l m LEFT LEFT 0"), (0, "BLMPOP 0 1 l LEFT"), (0, "BRPOPLPUSH l m 0"),
-        (0, "EXEC"),
+        (0, "MULTI"), (0, "BLPOP l 0"), (0, "BLMOVE l m LEFT LEFT 0"), (0, "BLMPOP 0 1 l LEFT"),
+        (0, "BRPOPLPUSH l m 0"), (0, "EXEC"),
     ],
     "lists and streams of the same name": [
         (0, "BLPOP k 0"), (1, "XREAD BLOCK 0 STREAMS k 0"), (2, "XADD k 1-1 f v"), (2, "DEL k"), (2, "LPUSH k x"),

@@ -19,9 +19,9 @@ NUMBERS = (
     b"+1", b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"1.5",
 )  # fmt: skip
 JUNK = (
-    b"", b"x", b"-1", b"0", b"1", b"2", b"1.5", b"9223372036854775807", b"-9223372036854775808", b"-9223372036854775807",
-    b"9223372036854775808", b"4294967296", b"4294967297", b"2147483648", b"LEFT", b"right", b"BEFORE", b"COUNT",
-    b"RANK", b"LIMIT", b"MATCH", b"\xff\x00",
+    b"", b"x", b"-1", b"0", b"1", b"2", b"1.5", b"9223372036854775807", b"-9223372036854775808",
+    b"-9223372036854775807", b"9223372036854775808", b"4294967296", b"4294967297", b"2147483648", b"LEFT", b"right",
+    b"BEFORE", b"COUNT", b"RANK", b"LIMIT", b"MATCH", b"\xff\x00",
 )  # fmt: skip
 
 
@@ -160,7 +160,8 @@ class Generator:
         """Return an SADD, now and then of so many members that it decides about the encoding."""
         if self.random.random() < 0.04:
             start, prefix = self.random.randrange(1000), self.random.choice((b"", b"m"))
-            return [b"SADD", self._set(), *(b"%b%d" % (prefix, start + at) for at in range(self.random.choice((30, 70))))]
+            many = range(start, start + self.random.choice((30, 70)))
+            return [b"SADD", self._set(), *(b"%b%d" % (prefix, number) for number in many)]
         return [b"SADD", self._set(), *self._members()]
 
     def remove(self) -> list[bytes]:

@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import struct
 
+from rillet.structs.crc64 import crc64
+
 LIST_QUICKLIST_2 = 18  # rdb.h: RDB_TYPE_LIST_QUICKLIST_2
 HASH_LISTPACK = 16  # rdb.h: RDB_TYPE_HASH_LISTPACK
 PACKED = 2  # quicklist.h: QUICKLIST_NODE_CONTAINER_PACKED
 FOOTER = 10  # RDB version u16, CRC-64
+
+
+def sealed(body: bytes) -> bytes:
+    """Return a payload for RESTORE, of RDB version 10, with its checksum."""
+    body += struct.pack("<H", 10)
+    return body + struct.pack("<Q", crc64(body))
 
 
 def read_length(data: bytes, pos: int) -> tuple[int, int]:

@@ -19,7 +19,9 @@ from rillet.commands.session import Session
 from rillet.commands.settings import parse_memory
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
+from rillet.structs.quicklist import Quicklist
 from rillet.types import digest, rdb
+from rillet.types.list import List
 
 _NOT_ALLOWED = (
     'DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local '
@@ -113,9 +115,19 @@ def _object(session: Session, argv: list[bytes]) -> None:
     if value is None:
         raise CommandError("no such key")
     size = len(rdb.dump(value, session.engine.settings.rdbcompression)) - 11
+    nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
     session.out.simple(
         f"Value at:{id(value):#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
-        "lru:0 lru_seconds_idle:0".encode()
+        f"lru:0 lru_seconds_idle:0{nodes}".encode()
+    )
+
+
+def _nodes(elements: Quicklist) -> str:
+    """Return what there is to tell of a quicklist's nodes."""
+    return (
+        f" ql_nodes:{elements.nodes} ql_avg_node:{elements.count / elements.nodes:.2f} "
+        f"ql_listpack_max:{elements.fill} ql_compressed:{int(elements.depth > 0)} "
+        f"ql_uncompressed_size:{sum(node.nbytes for node in elements.chain())}"
     )
 
 

@@ -201,7 +201,7 @@ class Quicklist:
     # -- the chain -----------------------------------------------------------------------------------
 
     def _link(self, new: Node, beside: Node | None, after: bool) -> Node:
-        """Put a node beside another one, None in an empty list; its elements are not counted (__quicklistInsertNode)."""
+        """Put a node beside another, None in an empty list; its elements are not counted (__quicklistInsertNode)."""
         if beside is None:
             self.head = self.tail = new
         else:
@@ -292,6 +292,13 @@ class Quicklist:
         return value
 
     # -- anywhere ------------------------------------------------------------------------------------
+
+    def chain(self) -> Iterator[Node]:
+        """Yield the nodes, the head first."""
+        node = self.head
+        while node is not None:
+            yield node
+            node = node.next
 
     def locate(self, index: int) -> tuple[Node, int] | None:
         """Return node and rank of an element, the index negative from the end; None outside. O(nodes)"""

@@ -17,6 +17,7 @@ A list is never empty but within a command: who takes the last element away dele
 from __future__ import annotations
 
 import sys
+from itertools import islice
 
 from rillet.structs.listpack import Listpack, is_int64
 from rillet.structs.quicklist import Node, Quicklist, exceeds, size_limit
@@ -60,7 +61,7 @@ class List:
             elements.set_limits(limits.list_max_listpack_size, limits.list_compress_depth)
 
     def shrink(self, limits: Limits, built: bool = False) -> None:
-        """Become a listpack if that suits; `built`: the list is new, full size will do (listTypeTryConvertQuicklist)."""
+        """Become a listpack if that suits; `built`: it is new, full size will do (listTypeTryConvertQuicklist)."""
         elements = self.elements
         node = elements.head
         if elements.single or elements.nodes != 1 or node is None or node.is_plain or not has_compact(limits):
@@ -116,15 +117,13 @@ class List:
         """Return a list of its own with the same elements, nodes and encoding (listTypeDup). O(bytes)"""
         ours, twin = self.elements, List()
         theirs = Quicklist(ours.fill, ours.depth, ours.classic, ours.single)
-        node = ours.head
-        while node is not None:
+        for node in ours.chain():
             closed = node.block is not None
             node.open()
             packed = None if node.packed is None else Listpack.from_bytes(node.packed.to_bytes(), False)
             theirs.append_node(packed, node.plain)
             if closed:
                 node.close()
-            node = node.next
         twin.elements = theirs
         return twin
 
@@ -134,13 +133,9 @@ class List:
         Nodes beyond the samples are taken to be as large as those on the average. O(samples)
         """
         elements = self.elements
-        seen, total = 0, 0
-        node = elements.head
-        while node is not None and (not samples or seen < samples):
-            total += _node_usage(node)
-            seen += 1
-            node = node.next
-        return sys.getsizeof(self) + sys.getsizeof(elements) + (total * elements.nodes // seen if seen else 0)
+        usages = [_node_usage(node) for node in islice(elements.chain(), samples or None)]
+        nodes = sum(usages) * elements.nodes // len(usages) if usages else 0
+        return sys.getsizeof(self) + sys.getsizeof(elements) + nodes
 
     def check(self) -> None:
         """Assert the invariants: the quicklist's, and that a key holds an element. O(bytes)"""

@@ -64,8 +64,7 @@ def save(out: RdbWriter, value: List | Set, kind: int) -> None:
 
 def _save_list(out: RdbWriter, value: List) -> None:
     out.length(value.elements.nodes)
-    node = value.elements.head
-    while node is not None:
+    for node in value.elements.chain():
         out.length(_PLAIN if node.is_plain else _PACKED)
         if node.block is not None:
             out.raw(bytes((_LZF_STRING,)))
@@ -77,7 +76,6 @@ def _save_list(out: RdbWriter, value: List) -> None:
         else:
             assert node.plain is not None
             out.string(node.plain)
-        node = node.next
 
 
 # -- reading ------------------------------------------------------------------------------------------
