@@ -472,6 +472,30 @@ class Engine:
         session.blocked = blocked
         session.state |= BLOCKED
 
+    def retry_at(self, session: Session, when: int) -> None:
+        """Let a waiting session be asked again at a time (ms since the epoch), though its keys may not change."""
+        blocked = session.blocked
+        before = blocked.wakes_at
+        blocked.retry_at = when
+        if blocked.wakes_at < before or before == 0:
+            # Its door sleeps for too long.
+            self._wake(session)
+
+    def time_has_come(self, session: Session) -> None:
+        """Act on what a session waits for the clock for; called by its door at `Blocked.wakes_at`."""
+        blocked = session.blocked
+        if blocked is None or blocked.postponed:
+            return
+        now = self.clock.now_ms()
+        if blocked.deadline and blocked.deadline <= now:
+            self.expire_block(session)
+        elif blocked.retry_at and blocked.retry_at <= now:
+            # All who wait for these keys are asked, in their order (t_stream.c: handleClaimableStreamEntries).
+            blocked.retry_at = 0
+            for key in blocked.keys:
+                blocked.db.signal_ready(key)
+            self._serve_ready()
+
     def expire_block(self, session: Session) -> None:
         """The session waited long enough: write the reply of a time-out and wake it."""
         blocked = session.blocked

@@ -49,12 +49,14 @@ class Blocked:
     serve(session, key) -> bool   tries to reply because key changed; True ends the waiting
     expired(session)              writes the reply of a time-out
     deadline                      ms since the epoch; 0 waits for ever
+    retry_at                      when it is to be asked again though no key changed (ms since the epoch); 0 = not
     postponed                     the client is paused, and its command is still to be run
     queue                         what it waits for, where others wait for the same (`waiting`); None stands alone
     number                        how many clients waited before it
     """
 
-    __slots__ = ("session", "db", "keys", "deadline", "serve", "expired", "argv", "postponed", "queue", "number")
+    __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
+                 "number")  # fmt: skip
 
     def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
                  serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes],
@@ -63,12 +65,20 @@ class Blocked:
         self.db = db
         self.keys = keys
         self.deadline = deadline
+        self.retry_at = 0
         self.serve = serve
         self.expired = expired
         self.argv = argv
         self.postponed = False
         self.queue = queue
         self.number = number
+
+    @property
+    def wakes_at(self) -> int:
+        """When whoever owns the clock has to call Engine.time_has_come (ms since the epoch); 0 = never."""
+        if self.deadline and self.retry_at:
+            return min(self.deadline, self.retry_at)
+        return self.deadline or self.retry_at
 
 
 @cython.final

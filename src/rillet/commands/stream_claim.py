@@ -3,113 +3,194 @@
     XCLAIM      key group consumer min-idle-time id ...   the entries that are named
     XAUTOCLAIM  key group consumer min-idle-time start    those found pending from an ID on
 
-Both skip what was delivered less than min-idle-time ago, and both forget a pending entry whose
-stream entry is gone. Each change is logged as the XCLAIM that leads to the same state (`log_claim`);
-the log of a deleted one names an entry that is not there, which a replay forgets in its turn.
+Both skip what was delivered less than min-idle-time ago, but for what was released (XNACK), and both forget a
+pending entry whose stream entry is gone. Each change is logged as the XCLAIM that leads to the same
+state; the log of a deleted one names an entry that is not there, which a replay forgets in its turn, and a
+released one, which has no consumer that an XCLAIM could name, goes as an XACK.
+
+                                                   7.0             since 7.2
+    the claiming consumer is made, and seen        by a claim      by asking, before anything is claimed
+    and active                                     -               by a claim
+
+Costs: XCLAIM O(log n) for an entry, XAUTOCLAIM O(1) where entries are neighbours in the stream (`StreamFinder`).
 """
 
 from __future__ import annotations
 
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
 from rillet.commands.args import text
 from rillet.commands.registry import command
 from rillet.commands.session import Session
-from rillet.commands.stream_args import (
-    MAX_U64,
-    SYNTAX_ERROR,
-    Interval,
-    find_group,
-    integer,
-    option,
-    read_id,
-)
-from rillet.commands.stream_read import log_claim, log_consumer, log_group_id, meet_consumer, write_entries
+from rillet.commands.stream_args import SYNTAX_ERROR, Interval, find_group
+from rillet.commands.stream_read import EntryWriter
 from rillet.errors import CommandError
+from rillet.protocol.writer import Replies
 from rillet.types.group import MAX_DELIVERIES, Consumer, Group
 from rillet.types.pending import PendingIterator
 from rillet.types.stream import Stream
-from rillet.types.stream_id import IDReader, less
+from rillet.types.stream_finder import StreamFinder
+from rillet.types.stream_id import IDReader
 
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.commands.stream_args import integer, option, read_id
+    from rillet.commands.stream_log import log_ack, log_claim, log_consumer, log_group_id, meet_consumer
+    from rillet.types.stream_id import format_id, less
+
+_MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_MAX_DELIVERIES = cython.declare(cython.ulonglong, MAX_DELIVERIES)
 # How many entries XAUTOCLAIM looks at for each one that it may return.
-_ATTEMPTS = 10
-_MAX_COUNT = ((1 << 63) - 1) // 16
+_ATTEMPTS = cython.declare(cython.longlong, 10)
+_MAX_COUNT = cython.declare(cython.longlong, ((1 << 63) - 1) // 16)
 # What Redis could not allocate 16 bytes each for: the address space of one process.
-_MAX_MEMORY_COUNT = (1 << 47) // 16
+_MAX_MEMORY_COUNT = cython.declare(cython.longlong, (1 << 47) // 16)
 
 
-SEEN_BY_ASKING = 72
-"""The level from which on a consumer is made, and seen, also where it gets nothing."""
-
-
+@cython.final
+@cython.cclass
 class Claim:
-    """A claim under way: who claims what, which options hold, and what was written."""
+    """A claim under way: who claims what, which options hold, and what was written and logged."""
 
-    __slots__ = ("consumer", "force", "group", "justid", "key", "min_idle", "name", "now", "retrycount", "saturates",
-                 "seen_by_asking", "session", "stream", "time", "written")  # fmt: skip
+    __slots__ = (
+        "by_asking", "claimed", "consumer", "created", "finder", "force", "group", "justid", "key", "min_idle", "name",
+        "now", "out", "retrycount", "saturates", "session", "stream", "time", "writer", "written",
+    )  # fmt: skip
+    consumer: Consumer | None
+    written: cython.longlong
+    claimed: cython.bint  # an XCLAIM was logged
 
-    def __init__(self, session: Session, argv: list[bytes], stream: Stream, group: Group) -> None:
+    def __init__(self, session: Session, argv: list[bytes], stream: Stream, group: Group, out: Replies) -> None:
+        level: cython.int = session.engine.settings.compat.level
         self.session = session
         self.key = argv[1]
         self.stream = stream
         self.group = group
         self.name = argv[3]
-        self.consumer: Consumer | None = None
+        self.consumer = None
+        self.created = False
+        self.out = out
+        self.finder = StreamFinder(stream)
+        self.writer = EntryWriter(out)
         self.min_idle = 0
-        self.now: int = session.db.clock.now_ms()
+        self.now = session.db.clock.now_ms()
         self.time = self.now
         self.retrycount = -1
         self.force = False
         self.justid = False
         self.written = 0
-        compat = session.engine.settings.compat
-        self.saturates = compat.knows(84)
-        self.seen_by_asking = compat.knows(SEEN_BY_ASKING)
+        self.claimed = False
+        self.saturates = level >= 88
+        self.by_asking = level >= 72
 
-    def is_recent(self, slot: int) -> bool:
-        """Whether the entry was delivered too recently to be claimed; one that was released (XNACK) never is."""
-        table = self.group.table
-        if not self.min_idle or table.owner(slot) is self.group.nobody:
-            return False
-        return self.now - table.delivery_time(slot) < self.min_idle
-
-    def meet(self) -> Consumer:
-        """Return the claiming consumer, who is made if need be, and is seen now."""
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def meet(self) -> cython.bint:
+        """See the claiming consumer, who is made if need be."""
         if self.consumer is None:
-            self.consumer, created = meet_consumer(self.session, self.key, self.group, self.name)
-            # Where it comes to nothing no XCLAIM is logged that would make the consumer, too.
-            if created and self.seen_by_asking:
-                log_consumer(self.session, self.key, self.group, self.consumer)
-        return self.consumer
+            self.created = self.group.find_consumer(self.name) is None
+            self.consumer = meet_consumer(self.session, self.key, self.group, self.name)
+        return True
 
-    def forget(self, ident: bytes, slot: int) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def finish(self) -> cython.bint:
+        """Log the consumer where nothing was logged that makes it."""
+        if self.created and not self.claimed and self.consumer is not None:
+            return log_consumer(self.session, self.key, self.group, self.consumer)
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def is_recent(self, slot: cython.Py_ssize_t) -> cython.bint:
+        """Say whether the entry was delivered too recently to be claimed; one that was released (XNACK) never is."""
+        group: Group = self.group
+        if self.min_idle == 0 or group.table.owner_number(slot) == group.nobody.number:
+            return False
+        return self.now - group.table.delivery_time(slot) < self.min_idle
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def forget(self, ident: bytes, slot: cython.Py_ssize_t) -> cython.bint:
         """Drop the pending entry of a stream entry that is gone."""
-        if self.group.table.owner(slot) is self.group.nobody:
-            self.session.propagate([b"XACK", self.key, self.group.name, ident])
+        group: Group = self.group
+        if group.table.owner_number(slot) == group.nobody.number:
+            log_ack(self.session, self.key, group, ident)
         else:
-            log_claim(self.session, self.key, self.group, ident, slot)
-        self.group.drop(slot)
+            log_claim(self.session, self.key, group, ident, slot)
+            self.claimed = True
         self.session.dirty += 1
+        return group.drop(slot)
 
-    def take(self, ident: bytes, ms: int, seq: int, slot: int) -> None:
-        """Hand the pending entry (slot -1: make it one) to the claiming consumer, who is made on the way; write it."""
-        group = self.group
-        consumer = self.meet()
-        consumer.active_time = self.now
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def take(
+        self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Hand the entry that `finder` stands at to the claiming consumer, and write it; slot -1: make it pending.
+
+        ident: its ID as the log is to show it, None for its plain form.
+        """
+        group: Group = self.group
+        count: cython.ulonglong
+        self.meet()
+        consumer: Consumer = self.consumer  # type: ignore[assignment]
         if slot < 0:
             slot = group.force(ms, seq, consumer, self.now)
-        group.transfer(slot, consumer)
+        else:
+            group.transfer(slot, consumer)
+        consumer.active_time = self.now
         count = group.table.delivery_count(slot)
         if self.retrycount >= 0:
             count = self.retrycount
-        elif not self.justid and not (count == MAX_DELIVERIES and self.saturates):
-            count = (count + 1) & MAX_U64
+        elif not self.justid and not (self.saturates and count == _MAX_DELIVERIES):
+            count = (count + 1) & _MASK
         group.set_delivery(slot, self.time, count)
         if self.justid:
-            self.session.out.stream_id(ms, seq)
+            self.out.stream_id(ms, seq)
         else:
-            write_entries(self.session.out, self.stream, ms, seq, ms, seq, 1)
+            self.writer.write(self.finder.entries)
         self.written += 1
-        log_claim(self.session, self.key, self.group, ident, slot)
+        self.claimed = True
         self.session.dirty += 1
+        if self.session.engine.log is not None:
+            log_claim(self.session, self.key, group, format_id(ms, seq) if ident is None else ident, slot)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def take_named(self, ident: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Claim one entry by ID, if it exists and is pending or FORCE makes it so."""
+        slot: cython.Py_ssize_t = self.group.find(ms, seq)
+        if not self.finder.find(ms, seq):
+            return slot >= 0 and self.forget(ident, slot)
+        if slot < 0:
+            return self.force and self.take(ident, ms, seq, slot)
+        return not self.is_recent(slot) and self.take(ident, ms, seq, slot)
+
+    @cython.cfunc
+    def take_from(self, pending: PendingIterator, count: cython.longlong) -> list[Any]:
+        """Claim up to count entries as the iterator meets them; return the (ms, seq) of those that are gone.
+
+        Those count too.
+        """
+        deleted: list[Any] = []
+        attempts: cython.longlong = count * _ATTEMPTS
+        while attempts > 0 and count > 0 and pending.next():
+            attempts -= 1
+            if not self.finder.find(pending.ms, pending.seq):
+                deleted.append((pending.ms, pending.seq))
+                self.forget(format_id(pending.ms, pending.seq), pending.slot)
+            elif self.is_recent(pending.slot):
+                continue
+            else:
+                self.take(None, pending.ms, pending.seq, pending.slot)
+            count -= 1
+        return deleted
 
 
 @command(
@@ -121,80 +202,66 @@ class Claim:
 def xclaim(session: Session, argv: list[bytes]) -> None:
     """Changes the owner of pending entries of a group, as if they were delivered to the given consumer."""
     stream, group = find_group(session, argv[1], argv[2])
-    claim = Claim(session, argv, stream, group)
-    claim.min_idle = max(0, integer(argv[4], "Invalid min-idle-time argument for XCLAIM"))
-    keys = _leading_ids(argv)
-    last = _read_options(claim, argv, 5 + len(keys))
+    claim: Claim = Claim(session, argv, stream, group, session.out)
+    min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XCLAIM")
+    reader: IDReader = IDReader()
+    last: IDReader = IDReader()
+    at: cython.Py_ssize_t = 5
+    end: cython.Py_ssize_t
+    moved: cython.bint
+    claim.min_idle = max(0, min_idle)
+    while at < len(argv) and reader.read(argv[at], 0, True):
+        at += 1
+    end = at
+    _read_options(claim, argv, end, last)
     session.propagate_nothing()
-    group_moved = less(group.last_ms, group.last_seq, last.ms, last.seq)
-    if group_moved:
-        group.last_ms, group.last_seq = last.ms, last.seq
-    if claim.seen_by_asking:
+    moved = less(claim.group.last_ms, claim.group.last_seq, last.ms, last.seq)
+    if moved:
+        claim.group.last_ms = last.ms
+        claim.group.last_seq = last.seq
+    if claim.by_asking:
         claim.meet()
-    dirty = session.dirty
-    mark = session.out.mark()
-    for position, (ms, seq) in enumerate(keys):
-        _claim_one(claim, argv[5 + position], ms, seq)
+    mark: cython.Py_ssize_t = session.out.mark()
+    for at in range(5, end):
+        reader.read(argv[at], 0, True)
+        claim.take_named(argv[at], reader.ms, reader.seq)
+    claim.finish()
     # A claim that was logged carries the group's last ID along.
-    if group_moved and session.dirty == dirty:
-        log_group_id(session, claim.key, group)
+    if moved and not claim.claimed:
+        log_group_id(session, claim.key, claim.group)
         session.dirty += 1
     session.out.insert_array(mark, claim.written)
 
 
-def _leading_ids(argv: list[bytes]) -> list[tuple[int, int]]:
-    """Return the IDs from argv[5] on, up to the first word that is none: options follow."""
-    reader = IDReader()
-    keys = []
-    for word in argv[5:]:
-        if not reader.read(word, 0, True):
-            break
-        keys.append((reader.ms, reader.seq))
-    return keys
-
-
-def _read_options(claim: Claim, argv: list[bytes], at: int) -> IDReader:
-    """Read the options of XCLAIM into the claim and return LASTID (0-0 where there is none)."""
-    last = IDReader()
-    delivered = -1
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _read_options(claim: Claim, argv: list[bytes], at: cython.Py_ssize_t, last: IDReader) -> cython.bint:
+    """Read the options of XCLAIM into the claim, and LASTID (0-0 where there is none)."""
+    delivered: Any = -1  # as a Python int: IDLE may be any number
     while at < len(argv):
-        word = option(argv[at])
-        more = at + 1 < len(argv)
+        word: bytes = option(argv[at])
+        more: cython.bint = at + 1 < len(argv)
         if word == b"force":
             claim.force = True
         elif word == b"justid":
             claim.justid = True
-        elif word in (b"idle", b"time", b"retrycount") and more:
+        elif more and (word == b"idle" or word == b"time" or word == b"retrycount"):
             at += 1
-            number = integer(argv[at], f"Invalid {word.decode().upper()} option argument for XCLAIM")
+            number: Any = integer(argv[at], f"Invalid {word.decode().upper()} option argument for XCLAIM")
             if word == b"retrycount":
                 claim.retrycount = number
             else:
                 delivered = claim.now - number if word == b"idle" else number
-        elif word == b"lastid" and more:
+        elif more and word == b"lastid":
             at += 1
             read_id(last, argv[at])
         else:
             raise CommandError(f"Unrecognized XCLAIM option '{text(argv[at])}'")
         at += 1
     # A time before the epoch or after now is nonsense that clocks apart can cause: taken as now.
-    claim.time = delivered if 0 <= delivered <= claim.now else claim.now
-    return last
-
-
-def _claim_one(claim: Claim, ident: bytes, ms: int, seq: int) -> None:
-    """Claim one entry by ID, if it exists and is pending or FORCE makes it so."""
-    slot = claim.group.find(ms, seq)
-    if not claim.stream.contains(ms, seq):
-        if slot >= 0:
-            claim.forget(ident, slot)
-        return
-    if slot < 0:
-        if not claim.force:
-            return
-    elif claim.is_recent(slot):
-        return
-    claim.take(ident, ms, seq, slot)
+    if 0 <= delivered <= claim.now:
+        claim.time = delivered
+    return True
 
 
 @command(
@@ -203,33 +270,35 @@ def _claim_one(claim: Claim, ident: bytes, ms: int, seq: int) -> None:
 )  # fmt: skip
 def xautoclaim(session: Session, argv: list[bytes]) -> None:
     """Changes the owner of entries that have been pending for long, as if they were delivered to the given consumer."""
-    min_idle = max(0, integer(argv[4], "Invalid min-idle-time argument for XAUTOCLAIM"))
-    interval = Interval()
+    min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XAUTOCLAIM")
+    interval: Interval = Interval()
     interval.read_start(argv[5])
     count, justid = _auto_options(argv)
     stream, group = find_group(session, argv[1], argv[2])
     if count > _MAX_MEMORY_COUNT:
         raise CommandError("Insufficient memory, failed allocating transient memory, COUNT too high.")
-    claim = Claim(session, argv, stream, group)
-    claim.min_idle = min_idle
+    out: Replies = session.out
+    # The reply begins with the cursor, which is known last.
+    body: Replies = Replies()
+    body.resp = out.resp
+    claim: Claim = Claim(session, argv, stream, group, body)
+    claim.min_idle = max(0, min_idle)
     claim.justid = justid
     session.propagate_nothing()
-    if claim.seen_by_asking:
+    if claim.by_asking:
         claim.meet()
-    out = session.out
-    iterator = PendingIterator(group.table, group.index, interval.start_ms, interval.start_seq)
-    # The reply begins with the cursor, which is known last: the claimed entries are written, then moved behind it.
-    mark = out.mark()
-    deleted = _claim_from(claim, iterator, count)
-    out.insert_array(mark, claim.written)
-    claimed = out.buf[mark : out.used]
-    out.truncate(mark)
+    pending: PendingIterator = PendingIterator(
+        claim.group.table, claim.group.index, interval.start_ms, interval.start_seq
+    )
+    deleted: list[Any] = claim.take_from(pending, count)
+    claim.finish()
     out.array(3)
-    if iterator.next():
-        out.stream_id(iterator.ms, iterator.seq)
+    if pending.next():
+        out.stream_id(pending.ms, pending.seq)
     else:
         out.stream_id(0, 0)
-    out.raw(bytes(claimed))
+    out.array(claim.written)
+    out.raw(body.take())
     out.array(len(deleted))
     for ms, seq in deleted:
         out.stream_id(ms, seq)
@@ -237,11 +306,11 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
 
 def _auto_options(argv: list[bytes]) -> tuple[int, bool]:
     """Return COUNT and JUSTID of XAUTOCLAIM."""
-    count = 100
+    count: cython.longlong = 100
     justid = False
-    at = 6
+    at: cython.Py_ssize_t = 6
     while at < len(argv):
-        word = option(argv[at])
+        word: bytes = option(argv[at])
         if word == b"count" and at + 1 < len(argv):
             at += 1
             count = integer(argv[at], "COUNT must be > 0")
@@ -253,22 +322,3 @@ def _auto_options(argv: list[bytes]) -> tuple[int, bool]:
             raise CommandError(SYNTAX_ERROR)
         at += 1
     return count, justid
-
-
-def _claim_from(claim: Claim, iterator: PendingIterator, count: int) -> list[tuple[int, int]]:
-    """Claim up to count entries as the iterator meets them; return the IDs of those that are gone, which count too."""
-    deleted: list[tuple[int, int]] = []
-    attempts = count * _ATTEMPTS
-    while attempts and count and iterator.next():
-        attempts -= 1
-        ms, seq, slot = iterator.ms, iterator.seq, iterator.slot
-        ident = b"%d-%d" % (ms, seq)
-        if not claim.stream.contains(ms, seq):
-            claim.forget(ident, slot)
-            deleted.append((ms, seq))
-        elif claim.is_recent(slot):
-            continue
-        else:
-            claim.take(ident, ms, seq, slot)
-        count -= 1
-    return deleted

@@ -9,29 +9,32 @@ The checks come in the order of t_stream.c's xgroupCommand: options, type, key, 
 
 from __future__ import annotations
 
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.commands.stream_args import (
     SYNTAX_ERROR,
     Interval,
     find_group,
-    find_stream,
-    integer,
     no_such_group,
-    option,
-    owner_name,
-    read_id,
-    read_ids,
-    read_stream,
-    signed,
     subcommand_error,
 )
 from rillet.commands.stream_idmp import new_stream
 from rillet.errors import BusyGroup, CommandError
-from rillet.types.group import ENTRIES_READ_UNKNOWN, Group
-from rillet.types.pending import PendingIterator
+from rillet.protocol.writer import Replies
+from rillet.types.group import ENTRIES_READ_UNKNOWN, Consumer, Group
+from rillet.types.pending import Pending, PendingIndex, PendingIterator
 from rillet.types.stream import Stream
 from rillet.types.stream_id import IDReader
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.commands.stream_args import find_stream, integer, option, read_id, read_stream
+    from rillet.commands.stream_log import signed_count
+    from rillet.types.stream_id import less
 
 _KEY_MISSING = (
     "The XGROUP subcommand requires the key to exist. Note that for CREATE you may want to use the MKSTREAM option "
@@ -78,7 +81,9 @@ def _existing_group(session: Session, argv: list[bytes]) -> tuple[Stream, Group]
 def _position(word: bytes, stream: Stream | None, strict: bool) -> tuple[int, int]:
     """Return the ID that a group is put at; `$` is the stream's last."""
     if word.split(b"\0", 1)[0] == b"$":
-        return (0, 0) if stream is None else (stream.last_ms, stream.last_seq)
+        if stream is None:
+            return 0, 0
+        return stream.last_ms, stream.last_seq
     reader = IDReader()
     read_id(reader, word, strict)
     return reader.ms, reader.seq
@@ -185,16 +190,23 @@ def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
 )  # fmt: skip
 def xack(session: Session, argv: list[bytes]) -> None:
     """Takes entries off the pending ones of a group and returns how many were there."""
-    stream = read_stream(session, argv[1])
-    group = None if stream is None else stream.groups.get(argv[2])
-    if group is None:
+    stream: Stream | None = read_stream(session, argv[1])
+    group: Group | None = None if stream is None else stream.find_group(argv[2])
+    reader: IDReader = IDReader()
+    acknowledged: cython.longlong = 0
+    at: cython.Py_ssize_t
+    if stream is None or group is None:
         session.out.integer(0)
         return
-    acknowledged = 0
-    for ms, seq in read_ids(argv, 3):
-        if group.acknowledge(ms, seq):
+    # All or nothing: every ID is read before the first is acknowledged, and once more then. No list of them is made.
+    if len(argv) > 4:
+        for at in range(3, len(argv)):
+            read_id(reader, argv[at])
+    for at in range(3, len(argv)):
+        read_id(reader, argv[at])
+        if group.acknowledge(reader.ms, reader.seq):
             acknowledged += 1
-    if stream is not None and stream.pending.wants_packing():
+    if stream.pending.wants_packing():
         stream.pack_pending()
     session.dirty += acknowledged
     session.out.integer(acknowledged)
@@ -215,48 +227,62 @@ def xpending(session: Session, argv: list[bytes]) -> None:
         return
     if not 6 <= len(argv) <= 9:
         raise CommandError(SYNTAX_ERROR)
-    min_idle = 0
-    at = 3
+    min_idle: cython.longlong = 0
+    at: cython.Py_ssize_t = 3
     if option(argv[3]) == b"idle":
         min_idle = integer(argv[4])
         if len(argv) < 8:
             raise CommandError(SYNTAX_ERROR)
         at = 5
-    count = integer(argv[at + 2])
-    interval = Interval()
+    count: cython.longlong = integer(argv[at + 2])
+    interval: Interval = Interval()
     interval.read_start(argv[at])
     interval.read_end(argv[at + 1])
     _, group = find_group(session, argv[1], argv[2])
-    index = group.index
+    index: PendingIndex = group.index
     if at + 3 < len(argv):
-        consumer = group.consumers.get(argv[at + 3])
+        consumer: Consumer = group.find_consumer(argv[at + 3])
         if consumer is None:
             session.out.array(0)
             return
         index = consumer.index
-    iterator = PendingIterator(group.table, index, interval.start_ms, interval.start_seq)
-    _list_pending(session, group, iterator, (interval.end_ms, interval.end_seq), count, min_idle)
+    _list_pending(session, group, index, interval, count, min_idle)
 
 
-def _list_pending(session: Session, group: Group, iterator: PendingIterator, last: tuple[int, int], count: int,
-                  min_idle: int) -> None:
-    """Write up to count pending entries up to the last ID: ID, consumer, ms since delivery, deliveries."""
-    table = group.table
-    out = session.out
-    mark = out.mark()
-    written = 0
-    now = session.db.clock.now_ms()
-    while written < count and iterator.next() and (iterator.ms, iterator.seq) <= last:
-        elapsed = now - table.delivery_time(iterator.slot)
-        if min_idle and elapsed < min_idle:
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _list_pending(session: Session, group: Group, index: PendingIndex, interval: Interval, count: cython.longlong,
+                  min_idle: cython.longlong) -> cython.bint:
+    """Write up to count pending entries of the interval: ID, consumer, ms since delivery, deliveries.
+
+    A released entry (XNACK) has no consumer, and was idle for -1 ms: for as long as anybody may ask.
+    """
+    table: Pending = group.table
+    out: Replies = session.out
+    mark: cython.Py_ssize_t = out.mark()
+    written: cython.longlong = 0
+    now: cython.longlong = session.db.clock.now_ms()
+    elapsed: cython.longlong
+    owner: Consumer
+    pending: PendingIterator = PendingIterator(table, index, interval.start_ms, interval.start_seq)
+    while written < count and pending.next() and not less(
+        interval.end_ms, interval.end_seq, pending.ms, pending.seq
+    ):
+        owner = table.owner(pending.slot)
+        elapsed = now - table.delivery_time(pending.slot)
+        if owner is group.nobody:
+            elapsed = -1
+        elif min_idle != 0 and elapsed < min_idle:
             continue
+        elif elapsed < 0:
+            elapsed = 0
         out.array(4)
-        out.stream_id(iterator.ms, iterator.seq)
-        out.bulk(owner_name(group, iterator.slot))
-        out.integer(max(0, elapsed))
-        out.integer(signed(table.delivery_count(iterator.slot)))
+        out.stream_id(pending.ms, pending.seq)
+        out.bulk(owner.name)
+        out.integer(elapsed)
+        out.integer(signed_count(table.delivery_count(pending.slot)))
         written += 1
-    out.insert_array(mark, written)
+    return out.insert_array(mark, written)
 
 
 def _summary(session: Session, group: Group) -> None:

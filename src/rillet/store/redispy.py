@@ -114,14 +114,14 @@ class EngineSocket:
             return False
         deadline = self._blocked_until()
         if deadline is not None and deadline <= self._link.engine.clock.now_ms():
-            self._link.engine.expire_block(session)
+            self._link.engine.time_has_come(session)
         if session.out.used:
             self._drain()
         return True
 
     def _blocked_until(self) -> int | None:
         blocked = self._session.blocked
-        return blocked.deadline if blocked is not None and blocked.deadline else None
+        return blocked.wakes_at or None if blocked is not None else None
 
     def settimeout(self, timeout: float | None) -> None:
         """Set how long recv waits (seconds); None for ever."""
