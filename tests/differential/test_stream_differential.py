@@ -10,7 +10,8 @@ failure's text.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -84,6 +85,16 @@ def same(argv: list[bytes], ours: bytes, theirs: bytes) -> bool:
     return not differ(without_idle(argv, tree(ours)), without_idle(argv, tree(theirs)))
 
 
+@contextmanager
+def without_cron(redis: Redis) -> Iterator[None]:
+    """Pause the server's cron, which forgets a producer that has no messages whenever it comes; it also ends servers."""
+    redis.run([b"DEBUG", b"PAUSE-CRON", b"1"])
+    try:
+        yield
+    finally:
+        redis.run([b"DEBUG", b"PAUSE-CRON", b"0"])
+
+
 def times_in(node: Any) -> set[int]:
     """Return the times since the epoch that a tree holds."""
     kind, value = node
@@ -128,9 +139,8 @@ def test_replies_and_state_are_the_server_s(peer_of: Callable[[str], Judge], com
     resp = 3 if seed % 2 else 2
     local = Local(engine, resp)
     done: list[list[bytes]] = []
-    with Redis(server.port) as redis:
-        # A producer without messages is forgotten by the cron, whenever that comes.
-        redis.run([b"FLUSHALL"], [b"DEBUG", b"PAUSE-CRON", b"1"], settings, [b"HELLO", b"%d" % resp], *FIRST)
+    with Redis(server.port) as redis, without_cron(redis):
+        redis.run([b"FLUSHALL"], settings, [b"HELLO", b"%d" % resp], *FIRST)
         for argv in FIRST:
             local.run(argv)
         for start in range(0, STEPS, BATCH):
