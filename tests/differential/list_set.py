@@ -41,7 +41,7 @@ class Generator:
     def next(self) -> list[bytes]:
         """Return the next command."""
         argv = self.random.choices(self.makers, self.weights)[0]()
-        if self.random.random() < 0.06 and len(argv) > 1 and argv[0] not in (b"SPOP", b"SRANDMEMBER"):
+        if self.random.random() < 0.06 and len(argv) > 1 and argv[0] not in (b"SPOP", b"SRANDMEMBER", b"SSCAN"):
             at = self.random.randrange(1, len(argv))
             spoil = self.random.randrange(3)
             if spoil == 0:

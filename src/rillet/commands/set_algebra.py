@@ -111,7 +111,9 @@ def _store(session: Session, key: bytes, result: Set, event: bytes) -> None:
     """Put a result at a key, which goes if the result is empty, and write its size."""
     database = session.db
     if len(result):
-        database.set(key, result)
+        old = database.set(key, result)
+        if old is not None and database.on_overwritten is not None:
+            database.on_overwritten(database, key, old, result)
         session.modified(key)
         session.notify(b"s", event, key)
     elif database.lookup(key) is not None:
