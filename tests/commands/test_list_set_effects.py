@@ -42,7 +42,8 @@ def test_the_events_are_the_server_s(peer_of: Callable[[str], Judge], compat: st
 def test_what_chance_removed_is_logged_by_name(members: str, compat: str) -> None:
     """A log of SPOPs, replayed, leaves the same set; the count decides between picking those that go and that stay."""
     bench, replica = Bench(compat=compat), Bench(compat=compat)
-    texts = {"numbers": range(60), "texts": map("m{}".format, range(60)), "large": map("m{}".format, range(1500))}
+    texts = {"numbers": map(str, range(60)), "texts": map("m{}".format, range(60)),
+             "large": map("m{}".format, range(1500))}  # fmt: skip
     for argv in bench.logged("SADD", "s", *texts[members]):
         replica.run(argv)
     for count in (0, 1, 3, 40, 2, None, 1, 1000, 399, 99999):
@@ -68,8 +69,9 @@ def test_nothing_done_is_nothing_logged() -> None:
     bench = Bench()
     bench("RPUSH", "l", "a")
     bench("SADD", "s", 1)
-    for line in ("LTRIM l 0 -1", "LPOP nothing", "LREM l 0 x", "LINSERT l BEFORE x y", "SADD s 1", "SREM s 2",
-                 "SPOP s 0", "SMOVE s t 2", "SINTERSTORE nothing s t", "LPOP l 0", "LMOVE nothing l LEFT LEFT"):  # fmt: skip
+    lines = """LTRIM l 0 -1|LPOP nothing|LREM l 0 x|LINSERT l BEFORE x y|SADD s 1|SREM s 2|SPOP s 0|SMOVE s t 2|
+        SINTERSTORE nothing s t|LPOP l 0|LMOVE nothing l LEFT LEFT"""
+    for line in lines.split("|"):
         assert bench.logged(*line.split()) == [], line
 
 
@@ -94,13 +96,13 @@ def values_of(run: Callable[..., object]) -> list[object]:
 @pytest.mark.parametrize("rewritten", [False, True])
 def test_a_log_brings_them_back(tmp_path: Path, rewritten: bool) -> None:
     with Opened(tmp_path) as opened:
-        opened.engine.settings.enable_debug_command = "yes"
+        opened.engine.settings.set_text("enable-debug-command", "yes")
         fill(opened)
         before = values_of(opened)
     if rewritten:
         rewrite(tmp_path, "appendonly.aof", opened.engine)
     with Opened(tmp_path) as opened:
-        opened.engine.settings.enable_debug_command = "yes"
+        opened.engine.settings.set_text("enable-debug-command", "yes")
         assert values_of(opened) == before
         opened.engine.check()
 
@@ -155,7 +157,7 @@ def test_debug_reload_keeps_encodings_and_digests() -> None:
 def test_the_whole_state_is_told() -> None:
     """MEMORY USAGE grows with the value; DEBUG OBJECT tells of nodes."""
     bench = Bench()
-    sizes = []
+    sizes: list[tuple[int, int]] = []
     for _ in range(3):
         bench("RPUSH", "l", *["x" * 100] * 200)
         bench("SADD", "s", *(f"{len(sizes)}-{number}" for number in range(200)))
