@@ -7,8 +7,9 @@
     FF  CRC-64 (8, little endian)          the end; a checksum of 0 was not computed (rdbchecksum no)
 
 The version stands before the keys, so what they need is asked first: it is the oldest one whose readers know the
-type of every value, and a data set of strings and ordinary streams is read by every server from Redis 7.0 on. What the
-server that `compat` names cannot read is left out (`readable_by`), so that it loads the file in any case.
+type of every value, and a data set of strings and ordinary streams is read by every server from Redis 7.0 on. One
+thing is left out for its sake: when consumers were active, where `compat` is 7.0. What commands put into a value
+never is.
 
 The file is written piece by piece under another name, synced, and renamed: whoever opens it sees the old one or the
 new one, whole, and the memory that it costs is a piece's (1 MB, or one value where that is larger). Meanwhile the
@@ -63,8 +64,9 @@ def write_rdb(path: Path, engine: Engine, *, log_base: bool = False) -> int:
 
 
 def readable_by(compat: Compat, value: object) -> Compat | None:
-    """Return the compat where the oldest form that carries all of the value is too new for that server, else None."""
-    return compat if isinstance(value, Stream) and rdb.type_of(value) > compat.stream_type else None
+    """Return the compat where its server can read a stream if consumers' active times are left out, else None."""
+    newer = isinstance(value, Stream) and rdb.type_of(value) == rdb.TYPE_STREAM_72
+    return compat if newer and compat.stream_type < rdb.TYPE_STREAM_72 else None
 
 
 class _RdbFile:
