@@ -202,3 +202,95 @@ def test_any_steps(judge_of_session: Judge, steps: list[tuple[int, str]]) -> Non
 @given(steps=_NEW_STEPS)
 def test_any_steps_with_a_newer_server(peer_of: Callable[[str], Judge], steps: list[tuple[int, str]]) -> None:
     compare(peer_of("newest"), steps, compat="newest")
+
+
+# -- notifications, command by command -----------------------------------------------------------------
+
+# Who hears everything is client 0; the commands are those of client 1. Times are far away or in the past.
+EVENTS = {
+    "a stream and its groups": """
+        1 XADD s * f v|1 XADD s 9999999999999-1 f v|1 XADD s NOMKSTREAM * f v|1 XADD no NOMKSTREAM * f v
+        1 XADD s MAXLEN 1 * f v|1 XADD s MAXLEN 10 * f v|1 XTRIM s MAXLEN 0|1 XTRIM s MAXLEN 0|1 XADD s 9999999999999-9 f v
+        1 XDEL s 1-1|1 XDEL s 9999999999999-9 1-2|1 XSETID s 99999999999999-1|1 XSETID s 1-1
+        1 XGROUP CREATE s g 0|1 XGROUP CREATE s g 0|1 XGROUP CREATE t g 0|1 XGROUP CREATE t g 0 MKSTREAM
+        1 XGROUP SETID s g 0|1 XGROUP SETID s nog 0|1 XGROUP CREATECONSUMER s g a|1 XGROUP CREATECONSUMER s g a
+        1 XGROUP DELCONSUMER s g a|1 XGROUP DELCONSUMER s g a|1 XGROUP DESTROY s nog|1 XGROUP DESTROY s g
+        1 XGROUP DESTROY s g|1 XLEN s|1 XRANGE s - +|1 XREAD STREAMS s no 0 0|1 DEL s t""",
+    "consumers that come into being": """
+        1 XGROUP CREATE s g 0 MKSTREAM|1 XREADGROUP GROUP g idle STREAMS s >|1 XREADGROUP GROUP g idle STREAMS s >
+        1 XADD s 1-1 f v|1 XADD s 1-2 f v|1 XREADGROUP GROUP g a COUNT 1 STREAMS s >
+        1 XREADGROUP GROUP g history STREAMS s 0|1 XREADGROUP GROUP g noack NOACK COUNT 1 STREAMS s >
+        1 XCLAIM s g b 0 1-1|1 XCLAIM s g c 0 9-9|1 XCLAIM s g d 999999999 1-1|1 XCLAIM s g e 0 1-2 FORCE
+        1 XAUTOCLAIM s g f 0 0|1 XAUTOCLAIM s g h 999999999 0|1 XAUTOCLAIM s g f 0 0 JUSTID|1 XACK s g 1-1
+        1 XPENDING s g|1 XDEL s 1-1 1-2|1 XAUTOCLAIM s g i 0 0|1 XGROUP DELCONSUMER s g f|1 DEL s""",
+    "a blocked reader's consumer": """
+        1 XGROUP CREATE s g $ MKSTREAM|2 XREADGROUP GROUP g c BLOCK 0 STREAMS s >|1 XADD s * f v|1 DEL s""",
+    "strings and keys": """
+        1 SET a 1|1 SET a 2|1 SETNX a 3|1 GETSET a 4|1 MSET a 5 b 6|1 MSETNX a 7 c 8|1 APPEND a x|1 SETRANGE a 5 y
+        1 SET n 1|1 INCR n|1 DECRBY n 5|1 INCRBYFLOAT n 1.5|1 SETEX e 1000 v|1 PSETEX e 100000 v|1 SET e v EX 1000
+        1 SET e v KEEPTTL|1 GETEX e PERSIST|1 GETEX e EX 1000|1 GETEX e EXAT 1|1 GETDEL n|1 EXPIRE a 1000|1 PERSIST a
+        1 PERSIST a|1 PEXPIRE a 100000|1 EXPIREAT a 1|1 RENAME b c|1 SET b 1|1 RENAME b c|1 RENAMENX c d|1 COPY d b
+        1 SET q 1|1 COPY d q REPLACE|1 MOVE d 1|1 SELECT 1|1 DEL d|1 SELECT 0|1 UNLINK b c q|1 DEL nothing|1 FLUSHALL""",
+    "keys that are missing": """
+        1 GET no|1 MGET no no2|1 STRLEN no|1 GETRANGE no 0 1|1 EXISTS no|1 TTL no|1 TYPE no|1 OBJECT ENCODING no
+        1 DUMP no|1 XLEN no|1 XRANGE no - +|1 XINFO STREAM no|1 XINFO GROUPS no|1 XPENDING no g|1 XREAD STREAMS no 0
+        1 XACK no g 1-1|1 XREADGROUP GROUP g c STREAMS no >|1 XCLAIM no g c 0 1-1|1 XTRIM no MAXLEN 0|1 XDEL no 1
+        1 GETEX no|1 GETDEL no|1 GETSET no v|1 SET no2 v GET|1 APPEND no3 v|1 TOUCH no4|1 COPY no4 x|1 RENAME no4 x
+        1 XSETID no4 1-1|1 XGROUP CREATE no4 g 0|1 XAUTOCLAIM no4 g c 0 0|1 LCS no4 no5|1 EXPIRE no4 1
+        1 PERSIST no4|1 INCR no6|1 MOVE no4 1|1 EXPIRETIME no4|1 MEMORY USAGE no4|1 SUBSTR no4 0 1""",
+}  # fmt: skip
+
+NEWER = {
+    "deleting by reference": """
+        1 XGROUP CREATE s g 0 MKSTREAM|1 XADD s 1-1 f v|1 XADD s 1-2 f v|1 XADD s 1-3 f v|1 XADD s 1-4 f v
+        1 XREADGROUP GROUP g a COUNT 3 STREAMS s >|1 XDELEX s IDS 1 9-9|1 XDELEX s IDS 1 1-1|1 XDELEX s ACKED IDS 1 1-2
+        1 XACKDEL s g IDS 1 9-9|1 XACKDEL s g IDS 1 1-1|1 XACKDEL s g DELREF IDS 2 1-2 1-3|1 XADD s 1-5 f v
+        1 XADD s MAXLEN 1 DELREF 1-6 f v|1 XTRIM s MAXLEN 0 ACKED|1 XTRIM s MAXLEN 0 DELREF|1 DEL s""",
+    "claiming while reading": """
+        1 XGROUP CREATE s g 0 MKSTREAM|1 XADD s 1-1 f v|1 XREADGROUP GROUP g a STREAMS s >
+        1 XREADGROUP GROUP g b CLAIM 0 STREAMS s >|1 XREADGROUP GROUP g c CLAIM 999999999 STREAMS s >|1 DEL s""",
+    "adding once": """
+        1 XADD s IDMP p 1 * f v|1 XADD s IDMP p 1 * f v|1 XCFGSET s IDMP-DURATION 10|1 XADD s IDMPAUTO p * f v
+        1 XADD s IDMPAUTO p * f v|1 DEL s""",
+    "giving back": """
+        1 XGROUP CREATE s g 0 MKSTREAM|1 XADD s 1-1 f v|1 XREADGROUP GROUP g a STREAMS s >
+        1 XNACK s g SILENT IDS 1 1-1|1 XNACK s g FAIL IDS 1 1-1|1 XREADGROUP GROUP g b STREAMS s >
+        1 XNACK s g FATAL IDS 1 9-9 FORCE|1 DEL s""",
+}  # fmt: skip
+
+
+def told(stage: Stage | RedisStage, line: str, who: int) -> bytes:
+    """Return what client 0 heard of a command."""
+    return stage.run(who, line)[0]
+
+
+def compare_events(judge: Judge, name: str, events: str, compat: str) -> None:
+    """Run a script, and compare what is heard of each command on a pattern that matches everything."""
+    ours, theirs = Stage(compat=compat), RedisStage(judge.port)
+    try:
+        assert theirs.command("FLUSHALL") == b"+OK\r\n"
+        assert theirs.command(f"CONFIG SET notify-keyspace-events {events}") == b"+OK\r\n"
+        ours.engine.settings.set_text("notify-keyspace-events", events)
+        ours.engine.take_settings()
+        for who, line in [(0, "PSUBSCRIBE *"), *steps_of({**EVENTS, **NEWER}[name])]:
+            assert told(ours, line, who) == told(theirs, line, who), line
+    finally:
+        theirs.command("CONFIG SET notify-keyspace-events ")
+        theirs.close()
+
+
+@needs_redis
+@pytest.mark.parametrize("name", EVENTS)
+def test_events(judge_of_session: Judge, name: str) -> None:
+    compare_events(judge_of_session, name, "KEAmn", "7.0")
+
+
+@pytest.mark.parametrize("name", EVENTS)
+@pytest.mark.parametrize(("compat", "events"), [("8.6", "KEAmnoc"), ("newest", "KEAmnoc"), ("valkey", "KEAmn")])
+def test_events_of_newer_servers(peer_of: Callable[[str], Judge], name: str, compat: str, events: str) -> None:
+    compare_events(peer_of(compat), name, events, compat)
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_events_of_newer_stream_commands(peer_of: Callable[[str], Judge], name: str) -> None:
+    compare_events(peer_of("newest"), name, "KEAmnoc", "newest")

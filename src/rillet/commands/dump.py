@@ -16,7 +16,7 @@ from rillet.types.stream import Stream
          complexity="O(bytes of the value)", syntax="key")  # fmt: skip
 def dump(session: Session, argv: list[bytes]) -> None:
     """Returns a serialized representation of the value stored at a key."""
-    value = session.db.lookup(argv[1])
+    value = session.db.lookup_read(argv[1])
     if value is None:
         session.out.null()
     else:
@@ -89,6 +89,7 @@ def _options(argv: list[bytes]) -> tuple[bool, bool]:
 def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute: bool) -> None:
     key = argv[1]
     now = session.engine.clock.now_ms()
+    old = session.db.lookup(key)
     deleted = session.db.delete(key)
     when = ttl if absolute or not ttl else now + ttl
     if when >= 1 << 63:
@@ -108,4 +109,5 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
             session.propagate([argv[0], key, b"%d" % when, *argv[3:], b"ABSTTL"])
     session.modified(key)
     session.notify(b"g", b"restore", key)
+    session.db.overwritten(key, old, value)
     session.out.ok()

@@ -59,7 +59,7 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
     if when <= session.engine.clock.now_ms() and not session.trusted:
         database.delete(key)
         session.modified(key)
-        session.notify(b"g", b"del", key)
+        session.notify_deleted_by_time(key)
         session.propagate([b"DEL", key])
     else:
         database.set_expire(key, when)

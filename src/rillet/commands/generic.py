@@ -197,7 +197,8 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
         raise CommandError("no such key")
     if source == target:
         return not only_new
-    if database.lookup(target) is not None:
+    old = database.lookup(target)
+    if old is not None:
         if only_new:
             return False
         database.delete(target)
@@ -208,6 +209,7 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     database.touch(target)
     session.notify(b"g", b"rename_from", source)
     session.notify(b"g", b"rename_to", target)
+    database.overwritten(target, old, value)
     return True
 
 
@@ -251,7 +253,8 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
     value: Any = session.db.lookup_read(source)
     if value is None:
         return False
-    if target.lookup(key) is not None:
+    old = target.lookup(key)
+    if old is not None:
         if not replace:
             return False
         target.delete(key)
@@ -259,6 +262,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
     target.touch(key)
     session.dirty += 1
     _notify(session, target, b"copy_to", key)
+    target.overwritten(key, old, value)
     return True
 
 

@@ -21,7 +21,7 @@ _DICT_SLOT = 24 * 3 // 2 + 8
 
 def _value(session: Session, key: bytes) -> Any:
     """Return the value to look into; None, with a null as the reply, where there is no key."""
-    value = session.db.lookup_read(key)
+    value = session.db.lookup_untold(key)
     if value is None:
         session.out.null()
     return value
@@ -87,8 +87,10 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
         samples = integer(argv[at + 1])
         if samples < 0:
             raise syntax_error()
-    value = _value(session, argv[2])
-    if value is not None:
+    value: Any = session.db.lookup(argv[2])  # the one look-up that is not counted
+    if value is None:
+        session.out.null()
+    else:
         session.out.integer(value.memory_usage(samples) + sys.getsizeof(argv[2]) + _DICT_SLOT)
 
 

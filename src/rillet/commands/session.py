@@ -198,6 +198,13 @@ class Session:
             self.engine.keyspace_event(self.db, kind, event, key)
         return True
 
+    def notify_deleted_by_time(self, key: bytes) -> None:
+        """Note that a command deleted the key by giving it a time in the past; to Valkey that is an expiry."""
+        if self.engine.settings.compat.valkey:
+            self.notify(b"x", b"expired", key)
+        else:
+            self.notify(b"g", b"del", key)
+
     @property
     def can_block(self) -> bool:
         """Whether this call may wait: not inside EXEC, and not while a log is replayed."""

@@ -82,7 +82,7 @@ class ReadRequest:
 
     __slots__ = (
         "base", "claiming", "consumer", "count", "group", "ids_at", "keys", "last_of", "level", "logged", "max_count",
-        "max_size", "min_idle", "noack", "now", "oldest", "starts", "timeout", "written",
+        "max_size", "min_idle", "noack", "now", "oldest", "starts", "timeout", "valkey", "written",
     )  # fmt: skip
     # Of one try: where its reply begins, its entries so far, how idle claims must be now, when the first of the
     # pending entries was delivered, and how many changes of the stream at hand are to be logged.
@@ -93,8 +93,9 @@ class ReadRequest:
     logged: cython.longlong
     now: cython.longlong
 
-    def __init__(self, level: cython.int) -> None:
-        self.level = level
+    def __init__(self, compat: Any) -> None:
+        self.level = compat.level
+        self.valkey = compat.valkey
         self.timeout = -1
         self.count = 0
         self.max_count = 0
@@ -200,7 +201,7 @@ class ReadRequest:
                 word = word.split(b"\0", 1)[0]
             if word == b"$":
                 self._pin(stream)
-            elif word == b"+" and self.level >= 74:
+            elif word == b"+" and (self.level >= 74 or self.valkey):
                 self._ask_for_last(stream, index)
             elif word == b">":
                 if self.group is None:
@@ -241,7 +242,7 @@ class ReadRequest:
         if self.last_of is None:
             self.last_of = []
         self.last_of.append(index)
-        self.starts.append(_before_last(stream, self.level))
+        self.starts.append(_before_last(stream, self.level, self.valkey))
         return True
 
     # -- answering
@@ -258,6 +259,8 @@ class ReadRequest:
             stream: Stream | None = streams[index]
             if self.is_full(out):
                 break
+            # Redis looks every key up twice: for its ID, and for its entries.
+            session.db.count_read(self.keys[index], stream is not None)
             if stream is not None and self._answer_one(session, stream, index):
                 served += 1
         if served == 0:
@@ -492,7 +495,7 @@ class ReadRequest:
             written += 1
             if written == count:
                 break
-        if moved and (self.noack or self.level >= 74 or session.engine.settings.compat.valkey):
+        if moved and (self.noack or self.level >= 74 or self.valkey):
             log_group_id(session, key, group)
             self.logged += 1
         return written
@@ -546,7 +549,7 @@ class ReadRequest:
         streams: list[Any] = [self._find(session, key) for key in self.keys]
         if self.last_of is not None:
             for index in self.last_of:
-                self.starts[index] = _before_last(streams[index], self.level)
+                self.starts[index] = _before_last(streams[index], self.level, self.valkey)
         if self.answer(session, streams):
             return True
         if self.min_idle >= 0:
@@ -681,12 +684,13 @@ def _entries_after(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) 
     return StreamIterator(stream, ms, seq, _MAX_U64, _MAX_U64, False)
 
 
-def _before_last(stream: Stream | None, level: int) -> tuple[int, int]:
+def _before_last(stream: Stream | None, level: int, valkey: bool) -> tuple[int, int]:
     """Return the ID after which only the last entry comes: what `+` stands for. Without entries, 0-0.
 
-    7.4 took the last ID that ever was for that of the last entry; where this was deleted, nothing is found.
+    7.4 took the last ID that ever was for that of the last entry, and Valkey does, where there is an entry: if it was
+    deleted, nothing is found.
     """
-    if stream is None or (stream.length == 0 and level >= 80):
+    if stream is None or (stream.length == 0 and (level >= 80 or valkey)):
         return 0, 0
     ms, seq = stream.last_ms, stream.last_seq
     if level >= 80:
@@ -740,7 +744,7 @@ def xreadgroup(session: Session, argv: list[bytes]) -> None:
 @cython.exceptval(-1, check=False)
 def _read(session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
     """Answer XREAD and XREADGROUP now, wait, or answer null."""
-    request: ReadRequest = ReadRequest(session.engine.settings.compat.level)
+    request: ReadRequest = ReadRequest(session.engine.settings.compat)
     request.read(argv, grouped)
     streams: list[Any] = request.resolve(session, argv)
     if grouped:

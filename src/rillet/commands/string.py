@@ -58,7 +58,7 @@ def _string_for_write(db: Database, key: bytes) -> String:
 @cython.cfunc
 def _store(session: Session, key: bytes, data: bytes, event: bytes) -> cython.bint:
     """Put a value as SET does: the expiry goes, watchers and waiting clients are told."""
-    session.db.set(key, new_string(data))
+    session.db.replace(key, new_string(data))
     session.modified(key)
     session.notify(b"$", event, key)
     return True
@@ -148,7 +148,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
         if not get:
             session.out.null()
         return
-    session.db.set(key, new_string(data), b"KEEPTTL" in flags)
+    session.db.replace(key, new_string(data), b"KEEPTTL" in flags)
     session.modified(key)
     session.notify(b"$", b"set", key)
     if when >= 0:
@@ -226,9 +226,12 @@ def getdel(session: Session, argv: list[bytes]) -> None:
         _note_deleted(session, key)
 
 
-def _note_deleted(session: Session, key: bytes) -> None:
+def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
     session.modified(key)
-    session.notify(b"g", b"del", key)
+    if by_time:
+        session.notify_deleted_by_time(key)
+    else:
+        session.notify(b"g", b"del", key)
     if session.engine.log is not None:
         session.propagate([b"DEL", key])
 
@@ -259,7 +262,7 @@ def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None
     """Give the key that GETEX just read its expiry; an absolute time in the past deletes it."""
     if option in (b"EXAT", b"PXAT") and when <= session.engine.clock.now_ms() and not session.trusted:
         session.db.delete(key)
-        _note_deleted(session, key)
+        _note_deleted(session, key, by_time=True)
         return
     session.db.set_expire(key, when)
     session.modified(key)

@@ -33,9 +33,12 @@ cdef class Database:
     cdef list _expire_walk
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
+    cpdef bint count_read(self, bytes key, bint found) except -1
+    cpdef object lookup_untold(self, bytes key)
     cpdef bint is_expired(self, bytes key) except -1
     cpdef bint expire_if_needed(self, bytes key) except -1
     cpdef object set(self, bytes key, object value, bint keep_ttl=*)
+    cpdef object replace(self, bytes key, object value, bint keep_ttl=*)
     cpdef bint delete(self, bytes key) except -1
     cpdef long long get_expire(self, bytes key)
     cpdef bint set_expire(self, bytes key, long long when) except -1
