@@ -49,11 +49,19 @@ _IDS = re.compile(rb"\r\n(\d+-\d+)\r\n")
 
 
 def asks_the_clock(local: Local, argv: list[bytes]) -> bool:
-    """Whether an XADD would get an ID from the clock: it has a `*`, and the stream is not ahead of every clock."""
-    if argv[0].lower() != b"xadd" or not any(word[:2] in (b"*", b"*\0") for word in argv[2:]):
-        return False
-    stream = local.session.db.lookup(argv[1])
-    return not isinstance(stream, Stream) or stream.last_ms < FUTURE_MS
+    """Whether the reply hangs on a millisecond: an ID that the clock gives, or a min-idle-time that is soon over.
+
+    The first is an XADD that has a `*`, unless the stream is ahead of every clock.
+    """
+    name = argv[0].lower()
+    if name == b"xadd" and any(word[:2] in (b"*", b"*\0") for word in argv[2:]):
+        stream = local.session.db.lookup(argv[1])
+        return not isinstance(stream, Stream) or stream.last_ms < FUTURE_MS
+    if name in (b"xclaim", b"xautoclaim"):
+        idles = argv[4:5]
+    else:
+        idles = [argv[at + 1] for at, word in enumerate(argv[:-1]) if word.lower() in (b"idle", b"claim")]
+    return any(word.isdigit() and 0 < int(word) < BETWEEN for word in idles)
 
 
 class Generator(NewerCommands):

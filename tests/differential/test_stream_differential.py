@@ -87,7 +87,7 @@ def same(argv: list[bytes], ours: bytes, theirs: bytes) -> bool:
 
 @contextmanager
 def without_cron(redis: Redis) -> Iterator[None]:
-    """Pause the server's cron, which forgets a producer that has no messages whenever it comes; it also ends servers."""
+    """Pause the server's cron, which forgets a producer that has no messages when it comes by; it ends servers, too."""
     redis.run([b"DEBUG", b"PAUSE-CRON", b"1"])
     try:
         yield
