@@ -1,0 +1,241 @@
+"""Payloads that are written to do harm: each is refused with Redis's error, or does none.
+
+The cases by hand are the bug classes that upstream's releases tell of, and what one sees in the form's drawing; the
+fuzzer (fuzz_restore.py) looks for the rest, here for a moment only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from rillet.structs.listpack import Listpack
+from rillet.types import rdb
+from rillet.types.rdb_bytes import RdbWriter
+from rillet.types.stream import Stream
+from tests.commands.ends import Bench
+from tests.types.fuzz_restore import Fuzzer, check, sealed
+
+U64 = 2**64 - 1
+NOW = 1_700_000_000_000
+Write = Callable[[RdbWriter], None]
+
+
+def raw(ms: int, seq: int = 0) -> bytes:
+    return (ms << 64 | seq).to_bytes(16, "big")
+
+
+def node(*entries: tuple[int, int], count: int | None = None, deleted: int | None = None) -> bytes:
+    """Return the listpack of a node with master ID 1-0: entries are (ms, flags), each with the field a and a number."""
+    gone = sum(flags & 1 for _, flags in entries)
+    values: list[Any] = [len(entries) - gone if count is None else count, gone if deleted is None else deleted, 1, b"a", 0]
+    for ms, flags in entries:
+        values += [flags | 2, ms - 1, 0, ms, 4]
+    lp = Listpack()
+    for value in values:
+        lp.append(value if isinstance(value, bytes) else b"%d" % value)
+    return lp.to_bytes()
+
+
+THREE = node((1, 0), (2, 0), (3, 0))
+
+
+def payload(
+    kind: int = 27, nodes: tuple[tuple[bytes, bytes], ...] = ((raw(1), THREE),), length: int = 3, last: int = 3,
+    first: int = 1, added: int = 3, group: Write | None = None, idmp: Write | None = None, groups: int | None = None,
+) -> bytes:  # fmt: skip
+    """Return a payload of three entries, with what is given put in its place."""
+    out = RdbWriter(False)
+    out.length(len(nodes))
+    for key, lp in nodes:
+        out.string(key)
+        out.string(lp)
+    for number in (length, last, 0, first, 0, 0, 0, added):
+        out.length(number)
+    out.length((group is not None) if groups is None else groups)
+    if group is not None:
+        group(out)
+    if kind >= 26:
+        (idmp or producers())(out)
+    return sealed(kind, bytes(out.out), {19: 10, 21: 11, 26: 13, 27: 14}[kind])
+
+
+def group(
+    pending: tuple[int, ...] = (), consumers: tuple[tuple[bytes, tuple[int, ...]], ...] = (), nacked: Any = (),
+    kind: int = 27, read: int = 3, counts: tuple[int, int, int] | None = None, time: int = 5,
+) -> Write:  # fmt: skip
+    """Return what writes a group; counts are what it claims to have: pending, consumers, released."""
+    claims = counts or (len(pending), len(consumers), len(nacked))
+
+    def write(out: RdbWriter) -> None:
+        out.string(b"g")
+        for number in (3, 0, read & U64, claims[0]):
+            out.length(number)
+        for ms in pending:
+            out.raw(raw(ms))
+            out.milliseconds(time)
+            out.length(1)
+        out.length(claims[1])
+        for name, own in consumers:
+            out.string(name)
+            out.milliseconds(NOW)
+            if kind >= 21:
+                out.milliseconds(NOW)
+            out.length(len(own))
+            for ms in own:
+                out.raw(raw(ms))
+        if kind >= 27:
+            out.length(claims[2])
+            for ms in nacked:
+                out.raw(raw(ms))
+
+    return write
+
+
+def producers(
+    duration: int = 100, size: int = 100, pids: tuple[tuple[bytes, tuple[bytes, ...]], ...] = (), count: int | None = None,
+    messages: int | None = None,
+) -> Write:  # fmt: skip
+    """Return what writes the producers; count and messages are what it claims to have."""
+
+    def write(out: RdbWriter) -> None:
+        out.length(duration)
+        out.length(size)
+        out.length(len(pids) if count is None else count)
+        for pid, iids in pids:
+            out.string(pid)
+            out.length(len(iids) if messages is None else messages)
+            for iid in iids:
+                out.string(iid)
+                out.length(NOW)
+                out.length(0)
+        out.length(0)
+        out.length(0)
+
+    return write
+
+
+SOUND = {
+    "three entries": payload(),
+    "a group": payload(group=group((1, 2, 3), ((b"a", (1, 3)), (b"b", (2,))))),
+    "released entries": payload(group=group((1, 2, 3), ((b"a", (2,)),), (3, 1))),
+    "producers": payload(idmp=producers(pids=((b"p", (b"i", b"j")), (b"q", ())))),
+    "an iid twice": payload(idmp=producers(pids=((b"p", (b"i", b"i")),))),
+    "a node of tombstones only": payload(nodes=((raw(1), node((1, 1), (2, 1))),), length=0, last=9, first=0),
+    "a wrong first ID": payload(first=77),
+    "pending entries that are deleted": payload(group=group((7, 9), ((b"a", (9, 7)),))),
+}
+
+HOSTILE = {
+    "one NACK of two consumers": payload(group=group((1,), ((b"a", (1,)), (b"b", (1,))))),
+    "one NACK twice of a consumer": payload(group=group((1,), ((b"a", (1, 1)),))),
+    "a pending entry twice": payload(group=group((1, 1), ((b"a", (1,)),))),
+    "a pending entry of nobody": payload(group=group((1, 2), ((b"a", (1,)),))),
+    "a consumer's entry that is not pending": payload(group=group((1,), ((b"a", (1, 2)),))),
+    "a consumer twice": payload(group=group((), ((b"a", ()), (b"a", ())))),
+    "a group twice": payload(group=lambda out: (group()(out), group()(out), None)[2], groups=2),
+    "a released entry that is not pending": payload(group=group((1,), ((b"a", (1,)),), (2,))),
+    "a released entry with a consumer": payload(group=group((1,), ((b"a", (1,)),), (1,))),
+    "a released entry twice": payload(group=group((1, 2), ((b"a", (2,)),), (1, 1))),
+    "released entries without number": payload(group=group((1,), (), (1,), counts=(1, 0, U64))),
+    "pending entries without number": payload(group=group((1,), ((b"a", (1,)),), counts=(U64, 1, 0))),
+    "consumers without number": payload(group=group((1,), ((b"a", (1,)),), counts=(1, 2**63, 0))),
+    "groups without number": payload(groups=2**62),
+    "a delivery before all time": payload(group=group((1,), ((b"a", (1,)),), time=-(2**63))),
+    "a delivery after all time": payload(group=group((1,), ((b"a", (1,)),), time=2**63 - 1)),
+    "more read than added": payload(group=group(read=4)),
+    "fewer read than none": payload(group=group(read=-2)),
+    "more added than can be counted": payload(added=2**63),
+    "fewer added than there are": payload(added=2),
+    "a length that is not": payload(length=4),
+    "producers without number": payload(idmp=producers(pids=((b"p", (b"i",)),), count=U64)),
+    "messages without number": payload(idmp=producers(pids=((b"p", (b"i",)),), messages=U64)),
+    "a producer twice": payload(idmp=producers(pids=((b"p", (b"i",)), (b"p", (b"j",))))),
+    "a duration of 0": payload(idmp=producers(duration=0)),
+    "a duration of ages": payload(idmp=producers(duration=U64)),
+    "a size of 0": payload(idmp=producers(size=0)),
+    "a size of 10001": payload(idmp=producers(size=10001)),
+    "a node twice": payload(nodes=((raw(1), THREE), (raw(1), THREE)), length=6),
+    "nodes that overlap": payload(nodes=((raw(1), THREE), (raw(2), node((2, 0)))), length=4),
+    "IDs that fall": payload(nodes=((raw(1), node((1, 0), (3, 0), (2, 0))),)),
+    "IDs that stay": payload(nodes=((raw(1), node((1, 0), (2, 0), (2, 0))),)),
+    "an ID beyond the last": payload(last=2),
+    "a node that counts too many": payload(nodes=((raw(1), node((1, 0), (2, 0), count=3)),)),
+    "a node that counts tombstones as alive": payload(nodes=((raw(1), node((1, 0), (2, 1), (3, 0), count=3, deleted=0)),)),
+    "a node that counts below zero": payload(nodes=((raw(1), node((1, 0), count=-1, deleted=2)),), length=U64),
+    "a node that begins elsewhere": payload(nodes=((raw(1), node((2, 0), (3, 0), (4, 0))),), last=9),
+    "an empty node": payload(nodes=((raw(1), Listpack().to_bytes()),), length=0),
+    "a node without a frame": payload(nodes=((raw(1), b""),), length=0),
+    "a short ID": payload(nodes=((raw(1)[:15], THREE),)),
+    "nothing": sealed(27, b"", 14),
+    "nodes without number": sealed(27, b"\x81" + b"\xff" * 8, 14),
+    "a string that claims to be long": sealed(27, b"\x01\x10" + raw(1) + b"\x81\x00\xff\xff\xff\xff\xff\xff\xff", 14),
+    "a block that claims to be long": sealed(27, b"\x01\x10" + raw(1) + b"\xc3\x05\x81\x00\x00\xff\xff\xff\xff\xff\xff12345", 14),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SOUND)
+def test_sound(case: str) -> None:
+    bench = Bench(compat="newest")
+    assert bench("RESTORE", "s", 0, SOUND[case]) == b"OK"
+    stream = bench.engine.databases[0].values[b"s"]
+    check(stream)
+    assert bench("DUMP", "s") == rdb.dump(rdb.restore(SOUND[case]))
+
+
+@pytest.mark.parametrize("case", HOSTILE)
+def test_hostile(case: str) -> None:
+    bench = Bench(compat="newest")
+    assert bench("RESTORE", "s", 0, HOSTILE[case]) == "ERR Bad data format"
+    assert bench("EXISTS", "s") == 0
+
+
+def test_what_earlier_servers_write_is_taken_where_they_are_shown() -> None:
+    over = payload(19, group=group(kind=19, read=99))
+    assert Bench(compat="newest")("RESTORE", "s", 0, over) == "ERR Bad data format"
+    bench = Bench(compat="7.0")
+    assert bench("RESTORE", "s", 0, over) == b"OK"
+    assert bench("DUMP", "s") == over
+    # And a log is taken whatever is shown: it holds what was accepted once.
+    trusted = Bench(compat="newest")
+    trusted.session.trusted = True
+    assert trusted("RESTORE", "s", 0, over) == b"OK"
+
+
+def test_entries_before_their_node_s_id_are_what_a_set_back_leaves() -> None:
+    bench = Bench(compat="7.0")
+    for ms in (101, 102, 103):
+        bench("XADD", "s", f"{ms}-0", "a", "b")
+    bench("XDEL", "s", "103-0")
+    bench("XTRIM", "s", "MINID", 103)
+    assert bench("XINFO", "STREAM", "s")[:4] == [b"length", 0, b"radix-tree-keys", 1]
+    bench("XSETID", "s", "50-0")
+    for ms in (60, 70, 80):
+        bench("XADD", "s", f"{ms}-0", "a", "b")
+    assert bench("RESTORE", "t", 0, bench("DUMP", "s")) == b"OK"
+    assert bench("XRANGE", "t", "-", "+") == bench("XRANGE", "s", "-", "+")
+    assert bench("XLEN", "t") == 3
+    bench.engine.check()
+
+
+def test_many_pending_entries_in_any_order_load_in_time_that_is_theirs() -> None:
+    """A payload may list its pending entries backwards; nothing here is quadratic, or the suite's time limit ends it."""
+    many = range(10_000, 0, -1)
+    write = group(tuple(many), ((b"a", tuple(many)),))
+    stream = rdb.restore(payload(group=write))
+    assert isinstance(stream, Stream)
+    assert stream.groups[b"g"].pending_count == 10_000
+    released = group(tuple(many), (), tuple(many))
+    stream = rdb.restore(payload(group=released))
+    assert isinstance(stream, Stream)
+    assert stream.groups[b"g"].nacked_count == 10_000
+    stream.groups[b"g"].check()
+
+
+@pytest.mark.parametrize("seed", [101, 102])
+def test_under_fire(seed: int) -> None:
+    fuzzer = Fuzzer(seed)
+    fuzzer.run(700)
+    assert fuzzer.counts["refused"] > 300 and fuzzer.counts["accepted"] > 50
