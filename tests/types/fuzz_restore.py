@@ -253,9 +253,10 @@ def _exercise(bench: Bench, stream: Stream, source: random.Random) -> None:
         (b"XDEL", b"s", first, last), (b"XTRIM", b"s", b"MINID", pending, b"ACKED"),
         (b"XTRIM", b"s", b"MAXLEN", b"~", b"2", b"DELREF"), (b"XTRIM", b"s", b"MAXLEN", b"1"),
         (b"XADD", b"s", b"*", b"a", b"b"), (b"XADD", b"s", b"IDMP", b"p", b"i", b"*", b"a", b"b"),
-        (b"XADD", b"s", b"MAXLEN", b"3", b"IDMPAUTO", b"7", b"*", b"a", b"b"), (b"XCFGSET", b"s", b"IDMP-MAXSIZE", b"1"),
-        (b"XSETID", b"s", last), (b"XGROUP", b"SETID", b"s", group, b"0"), (b"XGROUP", b"DELCONSUMER", b"s", group, b"new"),
-        (b"XGROUP", b"CREATE", b"s", b"made", b"0"), (b"XGROUP", b"DESTROY", b"s", group), (b"DUMP", b"s"),
+        (b"XADD", b"s", b"MAXLEN", b"3", b"IDMPAUTO", b"7", b"*", b"a", b"b"),
+        (b"XCFGSET", b"s", b"IDMP-MAXSIZE", b"1"), (b"XSETID", b"s", last), (b"XGROUP", b"SETID", b"s", group, b"0"),
+        (b"XGROUP", b"DELCONSUMER", b"s", group, b"new"), (b"XGROUP", b"CREATE", b"s", b"made", b"0"),
+        (b"XGROUP", b"DESTROY", b"s", group), (b"DUMP", b"s"),
         (b"COPY", b"s", b"t", b"REPLACE"), (b"MEMORY", b"USAGE", b"s"), (b"DEBUG", b"DIGEST-VALUE", b"s"),
     ]  # fmt: skip
     for words in source.sample(commands, source.choice((4, 8, 12))):
@@ -312,7 +313,7 @@ class Fuzzer:
         assert rdb.dump(rdb.restore(rdb.dump(stream)), True, newest) == dumped
         _exercise(self.bench, stream, source)
 
-    def run(self, count: int, tell: Callable[[int], None] | None = None) -> None:
+    def run(self, count: int, tell: Callable[[int], object] | None = None) -> None:
         """Run the cases 0 to count - 1; a finding is raised with the number of its case."""
         for number in range(count):
             try:
@@ -329,16 +330,16 @@ class Fuzzer:
 
 def _compare(fuzzer: Fuzzer, count: int, server: str) -> None:
     """Count where a real server, sanitizing, accepts what is refused here, and the other way round; print examples."""
-    done = 0
-    while done < count:
+    cases = iter(range(count))
+    alive = False
+    while not alive:
         with running_redis("--sanitize-dump-payload", "yes", binary=server) as judge, judge.client() as client:
             try:
-                for done in range(done, count):
-                    _compare_one(fuzzer, done, client)
-                done = count
+                for number in cases:
+                    _compare_one(fuzzer, number, client)
+                alive = True
             except redis.ConnectionError:
                 fuzzer.counts["the server died"] += 1
-                done += 1
 
 
 def _compare_one(fuzzer: Fuzzer, number: int, client: redis.Redis) -> None:
@@ -376,7 +377,7 @@ def main() -> None:
         _compare(fuzzer, options.count, options.against)
     else:
         # A hang is a finding too: no case takes this long (s).
-        fuzzer.run(options.count, lambda _number: signal.alarm(60) and None)
+        fuzzer.run(options.count, lambda _number: signal.alarm(60))
         signal.alarm(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
     print(f"{options.count} payloads in {time.monotonic() - began:.0f} s, at most {peak} MB", file=sys.stdout)

@@ -8,9 +8,9 @@ nodes are walked once, in order, and everything is asked that a genuine stream f
     `set_back`  a living entry has an ID below its node's
 
 A genuine stream rises unless it was set back: XSETID may go back behind deleted entries, and adding goes on from there.
-Tombstones are out of order then. Where a trim left a node of tombstones only, even entries before that node's ID are added
-to it, and no order is left, in Redis neither. A payload that breaks the rules otherwise is accepted
-by Redis, which answers from it what comes out; no genuine server writes one.
+Tombstones are out of order then. Where a trim left a node of tombstones only, even entries before that node's ID
+are added to it, and no order is left, in Redis neither. A payload that breaks the rules otherwise is accepted by
+Redis, which answers from it what comes out; no genuine server writes one.
 
 Costs: O(entries), a third of what `validate_node` takes.
 """
