@@ -15,6 +15,7 @@ from rillet.types.stream_iterator cimport StreamIterator
 @cython.final
 cdef class ReadRequest:
     cdef int level
+    cdef bint valkey
     cdef public long long timeout
     cdef public long long count
     cdef public long long max_count
