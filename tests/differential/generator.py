@@ -72,8 +72,9 @@ class Generator(NewerCommands):
         self.compat: Compat = COMPATS[compat]
         self.ms = 1
         self.known: deque[bytes] = deque(maxlen=150)
+        self.far: deque[bytes] = deque(maxlen=40)
         self.makers: list[tuple[float, Callable[[], list[bytes]]]] = [
-            (30, self.xadd), (4, self.xtrim), (6, self.xdel), (1, self.xlen), (5, self.xrange), (5, self.xread),
+            (40, self.xadd), (3, self.xtrim), (6, self.xdel), (1, self.xlen), (5, self.xrange), (5, self.xread),
             (14, self.xreadgroup), (6, self.xack), (5, self.xpending), (7, self.xclaim), (5, self.xautoclaim),
             (10, self.xgroup), (4, self.xinfo), (3, self.xsetid), (1, self.other), *self.newer(),
         ]  # fmt: skip
@@ -88,7 +89,8 @@ class Generator(NewerCommands):
 
     def observe(self, reply: bytes) -> None:
         """Remember the IDs of a reply, so that later commands meet them."""
-        self.known.extend(_IDS.findall(reply)[-8:])
+        for found in _IDS.findall(reply)[-8:]:
+            (self.known if len(found) < 10 else self.far).append(found)
 
     # -- words -----------------------------------------------------------------------------------------
 
@@ -114,14 +116,17 @@ class Generator(NewerCommands):
         """Return a number as text."""
         return b"%d" % self.random.randint(low, high)
 
-    def ident(self) -> bytes:
-        """Return the ID of an entry that is, was or may be there."""
-        if self.chance(0.02):
-            return self.random.choice([b"%d-%d" % (LAST, LAST), b"%d" % LAST, b"%d-%d" % (LAST, LAST - 1), b"0-0"])
-        if self.known and self.chance(0.6):
+    def ident(self, key: bytes = EDGE) -> bytes:
+        """Return the ID of an entry that is, was or may be there; a key of small IDs gets such."""
+        if key in (EDGE, FUTURE):
+            if self.chance(0.02):
+                return self.random.choice([b"%d-%d" % (LAST, LAST), b"%d" % LAST, b"%d-%d" % (LAST, LAST - 1), b"0-0"])
+            if self.far and self.chance(0.9 if key == FUTURE else 0.2):
+                return self.random.choice(self.far)
+        if self.known and self.chance(0.65):
             return self.random.choice(self.known)
         kind = self.random.random()
-        ms = self.random.randint(max(0, self.ms - 12), self.ms + 1)
+        ms = self.random.randint(max(0, self.ms - 25), self.ms + 1)
         if kind < 0.75:
             return b"%d-%d" % (ms, self.random.randint(0, 2))
         if kind < 0.9:
@@ -170,9 +175,11 @@ class Generator(NewerCommands):
         operator = self.random.choice([b"", b"=", b"~", b"~"])
         if operator:
             words.append(operator)
-        words.append(self.number(0, 30) if words[0] == b"MAXLEN" else self.ident())
+        oldest = b"%d" % max(0, self.ms - self.random.randint(20, 90))
+        minid = oldest if self.chance(0.8) else self.ident()
+        words.append(self.number(0, 60) if words[0] == b"MAXLEN" else minid)
         if operator == b"~" and self.chance(0.4) or self.chance(0.03):
-            words += [b"LIMIT", self.number(0, 20)]
+            words += [b"LIMIT", self.number(0, 30)]
         return words + self.strategy()
 
     def xadd(self) -> list[bytes]:
@@ -196,7 +203,7 @@ class Generator(NewerCommands):
         elif kind < 0.9:
             argv.append(b"%d" % (self.ms + 1))
         else:
-            argv.append(self.ident())
+            argv.append(self.ident(argv[1]))
         if self.chance(0.6):
             for name in [b"name", b"age", b"7"][: self.random.randint(1, 3)]:
                 argv += [name, self.word()]
@@ -211,7 +218,8 @@ class Generator(NewerCommands):
 
     def xdel(self) -> list[bytes]:
         """Return an XDEL of a few IDs."""
-        return [b"XDEL", self.key(), *(self.ident() for _ in range(self.random.randint(1, 4)))]
+        key = self.key()
+        return [b"XDEL", key, *(self.ident(key) for _ in range(self.random.choice([1, 1, 2, 4])))]
 
     def xlen(self) -> list[bytes]:
         """Return an XLEN."""
@@ -253,7 +261,8 @@ class Generator(NewerCommands):
 
     def xack(self) -> list[bytes]:
         """Return an XACK of a few IDs."""
-        return [b"XACK", self.key(), self.group(), *(self.ident() for _ in range(self.random.randint(1, 5)))]
+        key = self.key()
+        return [b"XACK", key, self.group(), *(self.ident(key) for _ in range(self.random.randint(1, 5)))]
 
     def xpending(self) -> list[bytes]:
         """Return an XPENDING of either form."""
@@ -274,7 +283,7 @@ class Generator(NewerCommands):
     def xclaim(self) -> list[bytes]:
         """Return an XCLAIM with any options."""
         argv = [b"XCLAIM", self.key(), self.group(), self.consumer(), self.idle()]
-        argv += [self.ident() for _ in range(self.random.randint(1, 4))]
+        argv += [self.ident(argv[1]) for _ in range(self.random.randint(1, 4))]
         options = [
             [b"IDLE", self.random.choice([b"%d" % SHORT_IDLE, b"%d" % LONG_IDLE])],
             [b"TIME", self.random.choice([b"1000000", b"99999999999999", b"-7"])],
@@ -300,15 +309,15 @@ class Generator(NewerCommands):
         kind = self.random.random()
         place = self.random.choice([b"$", b"0", b"0-0", b"-", b"+", self.ident(), self.ident()])
         count = [b"ENTRIESREAD", self.number(-2, 20)] if self.chance(0.3) else []
-        if kind < 0.6:
+        if kind < 0.65:
             make = [b"MKSTREAM"] if self.chance(0.6) else []
             options = [make, count] if self.chance(0.5) else [count, make]
             return [b"XGROUP", b"CREATE", self.key(), self.group(), place, *options[0], *options[1]]
-        if kind < 0.75:
+        if kind < 0.8:
             return [b"XGROUP", b"SETID", self.key(), self.group(), place, *count]
-        if kind < 0.85:
+        if kind < 0.88:
             return [b"XGROUP", b"CREATECONSUMER", self.key(), self.group(), self.consumer()]
-        if kind < 0.93:
+        if kind < 0.96:
             return [b"XGROUP", b"DELCONSUMER", self.key(), self.group(), self.consumer()]
         return [b"XGROUP", b"DESTROY", self.key(), self.group()]
 
@@ -337,8 +346,9 @@ class Generator(NewerCommands):
     def other(self) -> list[bytes]:
         """Return what removes a stream, or asks the wrong type."""
         kind = self.random.random()
-        if kind < 0.3:
-            return [b"DEL", self.random.choice(KEYS[:-1])]
+        if kind < 0.35:
+            return [b"DEL", EDGE if self.chance(0.75) else self.random.choice(KEYS[:-1])]
         if kind < 0.6:
-            return [b"COPY", self.random.choice(KEYS), self.random.choice(KEYS[:-1]), b"REPLACE"]
+            source = self.random.choice(KEYS)
+            return [b"COPY", source, self.random.choice(KEYS[:4] if source in KEYS[:3] else [EDGE]), b"REPLACE"]
         return [self.random.choice([b"XLEN", b"XADD", b"XRANGE"]), TEXT_KEY, b"-", b"+", b"x"]

@@ -34,7 +34,7 @@ class NewerCommands:
         def key(self) -> bytes: ...
         def group(self) -> bytes: ...
         def consumer(self) -> bytes: ...
-        def ident(self) -> bytes: ...
+        def ident(self, key: bytes = ...) -> bytes: ...
         def idle(self) -> bytes: ...
         def number(self, low: int, high: int) -> bytes: ...
 
@@ -70,9 +70,9 @@ class NewerCommands:
             return [b"IDMPAUTO", producer]
         return [b"IDMP", producer, self.random.choice(MESSAGES)]
 
-    def some_ids(self, most: int) -> list[bytes]:
+    def some_ids(self, key: bytes, most: int) -> list[bytes]:
         """Return the IDS block, now and then with a wrong number."""
-        ids = [self.ident() for _ in range(self.random.randint(1, most))]
+        ids = [self.ident(key) for _ in range(self.random.randint(1, most))]
         count = len(ids) if self.chance(0.95) else self.random.randint(-1, most + 1)
         return [b"IDS", b"%d" % count, *ids]
 
@@ -86,19 +86,22 @@ class NewerCommands:
 
     def xdelex(self) -> list[bytes]:
         """Return an XDELEX."""
-        return [b"XDELEX", self.key(), *self.in_any_order(self.strategy(), self.some_ids(5))]
+        key = self.key()
+        return [b"XDELEX", key, *self.in_any_order(self.strategy(), self.some_ids(key, 3))]
 
     def xackdel(self) -> list[bytes]:
         """Return an XACKDEL."""
-        return [b"XACKDEL", self.key(), self.group(), *self.in_any_order(self.strategy(), self.some_ids(5))]
+        key = self.key()
+        return [b"XACKDEL", key, self.group(), *self.in_any_order(self.strategy(), self.some_ids(key, 5))]
 
     def xnack(self) -> list[bytes]:
         """Return an XNACK of a mode, with any options."""
+        key = self.key()
         count = [b"RETRYCOUNT", self.random.choice([b"0", b"3", b"-1", b"9223372036854775807"])]
         options = self.in_any_order(
-            self.some_ids(4), count if self.chance(0.2) else [], [b"FORCE"] if self.chance(0.3) else []
+            self.some_ids(key, 4), count if self.chance(0.2) else [], [b"FORCE"] if self.chance(0.3) else []
         )
-        return [b"XNACK", self.key(), self.group(), self.random.choice(MODES), *options]
+        return [b"XNACK", key, self.group(), self.random.choice(MODES), *options]
 
     def xcfgset(self) -> list[bytes]:
         """Return an XCFGSET of one or both limits."""

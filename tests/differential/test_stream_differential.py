@@ -169,7 +169,15 @@ XADD s1 100-1 f v | XADD s1 100-2 f v | XADD s1 100-3 f v | XTRIM s1 MINID 200 |
 XADD s1 60-0 f v | XADD s1 70-0 f v | XADD s1 80-0 g w | XRANGE s1 - + | XREVRANGE s1 + -
 XADD s1 100-1 f v | XADD s1 100-4 f v | XTRIM s1 MAXLEN 2 | XDEL s1 100-1 | XINFO STREAM s1 FULL
 """
-CORNERS = {"XSETID goes back before a node of tombstones only": SETTING_BACK}
+COPIED_CLAIMS = """
+XADD s1 1-0 f v | XADD s1 2-0 f v | XADD s1 3-0 f v | XADD s1 4-0 f v | XGROUP CREATE s1 g1 0
+XREADGROUP GROUP g1 c1 STREAMS s1 > | XCLAIM s1 g1 c1 0 3 1 2 TIME 1000000 JUSTID | COPY s1 s2
+XREADGROUP GROUP g1 c2 COUNT 2 CLAIM 10000 STREAMS s2 > | XREADGROUP GROUP g1 c2 COUNT 2 CLAIM 10000 STREAMS s1 >
+"""
+CORNERS = {
+    "XSETID goes back before a node of tombstones only": SETTING_BACK,
+    "a copy keeps the order by time of delivery": COPIED_CLAIMS,
+}
 
 
 @pytest.mark.parametrize("entries", [2, 3, 4, 100])
@@ -186,7 +194,7 @@ def test_corners_that_were_found(peer_of: Callable[[str], Judge], compat: str, c
             argv = command.encode().split()
             if argv:
                 our, (their,) = local.run(argv), redis.run(argv)
-                assert our == their, command
+                assert same(argv, our, their), (command, our, their)
                 compare_state(local, redis, command)
                 engine.check()
 

@@ -16,6 +16,7 @@ from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.structs.glob import compiled
 from rillet.types import rdb
+from rillet.types.compat import Compat
 from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.stream import Stream
@@ -258,7 +259,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
         if not replace:
             return False
         target.delete(key)
-    _put(target, key, _duplicate(value), session.db.get_expire(source))
+    _put(target, key, _duplicate(value, session.engine.settings.compat), session.db.get_expire(source))
     target.touch(key)
     session.dirty += 1
     _notify(session, target, b"copy_to", key)
@@ -266,13 +267,16 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
     return True
 
 
-def _duplicate(value: Any) -> Any:
+def _duplicate(value: Any, compat: Compat) -> Any:
     """Return a value of its own with the same content: by way of its RDB form, which holds nearly all of it."""
     if isinstance(value, (String, List, Set)):
         return value.copy()
     twin: Any = rdb.restore(rdb.dump(value, False))
     if isinstance(value, Stream):
         twin.idmp = None if value.idmp is None else value.idmp.copy()
+        if compat.knows(88):
+            for name, group in twin.groups.items():
+                group.chain_as(value.groups[name])
     return twin
 
 

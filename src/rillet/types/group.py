@@ -383,6 +383,18 @@ class Group:
         for _, _, slot in sorted((table.delivery_time(slot), place, slot) for place, slot in enumerate(slots)):
             self.order.append(table, slot)
 
+    def chain_as(self, other: Group) -> None:
+        """Chain the entries as another group of the same ones has them: COPY since Redis 8.8 (streamDup). O(n log n)"""
+        self.order.clear()
+        theirs: cython.Py_ssize_t = other.oldest()
+        while theirs >= 0:
+            slot = self.find(other.table.ms(theirs), other.table.seq(theirs))
+            if self.table.owner_number(slot) == self.nobody.number:
+                self.order.release(self.table, slot)
+            else:
+                self.order.append(self.table, slot)
+            theirs = other.table.next_by_time(theirs)
+
     def orphans(self) -> int:
         """Return how many pending entries have no owner and are not released: none once loaded. O(consumers)"""
         owned = 0
