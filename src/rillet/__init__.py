@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rillet.errors import CommandError, Corrupt, RilletError, StoreError
-    from rillet.store import Consumer, Group, Store, Stream, connect, open
+    from rillet.store import ChannelMessage, Consumer, Group, Store, Stream, Subscription, connect, open
     from rillet.types.stream_id import StreamID
 
 __version__ = "0.1.0"
 
 _HOMES = {
+    "ChannelMessage": "rillet.store",
     "CommandError": "rillet.errors",
     "Consumer": "rillet.store",
     "Corrupt": "rillet.errors",
@@ -34,11 +35,13 @@ _HOMES = {
     "StoreError": "rillet.errors",
     "Stream": "rillet.store",
     "StreamID": "rillet.types.stream_id",
+    "Subscription": "rillet.store",
     "connect": "rillet.store",
     "open": "rillet.store",
 }
 
 __all__ = [
+    "ChannelMessage",
     "CommandError",
     "Consumer",
     "Corrupt",
@@ -48,6 +51,7 @@ __all__ = [
     "StoreError",
     "Stream",
     "StreamID",
+    "Subscription",
     "__version__",
     "compiled",
     "connect",
