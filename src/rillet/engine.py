@@ -357,9 +357,11 @@ class Engine:
     @cython.cfunc
     def _find(self, name: bytes) -> Command | None:
         found = TABLE.by_name.get(name.lower())
-        if found is not None and found.level > self.settings.compat.level:
+        if found is None:
             return None
-        if found is not None and len(self._by_name) < _MAX_CACHED_NAMES:
+        if found.level > self.settings.compat.level:
+            return found if self.loading else None  # a log was written when more was shown
+        if len(self._by_name) < _MAX_CACHED_NAMES:
             self._by_name[name] = found
         return found
 
@@ -369,7 +371,8 @@ class Engine:
         found = entry.subcommands.get(name)
         if found is None:
             found = entry.subcommands.get(name.lower())
-        return entry if found is None or found.level > self.settings.compat.level else found
+        hidden: cython.bint = found is not None and found.level > self.settings.compat.level and not self.loading
+        return entry if found is None or hidden else found
 
     def take_settings(self) -> None:
         """Act on settings that were changed: other commands may be there, other events be told."""

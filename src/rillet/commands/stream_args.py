@@ -26,6 +26,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.commands.args import NOT_AN_INTEGER, text
 from rillet.commands.session import Session
 from rillet.errors import CommandError, NoGroup, WrongType
+from rillet.types.compat import NEWEST
 from rillet.types.group import Group
 from rillet.types.stream import ACKED, DELREF, KEEPREF, Stream
 from rillet.types.stream_id import IDReader
@@ -41,6 +42,7 @@ _DELREF = cython.declare(cython.int, DELREF)
 _ACKED = cython.declare(cython.int, ACKED)
 _NO_STRATEGY = cython.declare(cython.int, -1)
 
+_MAX_LEVEL = cython.declare(cython.int, NEWEST.level)
 MAX_U64 = 0xFFFF_FFFF_FFFF_FFFF
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MIN_I64 = -(1 << 63)
@@ -286,7 +288,9 @@ class TrimArguments:
                 raise CommandError("The LIMIT argument must be >= 0.")
             self.limit_given = True
             return 2
-        if self.delete_strategy == _NO_STRATEGY and session.engine.settings.compat.level >= 82:
+        # A log may have been written when more was shown.
+        level: cython.int = _MAX_LEVEL if session.trusted else session.engine.settings.compat.level
+        if self.delete_strategy == _NO_STRATEGY and level >= 82:
             # Given twice, it is no option any more: a syntax error, or the ID of an XADD.
             self.delete_strategy = delete_strategy(word)
             if self.delete_strategy != _NO_STRATEGY:
@@ -296,9 +300,8 @@ class TrimArguments:
         if word == b"nomkstream":
             self.no_mkstream = True
             return 1
-        if more and (word == b"idmpauto" or (word == b"idmp" and more >= 2)):
-            if session.engine.settings.compat.level >= 86:
-                return self._read_producer(argv, at, word == b"idmpauto")
+        if level >= 86 and more and (word == b"idmpauto" or (word == b"idmp" and more >= 2)):
+            return self._read_producer(argv, at, word == b"idmpauto")
         return 0
 
     @cython.cfunc

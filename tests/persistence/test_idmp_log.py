@@ -1,0 +1,96 @@
+"""What a stream knows of its producers outlives a restart: from the log, from a base of commands and from an RDB base."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rillet.persistence.base import rewrite
+from rillet.types.compat import COMPATS
+from rillet.types.rdb import dump
+from tests.persistence.state import Opened
+
+T0 = 1_700_000_000_000
+
+
+def opened(folder: Path, now: int, **settings: Any) -> Opened:
+    one = Opened(folder, now=now)
+    one.engine.settings.compat = COMPATS["newest"]
+    for name, value in settings.items():
+        setattr(one.engine.settings, name, value)
+    one.engine.take_settings()
+    return one
+
+
+def whole(one: Opened) -> dict[bytes, bytes]:
+    """Return all that each stream holds, expired or not, as bytes."""
+    values = one.engine.databases[0].values
+    for value in values.values():
+        value.check()
+    return {key: dump(value, False, COMPATS["newest"]) for key, value in values.items()}
+
+
+def work(one: Opened) -> None:
+    one("XADD", "s", "*", "plain", 1)
+    one("XCFGSET", "s", "IDMP-DURATION", 10, "IDMP-MAXSIZE", 5)
+    for number in range(40):
+        one.clock.us += 900_000
+        one("XADD", "s", "IDMP", "p", number % 12, "*", "n", number)
+        one("XADD", "s", "MAXLEN", "~", 10, "IDMPAUTO", "auto", "*", "n", number % 4)
+        one("XADD", "t", "IDMP", "p", number % 3, "*", "n", number)
+    one("CONFIG", "SET", "stream-idmp-duration", 7)
+    one("XADD", "other", "IDMP", "p", "i", "*", "n", 1)
+    one("COPY", "s", "copy")
+    one("RENAME", "t", "named")
+
+
+def test_a_log_brings_everything_back(tmp_path: Path) -> None:
+    with opened(tmp_path, T0) as first:
+        work(first)
+        now = first.clock.now_ms()
+        entries = {key: first("XRANGE", key, "-", "+") for key in ("s", "named", "other", "copy")}
+        tracked = _tracked(first, now)
+    # Opened without settings: a log holds no CONFIG SET, so that a new stream has the limits of the one who replays.
+    with opened(tmp_path, now) as again:
+        assert {key: again("XRANGE", key, "-", "+") for key in entries} == entries
+        found = _tracked(again, now)
+        assert {key: found[key] for key in (b"s", b"named", b"copy")} == {
+            key: tracked[key] for key in (b"s", b"named", b"copy")
+        }
+        before = again("XLEN", "s")
+        again("XADD", "s", "IDMP", "p", 39 % 12, "*", "n", 0)
+        assert again("XLEN", "s") == before
+
+
+def _tracked(one: Opened, now: int) -> dict[bytes, Any]:
+    """Return limits, counters and what is remembered, once the cron has passed."""
+    found = {}
+    for key, stream in one.engine.databases[0].values.items():
+        known = stream.idmp
+        known.expire(now)
+        messages = {pid: known.unexpired(pid, 0) for pid in known.producers}
+        found[key] = (known.duration, known.max_entries, known.added, known.duplicates, messages)
+    return found
+
+
+@pytest.mark.parametrize("preamble", [True, False], ids=["an RDB base", "a base of commands"])
+@pytest.mark.parametrize("duration", [100, 3])
+def test_a_base_holds_it_all_whatever_the_settings_are_then(tmp_path: Path, preamble: bool, duration: int) -> None:
+    with opened(tmp_path, T0) as first:
+        work(first)
+        before = whole(first)
+        # An hour later: what has expired since is still in the base, and goes with the next cron.
+        first.clock.us += 3_600_000_000
+        first.engine.settings.aof_use_rdb_preamble = preamble
+        engine, folder = first.engine, first.log.folder
+    rewrite(folder, "appendonly.aof", engine)
+    later = T0 + 10_000_000
+    with Opened(tmp_path, now=later) as again:
+        again.engine.settings.stream_idmp_duration = duration
+        assert whole(again) == before
+        assert set(again.engine.databases[0].idmp_keys) == set(before), "the cron finds them"
+        again.clock.us += 1000
+        again.engine.expire_cycle()
+        assert not any(value.idmp.producers for value in again.engine.databases[0].values.values())
