@@ -323,3 +323,11 @@ def test_xidmprecord() -> None:
     assert bench.logged("XIDMPRECORD", "s", "p", "i", f"{NOW}") == []
     assert bench("XIDMPRECORD", "s", "p", "i", "5").startswith("ERR IID already exists for this producer")
     assert bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1") == b"%d-0" % NOW
+
+
+def test_what_is_remembered_weighs() -> None:
+    bench = newest()
+    bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
+    before = bench("MEMORY", "USAGE", "s")
+    bench("XADD", "s", "MAXLEN", 1, "IDMP", "p", "j" * 5000, "*", "a", "1")
+    assert bench("MEMORY", "USAGE", "s") >= before + 5000

@@ -1,4 +1,4 @@
-"""What a stream knows of its producers outlives a restart: from the log, from a base of commands and from an RDB base."""
+"""What a stream knows of its producers outlives a restart: from the log, from a base of commands, from an RDB base."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ def memory_of_stream(stream: Stream, samples: int) -> int:
         total += _GROUP + _memory_of_index(group.index)
         for consumer in group.consumers.values():
             total += _CONSUMER + len(consumer.name) + _memory_of_index(consumer.index)
-    return total
+    return total + (stream.idmp.memory_usage() if stream.idmp is not None else 0)
 
 
 def _memory_of_index(index: PendingIndex) -> int:
