@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from rillet.types.group import Consumer, Group
+from rillet.types.pending import PendingIterator
 from rillet.types.stream import Stream
 
 numbers = st.integers(0, 12)
@@ -182,11 +183,10 @@ def test_thousands_of_entries_come_and_go_in_any_order(seed: int) -> None:
     group.check()
     stream.pending.check()
     assert [row["id"] for row in group.pending()] == [(ms, 1) for ms in sorted(ids[4900:])]
-    assert stream.pending.slots == 5000 + 1667
+    assert stream.pending.slots == 5000 + 1667 and not stream.tidy_pending()
     for ms in range(0, 5000, 3):
         assert other.acknowledge(ms, 1)
-    assert stream.pending.wants_packing()
-    stream.pack_pending()
+    assert stream.tidy_pending() and not stream.tidy_pending()
     assert stream.pending.slots == stream.pending.count == 100 and len(stream.pending.buf) == 5200
     group.check()
     other.check()
@@ -195,6 +195,62 @@ def test_thousands_of_entries_come_and_go_in_any_order(seed: int) -> None:
         assert group.acknowledge(ms, 1)
     assert stream.pending.count == stream.pending.slots == len(stream.pending.buf) == 0
     assert [len(consumer.index.pages) for consumer in consumers] == [0, 0, 0]
+
+
+def test_pages_that_keep_one_slot_each_become_one_whichever_way_they_are_emptied() -> None:
+    for ids in (range(10_000), range(9_999, -1, -1)):
+        group = Group(b"g", 0, 0, 0)
+        consumer = group.create_consumer(b"c", 0)
+        for ms in range(10_000):
+            group.deliver(ms, 0, consumer, ms)
+        for ms in ids:
+            assert ms % 250 == 0 or group.acknowledge(ms, 0)
+        group.check()
+        group.table.check()
+        for index in (group.index, consumer.index, group.table.refs):
+            assert len(index.slots()) == 40 and len(index.pages) == 1
+        for ms in range(0, 10_000, 250):
+            assert group.acknowledge(ms, 0)
+        assert consumer.index.count == len(consumer.index.pages) == len(consumer.index.bounds) == 0
+
+
+def test_an_index_has_bounds_once_it_has_pages_to_choose_from() -> None:
+    group = Group(b"g", 0, 0, 0)
+    consumer = group.create_consumer(b"c", 0)
+    for ms in range(256, 0, -1):
+        group.deliver(ms, 0, consumer, 1)
+    assert (len(group.index.pages), len(group.index.bounds)) == (1, 0)
+    group.deliver(0, 5, consumer, 1)
+    assert (len(group.index.pages), len(group.index.bounds)) == (2, 32)
+    group.deliver(0, 4, consumer, 1)
+    group.check()
+    group.table.check()
+    other = Group(b"h", 0, 0, 0)
+    assert len(other.index.pages) == len(other.index.bounds) == 0
+
+
+def test_an_iterator_goes_on_behind_the_last_whatever_changes() -> None:
+    group = Group(b"g", 0, 0, 0)
+    consumer = group.create_consumer(b"c", 0)
+    pending = PendingIterator(group.table, group.index)
+    assert not pending.next()
+    for ms in range(1, 1000):
+        group.deliver(ms, 0, consumer, 1)
+        assert pending.next() and pending.ms == ms and not pending.next()
+    pending.seek(0, 0)
+    seen = []
+    while pending.next():
+        seen.append(pending.ms)
+        group.drop(pending.slot)
+        if pending.ms % 3 == 0:
+            group.acknowledge(pending.ms + 2, 0)
+        if pending.ms < 300:
+            group.deliver(pending.ms + 2000, 0, consumer, 1)
+        if pending.ms == 1000:
+            group.table.pack([group.order], [group.index, consumer.index])
+    kept = [ms for ms in range(1, 1000) if ms < 5 or ms % 3 != 2]
+    assert seen[: len(kept)] == kept and seen == sorted(seen)
+    assert group.pending_count == group.table.count == 0
 
 
 def test_loading_gives_each_entry_one_owner_and_sorts_by_time() -> None:

@@ -155,6 +155,7 @@ class Deletion:
     @cython.exceptval(-1, check=False)
     def settle(self, session: Session, key: bytes) -> cython.bint:
         """Find the stream's first entry, and note the key as changed once, where anything was deleted."""
+        self.stream.tidy_pending()
         if self.deleted == 0:
             return False
         if self.first or self.stream.length == 0:

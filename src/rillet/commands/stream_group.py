@@ -176,8 +176,9 @@ def xgroup_createconsumer(session: Session, argv: list[bytes]) -> None:
 )  # fmt: skip
 def xgroup_delconsumer(session: Session, argv: list[bytes]) -> None:
     """Deletes a consumer and returns how many entries were pending for it; nobody can claim those any more."""
-    _, group = _existing_group(session, argv)
+    stream, group = _existing_group(session, argv)
     pending = group.delete_consumer(argv[4])
+    stream.tidy_pending()
     if pending >= 0:
         session.dirty += 1
         session.notify(b"t", b"xgroup-delconsumer", argv[2])
@@ -206,8 +207,7 @@ def xack(session: Session, argv: list[bytes]) -> None:
         read_id(reader, argv[at])
         if group.acknowledge(reader.ms, reader.seq):
             acknowledged += 1
-    if stream.pending.wants_packing():
-        stream.pack_pending()
+    stream.tidy_pending()
     session.dirty += acknowledged
     session.out.integer(acknowledged)
 

@@ -3,6 +3,7 @@ from rillet.types.pending cimport Pending, PendingIndex, PendingIterator, TimeOr
 
 
 @cython.final
+@cython.no_gc
 cdef class Consumer:
     cdef readonly bytes name
     cdef readonly bytes group_name

@@ -44,6 +44,7 @@ _MAX_DELIVERIES = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 
 
 @cython.final
+@cython.no_gc
 @cython.cclass
 class Consumer:
     """One consumer: its name, when it was last seen and active (ms; -1 = never), what it has not acknowledged.

@@ -43,9 +43,11 @@ cdef class Pending:
     cpdef Py_ssize_t first_reference(self, unsigned long long ms, unsigned long long seq) except -2
     cpdef Py_ssize_t next_reference(self, Py_ssize_t slot) except -2
     cpdef bint wants_packing(self) except -1
+    cpdef bint pack(self, list orders, list indexes) except -1
 
 
 @cython.final
+@cython.no_gc
 cdef class PendingIndex:
     cdef readonly list pages
     cdef readonly bytearray bounds
@@ -59,13 +61,15 @@ cdef class PendingIndex:
     cpdef Py_ssize_t edge(self, bint first) except -2
     cpdef bint insert(self, Pending table, Py_ssize_t slot, unsigned long long ms,
                       unsigned long long seq) except -1
-    cdef bint _add_page(self, Py_ssize_t slot, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint _add_page(self, Pending table, Py_ssize_t slot, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint _bound(self, Pending table) except -1
     cdef Page _split(self, Pending table, Page page)
     cpdef bint remove(self, Pending table, Py_ssize_t slot) except -1
     cpdef bint replace(self, Pending table, Py_ssize_t slot, Py_ssize_t other) except -1
     cdef bint _drop_page(self) except -1
-    cdef bint _merge(self, Page page) except -1
+    cdef bint _merge(self) except -1
     cpdef bint clear(self) except -1
+    cpdef bint renumber(self, bytearray new) except -1
 
 
 @cython.final
@@ -91,6 +95,7 @@ cdef class TimeOrder:
     cdef public Py_ssize_t zone
     cdef public Py_ssize_t released
     cpdef bint clear(self) except -1
+    cdef bint renumber(self, bytearray new) except -1
     cdef bint _insert_after(self, Pending table, Py_ssize_t after, Py_ssize_t slot) except -1
     cpdef bint append(self, Pending table, Py_ssize_t slot) except -1
     cpdef bint insert(self, Pending table, Py_ssize_t slot) except -1

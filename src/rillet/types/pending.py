@@ -127,6 +127,16 @@ def _put32(buf: bytearray, pos: cython.Py_ssize_t, number: cython.Py_ssize_t) ->
     return True
 
 
+@cython.cfunc
+@cython.inline
+def _id(ms: cython.ulonglong, seq: cython.ulonglong) -> bytearray:
+    """Return an ID as it stands in a record and in bounds."""
+    key: bytearray = bytearray(16)
+    _put64(key, 0, ms)
+    _put64(key, 8, seq)
+    return key
+
+
 @cython.final
 @cython.no_gc
 @cython.cclass
@@ -412,36 +422,50 @@ class Pending:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def wants_packing(self) -> cython.bint:
-        """Say whether three quarters of a large table are holes."""
-        return self.slots > _SMALL and 4 * self.count < self.slots
+        """Say whether three quarters of a large table are holes.
 
-    def pack(self, orders: list[TimeOrder], indexes: list[PendingIndex]) -> None:
-        """Give the slots in use new numbers without holes, in `refs`, in the orders and indexes named. O(slots in use)
+        Packing looks at every consumer: a table that has fewer slots than there are of those stays.
+        """
+        return self.slots > _SMALL + len(self.owners) and 4 * self.count < self.slots
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def pack(self, orders: list[Any], indexes: list[Any]) -> cython.bint:
+        """Give the slots in use new numbers without holes, in `refs`, the orders and the indexes. O(slots)
 
         These must be all that refer to the table; slots held elsewhere are void afterwards.
         """
-        old = self.buf
-        new: dict[int, int] = {}
+        old: bytearray = self.buf
+        # Of each slot its new number. All memory is taken before anything changes.
+        new: bytearray = bytearray(4 * self.slots)
+        packed: bytearray = bytearray(_RECORD * self.count)
+        order: TimeOrder
+        index: PendingIndex
+        page: Page
+        pos: cython.Py_ssize_t
+        slot: cython.Py_ssize_t
+        number: cython.Py_ssize_t = 0
         for page in self.refs.pages:
             for pos in range(page.count):
                 slot = _get32(page.buf, 4 * pos)
                 while slot != _NONE:
-                    new[slot] = len(new)
+                    _put32(new, 4 * slot, number)
+                    copy_slice(packed, number * _RECORD, old, slot * _RECORD, _RECORD)
+                    number += 1
                     slot = _get32(old, slot * _RECORD + _NEXT)
-        new[_NONE] = _NONE
-        self.buf = bytearray(_RECORD * self.count)
-        for slot, number in new.items():
-            if slot == _NONE:
-                continue
-            self.buf[number * _RECORD : (number + 1) * _RECORD] = old[slot * _RECORD : (slot + 1) * _RECORD]
-            for field in (_NEXT, _PREV, _EARLIER, _LATER):
-                _put32(self.buf, number * _RECORD + field, new[_get32(old, slot * _RECORD + field)])
+        for number in range(self.count):
+            for pos in range(_NEXT, _RECORD, 4):
+                slot = _get32(packed, number * _RECORD + pos)
+                if slot != _NONE:
+                    _put32(packed, number * _RECORD + pos, _get32(new, 4 * slot))
+        self.buf = packed
         self.slots = self.count
         self.free = _NONE
         for order in orders:
-            order.head, order.tail, order.zone = new[order.head], new[order.tail], new[order.zone]
-        for index in (self.refs, *indexes):
+            order.renumber(new)
+        for index in indexes:
             index.renumber(new)
+        return self.refs.renumber(new)
 
     def check(self) -> None:
         """Verify the table and the index of references. O(slots); AssertionError names what does not hold."""
@@ -467,14 +491,22 @@ class Pending:
         assert holes + self.count == self.slots, "every slot is in use or free"
 
 
+# What an index without pages and bounds has; nobody changes them.
+_NO_PAGES = cython.declare(list, [])
+_NO_BOUNDS = cython.declare(bytearray, bytearray())
+
+
 @cython.final
+@cython.no_gc
 @cython.cclass
 class PendingIndex:
     """Slots in the order of their IDs, each ID once; `len()` tells how many."""
 
     __slots__ = ("at_page", "at_pos", "bounds", "count", "found", "pages", "version")
     pages: list[Page]
-    bounds: bytearray  # for each page 16 bytes: an ID not behind its first and beyond the last of the page before
+    # For each page 16 bytes, an ID not behind its first and beyond the last of the page before; a single page may be
+    # without. What has no pages, or no bounds, has `_NO_PAGES` and `_NO_BOUNDS`: most consumers need neither.
+    bounds: bytearray
     count: cython.Py_ssize_t
     version: cython.longlong  # changes whenever positions do
     found: cython.Py_ssize_t  # after `insert` gave False: the slot that has the ID
@@ -482,8 +514,8 @@ class PendingIndex:
     at_pos: cython.Py_ssize_t
 
     def __init__(self) -> None:
-        self.pages = []
-        self.bounds = bytearray()
+        self.pages = _NO_PAGES
+        self.bounds = _NO_BOUNDS
         self.count = 0
         self.version = 0
         self.found = -1
@@ -572,13 +604,14 @@ class PendingIndex:
         npages: cython.Py_ssize_t = len(self.pages)
         page: Page
         if npages == 0:
-            return self._add_page(slot, ms, seq)
+            return self._add_page(table, slot, ms, seq)
         page = cython.cast(Page, self.pages[npages - 1])
         if table.compare(_get32(page.buf, 4 * (page.count - 1)), ms, seq) < 0:
             if page.count == _SLOTS:
-                return self._add_page(slot, ms, seq)
+                return self._add_page(table, slot, ms, seq)
+            page.insert(page.count, slot)
             self.count += 1
-            return page.insert(page.count, slot)
+            return True
         if self.locate(table, ms, seq):
             page = cython.cast(Page, self.pages[self.at_page])
             self.found = _get32(page.buf, 4 * self.at_pos)
@@ -587,24 +620,38 @@ class PendingIndex:
         page = cython.cast(Page, self.pages[self.at_page])
         if page.count == _SLOTS:
             page = self._split(table, page)
-        if self.at_pos == 0:  # the only page that may begin with something before its bound is the first
+        if self.at_pos == 0 and self.bounds:  # the only page that something before its bound comes to is the first
             _put64(self.bounds, 16 * self.at_page, ms)
             _put64(self.bounds, 16 * self.at_page + 8, seq)
+        page.insert(self.at_pos, slot)
         self.count += 1
-        return page.insert(self.at_pos, slot)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _add_page(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+    def _add_page(
+        self, table: Pending, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
+    ) -> cython.bint:
         """Begin a page at the end; the first one starts small, since most indexes stay small."""
         page: Page = Page(_SLOTS if self.pages else 4)
-        at: cython.Py_ssize_t = len(self.bounds)
         page.insert(0, slot)
-        self.pages.append(page)
-        self.bounds.extend(bytes(16))
-        _put64(self.bounds, at, ms)
-        _put64(self.bounds, at + 8, seq)
+        if self.pages:
+            self._bound(table)
+            self.bounds += _id(ms, seq)
+            self.pages.append(page)
+        else:
+            self.pages = [page]
         self.count += 1
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _bound(self, table: Pending) -> cython.bint:
+        """Note the first ID of the first page, where that was alone and needed no bound."""
+        page: Page = cython.cast(Page, self.pages[0])
+        slot: cython.Py_ssize_t = _get32(page.buf, 0)
+        if not self.bounds:
+            self.bounds = _id(table.ms(slot), table.seq(slot))
         return True
 
     @cython.cfunc
@@ -613,14 +660,12 @@ class PendingIndex:
         half: cython.Py_ssize_t = _SLOTS // 2
         upper: Page = Page(_SLOTS)
         first: cython.Py_ssize_t
+        self._bound(table)
         upper.take(page, half)
         self.pages.insert(self.at_page + 1, upper)
         first = _get32(upper.buf, 0)
-        bound = bytearray(16)
-        _put64(bound, 0, table.ms(first))
-        _put64(bound, 8, table.seq(first))
         at = 16 * (self.at_page + 1)
-        self.bounds[at:at] = bound
+        self.bounds[at:at] = _id(table.ms(first), table.seq(first))
         if self.at_pos <= half:
             return page
         self.at_page += 1
@@ -642,8 +687,14 @@ class PendingIndex:
         self.count -= 1
         if page.count == 0:
             self._drop_page()
-        elif page.count < _SLOTS // 4 and len(self.pages) > 1:
-            self._merge(page)
+        elif page.count < _SLOTS // 4 and len(self.pages) > 1 and not self._merge() and self.at_page > 0:
+            # The finger goes along, whatever it stands at.
+            self.at_page -= 1
+            at_pos: cython.Py_ssize_t = self.at_pos + cython.cast(Page, self.pages[self.at_page]).count
+            if self._merge():
+                self.at_pos = at_pos
+            else:
+                self.at_page += 1
         return True
 
     @cython.ccall
@@ -660,21 +711,26 @@ class PendingIndex:
     @cython.exceptval(-1, check=False)
     def _drop_page(self) -> cython.bint:
         """Remove the page at at_page; the finger moves to the beginning of the next."""
+        self.at_pos = 0
+        if len(self.pages) == 1:
+            self.pages = _NO_PAGES
+            self.bounds = _NO_BOUNDS
+            return True
         del self.pages[self.at_page]
         del self.bounds[16 * self.at_page : 16 * self.at_page + 16]
-        self.at_pos = 0
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _merge(self, page: Page) -> cython.bint:
-        """Let the page at at_page take over the next one's slots where both are sparse."""
+    def _merge(self) -> cython.bint:
+        """Let the page at at_page take over the next one's slots where both are sparse, else False."""
+        page: Page = cython.cast(Page, self.pages[self.at_page])
         after: Page
         if self.at_page + 1 >= len(self.pages):
-            return True
+            return False
         after = cython.cast(Page, self.pages[self.at_page + 1])
         if page.count + after.count > _SLOTS // 2:
-            return True
+            return False
         page.take(after, 0)
         del self.pages[self.at_page + 1]
         del self.bounds[16 * self.at_page + 16 : 16 * self.at_page + 32]
@@ -684,18 +740,23 @@ class PendingIndex:
     @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
         """Forget all slots."""
-        self.pages = []
-        self.bounds = bytearray()
+        self.pages = _NO_PAGES
+        self.bounds = _NO_BOUNDS
         self.count = 0
         self.version += 1
         return True
 
-    def renumber(self, new: dict[int, int]) -> None:
-        """Replace every slot by its new number (`Pending.pack`)."""
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def renumber(self, new: bytearray) -> cython.bint:
+        """Replace every slot by its new number, four bytes each (`Pending.pack`)."""
+        page: Page
+        pos: cython.Py_ssize_t
         self.version += 1
         for page in self.pages:
             for pos in range(page.count):
-                _put32(page.buf, 4 * pos, new[_get32(page.buf, 4 * pos)])
+                _put32(page.buf, 4 * pos, _get32(new, 4 * _get32(page.buf, 4 * pos)))
+        return True
 
     def slots(self) -> list[int]:
         """Return all slots in the order of their IDs. O(n)"""
@@ -703,12 +764,16 @@ class PendingIndex:
 
     def check(self, table: Pending) -> None:
         """Verify the essay's invariants. O(n); AssertionError names what does not hold."""
-        assert len(self.bounds) == 16 * len(self.pages), "a bound for each page"
+        assert not _NO_PAGES and not _NO_BOUNDS, "what is empty stays empty"
+        alone = len(self.pages) == 1 and not self.bounds
+        assert alone or len(self.bounds) == 16 * len(self.pages), "a bound for each page, but for a single one"
         before = (-1, -1)
         total = 0
         for number, page in enumerate(self.pages):
             assert 0 < page.count <= _SLOTS and 4 * page.count <= len(page.buf), "no page is empty or over-full"
-            bound = (_get64(self.bounds, 16 * number), _get64(self.bounds, 16 * number + 8))
+            bound = (0, 0)
+            if not alone:
+                bound = (_get64(self.bounds, 16 * number), _get64(self.bounds, 16 * number + 8))
             assert before < bound, "a page's bound is beyond the page before"
             for pos in range(page.count):
                 slot = _get32(page.buf, 4 * pos)
@@ -779,6 +844,7 @@ class PendingIterator:
                 return True
             self._page += 1
             self._pos = 0
+        self._version = -1  # what is appended from now on may lie on the last page, which was left
         return False
 
 
@@ -808,6 +874,17 @@ class TimeOrder:
         """Forget all slots."""
         self.head = self.tail = self.zone = _NONE
         self.released = 0
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def renumber(self, new: bytearray) -> cython.bint:
+        """Replace the slots that are known here by their new numbers (`Pending.pack`)."""
+        if self.head != _NONE:
+            self.head = _get32(new, 4 * self.head)
+            self.tail = _get32(new, 4 * self.tail)
+        if self.zone != _NONE:
+            self.zone = _get32(new, 4 * self.zone)
         return True
 
     @cython.cfunc

@@ -48,6 +48,7 @@ cdef class Stream(StreamNodes):
     cpdef Group find_group(self, bytes name)
     cpdef bint destroy_group(self, bytes name) except -1
     cpdef bint is_referenced(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bint tidy_pending(self) except -1
     cpdef Py_ssize_t drop_references(self, unsigned long long ms, unsigned long long seq)
     cpdef bint advance_group(self, Group group, unsigned long long ms, unsigned long long seq,
                              int rule=*) except -1

@@ -399,6 +399,8 @@ class Stream(StreamNodes):
             self.rax.remove(key)
             self.tail = None
             it.seek(">=", key)
+        if delete_strategy == _DELREF:
+            self.tidy_pending()
         if deleted != 0 or self.length == 0:
             self.settle_first()
         return deleted
@@ -568,6 +570,7 @@ class Stream(StreamNodes):
         if group is None:
             return False
         group.clear()
+        self.tidy_pending()
         return True
 
     @cython.ccall
@@ -595,8 +598,20 @@ class Stream(StreamNodes):
             slot = self.pending.first_reference(ms, seq)
         return dropped
 
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def tidy_pending(self) -> cython.bint:
+        """Give back the room of pending entries where most are gone; slots change then, so nobody may hold one.
+
+        For commands that took any out, when they end. O(1), but for packing: O(slots), once so many were freed.
+        """
+        if not self.pending.wants_packing():
+            return False
+        self.pack_pending()
+        return True
+
     def pack_pending(self) -> None:
-        """Give back the room of pending entries that are gone, where most are; slots change. O(pending entries)"""
+        """Give back the room of pending entries that are gone; slots change. O(slots + consumers)"""
         groups = list(self.groups.values())
         indexes = [group.index for group in groups]
         indexes += [consumer.index for group in groups for consumer in group.consumers.values()]
