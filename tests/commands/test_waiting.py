@@ -61,6 +61,18 @@ def test_who_comes_during_a_round_waits_for_the_next() -> None:
     assert turns.next() is None and len(waiters) == 1
 
 
+def test_who_leaves_before_its_turn_is_passed_over() -> None:
+    waiters, clients = line(b"g", b"h", b"g", None, b"h", b"i")
+    turns, asked = waiters.turns(), []
+    while (client := turns.next()) is not None:
+        asked.append(client.number)
+        if client.number == 0:
+            for number in (1, 5):
+                waiters.remove(clients[number])
+        waiters.remove(client)
+    assert asked == [0, 2, 3, 4] and not waiters
+
+
 def test_an_entry_is_given_to_one_of_many_and_the_others_are_not_asked() -> None:
     engine = Engine()
     admin = engine.session()

@@ -10,13 +10,14 @@ questions with one yes. So clients that name what they wait for stand in a queue
 them cannot be served, nobody behind it can, and the rest is not asked. Across queues the order is
 that of arrival, as in Redis.
 
-Costs: O(1) to come, to go, and for each client served; O(queues) to find whose turn it is.
+Costs: O(1) to come and to go; a round O(queues), and O(log queues) for each client that is asked.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from heapq import heapify, heappop, heappush
 from typing import Any
 
 
@@ -61,29 +62,42 @@ class Waiters:
 class Turns:
     """One round over the waiting clients of a key: `next` says whose turn it is, `refused` that it got nothing."""
 
-    __slots__ = ("_alone", "_at", "_queues", "last")
+    __slots__ = ("_alone", "_at", "_queue", "_queues", "last")
 
     def __init__(self, waiters: Waiters) -> None:
         self._alone = list(waiters.queues.get(None, ()))
         self._at = 0
-        self._queues = [queue for name, queue in waiters.queues.items() if name is not None]
+        # A heap of queues by the number of their first: those that are still to be asked, but for the one being asked.
+        self._queues = [(next(iter(queue)).number, queue) for name, queue in waiters.queues.items() if name is not None]
+        heapify(self._queues)
+        self._queue: OrderedDict[Any, None] | None = None
         # Who comes later, while others are served, waits for the next round.
         self.last = max((next(reversed(queue)).number for queue in waiters.queues.values()), default=0)
 
     def next(self) -> Any:
         """Return the client that has waited longest of those still to be asked, None when there is none."""
-        chosen = None
-        if self._at < len(self._alone):
-            chosen = self._alone[self._at]
-        for queue in self._queues:
+        alone = self._alone[self._at] if self._at < len(self._alone) else None
+        if self._queue is not None:
+            self._come_back(self._queue)
+            self._queue = None
+        while self._queues and (alone is None or self._queues[0][0] < alone.number):
+            number, queue = heappop(self._queues)
             head = next(iter(queue), None)
-            if head is not None and head.number <= self.last and (chosen is None or head.number < chosen.number):
-                chosen = head
-        if chosen is not None and chosen.queue is None:
+            if head is not None and head.number == number:
+                self._queue = queue
+                return head
+            self._come_back(queue)  # the first of it left meanwhile
+        if alone is not None:
             self._at += 1
-        return chosen
+        return alone
+
+    def _come_back(self, queue: OrderedDict[Any, None]) -> None:
+        """Let a queue be asked again when the turn of its first has come."""
+        head = next(iter(queue), None)
+        if head is not None and head.number <= self.last:
+            heappush(self._queues, (head.number, queue))
 
     def refused(self, blocked: Any) -> None:
         """Ask nobody else of its queue in this round."""
         if blocked.queue is not None:
-            self._queues = [queue for queue in self._queues if blocked not in queue]
+            self._queue = None
