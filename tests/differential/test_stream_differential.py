@@ -10,6 +10,7 @@ failure's text.
 from __future__ import annotations
 
 import os
+import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -197,6 +198,49 @@ def test_corners_that_were_found(peer_of: Callable[[str], Judge], compat: str, c
                 assert same(argv, our, their), (command, our, their)
                 compare_state(local, redis, command)
                 engine.check()
+
+
+@pytest.mark.parametrize("compat", PEERS)
+def test_nodes_at_exactly_the_limit(peer_of: Callable[[str], Judge], compat: str) -> None:
+    """Whether a second entry still fits is decided at the same byte, for every size of both."""
+    _, engine = node_settings(0, compat)
+    engine.settings.stream_node_max_bytes = 128
+    local = Local(engine)
+    commands = []
+    for first in range(0, 128, 9):
+        for second in range(max(0, 60 - first), 120 - first):
+            for ms, size in ((1, first), (2, second)):
+                commands.append([b"XADD", b"%d:%d" % (first, second), b"%d-1" % ms, b"f", b"v" * size])
+            commands.append([b"XINFO", b"STREAM", b"%d:%d" % (first, second)])
+    with Redis(peer_of(compat).port) as redis:
+        redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", b"stream-node-max-bytes", b"128"])
+        theirs = redis.run(*commands)
+    ours = [local.run(argv) for argv in commands]
+    assert ours == theirs
+    assert {read(reply)[3] for reply in ours[2::3]} == {1, 2}
+
+
+@pytest.mark.parametrize("compat", PEERS)
+def test_a_node_of_more_elements_than_its_header_can_count(peer_of: Callable[[str], Judge], compat: str) -> None:
+    """A listpack counts to 65,534; beyond, everything is found by walking it."""
+    _, engine = node_settings(NODE_LIMITS.index((0, 0)), compat)
+    rnd = random.Random(7)
+    local = Local(engine)
+    wide = [[b"XADD", b"s1", b"%d-1" % ms, *(b"%d" % (ms + at) for at in range(7000))] for ms in range(1, 11)]
+    narrow: list[list[bytes]] = []
+    for ms in range(11, 23):
+        narrow.append([b"XADD", b"s1", b"%d-1" % ms, b"f", b"%d" % ms])
+        narrow.append([b"XDEL", b"s1", b"%d-1" % rnd.randint(1, ms)])
+        narrow.append([b"XREVRANGE", b"s1", b"+", b"%d" % rnd.randint(9, ms), b"COUNT", b"2"])
+        narrow.append([b"XRANGE", b"s1", b"%d" % rnd.randint(9, ms), b"+", b"COUNT", b"2"])
+    narrow += [[b"XTRIM", b"s1", b"MINID", b"3"], [b"XINFO", b"STREAM", b"s1"]]
+    with Redis(peer_of(compat).port) as redis:
+        redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", b"stream-node-max-bytes", b"0"],
+                  [b"CONFIG", b"SET", b"stream-node-max-entries", b"0"])
+        for commands in (wide, narrow):
+            assert [local.run(argv) for argv in commands] == redis.run(*commands)
+            compare_state(local, redis, compat)
+    engine.check()
 
 
 def test_generator_reaches_every_command() -> None:
