@@ -189,6 +189,10 @@ class AsyncGroup(_Face):
         """Acknowledge messages; see Group.ack."""
         return int(await self._call(self.plain.ack, *ids))
 
+    async def nack(self, *ids: IDLike, **how: Any) -> int:
+        """Give messages back; see Group.nack."""
+        return int(await self._call(self.plain.nack, *ids, **how))
+
     async def pending(self, count: int = 100, **options: Any) -> list[Pending]:
         """Return pending messages; see Group.pending."""
         found: list[Pending] = await self._call(self.plain.pending, count, **options)
@@ -208,10 +212,10 @@ class AsyncConsumer(_Face):
         self.plain = consumer
         self.name = consumer.name
 
-    async def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">",
-                   noack: bool = False) -> list[Message]:  # fmt: skip
+    async def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False,
+                   claim_idle: float | None = None) -> list[Message]:  # fmt: skip
         """Return messages; see Consumer.read."""
-        reply = await self._run(self.plain.read_command(count, block, after, noack))
+        reply = await self._run(self.plain.read_command(count, block, after, noack, claim_idle))
         return self.plain.messages_of(stream_part(reply))
 
     async def ack(self, *messages: Message) -> int:

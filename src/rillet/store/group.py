@@ -10,6 +10,9 @@ died are claimed by the others once they were idle for `claim_idle` seconds; one
 more than `max_deliveries` times goes to the dead-letter stream instead, with where it came from:
 
     its own fields, then _stream, _group, _id and _deliveries
+
+Two things need a store that knows what Redis 8.4 and 8.8 know, and are quicker than waiting: `read(claim_idle=...)`
+claims and reads in one call, and `nack` gives a message back for the next one to take.
 """
 
 from __future__ import annotations
@@ -36,18 +39,28 @@ class Pending(NamedTuple):
 
 
 class Message(Entry):
-    """An entry delivered to a consumer; `ack()` when it is done with."""
+    """An entry delivered to a consumer; `ack()` when it is done with, `nack()` when somebody else is to try.
 
-    __slots__ = ("group",)
+    deliveries: how often it was delivered before, idle_ms: how long ago; known where `read` was told claim_idle.
+    """
 
-    def __init__(self, raw_id: bytes, flat: list[bytes], group: Group) -> None:
+    __slots__ = ("deliveries", "group", "idle_ms")
+
+    def __init__(self, raw_id: bytes, flat: list[bytes], group: Group, idle_ms: int | None = None,
+                 deliveries: int | None = None) -> None:  # fmt: skip
         self.raw_id = raw_id
         self.flat = flat
         self.group = group
+        self.idle_ms = idle_ms
+        self.deliveries = deliveries
 
     def ack(self) -> bool:
         """Acknowledge the message; False where somebody did already."""
         return self.group.ack(self.raw_id) == 1
+
+    def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
+        """Give the message back (see Group.nack); False where it is not pending any more."""
+        return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
 
 def pending_of(reply: Any) -> list[Pending]:
@@ -73,6 +86,19 @@ class Group:
     def ack(self, *ids: IDLike) -> int:
         """Acknowledge messages and return how many were pending (XACK). O(1) each"""
         return int(self.store.execute(b"XACK", self.stream.key, self.key, *map(encode_id, ids)))
+
+    def nack(self, *ids: IDLike, mode: str = "fail", deliveries: int | None = None, force: bool = False) -> int:
+        """Give messages back: whoever claims next gets them first. Return how many there were (XNACK). O(1) each
+
+        mode: "fail"; "silent" takes the delivery back; "fatal" counts the most deliveries there can be.
+        deliveries: the count to set instead. force: release entries, too, that are not pending.
+        """
+        argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(ids), *map(encode_id, ids)]
+        if deliveries is not None:
+            argv += [b"RETRYCOUNT", b"%d" % deliveries]
+        if force:
+            argv.append(b"FORCE")
+        return int(self.store.run(argv))
 
     def set_id(self, id: IDLike) -> None:
         """Let the group deliver what comes after an ID next (XGROUP SETID)."""
@@ -132,19 +158,24 @@ class Consumer:
         """Acknowledge messages and return how many were pending (XACK). O(1) each"""
         return self.group.ack(*(message.raw_id for message in messages))
 
-    def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">",
-             noack: bool = False) -> list[Message]:  # fmt: skip
+    def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False,
+             claim_idle: float | None = None) -> list[Message]:  # fmt: skip
         """Return messages (XREADGROUP): new ones, or with an ID this consumer's pending ones after it.
 
         block: seconds to wait for a new one, 0 for ever; noack: they count as acknowledged at once.
+        claim_idle: first those that are pending for so many seconds, whoever has them, and wait for such ones, too.
         """
-        return self.messages_of(stream_part(self.store.run(self.read_command(count, block, after, noack))))
+        argv = self.read_command(count, block, after, noack, claim_idle)
+        return self.messages_of(stream_part(self.store.run(argv)))
 
-    def read_command(self, count: int, block: float | None, after: IDLike, noack: bool) -> list[bytes]:
+    def read_command(self, count: int, block: float | None, after: IDLike, noack: bool,
+                     claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
         """Return the words of `read`."""
         argv = [b"XREADGROUP", b"GROUP", self.group.key, self.key, b"COUNT", b"%d" % count]
         if block is not None:
             argv += [b"BLOCK", milliseconds(block)]
+        if claim_idle is not None:
+            argv += [b"CLAIM", b"%d" % round(claim_idle * 1000)]
         if noack:
             argv.append(b"NOACK")
         return [*argv, b"STREAMS", self.group.stream.key, encode_id(after)]
@@ -188,7 +219,7 @@ class Consumer:
 
     def messages_of(self, reply: Any) -> list[Message]:
         """Return the messages of a reply; one that was deleted while pending has no fields."""
-        return [Message(one[0], one[1] or [], self.group) for one in reply or () if one is not None]
+        return [Message(one[0], one[1] or [], self.group, *one[2:]) for one in reply or () if one is not None]
 
     def __iter__(self) -> Iterator[Message]:
         """Yield messages for ever; see `messages`."""
