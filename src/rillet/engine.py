@@ -649,7 +649,8 @@ class Engine:
             self.keyspace_event(database, b"c", b"type_changed", key)
 
     def check(self) -> None:
-        """Assert the invariants of every database and of the waiting clients."""
+        """Assert the invariants of every database, of the channels and of the waiting clients."""
+        self.channels.check()
         for database in self.databases:
             database.check()
             for key, waiting in database.blocking_keys.items():

@@ -116,7 +116,12 @@ def compare(judge: Judge, steps: list[tuple[int, str]], **values: Any) -> None:
                 if client == who and line.startswith("HELLO"):
                     got[client], wanted[client] = got[client][:4], wanted[client][:4]  # versions and modules follow
                 assert normal(got[client]) == normal(wanted[client]), (at, who, line, client)
+            ours.engine.check()
         assert theirs.command("PUBSUB NUMPAT") == b":%d\r\n" % len(ours.engine.channels.patterns)
+        for client in ours.clients:
+            ours.engine.close_session(client.session)
+        channels = ours.engine.channels
+        assert not channels.channels and not channels.shards and not channels.patterns
     finally:
         theirs.command("CONFIG SET notify-keyspace-events ")
         theirs.close()

@@ -63,3 +63,23 @@ def test_waiting_and_the_end(store: Store) -> None:
     store.close()
     with pytest.raises(StoreClosed):
         len(store.stream("s"))
+
+
+def test_channels(store: Store) -> None:
+    with store.subscribe("a", patterns=["b*"]) as subscription:
+        assert store.publish("a", "x") == 1 and store.publish("bb", "y") == 1
+        for channel, data in (("a", "x"), ("bb", "y")):
+            message = subscription.get(10)
+            assert message is not None and (message.channel, message.data) == (channel, data)
+        assert subscription.get(0.01) is None
+        with pytest.raises(ValueError, match="of their own"):
+            subscription.add(shards=["s"])
+
+
+def test_shard_channels(store: Store) -> None:
+    with store.subscribe(shards=["s"]) as subscription:
+        assert store.publish("s", "x", shard=True) == 1
+        message = subscription.get(10)
+        assert message is not None and (message.channel, message.data, message.shard) == ("s", "x", True)
+        subscription.remove(shards=["s"])
+        assert store.publish("s", "x", shard=True) == 0

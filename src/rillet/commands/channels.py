@@ -204,6 +204,23 @@ class Channels:
                 session.on_message()
         return len(listeners)
 
+    def check(self) -> None:
+        """Assert the invariants: every table is the mirror of what the sessions listen to, and names nobody twice."""
+        listeners: set[Session] = set()
+        for table, kind in ((self.channels, "channels"), (self.shards, "shards")):
+            for name, here in table.items():
+                assert here and all(name in getattr(one.subscriptions, kind) for one in here)
+                listeners.update(here)
+        for pattern, (_, here) in self.patterns.items():
+            assert here and all(pattern in one.subscriptions.patterns for one in here)
+            listeners.update(here)
+        for session in listeners:
+            own = session.subscriptions
+            assert session.state & SUBSCRIBED and session.pushes is None
+            assert all(session in self.channels[name] for name in own.channels)
+            assert all(session in self.shards[name] for name in own.shards)
+            assert all(session in self.patterns[pattern][1] for pattern in own.patterns)
+
     @staticmethod
     def before_reply(session: Session) -> None:
         """Let the session's own messages come before the reply that follows, as Redis 7.0 does."""
