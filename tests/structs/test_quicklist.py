@@ -132,7 +132,7 @@ def test_a_large_element_has_a_node_to_itself(classic: bool) -> None:
     one = Quicklist(-1, classic=classic)
     for value in (b"a", b"b", b"x" * 5000, b"c"):
         one.push(value, False)
-    assert [node.is_plain for node in one.chain()] == ([False] * 3 if classic else [False, True, False])
+    assert [node.is_plain() for node in one.chain()] == ([False] * 3 if classic else [False, True, False])
 
 
 def test_what_is_dropped_is_freed_at_once_and_without_recursion() -> None:

@@ -127,7 +127,7 @@ def _nodes(elements: Quicklist) -> str:
     return (
         f" ql_nodes:{elements.nodes} ql_avg_node:{elements.count / elements.nodes:.2f} "
         f"ql_listpack_max:{elements.fill} ql_compressed:{int(elements.depth > 0)} "
-        f"ql_uncompressed_size:{sum(node.nbytes for node in elements.chain())}"
+        f"ql_uncompressed_size:{sum(node.nbytes() for node in elements.chain())}"
     )
 
 

@@ -11,11 +11,10 @@ from __future__ import annotations
 from itertools import islice
 
 from rillet.commands.args import LLONG_MAX, LLONG_MIN, integer, positive, syntax_error
+from rillet.commands.list_reply import write_element, write_range
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.errors import CommandError, WrongType
-from rillet.protocol.writer import Replies
-from rillet.structs.quicklist import Node
 from rillet.types.list import List
 
 _PUSH = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments."
@@ -37,28 +36,6 @@ def list_for_write(session: Session, key: bytes) -> List | None:
     if value is not None and not isinstance(value, List):
         raise WrongType()
     return value
-
-
-# -- replies -----------------------------------------------------------------------------------------
-
-
-def write_element(out: Replies, node: Node, pos: int) -> None:
-    """Write one element straight from the bytes of its node."""
-    packed = node.packed
-    if packed is None:
-        assert node.plain is not None
-        out.bulk(node.plain)
-    elif packed.decode(pos):
-        out.bulk_slice(packed.buf, packed.at_start, packed.at_len)
-    else:
-        out.bulk_int(packed.at_int)
-
-
-def write_range(out: Replies, value: List, start: int, count: int, backwards: bool = False) -> None:
-    """Write an array of count elements from an index on, which are there (addListRangeReply)."""
-    out.array(count)
-    for node, pos in islice(value.elements.walk(start, backwards), count):
-        write_element(out, node, pos)
 
 
 def clamp(start: int, stop: int, length: int) -> tuple[int, int]:
@@ -132,7 +109,7 @@ def pop_range(session: Session, key: bytes, value: List, head: bool, count: int)
     """Write an array of up to count elements from an end, remove them, return how many they were."""
     length = len(value)
     count = min(count, length)
-    write_range(session.out, value, 0 if head else length - 1, count, not head)
+    write_range(session.out, value.elements, 0 if head else length - 1, count, not head)
     value.delete_range(0 if head else length - count, count)
     note_removed(session, key, value, b"lpop" if head else b"rpop", count)
     return count
@@ -189,11 +166,8 @@ def llen(session: Session, argv: list[bytes]) -> None:
 def lindex(session: Session, argv: list[bytes]) -> None:
     """Return an element by its index, negative from the tail."""
     value = read_list(session, argv[1])
-    if value is not None:
-        for node, pos in value.elements.walk(integer(argv[2])):
-            write_element(session.out, node, pos)
-            return
-    session.out.null()
+    if value is None or not write_element(session.out, value.elements, integer(argv[2])):
+        session.out.null()
 
 
 @command("lrange", arity=4, flags="readonly", keys=(1, 1, 1), group="list", since="1.0.0",
@@ -207,7 +181,7 @@ def lrange(session: Session, argv: list[bytes]) -> None:
     if value is None or not count:
         session.out.array(0)
     else:
-        write_range(session.out, value, start, count)
+        write_range(session.out, value.elements, start, count)
 
 
 class _PosOptions:

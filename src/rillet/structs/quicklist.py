@@ -42,36 +42,52 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.structs.lzf import compress, decompress
 
-SIZES = (4096, 8192, 16384, 32768, 65536)
 SAFETY_LIMIT = 8192  # SIZE_SAFETY_LIMIT: of a node that is limited by its elements
 ENTRY_OVERHEAD = 8  # SIZE_ESTIMATE_OVERHEAD: what an element is taken to need beside its bytes
 CLASSIC_LARGE = 1 << 30
 FILL_MIN, FILL_MAX, DEPTH_MAX = -5, 32767, 65535
 MIN_COMPRESS_BYTES, MIN_COMPRESS_IMPROVE = 48, 8
 
+_SAFETY = cython.declare(cython.Py_ssize_t, 8192)
+_OVERHEAD = cython.declare(cython.Py_ssize_t, 8)
+_CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)
 
-def size_limit(fill: int) -> int:
-    """Return the bytes that a negative fill allows a node (quicklistNodeNegFillLimit)."""
-    return SIZES[min(-fill, len(SIZES)) - 1]
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def size_limit(fill: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the bytes that a negative fill allows a node (quicklistNodeNegFillLimit): 4 KiB, doubled to 64."""
+    return 4096 << (4 if fill < -5 else -fill - 1)
 
 
-def exceeds(fill: int, nbytes: int, count: int) -> bool:
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def exceeds(fill: cython.Py_ssize_t, nbytes: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
     """Whether a node of that many bytes and elements is too large (quicklistNodeExceedsLimit)."""
     if fill < 0:
         return nbytes > size_limit(fill)
-    return nbytes > SAFETY_LIMIT or count > max(fill, 1)
+    return nbytes > _SAFETY or count > (1 if fill == 0 else fill)
 
 
+@cython.final
+@cython.cclass
 class Node:
     """A node: `packed` (a listpack), `plain` (one large element), or either of them as an LZF `block`."""
 
     __slots__ = ("block", "count", "next", "packed", "plain", "previous", "_size")
 
-    def __init__(self, packed: Listpack | None = None, plain: bytes | None = None, count: int = 1) -> None:
+    def __init__(
+        self, packed: Listpack | None = None, plain: bytes | None = None, count: cython.Py_ssize_t = 1
+    ) -> None:
         self.packed = packed
         self.plain = plain
         self.block: bytes | None = None
@@ -80,59 +96,76 @@ class Node:
         self.next: Node | None = None
         self._size = -1  # of the bytes in block, negative for a PLAIN node
 
-    @property
-    def is_plain(self) -> bool:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_plain(self) -> cython.bint:
         """Whether it is one large element."""
         return self.plain is not None or (self.block is not None and self._size < 0)
 
-    @property
-    def nbytes(self) -> int:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def nbytes(self) -> cython.Py_ssize_t:
         """Return the size of the listpack or element, also while it is compressed."""
         if self.packed is not None:
             return self.packed.used
-        return len(self.plain) if self.plain is not None else abs(self._size)
+        if self.plain is not None:
+            return len(self.plain)
+        return -self._size if self._size < 0 else self._size
 
-    def open(self) -> None:
-        """Take the bytes out of the block, if they are in one (quicklistDecompressNode)."""
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def open(self) -> cython.bint:
+        """Take the bytes out of the block; False where they are in none (quicklistDecompressNode)."""
         if self.block is None:
-            return
-        data = decompress(self.block, abs(self._size))
+            return False
+        data: bytes = decompress(self.block, self.nbytes())
         self.block = None
         if self._size < 0:
             self.plain = data
         else:
             self.packed = Listpack.from_bytes(data, False)
+        return True
 
-    def close(self) -> None:
-        """Compress the bytes where that pays (quicklistCompressNode)."""
-        if self.block is not None or self.nbytes < MIN_COMPRESS_BYTES:
-            return
-        data = self.plain if self.packed is None else self.packed.to_bytes()
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def close(self) -> cython.bint:
+        """Compress the bytes where that pays; False where it does not (quicklistCompressNode)."""
+        if self.block is not None or self.nbytes() < MIN_COMPRESS_BYTES:
+            return False
+        data: bytes | None = self.plain if self.packed is None else self.packed.to_bytes()
         assert data is not None
-        block = compress(data)
-        if block and len(block) + MIN_COMPRESS_IMPROVE < len(data):
-            self._size = -len(data) if self.packed is None else len(data)
-            self.block = block
-            self.packed = self.plain = None
+        block: bytes = compress(data)
+        if not block or len(block) + MIN_COMPRESS_IMPROVE >= len(data):
+            return False
+        self._size = -len(data) if self.packed is None else len(data)
+        self.block = block
+        self.packed = self.plain = None
+        return True
 
+    @cython.ccall
     def listpack(self) -> Listpack:
         """Return the listpack of an open node that is not PLAIN."""
         assert self.packed is not None
         return self.packed
 
 
+@cython.cfunc
 def _packed_node(value: bytes) -> Node:
-    packed = Listpack()
+    packed: Listpack = Listpack()
     packed.append(value)
     return Node(packed)
 
 
+@cython.final
+@cython.cclass
 class Quicklist:
     """A chain of nodes; where an element is, is told by its node and its rank in it."""
 
     __slots__ = ("classic", "count", "depth", "fill", "head", "nodes", "single", "tail", "threshold", "_opened")
 
-    def __init__(self, fill: int = -2, depth: int = 0, classic: bool = False, single: bool = False) -> None:
+    def __init__(
+        self, fill: int = -2, depth: int = 0, classic: cython.bint = False, single: cython.bint = False
+    ) -> None:
         self.head: Node | None = None
         self.tail: Node | None = None
         self.nodes = 0
@@ -150,7 +183,8 @@ class Quicklist:
         self.depth = max(0, min(depth, DEPTH_MAX))
 
     def __del__(self) -> None:
-        node = self.head
+        node: Node | None = self.head
+        following: Node | None
         self.head = self.tail = None
         while node is not None:
             following = node.next
@@ -170,42 +204,54 @@ class Quicklist:
 
     # -- the rules -----------------------------------------------------------------------------------
 
-    def is_large(self, value: bytes) -> bool:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_large(self, value: bytes) -> cython.bint:
         """Whether the element gets a node to itself (quicklist.c: isLargeElement)."""
-        size = len(value)
+        size: cython.Py_ssize_t = len(value)
         if self.single:
             return False
         if self.threshold:
             return size >= self.threshold
         if self.classic:
-            return size >= CLASSIC_LARGE
-        return size > (size_limit(self.fill) if self.fill < 0 else SAFETY_LIMIT)
+            return size >= _CLASSIC
+        return size > (size_limit(self.fill) if self.fill < 0 else _SAFETY)
 
-    def _takes(self, node: Node | None, value: bytes) -> bool:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _takes(self, node: Node | None, value: bytes) -> cython.bint:
         """Whether the element fits the node (_quicklistNodeAllowInsert)."""
         if node is None:
             return False
         if self.single:
             return True
-        if node.is_plain or self.is_large(value):
+        if node.is_plain() or self.is_large(value):
             return False
-        return not exceeds(self.fill, node.nbytes + len(value) + ENTRY_OVERHEAD, node.count + 1)
+        return not exceeds(self.fill, node.nbytes() + len(value) + _OVERHEAD, node.count + 1)
 
-    def _may_join(self, one: Node | None, other: Node | None) -> bool:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _may_join(self, one: Node | None, other: Node | None) -> cython.bint:
         """Whether the nodes fit into one (_quicklistNodeAllowMerge)."""
-        if one is None or other is None or one.is_plain or other.is_plain:
+        if one is None or other is None or one.is_plain() or other.is_plain():
             return False
-        less = 11 if self.classic else 7
-        return not exceeds(self.fill, one.nbytes + other.nbytes - less, one.count + other.count)
+        less: cython.Py_ssize_t = 11 if self.classic else 7
+        return not exceeds(self.fill, one.nbytes() + other.nbytes() - less, one.count + other.count)
 
     # -- the chain -----------------------------------------------------------------------------------
 
-    def _link(self, new: Node, beside: Node | None, after: bool) -> Node:
+    @cython.cfunc
+    def _link(self, new: Node, beside: Node | None, after: cython.bint) -> Node:
         """Put a node beside another, None in an empty list; its elements are not counted (__quicklistInsertNode)."""
         if beside is None:
             self.head = self.tail = new
         else:
-            new.previous, new.next = (beside, beside.next) if after else (beside.previous, beside)
+            if after:
+                new.previous = beside
+                new.next = beside.next
+            else:
+                new.previous = beside.previous
+                new.next = beside
             if new.previous is None:
                 self.head = new
             else:
@@ -215,10 +261,13 @@ class Quicklist:
             else:
                 new.next.previous = new
         self.nodes += 1
-        self._opened.append(new)
+        if self.depth:
+            self._opened.append(new)
         return new
 
-    def _unlink(self, node: Node) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _unlink(self, node: Node) -> cython.bint:
         """Take a node out, and its elements off the count (__quicklistDelNode)."""
         if node.previous is None:
             self.head = node.next
@@ -232,7 +281,9 @@ class Quicklist:
         self.nodes -= 1
         self.count -= node.count
         node.count = 0
+        return True
 
+    @cython.cfunc
     def _use(self, node: Node) -> Listpack:
         """Return the node's listpack, to be changed."""
         if self.depth:
@@ -240,11 +291,16 @@ class Quicklist:
             node.open()
         return node.listpack()
 
-    def _settle(self) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _settle(self) -> cython.bint:
         """Open the nodes at the ends and compress those that were used further in (__quicklistCompress)."""
+        if self.depth:
+            self._compress()
+        return True
+
+    def _compress(self) -> None:
         opened, self._opened = self._opened, []
-        if not self.depth:
-            return
         ends: set[Node] = set()
         first, last = self.head, self.tail
         for _ in range(self.depth):
@@ -259,11 +315,13 @@ class Quicklist:
 
     # -- both ends -----------------------------------------------------------------------------------
 
-    def push(self, value: bytes, head: bool) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def push(self, value: bytes, head: cython.bint) -> cython.bint:
         """Add an element at the head or the tail (quicklistPush)."""
-        node = self.head if head else self.tail
+        node: Node | None = self.head if head else self.tail
         if node is None or not self._takes(node, value):
-            new = Node(plain=value) if self.is_large(value) else _packed_node(value)
+            new: Node = Node(None, value) if self.is_large(value) else _packed_node(value)
             self._link(new, node, not head)
             self._settle()
         else:
@@ -273,6 +331,7 @@ class Quicklist:
                 node.listpack().append(value)
             node.count += 1
         self.count += 1
+        return True
 
     def append_node(self, packed: Listpack | None, plain: bytes | None = None) -> None:
         """Add a whole node at the tail, as loading does (quicklistAppendListpack, quicklistAppendPlainNode)."""
@@ -281,12 +340,16 @@ class Quicklist:
         self.count += count
         self._settle()
 
-    def pop(self, head: bool) -> bytes:
+    @cython.ccall
+    def pop(self, head: cython.bint) -> bytes:
         """Remove and return the element at the head or the tail; there must be one (quicklistPop)."""
-        node = self.head if head else self.tail
+        node: Node | None = self.head if head else self.tail
         assert node is not None
-        pos = -1 if node.packed is None else node.packed.first() if head else node.packed.last()
-        value = element(node, pos)
+        packed: Listpack | None = node.packed
+        pos: cython.Py_ssize_t = -1
+        if packed is not None:
+            pos = packed.first() if head else packed.last()
+        value: bytes = element(node, pos)
         self._delete(node, pos)
         self._settle()
         return value
@@ -295,7 +358,7 @@ class Quicklist:
 
     def chain(self) -> Iterator[Node]:
         """Yield the nodes, the head first."""
-        node = self.head
+        node: Node | None = self.head
         while node is not None:
             yield node
             node = node.next
@@ -306,28 +369,34 @@ class Quicklist:
             index += self.count
         if not 0 <= index < self.count:
             return None
-        node: Node | None
-        if index < self.count // 2:
-            node, before = self.head, 0
-            while node is not None and index >= before + node.count:
+        at: cython.Py_ssize_t = index
+        before: cython.Py_ssize_t = 0
+        node: Node | None = self.head
+        if at < self.count // 2:
+            while node is not None and at >= before + node.count:
                 before += node.count
                 node = node.next
         else:
-            node, before = self.tail, self.count
-            while node is not None and index < before - node.count:
+            node = self.tail
+            before = self.count
+            while node is not None and at < before - node.count:
                 before -= node.count
                 node = node.previous
             before -= 0 if node is None else node.count
         assert node is not None
-        return node, index - before
+        return node, at - before
 
     def walk(self, index: int = 0, backwards: bool = False) -> Iterator[tuple[Node, int]]:
         """Yield (open node, position in its listpack; -1 in a PLAIN one) from the element of that index on."""
         found = self.locate(index)
-        node, rank = found if found is not None else (None, 0)
+        node: Node | None = None
+        packed: Listpack | None
+        rank: cython.Py_ssize_t = 0
+        pos: cython.Py_ssize_t
+        if found is not None:
+            node, rank = found
         while node is not None:
-            closed = node.block is not None
-            node.open()
+            closed = node.open()
             try:
                 packed = node.packed
                 pos = -1 if packed is None else packed.seek(rank)
@@ -348,10 +417,14 @@ class Quicklist:
             return element(node, pos)
         return None
 
-    def insert(self, node: Node, rank: int, value: bytes, after: bool) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def insert(self, node: Node, rank: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.bint:
         """Add an element before or after the one of that rank in the node (_quicklistInsert)."""
-        at_edge = rank == node.count - 1 if after else rank == 0
-        beside = node.next if after else node.previous
+        at_edge: cython.bint = rank == node.count - 1 if after else rank == 0
+        beside: Node | None = node.next if after else node.previous
+        packed: Listpack
+        half: Node
         if self.is_large(value):
             self._insert_plain(node, rank, value, after, at_edge)
         elif self._takes(node, value):
@@ -367,39 +440,50 @@ class Quicklist:
             self._add(half, value, after)
             self._join_around(node)
         self.count += 1
-        self._settle()
+        return self._settle()
 
-    def _add(self, node: Node, value: bytes, first: bool) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _add(self, node: Node, value: bytes, first: cython.bint) -> cython.bint:
         """Put an element at the beginning or the end of a node, which holds more by one."""
-        packed = self._use(node)
+        packed: Listpack = self._use(node)
         if first:
             packed.prepend(value)
         else:
             packed.append(value)
         node.count += 1
+        return True
 
-    def _insert_plain(self, node: Node, rank: int, value: bytes, after: bool, at_edge: bool) -> Node:
+    @cython.cfunc
+    def _insert_plain(
+        self, node: Node, rank: cython.Py_ssize_t, value: bytes, after: cython.bint, at_edge: cython.bint
+    ) -> Node:
         """Put a PLAIN node beside the element, taking its node apart if it is inside; the count is left alone."""
-        half = None if at_edge else self._split(node, rank, after)
-        new = self._link(Node(plain=value), node, after)
+        half: Node | None = None if at_edge else self._split(node, rank, after)
+        new: Node = self._link(Node(None, value), node, after)
         if half is not None:
             self._link(half, new, after)
         return new
 
-    def _split(self, node: Node, rank: int, after: bool) -> Node:
+    @cython.cfunc
+    def _split(self, node: Node, rank: cython.Py_ssize_t, after: cython.bint) -> Node:
         """Take the elements after the rank, or before it, out of the node, into a new one (_quicklistSplitNode)."""
-        packed = self._use(node)
-        other = Listpack.from_bytes(packed.to_bytes(), False)
-        cut = rank + 1 if after else rank
-        tail, front = (other, packed) if after else (packed, other)
-        tail.delete_range(0, cut)
-        front.delete_range(cut, node.count)
+        packed: Listpack = self._use(node)
+        other: Listpack = Listpack.from_bytes(packed.to_bytes(), False)
+        cut: cython.Py_ssize_t = rank + 1 if after else rank
+        if after:
+            packed.delete_range(cut, node.count)
+            other.delete_range(0, cut)
+        else:
+            packed.delete_range(0, cut)
+            other.delete_range(cut, node.count)
         packed.shrink()
         other.shrink()
-        half = Node(other, None, node.count - cut if after else cut)
+        half: Node = Node(other, None, node.count - cut if after else cut)
         node.count -= half.count
         return half
 
+    @cython.cfunc
     def _join(self, one: Node, other: Node) -> Node:
         """Move the elements of a node to the end of the one before it (_quicklistListpackMerge)."""
         one.packed = Listpack.merge(self._use(one), self._use(other))
@@ -408,9 +492,12 @@ class Quicklist:
         self._unlink(other)
         return one
 
-    def _join_around(self, center: Node) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _join_around(self, center: Node) -> cython.bint:
         """Join what fits together among the node and two to each side, in Redis's order (_quicklistMergeNodes)."""
-        before, behind = center.previous, center.next
+        before: Node | None = center.previous
+        behind: Node | None = center.next
         if before is not None and before.previous is not None and self._may_join(before.previous, before):
             self._join(before.previous, before)
         if behind is not None and behind.next is not None and self._may_join(behind, behind.next):
@@ -419,17 +506,19 @@ class Quicklist:
             center = self._join(center.previous, center)
         if center.next is not None and self._may_join(center, center.next):
             self._join(center, center.next)
+        return True
 
     def replace(self, index: int, value: bytes) -> bool:
         """Put an element in the place of the one of that index; False where there is none (quicklistReplaceAtIndex)."""
         found = self.locate(index)
         if found is None:
             return False
-        node, rank = found
+        node: Node = found[0]
+        rank: cython.Py_ssize_t = found[1]
         if self.depth:
             self._opened.append(node)
             node.open()
-        large = self.is_large(value)
+        large: cython.bint = self.is_large(value)
         if node.packed is not None and not large:
             node.packed.replace(node.packed.seek(rank), value)
         elif node.packed is None and large:
@@ -442,34 +531,41 @@ class Quicklist:
         self._settle()
         return True
 
-    def _replace_by_plain(self, node: Node, rank: int, value: bytes) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _replace_by_plain(self, node: Node, rank: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Put a PLAIN node in the place of an element of a listpack (quicklistReplaceEntry)."""
-        new = self._insert_plain(node, rank, value, True, rank == node.count - 1)
+        new: Node = self._insert_plain(node, rank, value, True, rank == node.count - 1)
         self.count += 1
         if node.count == 1:
-            self._unlink(node)
-            return
+            return self._unlink(node)
         self._delete(node, node.listpack().last())
         if not self.classic:
             self._join_around(new)
+        return True
 
-    def _delete(self, node: Node, pos: int) -> None:
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _delete(self, node: Node, pos: cython.Py_ssize_t) -> cython.bint:
         """Remove one element of an open node, and the node when it was the last one (quicklistDelIndex)."""
         if node.count == 1:
-            self._unlink(node)
-            return
+            return self._unlink(node)
         node.listpack().delete(pos)
         node.count -= 1
         self.count -= 1
+        return True
 
     def delete_range(self, start: int, count: int) -> int:
         """Remove up to count elements from that index on; return how many went (quicklistDelRange)."""
         found = self.locate(start)
         if found is None or count <= 0:
             return 0
-        node: Node | None
-        node, rank = found
-        left = count
+        node: Node | None = found[0]
+        following: Node | None
+        rank: cython.Py_ssize_t = found[1]
+        left: cython.Py_ssize_t = min(count, self.count)
+        wanted: cython.Py_ssize_t = left
+        gone: cython.Py_ssize_t
         while node is not None and left > 0:
             following = node.next
             gone = min(left, node.count - rank)
@@ -480,9 +576,10 @@ class Quicklist:
                 node.count -= gone
                 self.count -= gone
             left -= gone
-            node, rank = following, 0
+            node = following
+            rank = 0
         self._settle()
-        return count - left
+        return wanted - left
 
     # -- searching -----------------------------------------------------------------------------------
 
@@ -499,9 +596,11 @@ class Quicklist:
 
     def remove(self, value: bytes, most: int = 0, backwards: bool = False) -> int:
         """Remove elements that equal the value, at most so many (0 = all); return how many went. O(bytes)"""
-        removed = 0
-        node = self.tail if backwards else self.head
-        while node is not None and (not most or removed < most):
+        removed: cython.Py_ssize_t = 0
+        limit: cython.Py_ssize_t = min(most, self.count) or self.count
+        node: Node | None = self.tail if backwards else self.head
+        following: Node | None
+        while node is not None and removed < limit:
             following = node.previous if backwards else node.next
             if self.depth:
                 self._opened.append(node)
@@ -511,15 +610,21 @@ class Quicklist:
                     self._unlink(node)
                     removed += 1
             else:
-                removed += self._remove_packed(node, node.packed, value, most - removed if most else 0, backwards)
+                removed += self._remove_packed(node, node.packed, value, limit - removed, backwards)
             node = following
         self._settle()
         return removed
 
-    def _remove_packed(self, node: Node, packed: Listpack, value: bytes, most: int, backwards: bool) -> int:
-        removed = 0
-        pos = packed.last() if backwards else packed.find(packed.first(), value)
-        while pos != -1 and (not most or removed < most):
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _remove_packed(
+        self, node: Node, packed: Listpack, value: bytes, most: cython.Py_ssize_t, backwards: cython.bint
+    ) -> cython.Py_ssize_t:
+        removed: cython.Py_ssize_t = 0
+        before: cython.Py_ssize_t
+        behind: cython.Py_ssize_t
+        pos: cython.Py_ssize_t = packed.last() if backwards else packed.find(packed.first(), value)
+        while pos != -1 and removed < most:
             before = packed.prev(pos) if backwards else -1
             if backwards and not packed.compare(pos, value):
                 pos = before
@@ -537,13 +642,13 @@ class Quicklist:
     def check(self) -> None:
         """Raise AssertionError or Corrupt unless the invariants hold. O(bytes)"""
         count = nodes = 0
-        previous, node = None, self.head
+        previous: Node | None = None
+        node: Node | None = self.head
         while node is not None:
             assert node.previous is previous and node.count > 0
             depth = min(nodes, self.nodes - 1 - nodes)
             assert node.block is None or depth >= self.depth > 0
-            closed = node.block is not None
-            node.open()
+            closed = node.open()
             if node.packed is None:
                 assert node.plain is not None and node.count == 1
             else:
@@ -552,12 +657,14 @@ class Quicklist:
             if closed:
                 node.close()
             count, nodes = count + node.count, nodes + 1
-            previous, node = node, node.next
+            previous = node
+            node = node.next
         assert self.tail is previous and (count, nodes) == (self.count, self.nodes)
-        assert not self.single or (nodes <= 1 and (self.head is None or not self.head.is_plain))
+        assert not self.single or (nodes <= 1 and (self.head is None or not self.head.is_plain()))
 
 
-def element(node: Node, pos: int) -> bytes:
+@cython.ccall
+def element(node: Node, pos: cython.Py_ssize_t) -> bytes:
     """Return the element at a position that `walk` gave."""
     if node.packed is not None:
         return node.packed.get_bytes(pos)

@@ -54,7 +54,7 @@ class List:
         if not elements.single:
             return
         compact = has_compact(limits)
-        used = 7 if elements.head is None else elements.head.nbytes
+        used = 7 if elements.head is None else elements.head.nbytes()
         if not compact or exceeds(limits.list_max_listpack_size, used + nbytes, elements.count + count):
             elements.single = False
             elements.classic = not compact
@@ -64,10 +64,10 @@ class List:
         """Become a listpack if that suits; `built`: it is new, full size will do (listTypeTryConvertQuicklist)."""
         elements = self.elements
         node = elements.head
-        if elements.single or elements.nodes != 1 or node is None or node.is_plain or not has_compact(limits):
+        if elements.single or elements.nodes != 1 or node is None or node.is_plain() or not has_compact(limits):
             return
         fill, half = limits.list_max_listpack_size, 1 if built else 2
-        fits = node.nbytes <= size_limit(fill) // half if fill < 0 else node.count <= max(fill, 1) // half
+        fits = node.nbytes() <= size_limit(fill) // half if fill < 0 else node.count <= max(fill, 1) // half
         if fits:
             node.open()
             elements.single = True

@@ -65,11 +65,11 @@ def save(out: RdbWriter, value: List | Set, kind: int) -> None:
 def _save_list(out: RdbWriter, value: List) -> None:
     out.length(value.elements.nodes)
     for node in value.elements.chain():
-        out.length(_PLAIN if node.is_plain else _PACKED)
+        out.length(_PLAIN if node.is_plain() else _PACKED)
         if node.block is not None:
             out.raw(bytes((_LZF_STRING,)))
             out.length(len(node.block))
-            out.length(node.nbytes)
+            out.length(node.nbytes())
             out.raw(node.block)
         elif node.packed is not None:
             out.string(node.packed.to_bytes())
