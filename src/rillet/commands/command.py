@@ -48,7 +48,9 @@ _ACCESS: dict[str, str] = {
     ),
     **dict.fromkeys("decr decrby getex getset incr incrby incrbyfloat move".split(), "RW access update"),
     **dict.fromkeys(
-        "expire expireat pexpire pexpireat persist setrange xack xadd xclaim xgroup|setid xsetid".split(), "RW update"
+        "expire expireat pexpire pexpireat persist setrange xack xadd xcfgset xclaim xgroup|setid xidmprecord "
+        "xsetid".split(),
+        "RW update",
     ),
     **dict.fromkeys("xautoclaim xdel xdelex xgroup|delconsumer xgroup|destroy xtrim".split(), "RW delete"),
     "xackdel": "RW update delete",

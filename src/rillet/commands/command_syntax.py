@@ -26,7 +26,7 @@ _TYPES = {
     "pattern": "pattern", "seconds": "integer", "milliseconds": "integer", "count": "integer", "index": "integer",
     "cursor": "integer", "increment": "integer", "decrement": "integer", "offset": "integer", "start": "integer",
     "end": "integer", "db": "integer", "timeout": "integer", "numreplicas": "integer", "client-id": "integer",
-    "numids": "integer",
+    "numids": "integer", "idmp-duration": "integer", "idmp-maxsize": "integer",
     "unix-time-seconds": "unix-time", "unix-time-milliseconds": "unix-time",
 }  # fmt: skip
 

@@ -52,7 +52,7 @@ _ID_TOO_SMALL = "The ID specified in XADD is equal or smaller than the target st
 @command(
     "xadd", arity=-5, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(1) for the new entry, O(N) for the N entries that a trim evicts.",
-    syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO producer-id | IDMP producer-id idempotent-id] "
+    syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO pid | IDMP pid iid] "
     "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
 )  # fmt: skip
 def xadd(session: Session, argv: list[bytes]) -> None:
