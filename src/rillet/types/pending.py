@@ -58,7 +58,7 @@ PAGE_SLOTS = 256
 _RECORD = cython.declare(cython.Py_ssize_t, 52)
 _SLOTS = cython.declare(cython.Py_ssize_t, 256)
 _NONE = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
-_SMALL = cython.declare(cython.Py_ssize_t, 4096)  # a table of no more slots is never packed
+_SMALL = cython.declare(cython.Py_ssize_t, 1024)  # a table of no more slots is never packed
 
 # Offsets in a record.
 _TIME = cython.declare(cython.Py_ssize_t, 16)
