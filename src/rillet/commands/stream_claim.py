@@ -99,9 +99,9 @@ class Claim:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def finish(self) -> cython.bint:
-        """Log the consumer where nothing was logged that makes it; no slot is held from here on."""
+        """Log the consumer where it got nothing, whose log would make it; no slot is held from here on."""
         self.stream.tidy_pending()
-        if self.created and not self.claimed and self.consumer is not None:
+        if self.created and self.written == 0 and self.consumer is not None:
             return log_consumer(self.session, self.key, self.group, self.consumer)
         return False
 
