@@ -177,7 +177,7 @@ def _mutate_tokens(source: random.Random, tokens: list[Token]) -> None:
         if method == "length":
             tokens[at] = (method, _length(source, value, tokens))
         elif method == "milliseconds":
-            tokens[at] = (method, source.choice((0, -1, 1, 2**63 - 1, -(2**63), value + 1)))
+            tokens[at] = (method, source.choice((0, -1, 1, 2**63 - 1, -(2**63), value & 0xFFFF)))
         elif method == "string":
             tokens[at] = (method, _string(source, value, tokens))
         else:
