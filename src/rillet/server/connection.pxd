@@ -22,6 +22,7 @@ cdef class Connection:
     cdef bint _announced
     cdef bint _limited
     cdef long long _above_since
+    cdef Py_ssize_t _alarm
     cpdef bint run(self)
     cpdef bint within_limits(self)
     cdef bint _send(self)

@@ -48,7 +48,7 @@ class Connection:
 
     __slots__ = (
         "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
-        "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since",
+        "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm",
     )  # fmt: skip
     server: Any
     engine: Engine
@@ -67,6 +67,7 @@ class Connection:
     _announced: cython.bint
     _limited: cython.bint
     _above_since: cython.longlong
+    _alarm: cython.Py_ssize_t
 
     def __init__(self, server: Any) -> None:
         self.server = server
@@ -86,6 +87,8 @@ class Connection:
         self._announced = False
         # Whether replies, not only messages, are held to a limit.
         self._limited = False
+        # The size of the output at which messages have it looked at.
+        self._alarm = _UNCOUNTED
         # When the output came to be above the soft limit (ms), 0 while it is below.
         self._above_since = 0
 
@@ -237,17 +240,22 @@ class Connection:
         if not self._announced:
             self._announced = True
             self.server.deliver_soon(self)
-        if (self._paused or self.session.out.used > _UNCOUNTED) and self.within_limits():
-            self._relieve()
+        if self.session.out.used > self._alarm:
+            # Looked at after every so many bytes: looking costs more than a small message.
+            self._alarm = self.session.out.used + _UNCOUNTED
+            if self.within_limits():
+                self._relieve()
 
     def _relieve(self) -> None:
         """Send a large batch of messages before its time, unless the client does not read."""
         if self.session.out.used > _REPLY_BATCH and not self._paused and not self._dirty:
+            self._alarm = _UNCOUNTED
             self._send()
 
     def deliver(self) -> None:
         """Send the messages that came since the loop's last turn."""
         self._announced = False
+        self._alarm = _UNCOUNTED
         if self.transport is not None and self.session.out.used and not self._paused:
             self._send()
 
