@@ -118,8 +118,8 @@ def compare(judge: Judge, steps: list[tuple[int, str]], **values: Any) -> None:
                 assert normal(got[client]) == normal(wanted[client]), (at, who, line, client)
             ours.engine.check()
         assert theirs.command("PUBSUB NUMPAT") == b":%d\r\n" % len(ours.engine.channels.patterns)
-        for client in ours.clients:
-            ours.engine.close_session(client.session)
+        for one in ours.clients:
+            ours.engine.close_session(one.session)
         channels = ours.engine.channels
         assert not channels.channels and not channels.shards and not channels.patterns
     finally:

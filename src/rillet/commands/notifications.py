@@ -1,8 +1,8 @@
 """Keyspace notifications: what happens to keys, told on channels (Redis: notify.c).
 
-    notify-keyspace-events KEt          K  __keyspace@0__:orders   <- xadd
+    notify-keyspace-events KEtg         K  __keyspace@0__:orders   <- xadd
                                         E  __keyevent@0__:xadd     <- orders
-                                        t  which events: those of streams
+                                        tg which events: those of streams, and generic ones
 
     g generic   $ string   l list   s set   h hash   z sorted set   t stream   d module   x expired   e evicted
     A  all of these, and a (array) where it is known
