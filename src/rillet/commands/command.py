@@ -35,6 +35,7 @@ _CATEGORY_OF_GROUP = {
 }  # fmt: skip
 _MORE_CATEGORIES = {
     "keys": "dangerous", "restore": "dangerous", "info": "dangerous", "role": "admin dangerous",
+    "lastsave": "admin dangerous",
     "dbsize": "keyspace", "flushdb": "keyspace dangerous", "flushall": "keyspace dangerous",
     "swapdb": "keyspace dangerous",
 }  # fmt: skip
@@ -82,7 +83,7 @@ _NUMBER_SEARCH = {"lmpop": 1, "blmpop": 2, "sintercard": 1, "sunioncard": 1, "sd
 _OUTPUT = "nondeterministic_output"
 _TIPS: dict[str, str] = {
     **dict.fromkeys(
-        "dump object|encoding object|freq object|idletime object|refcount pttl ttl xadd xautoclaim xclaim "
+        "dump object|encoding object|freq object|idletime object|refcount lastsave pttl ttl xadd xautoclaim xclaim "
         "xinfo|consumers xpending xtrim client|list client|info info time".split(),
         _OUTPUT,
     ),
