@@ -131,3 +131,48 @@ SELECT 0
 XADD s 9200000000000 end 1
 XREADGROUP GROUP g d NOACK STREAMS s >
 """.strip().splitlines()
+
+# A group with consumers of every kind, entries pending whose stream entry is gone, tombstones, nodes of one entry.
+STREAMS = """
+CONFIG SET stream-node-max-entries 3
+XADD tombs 1-1 a 1 b 2
+XADD tombs 1-2 a 1 b 2
+XADD tombs 1-3 a 1 c 2
+XADD tombs 2-0 long {long}
+XADD tombs 18446744073709551615-18446744073709551615 last -1
+XGROUP CREATE tombs g 0
+XGROUP CREATE tombs middle 1-3 ENTRIESREAD 3
+XREADGROUP GROUP g reader COUNT 4 STREAMS tombs >
+XREADGROUP GROUP g greedy NOACK STREAMS tombs >
+XGROUP CREATECONSUMER tombs g idle
+XCLAIM tombs g thief 0 1-2 IDLE 100 RETRYCOUNT 7
+XDEL tombs 1-2 1-3
+XGROUP CREATE empty g $ MKSTREAM
+XADD node 5-5 f v
+XTRIM node MAXLEN 0
+SET compressible {long}
+SET number -2147483648
+""".replace("{long}", "abc" * 300)
+
+# Idempotent producers, one of them without messages; released entries, and such whose entry is gone.
+LATER = """
+XADD sent IDMP shop order-1 * a 1
+XADD sent IDMP shop order-2 * a 2
+XADD sent IDMP shop order-1 * a 1
+XADD sent IDMPAUTO sensor * t 20 h 40
+XCFGSET tuned IDMP-DURATION 60 IDMP-MAXSIZE 5
+XADD tuned IDMP p i * a b
+XCFGSET tuned IDMP-DURATION 70
+XADD back 1-1 a 1
+XADD back 2-1 a 1
+XADD back 3-1 a 1
+XADD back 4-1 a 1
+XGROUP CREATE back g 0
+XGROUP CREATE back h 0 ENTRIESREAD 2
+XREADGROUP GROUP g one COUNT 3 STREAMS back >
+XREADGROUP GROUP g two STREAMS back >
+XNACK back g FAIL IDS 2 3-1 1-1
+XNACK back g FATAL IDS 1 4-1
+XDEL back 3-1
+XREADGROUP GROUP h one COUNT 2 STREAMS back >
+"""

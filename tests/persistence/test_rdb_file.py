@@ -22,30 +22,9 @@ from rillet.persistence.snapshot import Snapshots
 from rillet.protocol.replies import parse_all
 from rillet.structs.crc64 import crc64
 from tests.judge import PEERS, peer_binary, redis_binary, running_redis
-from tests.persistence.state import WORK, state_of
+from tests.persistence.state import LATER, STREAMS, WORK, state_of
 
 NOW = 1_700_000_000_000
-# A group with consumers of every kind, entries pending whose stream entry is gone, tombstones, nodes of one entry.
-STREAMS = """
-CONFIG SET stream-node-max-entries 3
-XADD tombs 1-1 a 1 b 2
-XADD tombs 1-2 a 1 b 2
-XADD tombs 1-3 a 1 c 2
-XADD tombs 2-0 long {long}
-XADD tombs 18446744073709551615-18446744073709551615 last -1
-XGROUP CREATE tombs g 0
-XGROUP CREATE tombs middle 1-3 ENTRIESREAD 3
-XREADGROUP GROUP g reader COUNT 4 STREAMS tombs >
-XREADGROUP GROUP g greedy NOACK STREAMS tombs >
-XGROUP CREATECONSUMER tombs g idle
-XCLAIM tombs g thief 0 1-2 IDLE 100 RETRYCOUNT 7
-XDEL tombs 1-2 1-3
-XGROUP CREATE empty g $ MKSTREAM
-XADD node 5-5 f v
-XTRIM node MAXLEN 0
-SET compressible {long}
-SET number -2147483648
-""".replace("{long}", "abc" * 300)
 
 
 class Bare:
@@ -183,28 +162,6 @@ def test_what_other_servers_write_at_the_head_and_between_keys(tmp_path: Path) -
 
 # -- what came with later servers ------------------------------------------------------------------------
 
-# Idempotent producers, one of them without messages; released entries, and such whose entry is gone.
-LATER = """
-XADD sent IDMP shop order-1 * a 1
-XADD sent IDMP shop order-2 * a 2
-XADD sent IDMP shop order-1 * a 1
-XADD sent IDMPAUTO sensor * t 20 h 40
-XCFGSET tuned IDMP-DURATION 60 IDMP-MAXSIZE 5
-XADD tuned IDMP p i * a b
-XCFGSET tuned IDMP-DURATION 70
-XADD back 1-1 a 1
-XADD back 2-1 a 1
-XADD back 3-1 a 1
-XADD back 4-1 a 1
-XGROUP CREATE back g 0
-XGROUP CREATE back h 0 ENTRIESREAD 2
-XREADGROUP GROUP g one COUNT 3 STREAMS back >
-XREADGROUP GROUP g two STREAMS back >
-XNACK back g FAIL IDS 2 3-1 1-1
-XNACK back g FATAL IDS 1 4-1
-XDEL back 3-1
-XREADGROUP GROUP h one COUNT 2 STREAMS back >
-"""
 MAKERS = {"7.0": 10, "7.2": 11, "7.4": 11, "8.0": 11, "8.6": 13, "newest": 14, "valkey": 11}
 """The version of a file with all that such a server's commands can make: the oldest that carries it."""
 

@@ -239,6 +239,12 @@ PARAMETERS: dict[str, Parameter] = {
         *_fixed("1", "there is one thread for input and output", "io-threads"),
         *_fixed("no", "there is no cluster mode", "cluster-enabled"),
         *_fixed("0", "there are no replicas", "min-replicas-to-write"),
+        *_fixed("yes", "there are no replicas", "repl-diskless-sync", "replica-read-only"),
+        *_fixed("5", "there are no replicas", "repl-diskless-sync-delay"),
+        *_fixed("disabled", "there are no replicas", "repl-diskless-load"),
+        *_fixed("10", "there are no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
+        *_fixed("60", "there are no replicas", "repl-timeout"),
+        *_fixed("ignore", "there are no replicas", "propagation-error-behavior"),
         *_fixed("no", "there are no loadable modules", "enable-module-command"),
     )
 }
