@@ -131,6 +131,8 @@ class Deletion:
         self.strategy = strategy
         self.deleted = self.dropped = 0
         self.first = False
+        if strategy == _ACKED:
+            stream.find_unread()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -138,7 +140,7 @@ class Deletion:
         """Say whether references keep the entry from being deleted; those that the strategy drops are gone then."""
         if self.strategy == _DELREF:
             self.dropped += self.stream.drop_references(ms, seq)
-        return self.strategy == _ACKED and self.stream.is_referenced(ms, seq)
+        return self.strategy == _ACKED and self.stream.is_held(ms, seq)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

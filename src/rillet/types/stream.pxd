@@ -30,6 +30,8 @@ cdef class Stream(StreamNodes):
     cdef readonly bint stopped
     cdef readonly unsigned long long stop_ms
     cdef readonly unsigned long long stop_seq
+    cdef readonly unsigned long long unread_ms
+    cdef readonly unsigned long long unread_seq
     cpdef bint next_id(self, unsigned long long now) except -1
     cpdef bint next_seq_of(self, unsigned long long ms) except -1
     cpdef bint append(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
@@ -48,6 +50,8 @@ cdef class Stream(StreamNodes):
     cpdef Group find_group(self, bytes name)
     cpdef bint destroy_group(self, bytes name) except -1
     cpdef bint is_referenced(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bint find_unread(self) except -1
+    cpdef bint is_held(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint tidy_pending(self) except -1
     cpdef Py_ssize_t drop_references(self, unsigned long long ms, unsigned long long seq)
     cpdef bint advance_group(self, Group group, unsigned long long ms, unsigned long long seq,

@@ -112,6 +112,7 @@ class Stream(StreamNodes):
     __slots__ = (
         "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "idmp", "last_ms", "last_seq",
         "max_deleted_ms", "max_deleted_seq", "next_ms", "next_seq", "pending", "stop_ms", "stop_seq", "stopped",
+        "unread_ms", "unread_seq",
     )  # fmt: skip
     last_ms: cython.ulonglong
     last_seq: cython.ulonglong
@@ -130,6 +131,8 @@ class Stream(StreamNodes):
     stopped: cython.bint
     stop_ms: cython.ulonglong
     stop_seq: cython.ulonglong
+    unread_ms: cython.ulonglong
+    unread_seq: cython.ulonglong
 
     def __init__(self) -> None:
         StreamNodes.__init__(self)
@@ -144,6 +147,7 @@ class Stream(StreamNodes):
         self.edge_ms = self.edge_seq = 0
         self.stopped = False
         self.stop_ms = self.stop_seq = 0
+        self.unread_ms = self.unread_seq = _MAX
 
     @property
     def node_count(self) -> int:
@@ -368,6 +372,8 @@ class Stream(StreamNodes):
         whole: cython.bint
         deleted: cython.longlong = 0
         self.stopped = False
+        if delete_strategy == _ACKED:
+            self.find_unread()
         it.seek("^")
         while it.next():
             if not by_id and self.length <= maxlen:
@@ -456,7 +462,7 @@ class Stream(StreamNodes):
             if flags & _SAMEFIELDS == 0:
                 boxes = 2 * size_at(lp, lp.at_next)
             after = lp.skip(lp.at_next, boxes + 1)
-            if flags & _DELETED == 0 and (delete_strategy != _ACKED or not self.is_referenced(entry_ms, entry_seq)):
+            if flags & _DELETED == 0 and (delete_strategy != _ACKED or not self.is_held(entry_ms, entry_seq)):
                 if delete_strategy == _DELREF:
                     self.drop_references(entry_ms, entry_seq)
                 after += mark_deleted(lp, pos, flags)
@@ -577,13 +583,31 @@ class Stream(StreamNodes):
     @cython.exceptval(-1, check=False)
     def is_referenced(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Say whether a group has yet to read it or has it pending. O(groups). Redis: streamEntryIsReferenced."""
+        self.find_unread()
+        return self.is_held(ms, seq)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def find_unread(self) -> cython.bint:
+        """Note in unread_ms and unread_seq the lowest of what groups read last, for any number of `is_held`. O(groups)
+
+        Redis keeps it (min_cgroup_last_id) and finds it anew when it moved; here nobody keeps it in step.
+        """
         group: Group
-        if self.pending.first_reference(ms, seq) >= 0:
-            return True
+        self.unread_ms = self.unread_seq = _MAX
         for group in self.groups.values():
-            if less(group.last_ms, group.last_seq, ms, seq):
-                return True
-        return False
+            if less(group.last_ms, group.last_seq, self.unread_ms, self.unread_seq):
+                self.unread_ms = group.last_ms
+                self.unread_seq = group.last_seq
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say what `is_referenced` does, as long as no group has moved since `find_unread`. O(log pending entries)"""
+        if less(self.unread_ms, self.unread_seq, ms, seq):
+            return True
+        return self.pending.first_reference(ms, seq) >= 0
 
     @cython.ccall
     def drop_references(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
