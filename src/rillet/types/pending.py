@@ -28,7 +28,8 @@ Invariants (`check`): IDs rise strictly within an index; no page is empty or ove
 not behind its first slot's and beyond the last of the page before; every slot of an index is in use.
 
 Costs: append O(1); find, insert and remove O(log n) and the move of at most 1 KB, with 16 bytes a page moved
-where a page comes or goes. A table that is mostly holes is packed (`Pending.wants_packing`).
+where a page comes or goes. A page below a quarter joins either neighbour where both fit into a half: the few entries
+that are never acknowledged do not each keep a page. A table that is mostly holes is packed (`Stream.tidy_pending`).
 An index does not know its table, which is handed in: so nothing here refers in a ring, and a stream is
 freed the moment it is dropped, without the garbage collector.
 Rejected: an object per entry in two radix trees (330 bytes), and an index of references as a third tree
@@ -558,18 +559,44 @@ class PendingIndex:
         page = cython.cast(Page, self.pages[low])
         low = 0
         high = page.count
+        middle = self._guess(high, ms)
+        step: cython.Py_ssize_t = 0
+        # Every look at a slot is a look at its record, far away in a large table. IDs mostly rise evenly, so the first
+        # look is where the ID should be, and the next ones are near it, at doubling distances, up to halving.
         while low < high:
-            middle = (low + high) // 2
             order = table.compare(_get32(page.buf, 4 * middle), ms, seq)
             if order == 0:
                 self.at_pos = middle
                 return True
             if order < 0:
                 low = middle + 1
+                middle = min(low + step, (low + high) // 2)
             else:
                 high = middle
+                middle = max(high - 1 - step, (low + high) // 2)
+            step = 2 * step + 1
         self.at_pos = low
         return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _guess(self, count: cython.Py_ssize_t, ms: cython.ulonglong) -> cython.Py_ssize_t:
+        """Return about where on the page at at_page the ID's time is, as if times rose evenly up to the next page."""
+        first: cython.ulonglong
+        span: cython.ulonglong
+        if self.at_page + 1 >= len(self.pages):
+            return count // 2
+        first = _get64(self.bounds, 16 * self.at_page)
+        if ms < first:
+            return 0
+        ms -= first
+        span = _get64(self.bounds, 16 * self.at_page + 16) - first
+        if ms >= span:  # all of the page, and what is looked for, are of one millisecond, or nearly
+            return count // 2
+        while span > 0xFFFF_FFFF_FFFF:  # so that the product does not run over
+            span //= 256
+            ms //= 256
+        return min(count - 1, cython.cast(cython.Py_ssize_t, ms * count // span))
 
     @cython.ccall
     @cython.exceptval(-2, check=False)
