@@ -25,6 +25,7 @@ from rillet.commands.session import (
     UNAUTHENTICATED,
     Session,
 )
+from rillet.commands.settings import UNCOUNTED_OUTPUT
 from rillet.errors import CommandError, NoAuth, NoProto, Unblocked, WrongPass
 
 _CONNECTION_FLAGS = "noscript loading stale"
@@ -275,6 +276,9 @@ def client_line(session: Session) -> bytes:
     queued_bytes = sum(len(word) for _, argv in session.queue for word in argv)
     query_bytes, query_free = getattr(session.transport, "query_buffer", (0, 0))
     unsent = getattr(session.transport, "unsent", 0)
+    # Redis has a fixed buffer for the beginning of what waits, and counts as omem what lies beyond it.
+    waiting = len(session.out) + unsent
+    beyond = max(waiting - UNCOUNTED_OUTPUT, 0)
     name = session.command.fullname.encode() if session.command is not None else b"NULL"
     fields: tuple[tuple[bytes, Any], ...] = (
         (b"id", session.id), (b"addr", _address(session, "peer")), (b"laddr", _address(session, "local")),
@@ -284,7 +288,7 @@ def client_line(session: Session) -> bytes:
         (b"multi", len(session.queue) if in_multi else -1), (b"qbuf", query_bytes),
         (b"qbuf-free", query_free), (b"argv-mem", sum(map(len, session.argv))),
         (b"multi-mem", queued_bytes), (b"rbs", len(session.out.buf)), (b"rbp", len(session.out.buf)),
-        (b"obl", len(session.out)), (b"oll", int(unsent > 0)), (b"omem", unsent),
+        (b"obl", min(waiting, UNCOUNTED_OUTPUT)), (b"oll", int(beyond > 0)), (b"omem", beyond),
         (b"tot-mem", len(session.out.buf) + unsent + queued_bytes + query_bytes + query_free),
         (b"events", extra.get("events", b"r")), (b"cmd", name), (b"user", session.user), (b"redir", -1),
         (b"resp", session.out.resp), (b"lib-name", session.lib_name), (b"lib-ver", session.lib_ver),

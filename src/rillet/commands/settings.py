@@ -233,6 +233,7 @@ PARAMETERS: dict[str, Parameter] = {
         *_fixed("5", "keys are not evicted", "maxmemory-samples"),
         *_fixed("-1", "commands are not timed", "slowlog-log-slower-than"),
         *_fixed("0", "commands are not timed", "slowlog-max-len", "latency-monitor-threshold"),
+        *_fixed("no", "commands are not timed", "latency-tracking"),
         *_fixed("0", "the append-only file is not rewritten by itself", "auto-aof-rewrite-percentage"),
         *_fixed("no", "values are freed when they go", "lazyfree-lazy-eviction", "lazyfree-lazy-expire",
                 "lazyfree-lazy-server-del", "lazyfree-lazy-user-del", "lazyfree-lazy-user-flush", "activedefrag"),
