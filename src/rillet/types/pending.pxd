@@ -70,6 +70,7 @@ cdef class PendingIndex:
     cdef bint _merge(self) except -1
     cpdef bint clear(self) except -1
     cpdef bint renumber(self, bytearray new) except -1
+    cdef Py_ssize_t _guess(self, Py_ssize_t count, unsigned long long ms) except -1
 
 
 @cython.final
