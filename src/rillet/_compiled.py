@@ -15,6 +15,7 @@ from importlib.util import find_spec
 
 COMPILED = (
     "structs/memory",
+    "structs/words",
     "structs/listpack",
     "structs/rax",
     "structs/rax_iterator",

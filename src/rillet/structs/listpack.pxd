@@ -1,9 +1,11 @@
 cimport cython
-from rillet.structs.memory cimport copy_in, copy_out, copy_slice, equals, put_u32
+from rillet.structs.memory cimport copy_out, copy_slice, equals, put_u32
+from rillet.structs.words cimport Words
 
 
 cpdef long long parse_int64(bytes text) except? -77777777777
 cpdef bint is_int64(bytes text) except -1
+cdef long long parse_digits(const unsigned char *text, Py_ssize_t n) noexcept
 
 
 @cython.final
@@ -40,6 +42,11 @@ cdef class Listpack:
 
     cpdef bint append(self, bytes value) except -1
     cpdef bint append_int(self, long long v) except -1
+    cdef bint open(self, Py_ssize_t ints, Words words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) except -1
+    cdef bint push_int(self, long long v) noexcept
+    cdef bint push_words(self, Words words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) noexcept
+    cdef bint close(self, Py_ssize_t count) except -1
+    cdef bint matches(self, Py_ssize_t pos, Words words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) except -1
     cpdef bint prepend(self, bytes value) except -1
     cpdef bint prepend_int(self, long long v) except -1
     cpdef Py_ssize_t insert(self, Py_ssize_t pos, bytes value, bint after) except -1
@@ -53,7 +60,6 @@ cdef class Listpack:
     cdef bint set_count(self, Py_ssize_t n) except -1
     cdef bint recount(self, Py_ssize_t change) except -1
     cdef bytearray room(self, Py_ssize_t need)
-    cdef bint finish(self, Py_ssize_t pos, Py_ssize_t size) except -1
     cdef Py_ssize_t place(self, Py_ssize_t pos, bint after) except -1
     cdef bint gap(self, Py_ssize_t pos, Py_ssize_t replaced, Py_ssize_t size) except -1
     cdef bint put(self, Py_ssize_t pos, Py_ssize_t replaced, bytes value) except -1

@@ -56,9 +56,12 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.errors import Corrupt
+from rillet.structs.words import Words
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
-    from rillet.structs.memory import copy_in, copy_out, copy_slice, equals, put_u32
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
+else:  # compiled code has them as C functions, through the .pxd
+    from rillet.structs.memory import copy_out, copy_slice, equals, put_u32
 
 HEADER_SIZE = 6
 COUNT_UNKNOWN = 65535
@@ -69,6 +72,7 @@ _HEADER = cython.declare(cython.Py_ssize_t, 6)
 _UNKNOWN = cython.declare(cython.Py_ssize_t, 65535)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 4294967295)
 _END = cython.declare(cython.int, 0xFF)
+_INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # the longest entry of an integer
 
 # What parse_int64 returns for text that is no integer. One text has this very value:
 _MAX_INT = cython.declare(cython.longlong, 9223372036854775807)
@@ -83,7 +87,13 @@ def parse_int64(text: bytes) -> cython.longlong:
 
     The one text of -2^63 gives -2^63 too; `is_int64` tells them apart.
     """
-    n: cython.Py_ssize_t = len(text)
+    return parse_digits(text, len(text))
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.longlong:
+    """Do what parse_int64 does, for the n bytes at a place in memory."""
     i: cython.Py_ssize_t = 0
     v: cython.ulonglong = 0
     whole: cython.longlong
@@ -169,8 +179,36 @@ def string_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
-def write_int(p: bytearray, pos: cython.Py_ssize_t, v: cython.longlong, size: cython.Py_ssize_t) -> cython.bint:
+@cython.exceptval(check=False)
+def is_lowest(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
+    """Say whether the n bytes are the text of -2^63, which parse_digits cannot tell from what is no integer."""
+    if n != 20 or text[0] != 45:
+        return False
+    if cython.compiled:
+        lowest: cython.p_const_uchar = _NOT_INT_TEXT
+        return memcmp(text, lowest, 20) == 0
+    return text[:20] == _NOT_INT_TEXT
+
+
+# The writers work on a place in memory: `room` was asked for before, once for all that is written.
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def write_u32(p: cython.p_uchar, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
+    """Write the low 32 bits, the lowest byte first."""
+    p[pos] = v & 0xFF
+    p[pos + 1] = (v >> 8) & 0xFF
+    p[pos + 2] = (v >> 16) & 0xFF
+    p[pos + 3] = (v >> 24) & 0xFF
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def write_int(p: cython.p_uchar, pos: cython.Py_ssize_t, v: cython.longlong, size: cython.Py_ssize_t) -> cython.bint:
     """Write encoding and data of an integer whose int_size is size."""
     if size == 1:
         p[pos] = v & 0x7F
@@ -188,18 +226,19 @@ def write_int(p: bytearray, pos: cython.Py_ssize_t, v: cython.longlong, size: cy
         p[pos + 3] = (v >> 16) & 0xFF
     else:
         p[pos] = 0xF3 if size == 5 else 0xF4
-        put_u32(p, pos + 1, v)
+        write_u32(p, pos + 1, v)
         if size == 9:
-            put_u32(p, pos + 5, v >> 32)
+            write_u32(p, pos + 5, v >> 32)
     return True
 
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
-def write_string(p: bytearray, pos: cython.Py_ssize_t, value: bytes) -> cython.bint:
+@cython.exceptval(check=False)
+def write_string(
+    p: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
+) -> cython.bint:
     """Write encoding, length and data of a string (Redis: lpEncodeString)."""
-    n: cython.Py_ssize_t = len(value)
     if n < 64:
         p[pos] = 0x80 | n
         pos += 1
@@ -209,15 +248,19 @@ def write_string(p: bytearray, pos: cython.Py_ssize_t, value: bytes) -> cython.b
         pos += 2
     else:
         p[pos] = 0xF0
-        put_u32(p, pos + 1, n)
+        write_u32(p, pos + 1, n)
         pos += 5
-    return copy_in(p, pos, value)
+    if cython.compiled:
+        memcpy(p + pos, value, n)
+    else:
+        p[pos : pos + n] = value[:n]
+    return True
 
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(-1, check=False)
-def write_backlen(p: bytearray, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+@cython.exceptval(check=False)
+def write_backlen(p: cython.p_uchar, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
     """Write the backlen of an entry of n bytes: 7 bits a byte, the high ones first, flagged after the first."""
     i: cython.Py_ssize_t
     if n <= 127:
@@ -228,6 +271,40 @@ def write_backlen(p: bytearray, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) ->
         n >>= 7
     p[pos] = n
     return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def write_word(
+    p: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Write a value's whole entry, an integer's where it is one; return the position after it.
+
+    No entry of an integer is longer than that of its text, so room for `word_size` bytes is enough.
+    """
+    size: cython.Py_ssize_t
+    v: cython.longlong
+    if 0 < n <= 20 and value[0] <= 57:  # not past "9": it may be a number
+        v = parse_digits(value, n)
+        if v != _NOT_INT or is_lowest(value, n):
+            size = int_size(v)
+            write_int(p, pos, v, size)
+            p[pos + size] = size
+            return pos + size + 1
+    size = string_size(n)
+    write_string(p, pos, value, n)
+    write_backlen(p, pos + size, size)
+    return pos + size + backlen_size(size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def word_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Bytes of the entry of a string of n bytes, its backlen included."""
+    size: cython.Py_ssize_t = string_size(n)
+    return size + backlen_size(size)
 
 
 @cython.cfunc
@@ -660,25 +737,103 @@ class Listpack:
     def append(self, value: bytes) -> cython.bint:
         """Add a value at the end (Redis: lpAppend)."""
         n: cython.Py_ssize_t = len(value)
-        size: cython.Py_ssize_t
-        end: cython.Py_ssize_t = self.used - 1
-        v: cython.longlong
-        if 0 < n <= 20 and value[0] <= 57:  # not past "9": it may be a number
-            v = parse_int64(value)
-            if v != _NOT_INT or value == _NOT_INT_TEXT:
-                return self.append_int(v)
-        size = string_size(n)
-        write_string(self.room(size + backlen_size(size)), end, value)
-        return self.finish(end + size, size)
+        p: cython.p_uchar = self.room(word_size(n))
+        self.used = write_word(p, self.used - 1, value, n) + 1
+        return self.close(1)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def append_int(self, v: cython.longlong) -> cython.bint:
         """Add an integer at the end (Redis: lpAppendInteger)."""
+        self.room(_INT_ROOM)
+        self.push_int(v)
+        return self.close(1)
+
+    # Many at once: `open` makes room for all, `push_` writes one behind the other, `close` puts the header right. In
+    # between the listpack has no end.
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def open(
+        self, ints: cython.Py_ssize_t, words: Words, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Make room to push so many integers and the words first, first + step, ... of `words`, count of them."""
+        need: cython.Py_ssize_t = ints * _INT_ROOM
+        index: cython.Py_ssize_t
+        if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
+            raise IndexError("words beyond the last")
+        for index in range(count):
+            need += word_size(words.size[first + index * step])
+        self.room(need)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def push_int(self, v: cython.longlong) -> cython.bint:
+        """Write an integer behind what was pushed."""
+        p: cython.p_uchar = self.buf
+        pos: cython.Py_ssize_t = self.used - 1
         size: cython.Py_ssize_t = int_size(v)
+        write_int(p, pos, v, size)
+        p[pos + size] = size
+        self.used = pos + size + 2
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def push_words(
+        self, words: Words, first: cython.Py_ssize_t, step: cython.Py_ssize_t, count: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Write the words that `open` was told of."""
+        p: cython.p_uchar = self.buf
+        pos: cython.Py_ssize_t = self.used - 1
+        at: cython.pp_const_uchar = words.at
+        size: cython.p_Py_ssize_t = words.size
+        index: cython.Py_ssize_t
+        for index in range(first, first + count * step, step):
+            pos = write_word(p, pos, at[index], size[index])
+        self.used = pos + 1
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def close(self, count: cython.Py_ssize_t) -> cython.bint:
+        """End the listpack behind what was pushed, count entries."""
+        p: cython.p_uchar = self.buf
+        p[self.used - 1] = 0xFF
+        write_u32(p, 0, self.used)
+        return self.recount(count)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def matches(
+        self, pos: cython.Py_ssize_t, words: Words, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
+        count: cython.Py_ssize_t,
+    ) -> cython.bint:  # fmt: skip
+        """Say whether the entries from pos on are the words first, first + step, ..., count of them. O(count)"""
+        p: cython.p_uchar
         end: cython.Py_ssize_t = self.used - 1
-        write_int(self.room(size + 1), end, v, size)
-        return self.finish(end + size, size)
+        index: cython.Py_ssize_t
+        n: cython.Py_ssize_t
+        if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
+            raise IndexError("words beyond the last")
+        for index in range(first, first + count * step, step):
+            p = self.buf
+            n = words.size[index]
+            # A short string is told by its encoding byte: nearly every name of a field is one.
+            if n < 64 and pos <= end - n - 2 and p[pos] == 0x80 | n:
+                if cython.compiled:
+                    if memcmp(p + pos + 1, words.at[index], n) != 0:
+                        return False
+                elif p[pos + 1 : pos + 1 + n] != words.at[index]:
+                    return False
+                pos += n + 2
+            elif self.compare(pos, words.get(index)):
+                pos = self.at_next
+            else:
+                return False
+        return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -723,6 +878,9 @@ class Listpack:
     @cython.exceptval(-1, check=False)
     def replace_int(self, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.Py_ssize_t:
         """Put an integer in place of the entry at pos and return its position (Redis: lpReplaceInteger). O(n)."""
+        if 0 <= v <= 127 and _HEADER <= pos < self.used - 1 and self.buf[pos] < 0x80:
+            self.buf[pos] = v  # one byte for another: every XADD counts its entry so
+            return pos
         self.put_int(pos, entry_end(self.buf, pos, self.used - 1) - pos, v)
         return pos
 
@@ -768,18 +926,6 @@ class Listpack:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def finish(self, pos: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-        """Close an appended entry of size bytes that ends at pos: backlen, 0xFF, header."""
-        p: bytearray = self.buf
-        write_backlen(p, pos, size)
-        pos += backlen_size(size)
-        p[pos] = 0xFF
-        self.used = pos + 1
-        put_u32(p, 0, pos + 1)
-        return self.recount(1)
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
     def recount(self, change: cython.Py_ssize_t) -> cython.bint:
         """Add to the element count, which stays unknown once it is."""
         n: cython.Py_ssize_t = self.count()
@@ -814,21 +960,24 @@ class Listpack:
     @cython.exceptval(-1, check=False)
     def put(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Write a value's entry over the replaced bytes at pos."""
-        size: cython.Py_ssize_t
+        n: cython.Py_ssize_t = len(value)
+        p: cython.p_uchar
         v: cython.longlong = parse_int64(value)
         if v != _NOT_INT or value == _NOT_INT_TEXT:
             return self.put_int(pos, replaced, v)
-        size = string_size(len(value))
-        self.gap(pos, replaced, size + backlen_size(size))
-        write_string(self.buf, pos, value)
-        return write_backlen(self.buf, pos + size, size)
+        self.gap(pos, replaced, word_size(n))
+        p = self.buf
+        write_word(p, pos, value, n)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put_int(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
         """Write an integer's entry over the replaced bytes at pos."""
         size: cython.Py_ssize_t = int_size(v)
+        p: cython.p_uchar
         self.gap(pos, replaced, size + 1)
-        write_int(self.buf, pos, v, size)
-        self.buf[pos + size] = size
+        p = self.buf
+        write_int(p, pos, v, size)
+        p[pos + size] = size
         return True

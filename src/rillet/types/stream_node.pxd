@@ -1,12 +1,11 @@
 cimport cython
 from rillet.structs.listpack cimport Listpack, is_int64, parse_int64
-from rillet.structs.memory cimport equals
+from rillet.structs.words cimport Words
 
 cpdef long long int_at(Listpack lp, Py_ssize_t pos) except? -77777777777
 cpdef long long size_at(Listpack lp, Py_ssize_t pos) except? -77777777777
-cpdef Listpack new_node(list[bytes] argv, Py_ssize_t start, Py_ssize_t nfields, Py_ssize_t capacity)
-cpdef bint same_fields(Listpack lp, Py_ssize_t pos, list[bytes] argv, Py_ssize_t start, Py_ssize_t nfields) except -1
-cpdef bint append_entry(Listpack lp, bint same, long long ms_delta, long long seq_delta, list[bytes] argv, Py_ssize_t start,
+cpdef Listpack new_node(Words words, Py_ssize_t start, Py_ssize_t nfields, Py_ssize_t capacity)
+cpdef bint append_entry(Listpack lp, bint same, long long ms_delta, long long seq_delta, Words words, Py_ssize_t start,
                         Py_ssize_t nfields) except -1
 cpdef Py_ssize_t master_fields(Listpack lp) except -1
 cpdef Py_ssize_t first_entry(Listpack lp) except -1

@@ -40,10 +40,10 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
+from rillet.structs.words import Words
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
     from rillet.structs.listpack import is_int64, parse_int64
-    from rillet.structs.memory import equals
 
 DELETED = 1
 """Entry flag: a tombstone (STREAM_ITEM_FLAG_DELETED)."""
@@ -85,39 +85,18 @@ def size_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
 
 @cython.ccall
 def new_node(
-    argv: list[bytes], start: cython.Py_ssize_t, nfields: cython.Py_ssize_t, capacity: cython.Py_ssize_t
+    words: Words, start: cython.Py_ssize_t, nfields: cython.Py_ssize_t, capacity: cython.Py_ssize_t
 ) -> Listpack:
     """Return a node with a master entry only, counting one entry: the one that the caller appends next."""
     lp: Listpack = Listpack(capacity)
-    i: cython.Py_ssize_t
-    field: bytes
-    lp.append_int(1)
-    lp.append_int(0)
-    lp.append_int(nfields)
-    for i in range(nfields):
-        field = argv[start + 2 * i]
-        lp.append(field)
-    lp.append_int(0)
+    lp.open(4, words, start, 2, nfields)
+    lp.push_int(1)
+    lp.push_int(0)
+    lp.push_int(nfields)
+    lp.push_words(words, start, 2, nfields)
+    lp.push_int(0)
+    lp.close(nfields + 4)
     return lp
-
-
-@cython.ccall
-@cython.exceptval(-1, check=False)
-def same_fields(
-    lp: Listpack, pos: cython.Py_ssize_t, argv: list[bytes], start: cython.Py_ssize_t, nfields: cython.Py_ssize_t
-) -> cython.bint:
-    """Say whether the master's fields, the first at pos, are those of the new entry. O(fields)."""
-    i: cython.Py_ssize_t
-    field: bytes
-    for i in range(start, start + 2 * nfields, 2):
-        field = argv[i]
-        if lp.decode(pos):
-            if lp.at_len != len(field) or not equals(lp.buf, lp.at_start, field):
-                return False
-        elif not lp.compare(pos, field):
-            return False
-        pos = lp.at_next
-    return True
 
 
 @cython.ccall
@@ -127,26 +106,25 @@ def append_entry(
     same: cython.bint,
     ms_delta: cython.longlong,
     seq_delta: cython.longlong,
-    argv: list[bytes],
+    words: Words,
     start: cython.Py_ssize_t,
     nfields: cython.Py_ssize_t,
 ) -> cython.bint:
     """Append an entry; the master's count is the caller's to raise. O(fields). Redis: streamAppendItem."""
-    i: cython.Py_ssize_t
-    word: bytes
-    lp.append_int(_SAMEFIELDS if same else 0)
-    lp.append_int(ms_delta)
-    lp.append_int(seq_delta)
+    step: cython.Py_ssize_t = 2 if same else 1
+    count: cython.Py_ssize_t = nfields if same else 2 * nfields
+    boxes: cython.Py_ssize_t = count + (3 if same else 4)
     if same:
-        for i in range(start + 1, start + 2 * nfields, 2):
-            word = argv[i]
-            lp.append(word)
-        return lp.append_int(nfields + 3)
-    lp.append_int(nfields)
-    for i in range(start, start + 2 * nfields):
-        word = argv[i]
-        lp.append(word)
-    return lp.append_int(2 * nfields + 4)
+        start += 1  # the values only
+    lp.open(5, words, start, step, count)
+    lp.push_int(_SAMEFIELDS if same else 0)
+    lp.push_int(ms_delta)
+    lp.push_int(seq_delta)
+    if not same:
+        lp.push_int(nfields)
+    lp.push_words(words, start, step, count)
+    lp.push_int(boxes)
+    return lp.close(boxes + 1)
 
 
 @cython.ccall

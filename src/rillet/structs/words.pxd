@@ -1,0 +1,15 @@
+cimport cython
+
+@cython.final
+cdef class Words:
+    cdef const unsigned char **at
+    cdef Py_ssize_t *size
+    cdef readonly Py_ssize_t room
+    cdef public Py_ssize_t count
+    cdef bytearray _places
+    cdef bytearray _sizes
+    cpdef bint make_room(self, Py_ssize_t count) except -1
+    cpdef bint take(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count) except -1
+    cpdef bytes get(self, Py_ssize_t index)
+    cpdef list[bytes] to_list(self)
+    cpdef bint equals(self, Py_ssize_t index, bytes value) except -1
