@@ -39,6 +39,7 @@ COMPILED = (
     "commands/session",
     "commands/channels",
     "commands/registry",
+    "commands/shortcut",
     "commands/stream_args",
     "commands/stream_write",
     "commands/stream_delete",

@@ -2,9 +2,11 @@ cimport cython
 from rillet.commands.channels cimport Channels
 from rillet.commands.registry cimport Command
 from rillet.commands.session cimport Session
+from rillet.commands.shortcut cimport Shortcut
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.database cimport Database
 from rillet.protocol.parser cimport CommandParser
+from rillet.structs.words cimport Words
 
 @cython.final
 cdef class Engine:
@@ -29,6 +31,8 @@ cdef class Engine:
     cdef public long long next_session_id
     cdef public long long dirty
     cdef public long long commands_processed
+    cdef readonly Words words
+    cdef list _shortcuts
     cdef dict _by_name
     cdef list _ready
     cdef list _pending
@@ -41,6 +45,7 @@ cdef class Engine:
     cdef long long _idmp_expired
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
     cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
+    cdef bint _take_shortcut(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cdef bint _drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cpdef bint call(self, Session session, Command entry, list[bytes] argv) except -1
     cdef bint _execute_muted(self, Session session, object entry, list[bytes] argv) except -1

@@ -40,12 +40,14 @@ from rillet.commands.session import (
     Session,
 )  # fmt: skip
 from rillet.commands.settings import Settings
+from rillet.commands.shortcut import Shortcut
 from rillet.commands.stream_idmp import expire_idmp
 from rillet.commands.waiting import Turns, Waiters
 from rillet.errors import CommandError, ExecAbort, Misconf, NoAuth, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.protocol.parser import CommandParser, QueryBufferExceeded
+from rillet.structs.words import Words
 
 # Commands that a session inside MULTI runs instead of queueing (server.c: processCommand).
 _NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
@@ -84,7 +86,8 @@ class Engine:
         "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
         "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
-        "channels", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since", "_idmp_expired",
+        "channels", "words", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since", "_idmp_expired",
+        "_shortcuts",
     )  # fmt: skip
     log: Any
     sessions: dict[int, Session]
@@ -94,6 +97,7 @@ class Engine:
     _by_name: dict[bytes, Command]
     _ready: list[Database]
     _pending: list[tuple[int, list[bytes]]]
+    _shortcuts: list[tuple[bytes, Command, Shortcut]]
 
     def __init__(self, settings: Settings | None = None, clock: Clock | None = None) -> None:
         _commands.load()
@@ -137,6 +141,9 @@ class Engine:
         self._waits = 0
         self._depth = 0
         self._idmp_expired = 0
+        # The words of one command, for whoever wants them as places in memory.
+        self.words = Words()
+        self._shortcuts = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
         # When the last command of a batch ended (ticks), 0 outside of one: the next one begins there, so that a
         # batch asks for the time once a command, and the parsing counts as the command's.
         self._since = 0
@@ -253,10 +260,18 @@ class Engine:
     @cython.exceptval(-1, check=False)
     def _drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
         argv: list[bytes] | None
+        words: Words = self.words
         while session.blocked is None and not session.closing:
             if session.out.used > limit:
                 return True
             parser.authenticated = session.state & UNAUTHENTICATED == 0
+            words.count = parser.scan(words.at, words.size, words.room)
+            if words.count > 0:
+                if not self._take_shortcut(session, parser, limit):
+                    argv = words.to_list()
+                    parser.step()
+                    self.execute(session, argv)
+                continue
             try:
                 argv = parser.next()
             except ProtocolError as error:
@@ -270,6 +285,35 @@ class Engine:
             if argv:
                 self.execute(session, argv)
         return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _take_shortcut(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
+        """Run the plain calls that begin with the one in `words` by their command's shortcut; False where none was."""
+        if session.state != 0 or self.log is not None or self.paused or self.notify_events or self.refusal is not None:
+            return False
+        for name, command, shortcut in self._shortcuts:
+            if self.words.is_option(0, name):
+                break
+        else:
+            return False
+        entry: Command = command
+        quick: Shortcut = shortcut
+        session.dirty = 0
+        session.propagated = None
+        session.command = entry
+        began: cython.longlong = self._since
+        ran: cython.Py_ssize_t = quick.run(session, parser, self.words, limit)
+        if ran == 0:
+            return False
+        self._since = self.clock.ticks()
+        entry.nanoseconds += self._since - began
+        entry.calls += ran
+        self.commands_processed += ran
+        self.dirty += session.dirty
+        if self._ready:
+            self._serve_ready()
+        return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

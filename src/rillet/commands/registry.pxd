@@ -18,6 +18,7 @@ cdef class Command:
     cdef readonly str summary
     cdef readonly str syntax
     cdef readonly object get_keys
+    cdef readonly object shortcut
     cdef readonly object handler
     cdef public dict subcommands
     cdef public long long calls

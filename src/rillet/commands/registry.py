@@ -51,12 +51,13 @@ class Command:
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
         "syntax", "get_keys", "handler", "subcommands", "container", "calls", "nanoseconds", "rejected", "failed",
-        "no_multi", "level",
+        "no_multi", "level", "shortcut",
     )  # fmt: skip
     handler: Any
 
     def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
-                 complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None) -> None:
+                 complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
+                 shortcut: Callable[[], Any] | None = None) -> None:
         self.fullname = fullname
         self.name = fullname.rpartition("|")[2]
         self.container = fullname.rpartition("|")[0]
@@ -74,6 +75,7 @@ class Command:
         self.syntax = syntax
         self.handler = handler
         self.get_keys = get_keys
+        self.shortcut = shortcut
         self.subcommands: dict[bytes, Command] | None = None
         self.calls = 0
         self.nanoseconds = 0
@@ -182,15 +184,18 @@ def command(
     keys: tuple[int, int, int] = (0, 0, 0),
     syntax: str = "",
     get_keys: GetKeys | None = None,
+    shortcut: Callable[[], Any] | None = None,
 ) -> Callable[[Handler], Handler]:
     """Record the decorated handler under `name`; the docstring's first line is the summary.
 
-    keys: (first, last, step) as COMMAND INFO shows them; get_keys: argv -> positions, where keys move.
+    keys: (first, last, step) as COMMAND INFO shows them; get_keys: argv -> positions, where keys move; shortcut:
+    makes the command's Shortcut for an engine.
     """
 
     def record(handler: Handler) -> Handler:
         summary = (handler.__doc__ or "").strip().partition("\n")[0]
-        TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, summary, handler, get_keys))
+        TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, summary, handler, get_keys,
+                          shortcut))  # fmt: skip
         return handler
 
     return record

@@ -39,6 +39,7 @@ cdef class TrimArguments:
     cdef bint _read_new_id(self, bytes word)
     cdef bint _settle(self, Session session, bint xadd)
 
+cpdef long long default_limit(long long node_max_entries) noexcept
 cpdef bytes option(bytes word)
 cpdef long long integer(bytes word, str message=*)
 cpdef int delete_strategy(bytes word) noexcept

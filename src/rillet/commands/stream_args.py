@@ -376,13 +376,14 @@ class TrimArguments:
             if not self.approx:
                 raise CommandError("syntax error, LIMIT cannot be used without the special ~ option")
         elif self.approx:
-            self.limit = _default_limit(session.engine.settings.stream_node_max_entries)
+            self.limit = default_limit(session.engine.settings.stream_node_max_entries)
         return True
 
 
-def _default_limit(node_max_entries: int) -> int:
+@cython.ccall
+@cython.exceptval(check=False)
+def default_limit(node_max_entries: cython.longlong) -> cython.longlong:
     """Return how many entries `~` may remove where no LIMIT is given: those of 100 nodes, within bounds."""
-    limit = 100 * node_max_entries
-    if not 0 < limit <= _MAX_I64:
+    if node_max_entries <= 0 or node_max_entries > _MAX_I64 // 100:
         return 10_000
-    return min(limit, 1_000_000)
+    return min(100 * node_max_entries, 1_000_000)

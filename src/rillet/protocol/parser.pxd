@@ -14,7 +14,10 @@ cdef class CommandParser(Intake):
     cdef public Py_ssize_t max_multibulk_len
     cdef public Py_ssize_t query_buffer_limit
 
+    cdef Py_ssize_t after
     cpdef object next(self)
+    cdef Py_ssize_t scan(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t room) except -1
+    cdef bint step(self) except -1
     cdef object _parse(self)
     cdef Py_ssize_t _line_end(self, int terminator)
     cdef Py_ssize_t _read_count(self)

@@ -156,7 +156,7 @@ class CommandParser(Intake):
     """Bytes in, commands out: `feed`, then `next` until it gives None (networking.c, processInputBuffer)."""
 
     __slots__ = ("argv", "argc", "missing", "bulk_len", "authenticated", "proto_max_bulk_len", "max_multibulk_len",
-                 "query_buffer_limit")  # fmt: skip
+                 "query_buffer_limit", "after")  # fmt: skip
     argv: Any
     argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
@@ -165,6 +165,7 @@ class CommandParser(Intake):
     proto_max_bulk_len: cython.Py_ssize_t
     max_multibulk_len: cython.Py_ssize_t
     query_buffer_limit: cython.Py_ssize_t
+    after: cython.Py_ssize_t
 
     def __init__(self) -> None:
         Intake.__init__(self)
@@ -177,6 +178,7 @@ class CommandParser(Intake):
         self.proto_max_bulk_len = PROTO_MAX_BULK_LEN
         self.max_multibulk_len = MAX_MULTIBULK_LEN
         self.query_buffer_limit = QUERY_BUFFER_LIMIT
+        self.after = 0
 
     @property
     def max_inline_len(self) -> int:
@@ -203,6 +205,64 @@ class CommandParser(Intake):
             self.forget("Protocol error: query buffer limit exceeded")
             raise QueryBufferExceeded(self.broken)  # networking.c, readQueryFromClient
         return None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def scan(
+        self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, room: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Find the words of the multibulk command at pos and return how many there are, up to room; `step` takes them.
+
+        0 where the command is not all there or not plain: that is for `next`, which also finds what is wrong with
+        it. Nothing is changed. The words (interpreted: copies of them) are good until more is fed.
+        """
+        data: bytes = self.data
+        buf: cython.p_const_uchar = data
+        end: cython.Py_ssize_t = self.size
+        pos: cython.Py_ssize_t = self.pos
+        line: cython.Py_ssize_t
+        count: cython.Py_ssize_t
+        length: cython.Py_ssize_t
+        index: cython.Py_ssize_t
+        if pos >= end or buf[pos] != 42 or self.missing > 0 or not self.authenticated:
+            return 0
+        line = plain_line(buf, pos, end)
+        count = line >> 4
+        if count > room or count > self.max_multibulk_len:
+            return 0
+        pos += line & 15
+        for index in range(count):
+            if end - pos < 6 or buf[pos] != 36:  # $0 CR LF CR LF
+                return 0
+            length = buf[pos + 1] - 48
+            if 0 <= length <= 9 and buf[pos + 2] == 13:  # nearly every length has one digit or two
+                pos += 4
+            elif 1 <= length <= 9 and 48 <= buf[pos + 2] <= 57 and buf[pos + 3] == 13:
+                length = length * 10 + (buf[pos + 2] - 48)
+                pos += 5
+            else:
+                line = plain_line(buf, pos, end)
+                length = line >> 4
+                if line == 0 or length > _UNAUTHENTICATED_BULK_LEN or length > self.proto_max_bulk_len:
+                    return 0
+                pos += line & 15
+            if end - pos < length + 2:
+                return 0
+            if cython.compiled:
+                at[index] = buf + pos
+            else:
+                at[index] = data[pos : pos + length]
+            size[index] = length
+            pos += length + 2
+        self.after = pos
+        return count
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def step(self) -> cython.bint:
+        """Go behind the command that `scan` found."""
+        self.pos = self.after
+        return True
 
     @cython.cfunc
     def _parse(self) -> Command:

@@ -737,7 +737,8 @@ class Listpack:
     def append(self, value: bytes) -> cython.bint:
         """Add a value at the end (Redis: lpAppend)."""
         n: cython.Py_ssize_t = len(value)
-        p: cython.p_uchar = self.room(word_size(n))
+        self.room(word_size(n))
+        p: cython.p_uchar = self.buf
         self.used = write_word(p, self.used - 1, value, n) + 1
         return self.close(1)
 

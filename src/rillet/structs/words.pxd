@@ -13,3 +13,7 @@ cdef class Words:
     cpdef bytes get(self, Py_ssize_t index)
     cpdef list[bytes] to_list(self)
     cpdef bint equals(self, Py_ssize_t index, bytes value) except -1
+    cpdef bint is_char(self, Py_ssize_t index, int char) except -1
+    cpdef bint is_digit(self, Py_ssize_t index) except -1
+    cpdef bint is_option(self, Py_ssize_t index, bytes option) except -1
+    cpdef long long number(self, Py_ssize_t index) except -2

@@ -118,3 +118,46 @@ class Words:
             return memcmp(self.at[index], other, n) == 0
         same: bool = self.at[index] == value
         return same
+
+    # What a shortcut asks of a word before anything else knows it.
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_char(self, index: cython.Py_ssize_t, char: cython.int) -> cython.bint:
+        """Say whether there is a word of that index and it is this one character."""
+        return 0 <= index < self.count and self.size[index] == 1 and self.at[index][0] == char
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_digit(self, index: cython.Py_ssize_t) -> cython.bint:
+        """Say whether there is a word of that index and it begins with a digit."""
+        return 0 <= index < self.count and self.size[index] > 0 and 48 <= self.at[index][0] <= 57
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_option(self, index: cython.Py_ssize_t, option: bytes) -> cython.bint:
+        """Say whether there is a word of that index and it is the option, of small letters, in any case."""
+        i: cython.Py_ssize_t
+        if index < 0 or index >= self.count or self.size[index] != len(option):
+            return False
+        for i in range(len(option)):
+            # Setting the bit of the small letters makes a letter of nothing but a letter.
+            if self.at[index][i] | 0x20 != option[i]:
+                return False
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def number(self, index: cython.Py_ssize_t) -> cython.longlong:
+        """Return the number that the word is, of up to 18 digits in canonical form, or -1."""
+        i: cython.Py_ssize_t
+        value: cython.longlong = 0
+        char: cython.int
+        if not self.is_digit(index) or self.size[index] > 18 or (self.at[index][0] == 48 and self.size[index] > 1):
+            return -1
+        for i in range(self.size[index]):
+            char = self.at[index][i]
+            if char < 48 or char > 57:
+                return -1
+            value = value * 10 + (char - 48)
+        return value

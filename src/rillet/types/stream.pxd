@@ -1,13 +1,13 @@
 cimport cython
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.rax_iterator cimport RaxIterator
+from rillet.structs.words cimport Words
 from rillet.types.group cimport Group
 from rillet.types.pending cimport Pending
 from rillet.types.stream_id cimport delta, encode_key, key_ms, key_seq, less, undelta
 from rillet.types.stream_iterator cimport StreamIterator, StreamNodes
 from rillet.types.stream_node cimport (
-    append_entry, count_deleted, entry_before, first_entry, int_at, mark_deleted, master_fields, new_node,
-    same_fields, size_at
+    append_entry, count_deleted, entry_before, first_entry, int_at, mark_deleted, master_fields, new_node, size_at
 )
 
 
@@ -36,6 +36,8 @@ cdef class Stream(StreamNodes):
     cpdef bint next_seq_of(self, unsigned long long ms) except -1
     cpdef bint append(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
                       unsigned long long seq, long long node_max_bytes, long long node_max_entries) except -1
+    cpdef bint add(self, Words words, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
+                   unsigned long long seq, long long node_max_bytes, long long node_max_entries) except -1
     cpdef bint delete(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint delete_unsettled(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint settle_first(self) except -1
@@ -59,7 +61,7 @@ cdef class Stream(StreamNodes):
     cpdef bint add_node(self, bytes key, Listpack lp) except -1
     cdef bint _is_full(self, Listpack lp, Py_ssize_t total, long long node_max_bytes,
                        long long node_max_entries) except -1
-    cdef Listpack _start_node(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
+    cdef Listpack _start_node(self, Words words, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
                               unsigned long long seq, long long node_max_bytes)
     cdef bint _count_up(self, Listpack lp) except -1
     cdef long long _trim(self, bint by_id, unsigned long long maxlen, unsigned long long ms, unsigned long long seq,

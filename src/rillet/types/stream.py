@@ -54,6 +54,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
+from rillet.structs.words import Words
 from rillet.types.compat import LAG_A, LAG_C
 from rillet.types.group import Group
 from rillet.types.idmp import Producers
@@ -72,7 +73,6 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
         mark_deleted,
         master_fields,
         new_node,
-        same_fields,
         size_at,
     )
 
@@ -206,7 +206,24 @@ class Stream(StreamNodes):
         node_max_bytes: cython.longlong,
         node_max_entries: cython.longlong,
     ) -> cython.bint:
-        """Add an entry whose names and values are argv[start : start + 2 * nfields]; False when it is too large.
+        """Add an entry whose names and values are argv[start : start + 2 * nfields]; else as `add`."""
+        words: Words = Words()
+        words.take(argv, start, 2 * nfields)
+        return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def add(
+        self,
+        words: Words,
+        start: cython.Py_ssize_t,
+        nfields: cython.Py_ssize_t,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        node_max_bytes: cython.longlong,
+        node_max_entries: cython.longlong,
+    ) -> cython.bint:
+        """Add an entry whose names and values are the words from start on; False when it is too large.
 
         A maximum of 0 is none. ValueError unless the ID is beyond the last. O(fields). Redis: streamAppendItem.
         """
@@ -215,14 +232,12 @@ class Stream(StreamNodes):
         same: cython.bint = True
         behind: cython.bint = False
         i: cython.Py_ssize_t
-        word: bytes
         if not less(self.last_ms, self.last_seq, ms, seq):
             raise ValueError("an entry's ID must be beyond the stream's last")
+        if start < 0 or nfields < 0 or start + 2 * nfields > words.count:
+            raise IndexError("words beyond the last")
         for i in range(start, start + 2 * nfields):
-            word = argv[i]
-            if word is None:
-                raise TypeError("names and values are bytes")
-            total += len(word)
+            total += words.size[i]
         if total > _MAX_BYTES:
             return False
         lp = self.find_tail()
@@ -231,11 +246,11 @@ class Stream(StreamNodes):
             lp = None
             behind = less(ms, seq, self.tail_ms, self.tail_seq)
         if lp is None:
-            lp = self._start_node(argv, start, nfields, ms, seq, node_max_bytes)
+            lp = self._start_node(words, start, nfields, ms, seq, node_max_bytes)
         else:
-            same = nfields == self.tail_fields and same_fields(lp, self.tail_pos, argv, start, nfields)
+            same = nfields == self.tail_fields and lp.matches(self.tail_pos, words, start, 2, nfields)
             self._count_up(lp)
-        append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), argv, start, nfields)
+        append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), words, start, nfields)
         if behind:  # XSETID went back before a node of tombstones: the new node is not the tree's last
             self.tail = None
         self.length = (self.length + 1) & _MAX
@@ -266,7 +281,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     def _start_node(
         self,
-        argv: list[bytes],
+        words: Words,
         start: cython.Py_ssize_t,
         nfields: cython.Py_ssize_t,
         ms: cython.ulonglong,
@@ -276,7 +291,7 @@ class Stream(StreamNodes):
         capacity: cython.Py_ssize_t = _PREALLOCATE
         if 0 < node_max_bytes < capacity:
             capacity = node_max_bytes
-        lp: Listpack = new_node(argv, start, nfields, capacity)
+        lp: Listpack = new_node(words, start, nfields, capacity)
         self.rax.insert(encode_key(ms, seq), lp)
         self.tail = lp
         self.tail_ms = ms
