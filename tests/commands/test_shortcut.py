@@ -1,0 +1,183 @@
+"""A command that takes its shortcut does what its handler does: replies, values, counts, watchers, waiting clients."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from rillet.commands.registry import TABLE
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.keyspace.clock import ManualClock
+from rillet.protocol.parser import CommandParser, pack_command
+from rillet.types.rdb import dump
+from tests.commands.ends import NOW
+
+LIMIT = 1 << 20
+ADD = [b"XADD", b"s", b"*", b"f", b"v"]
+
+KEYS = [b"s", b"s", b"s", b"t", b"", b"text", b"other"]
+NAMES = [b"XADD", b"xadd", b"XaDd", b"XAD", b"XADDS"]
+IDS = [b"*", b"*", b"*", b"*", b"1-*", b"5", b"1700000000001-0", b"1700000000000-*", b"0-0", b"x", b"-", b"", b"01-1",
+       b"18446744073709551615-18446744073709551615", b"9999999999999999999999", b"*\0"]  # fmt: skip
+OPTIONS: list[list[bytes]] = [
+    [], [], [], [], [b"MAXLEN", b"3"], [b"MAXLEN", b"=", b"2"], [b"maxlen", b"~", b"2"], [b"MAXLEN", b"~", b"0"],
+    [b"MAXLEN", b"03"], [b"MAXLEN", b"-1"], [b"MAXLEN", b"~"], [b"NOMKSTREAM"], [b"MINID", b"1700000000000-1"],
+    [b"MAXLEN", b"~", b"2", b"LIMIT", b"1"], [b"MAXLEN", b"=", b"2", b"KEEPREF"], [b"MAXLEN", b"", b"2"],
+    [b"MAXLEN", b"=", b"9" * 18], [b"MAXLEN", b"=", b"9" * 19],
+]  # fmt: skip
+WORDS = [b"", b"f", b"v", b"17", b"-1", b"007", b"-9223372036854775808", b"9223372036854775808", b"x" * 63, b"x" * 64,
+         b"y" * 126, b"y" * 127, b"z" * 5000, b"\xff\0\r\n", b"4095", b"4096", b"-4097", b"8388608", b"2147483648"]  # fmt: skip
+
+
+class Side:
+    """An engine and a session; `send` takes bytes as a door does, `run` one command."""
+
+    def __init__(self, **settings: object) -> None:
+        self.clock = ManualClock(NOW)
+        self.engine = Engine(Settings(**settings), self.clock)
+        self.session = self.engine.session()
+        self.parser = CommandParser()
+
+    def send(self, data: bytes) -> bytes:
+        """Feed bytes and return the replies."""
+        self.parser.feed(data)
+        while self.engine.drain(self.session, self.parser, LIMIT):
+            pass
+        return self.session.out.take()
+
+    def run(self, argv: Sequence[bytes]) -> bytes:
+        """Run one command by its handler and return the reply."""
+        self.engine.execute(self.session, list(argv))
+        return self.session.out.take()
+
+    def state(self) -> object:
+        """Return all that may tell one side from the other."""
+        counts = {
+            entry.fullname: (entry.calls, entry.failed, entry.rejected) for entry in TABLE if entry.name == "xadd"
+        }
+        database = self.engine.databases[0]
+        values = {key: dump(value) for key, value in database.values.items()}
+        errors = dict(self.engine.errors)
+        return values, self.engine.dirty, self.engine.commands_processed, errors, counts.keys()
+
+
+def calls() -> int:
+    """Return how often XADD was called, by any engine."""
+    found = TABLE.find(b"xadd")
+    assert found is not None
+    return found.calls
+
+
+def some_command(chance: random.Random) -> list[bytes]:
+    """Return an XADD that is plain more often than not, or something else."""
+    if chance.random() < 0.1:
+        return chance.choice([[b"PING"], [b"SET", b"text", b"1"], [b"DEL", b"s"], [b"XLEN", b"s"], [b"XADD", b"s"],
+                              [b"XSETID", b"t", b"18446744073709551615-18446744073709551614"],
+                              [b"XDEL", b"s", b"1700000000000-1"]])  # fmt: skip
+    fields = [chance.choice(WORDS) for _ in range(chance.choice([1, 2, 2, 2, 4, 4, 6, 80]))]
+    if chance.random() < 0.5:
+        fields = [b"f", chance.choice(WORDS)]
+    name = chance.choice(NAMES) if chance.random() < 0.1 else b"XADD"
+    return [name, chance.choice(KEYS), *chance.choice(OPTIONS), chance.choice(IDS), *fields]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_run_of_commands_is_each_of_them(seed: int) -> None:
+    """The same commands as bytes, cut anywhere, and one by one: no difference in replies, values and counts."""
+    chance = random.Random(seed)
+    settings = {"stream_node_max_entries": chance.choice([2, 3, 100]), "stream_node_max_bytes": chance.choice([64, 4096])}
+    quick, slow = Side(**settings), Side(**settings)
+    for _ in range(40):
+        commands = [some_command(chance) for _ in range(chance.choice([1, 5, 20]))]
+        data = b"".join(pack_command(argv) for argv in commands)
+        cut = chance.randrange(len(data))
+        before = calls()
+        got = quick.send(data[:cut]) + quick.send(data[cut:])
+        between = calls()
+        assert got == b"".join(slow.run(argv) for argv in commands)
+        assert calls() - between == between - before
+        assert quick.state() == slow.state()
+        ms = chance.choice([0, 0, 1, -1])
+        quick.clock.advance(ms)
+        slow.clock.advance(ms)
+    quick.engine.check()
+
+
+def test_watchers_are_told() -> None:
+    side = Side()
+    other = side.engine.session()
+    side.send(pack_command(ADD))
+    side.engine.execute(other, [b"WATCH", b"s"])
+    assert not other.watcher.dirty
+    side.send(pack_command(ADD))
+    assert other.watcher.dirty
+
+
+def test_a_waiting_client_is_served_between_two_commands() -> None:
+    side = Side()
+    waiting = side.engine.session()
+    side.send(pack_command(ADD))
+    side.engine.execute(waiting, [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"])
+    assert waiting.blocked is not None
+    side.send(pack_command(ADD) * 3)
+    assert waiting.blocked is None
+    assert waiting.out.take().count(b"1700000000000-") == 1
+    assert len(side.engine.databases[0].values[b"s"].groups) == 0
+    assert side.engine.databases[0].values[b"s"].length == 4
+
+
+@pytest.mark.parametrize("state", [[b"MULTI"], [b"CLIENT", b"REPLY", b"OFF"]])
+def test_a_session_in_a_state_takes_the_way_of_every_command(state: list[bytes]) -> None:
+    side = Side()
+    side.send(pack_command(ADD))
+    side.send(pack_command(state))
+    reply = side.send(pack_command(ADD))
+    assert reply == (b"+QUEUED\r\n" if state == [b"MULTI"] else b"")
+    assert side.engine.databases[0].values[b"s"].length == (1 if state == [b"MULTI"] else 2)
+
+
+def test_a_refusal_holds() -> None:
+    side = Side()
+    side.send(pack_command(ADD))
+    side.engine.refusal = "no room left"
+    assert side.send(pack_command(ADD)).startswith(b"-MISCONF")
+
+
+def test_replies_gather_up_to_the_limit() -> None:
+    side = Side()
+    side.send(pack_command(ADD))
+    side.parser.feed(pack_command(ADD) * 10)
+    assert side.engine.drain(side.session, side.parser, 30)
+    assert side.session.out.used < 60
+    while side.engine.drain(side.session, side.parser, 30):
+        side.session.out.take()
+    assert side.engine.databases[0].values[b"s"].length == 11
+
+
+def test_a_value_of_another_type_is_refused() -> None:
+    side = Side()
+    side.send(pack_command([b"SET", b"s", b"1"]))
+    assert side.send(pack_command(ADD)).startswith(b"-WRONGTYPE")
+
+
+def test_a_key_whose_time_has_come_is_gone() -> None:
+    side = Side()
+    side.send(pack_command(ADD) * 3 + pack_command([b"PEXPIRE", b"s", b"10"]))
+    side.clock.advance(11)
+    side.send(pack_command(ADD))
+    assert side.engine.databases[0].values[b"s"].length == 1
+
+
+def test_a_command_of_very_many_words() -> None:
+    side = Side()
+    side.send(pack_command(ADD))
+    fields = [b"%d" % number for number in range(6000)]
+    side.send(pack_command([b"XADD", b"s", b"*", *fields]))
+    side.send(pack_command([b"XADD", b"s", b"*", *fields]))
+    reply = side.send(pack_command([b"XRANGE", b"s", b"-", b"+"]))
+    assert reply.count(b"\r\n5999\r\n") == 2
+    side.send(pack_command(ADD))
+    assert side.engine.databases[0].values[b"s"].length == 4

@@ -1,0 +1,86 @@
+"""Words: what a shortcut asks of the words of a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from rillet.structs.words import Words
+
+
+def words_of(*argv: bytes) -> tuple[Words, list[bytes]]:
+    """Return the words, and the list that keeps them alive."""
+    kept = list(argv)
+    words = Words()
+    words.take(kept, 0, len(kept))
+    return words, kept
+
+
+def test_taken_words_come_back() -> None:
+    argv = [b"a", b"", b"\xff\0", b"x" * 300]
+    words = Words()
+    words.take(argv, 1, 3)
+    assert words.count == 3
+    assert words.to_list() == argv[1:]
+    assert [words.get(index) for index in range(3)] == argv[1:]
+    for index in (-1, 3):
+        with pytest.raises(IndexError):
+            words.get(index)
+
+
+def test_words_that_a_list_does_not_have() -> None:
+    words = Words()
+    for start, count in ((0, 2), (1, 1), (-1, 1), (0, -1)):
+        with pytest.raises(IndexError):
+            words.take([b"a"], start, count)
+    with pytest.raises(TypeError):
+        words.take([b"a", None], 0, 2)  # type: ignore[list-item]
+
+
+def test_room_grows_and_is_given_back() -> None:
+    words = Words()
+    many = [b"%d" % number for number in range(5000)]
+    words.take(many, 0, 5000)
+    assert words.room >= 5000
+    assert words.to_list() == many
+    few = [b"a"]
+    words.take(few, 0, 1)
+    assert words.room <= 1024
+    assert words.to_list() == few
+
+
+def test_a_word_is_compared() -> None:
+    words, _kept = words_of(b"MaxLen", b"*", b"", b"12")
+    assert words.equals(0, b"MaxLen")
+    assert not words.equals(0, b"MaxLe")
+    assert not words.equals(0, b"maxlen")
+    assert words.is_option(0, b"maxlen")
+    assert not words.is_option(0, b"minid")
+    assert not words.is_option(0, b"maxlem")
+    assert words.is_char(1, 42)
+    assert not words.is_char(2, 42)
+    assert not words.is_char(3, 49)
+    assert words.is_digit(3)
+    assert not words.is_digit(2)
+    for outside in (-1, 4):
+        assert not words.equals(outside, b"")
+        assert not words.is_option(outside, b"")
+        assert not words.is_char(outside, 42)
+        assert not words.is_digit(outside)
+        assert words.number(outside) == -1
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [(b"0", 0), (b"7", 7), (b"9" * 18, 10**18 - 1), (b"9" * 19, -1), (b"007", -1), (b"00", -1), (b"-1", -1),
+     (b"", -1), (b"1x", -1), (b"x", -1), (b"+1", -1), (b" 1", -1)],
+)  # fmt: skip
+def test_a_plain_number(text: bytes, value: int) -> None:
+    words, _kept = words_of(text)
+    assert words.number(0) == value
+
+
+def test_no_letter_but_a_letter() -> None:
+    """The bit that makes letters small makes other characters of some: none of those is a letter."""
+    for char in range(256):
+        words, _kept = words_of(bytes([char]))
+        assert words.is_option(0, b"x") == (bytes([char]).lower() == b"x")
