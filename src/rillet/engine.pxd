@@ -46,6 +46,8 @@ cdef class Engine:
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
     cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cdef bint _take_shortcut(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
+    cdef bint _run_shortcut(self, Session session, CommandParser parser, Command entry, Shortcut shortcut,
+                            Py_ssize_t limit) except -1
     cdef bint _drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cpdef bint call(self, Session session, Command entry, list[bytes] argv) except -1
     cdef bint _execute_muted(self, Session session, object entry, list[bytes] argv) except -1

@@ -86,8 +86,8 @@ class Engine:
         "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
         "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
-        "channels", "words", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since", "_idmp_expired",
-        "_shortcuts",
+        "channels", "words", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since",
+        "_idmp_expired", "_shortcuts",
     )  # fmt: skip
     log: Any
     sessions: dict[int, Session]
@@ -292,18 +292,22 @@ class Engine:
         """Run the plain calls that begin with the one in `words` by their command's shortcut; False where none was."""
         if session.state != 0 or self.log is not None or self.paused or self.notify_events or self.refusal is not None:
             return False
-        for name, command, shortcut in self._shortcuts:
+        for name, entry, shortcut in self._shortcuts:
             if self.words.is_option(0, name):
-                break
-        else:
-            return False
-        entry: Command = command
-        quick: Shortcut = shortcut
+                return self._run_shortcut(session, parser, entry, shortcut, limit)
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _run_shortcut(
+        self, session: Session, parser: CommandParser, entry: Command, shortcut: Shortcut, limit: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Do for a run of calls what `call` does for one; they are counted and timed together."""
         session.dirty = 0
         session.propagated = None
         session.command = entry
         began: cython.longlong = self._since
-        ran: cython.Py_ssize_t = quick.run(session, parser, self.words, limit)
+        ran: cython.Py_ssize_t = shortcut.run(session, parser, self.words, limit)
         if ran == 0:
             return False
         self._since = self.clock.ticks()

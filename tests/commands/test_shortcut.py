@@ -28,8 +28,9 @@ OPTIONS: list[list[bytes]] = [
     [b"MAXLEN", b"~", b"2", b"LIMIT", b"1"], [b"MAXLEN", b"=", b"2", b"KEEPREF"], [b"MAXLEN", b"", b"2"],
     [b"MAXLEN", b"=", b"9" * 18], [b"MAXLEN", b"=", b"9" * 19],
 ]  # fmt: skip
-WORDS = [b"", b"f", b"v", b"17", b"-1", b"007", b"-9223372036854775808", b"9223372036854775808", b"x" * 63, b"x" * 64,
-         b"y" * 126, b"y" * 127, b"z" * 5000, b"\xff\0\r\n", b"4095", b"4096", b"-4097", b"8388608", b"2147483648"]  # fmt: skip
+WORDS = [b"", b"f", b"v", b"17", b"-1", b"007", b"-9223372036854775808", b"9223372036854775808", b"x" * 63,
+         b"x" * 64, b"y" * 126, b"y" * 127, b"z" * 5000, b"\xff\0\r\n", b"4095", b"4096", b"-4097", b"8388608",
+         b"2147483648"]  # fmt: skip
 
 
 class Side:
@@ -88,8 +89,8 @@ def some_command(chance: random.Random) -> list[bytes]:
 def test_a_run_of_commands_is_each_of_them(seed: int) -> None:
     """The same commands as bytes, cut anywhere, and one by one: no difference in replies, values and counts."""
     chance = random.Random(seed)
-    settings = {"stream_node_max_entries": chance.choice([2, 3, 100]), "stream_node_max_bytes": chance.choice([64, 4096])}
-    quick, slow = Side(**settings), Side(**settings)
+    limits = {"stream_node_max_entries": chance.choice([2, 3, 100]), "stream_node_max_bytes": chance.choice([64, 4096])}
+    quick, slow = Side(**limits), Side(**limits)
     for _ in range(40):
         commands = [some_command(chance) for _ in range(chance.choice([1, 5, 20]))]
         data = b"".join(pack_command(argv) for argv in commands)

@@ -1,6 +1,6 @@
 """Words: the words of a command as places in memory, so that a value reaches its listpack without an object between.
 
-    data   *5\\r\\n$4\\r\\nXADD\\r\\n$1\\r\\ns\\r\\n$1\\r\\n*\\r\\n$1\\r\\nf\\r\\n$5\\r\\nvalue\\r\\n      bytes as they came
+    data   *5\\r\\n$4\\r\\nXADD\\r\\n$1\\r\\ns\\r\\n$1\\r\\n*\\r\\n$1\\r\\nf\\r\\n$5\\r\\nvalue\\r\\n   as they came
                        ▲             ▲          ▲          ▲          ▲
     at             at[0]         at[1]      at[2]      at[3]      at[4]
     size               4             1          1          1          5
