@@ -90,7 +90,7 @@ class Bench:
         assert max(0, self.stream.groups[group].delete_consumer(name)) == len(owned)
         for ms in owned:
             del self.model[group][ms]
-        self.stream.tidy_pending()
+        self.stream.pack_pending()
 
     def check(self) -> None:
         self.stream.pending.check()
