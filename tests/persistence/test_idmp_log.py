@@ -75,20 +75,20 @@ def _tracked(one: Opened, now: int) -> dict[bytes, Any]:
     return found
 
 
-@pytest.mark.parametrize("preamble", [True, False], ids=["an RDB base", "a base of commands"])
+@pytest.mark.parametrize("preamble", ["yes", "no"], ids=["an RDB base", "a base of commands"])
 @pytest.mark.parametrize("duration", [100, 3])
-def test_a_base_holds_it_all_whatever_the_settings_are_then(tmp_path: Path, preamble: bool, duration: int) -> None:
+def test_a_base_holds_it_all_whatever_the_settings_are_then(tmp_path: Path, preamble: str, duration: int) -> None:
     with opened(tmp_path, T0) as first:
         work(first)
         before = whole(first)
         # An hour later: what has expired since is still in the base, and goes with the next cron.
         first.clock.us += 3_600_000_000
-        first.engine.settings.aof_use_rdb_preamble = preamble
+        first.engine.settings.set_text("aof-use-rdb-preamble", preamble)
         engine, folder = first.engine, first.log.folder
     rewrite(folder, "appendonly.aof", engine)
     later = T0 + 10_000_000
     with Opened(tmp_path, now=later) as again:
-        again.engine.settings.stream_idmp_duration = duration
+        again.engine.settings.set_text("stream-idmp-duration", str(duration))
         assert whole(again) == before
         assert set(again.engine.databases[0].idmp_keys) == set(before), "the cron finds them"
         again.clock.us += 1000
