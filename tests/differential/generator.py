@@ -51,12 +51,16 @@ _IDS = re.compile(rb"\r\n(\d+-\d+)\r\n")
 def asks_the_clock(local: Local, argv: list[bytes]) -> bool:
     """Whether the reply hangs on a millisecond: an ID that the clock gives, or a min-idle-time that is soon over.
 
-    The first is an XADD that has a `*`, unless the stream is ahead of every clock.
+    The first is an XADD that has a `*`, unless the stream is ahead of every clock. And from 8.4 to 8.6 COPY puts
+    entries in order that were delivered in the same millisecond, so that CLAIM takes them in another one.
     """
     name = argv[0].lower()
     if name == b"xadd" and any(word[:2] in (b"*", b"*\0") for word in argv[2:]):
         stream = local.session.db.lookup(argv[1])
         return not isinstance(stream, Stream) or stream.last_ms < FUTURE_MS
+    if name == b"copy" and 84 <= local.engine.settings.compat.level < 88:
+        stream = local.session.db.lookup(argv[1])
+        return isinstance(stream, Stream) and any(group.pending_count for group in stream.groups.values())
     if name in (b"xclaim", b"xautoclaim"):
         idles = argv[4:5]
     else:
