@@ -223,10 +223,9 @@ def _told(run: Any) -> dict[bytes, Any]:
     return {key: (run("XRANGE", key, "-", "+"), run("XINFO", "STREAM", key, "FULL", "COUNT", 0)) for key in streams}
 
 
-def _judged(tmp_path: Path, one: Bare, binary: str | None, same: bool) -> None:
-    """A server loads the file: the same digest and expiries, and of one that is the same, the same groups."""
-    write_rdb(tmp_path / "dump.rdb", one.engine)
-    with running_redis("--dir", str(tmp_path), binary=binary) as server:
+def _judged(tmp_path: Path, one: Bare, binary: str | None, same: bool, *options: str) -> None:
+    """A server loads what is there: the same digest and expiries, and of one that is the same, the same groups."""
+    with running_redis("--dir", str(tmp_path), *options, binary=binary) as server:
         client = server.client()
         run = client.execute_command
         assert run("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
@@ -242,9 +241,23 @@ def _judged(tmp_path: Path, one: Bare, binary: str | None, same: bool) -> None:
 @pytest.mark.parametrize("compression", [True, False])
 def test_redis_loads_what_we_write(tmp_path: Path, compression: bool) -> None:
     now = time.time_ns() // 1_000_000
-    _judged(tmp_path, full(now, rdbcompression=compression), None, same=True)
+    one = full(now, rdbcompression=compression)
+    write_rdb(tmp_path / "dump.rdb", one.engine)
+    _judged(tmp_path, one, None, same=True)
     done = subprocess.run(["redis-check-rdb", str(tmp_path / "dump.rdb")], capture_output=True, text=True)
     assert done.returncode == 0 and "RDB looks OK" in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("preamble", ["yes", "no"])
+@pytest.mark.parametrize("compat", PEERS)
+def test_servers_load_a_log_that_we_rewrote(tmp_path: Path, compat: str, preamble: str) -> None:
+    binary = peer_binary(compat)
+    if binary is None:
+        pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
+    one = full(time.time_ns() // 1_000_000, compat=compat, aof_use_rdb_preamble=preamble).work(LATER)
+    rewrite(tmp_path / "appendonlydir", "appendonly.aof", one.engine)
+    write_rdb(tmp_path / "dump.rdb", Bare().work("SET nobody-reads it").engine)
+    _judged(tmp_path, one, binary, True, "--appendonly", "yes")
 
 
 @pytest.mark.parametrize("compat", ["8.6", "newest", "valkey"])
@@ -254,5 +267,6 @@ def test_a_newer_server_loads_what_we_write(tmp_path: Path, compat: str) -> None
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}: {PEERS[compat]} names none")
     now = time.time_ns() // 1_000_000
-    _judged(tmp_path, full(now, compat=compat).work(LATER), binary, same=True)
-    _judged(tmp_path, full(now), binary, same=False)
+    for one, same in ((full(now, compat=compat).work(LATER), True), (full(now), False)):
+        write_rdb(tmp_path / "dump.rdb", one.engine)
+        _judged(tmp_path, one, binary, same)
