@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from rillet.commands.settings import Settings
 from rillet.persistence.base import rewrite
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import dump
@@ -94,3 +95,16 @@ def test_a_base_holds_it_all_whatever_the_settings_are_then(tmp_path: Path, prea
         again.clock.us += 1000
         again.engine.expire_cycle()
         assert not any(value.idmp.producers for value in again.engine.databases[0].values.values())
+
+
+def test_a_log_of_an_older_server_is_read_by_stricter_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 7.0 the last ID could be set to one before a deleted one."""
+    with Opened(tmp_path) as first:
+        for line in ("XADD s 5-5 a b", "XDEL s 5-5", "XSETID s 3-3"):
+            first(*line.split())
+    monkeypatch.setattr("tests.persistence.state.Settings", lambda compat: Settings(compat="newest"))
+    with Opened(tmp_path) as again:
+        assert again.engine.settings.compat is COMPATS["newest"]
+        info = again("XINFO", "STREAM", "s")
+        assert info[info.index(b"last-generated-id") + 1] == b"3-3"
+        assert str(again("XSETID", "s", "4-4")).endswith("smaller than current max_deleted_entry_id")

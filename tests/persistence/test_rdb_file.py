@@ -158,6 +158,9 @@ def test_what_other_servers_write_at_the_head_and_between_keys(tmp_path: Path) -
     for head in (b"REDIS080x", b"VALKEYabc", b"REDI00010"):
         with pytest.raises(LogCorrupt, match="not an RDB file"):
             load(head, b"")
+    (tmp_path / "x.rdb").write_bytes(b"")
+    with pytest.raises(LogCorrupt, match="the file is empty"):
+        load_rdb(tmp_path / "x.rdb", Bare().engine)
 
 
 # -- what came with later servers ------------------------------------------------------------------------

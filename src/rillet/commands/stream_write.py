@@ -343,7 +343,8 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
     stream: Stream | None = find_stream(session, key)
     if stream is None:
         raise CommandError("no such key")
-    if session.engine.settings.compat.level >= 72 and less(
+    # A log may have been written where this was allowed.
+    if session.engine.settings.compat.level >= 72 and not session.trusted and less(
         last.ms, last.seq, stream.max_deleted_ms, stream.max_deleted_seq
     ):
         raise CommandError("The ID specified in XSETID is smaller than current max_deleted_entry_id")

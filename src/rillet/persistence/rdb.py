@@ -60,6 +60,8 @@ def load_rdb(path: Path, engine: Engine, *, drop_expired: bool = False, merge: b
     merge: a key that is there already is replaced, as in DEBUG RELOAD MERGE.
     LogCorrupt tells file and offset of what is malformed, NewerFormat names what is not read. O(bytes)
     """
+    if not path.stat().st_size:  # which cannot be mapped
+        raise LogCorrupt(str(path), 0, "the file is empty")
     with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
         source: Any = data  # slices of a map are bytes
         return _RdbFile(path, engine, RdbReader(source), drop_expired, merge).load()
