@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
+import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import rillet
 from rillet.errors import Misconf, StoreError
+from rillet.store import Store
+from rillet.store.local import LocalLink
 from tests.persistence.state import Opened
 from tests.store.process import ROOT, repeat
 
@@ -183,3 +189,41 @@ def test_a_directory_on_a_full_device_cannot_become_a_store(full_device: Path) -
     (full_device / "store").mkdir()
     with pytest.raises(StoreError, match="No space left on device"):
         rillet.open(full_device / "store")
+
+
+DOORS: dict[str, Callable[[Store], Any]] = {
+    "thread": lambda store: store.execute("BLPOP", "l", 0),
+    "task": lambda store: asyncio.run(store.aio().execute("BLPOP", "l", 0)),
+    "redis-py": lambda store: store.redis().execute_command("BLPOP", "l", 0),
+}
+
+
+def _fail(_file: int, _data: bytes) -> int:
+    raise OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize("disk", ["works", "fails"])
+@pytest.mark.parametrize("door", DOORS)
+def test_who_waited_gets_nothing_that_is_not_in_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str, disk: str
+) -> None:
+    """A client of the owner's socket adds, and its thread lets go of the lock before it flushes the log."""
+    with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
+        link = store.link
+        assert isinstance(link, LocalLink)
+        log = link.engine.log
+        call = pool.submit(DOORS[door], store)
+        while b"l" not in link.engine.databases[0].blocking_keys:
+            threading.Event().wait(0.002)
+        if disk == "fails":
+            monkeypatch.setattr(os, "write", _fail)
+        with link.lock:
+            link.engine.execute(link.engine.session(), [b"RPUSH", b"l", b"v"])
+            assert log._pending
+        if disk == "works":
+            assert list(call.result(20)) == [b"l", b"v"]
+        else:
+            with pytest.warns(RuntimeWarning, match="writes are refused"), pytest.raises(Exception, match="MISCONF"):
+                call.result(20)
+            monkeypatch.undo()
+        assert not log._pending

@@ -152,7 +152,10 @@ class LocalLink:
             session = self.session()
         with self.lock:
             raw = self._run(session, argv)
-        return self._wait(session) if raw is None else raw
+            if raw is not None:
+                return raw
+            losses = self.losses()
+        return self._wait(session, losses)
 
     def _run(self, session: Session, argv: list[bytes]) -> bytes | None:
         """Run one command and flush the log; None where the session now waits. The lock is held."""
@@ -195,7 +198,7 @@ class LocalLink:
 
     # -- waiting ---------------------------------------------------------------------------------------
 
-    def _wait(self, session: Session) -> bytes:
+    def _wait(self, session: Session, losses: int) -> bytes:
         """Sleep until the session is served, its time is over, or the caller is interrupted."""
         event: threading.Event = session.on_wake.event
         try:
@@ -205,7 +208,7 @@ class LocalLink:
         except BaseException:
             self._give_up(session)
             raise
-        return self._served(session)
+        return self._served(session, losses)
 
     def _remaining(self, session: Session) -> float | None:
         """Return the seconds that the session has left to wait (None: for ever), 0 once there is a reply."""
@@ -214,7 +217,7 @@ class LocalLink:
             if blocked is None or self.closed:
                 return 0.0
             if blocked.wakes_at and blocked.wakes_at <= self.engine.clock.now_ms():
-                self._time_has_come(session)
+                self.engine.time_has_come(session)
                 if session.blocked is None:
                     return 0.0
             if not blocked.wakes_at:
@@ -222,21 +225,30 @@ class LocalLink:
             left = (blocked.wakes_at - self.engine.clock.now_ms()) / 1000
             return max(0.001, float(left))
 
-    def _time_has_come(self, session: Session) -> None:
-        """Let the engine act on the time; what it serves then (CLAIM) is logged before it leaves. The lock is held."""
-        self.engine.time_has_come(session)
-        try:
-            self.engine.before_reply()
-        except Misconf as error:
-            session.out.take()
-            session.out.error(str(error).encode())
+    def _served(self, session: Session, losses: int) -> bytes:
+        """Return the reply of a session that waited, once what it was served from is in the log.
 
-    def _served(self, session: Session) -> bytes:
+        Who served it flushes the log for himself, maybe later (a connection, at the end of its loop's turn) and maybe
+        without success (`losses`, as they were before the wait).
+        """
         with self.lock:
             raw = session.out.take()
+            if raw and self.has_lost(losses):
+                raw = b"-%b\r\n" % str(Misconf(self.engine.log.failure)).encode()
         if not raw:
             raise StoreClosed("the store was closed while this call waited")
         return raw
+
+    def has_lost(self, losses: int) -> bool:
+        """Flush the log; whether it dropped commands since `losses` was what it is. The lock is held."""
+        with contextlib.suppress(Misconf):
+            self.engine.before_reply()
+        return self.losses() != losses
+
+    def losses(self) -> int:
+        """Return how many flushes of the log have dropped commands."""
+        losses: int = getattr(self.engine.log, "losses", 0)
+        return losses
 
     def _give_up(self, session: Session) -> None:
         with self.lock:
@@ -252,18 +264,19 @@ class LocalLink:
                 event = asyncio.Event()
                 session.on_wake = waker(asyncio.get_running_loop(), event)
                 self._thread.session = self._successor(session)
+                losses = self.losses()
         if raw is None:
-            raw = await self._wait_async(session, event)
+            raw = await self._wait_async(session, event, losses)
         return parse_all(raw)[0]
 
-    async def _wait_async(self, session: Session, event: asyncio.Event) -> bytes:
+    async def _wait_async(self, session: Session, event: asyncio.Event, losses: int) -> bytes:
         try:
             while (remaining := self._remaining(session)) is None or remaining > 0:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(remaining):
                         await event.wait()
                 event.clear()
-            return self._served(session)
+            return self._served(session, losses)
         except BaseException:
             self._give_up(session)
             raise
