@@ -1,0 +1,109 @@
+"""What XINFO shows, and what is said and done, by the version that `compat` names, without a server to ask."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from rillet.types.compat import COMPATS
+from tests.commands.ends import NOW, Bench
+
+STREAM = [
+    b"length", b"radix-tree-keys", b"radix-tree-nodes", b"last-generated-id", b"max-deleted-entry-id",
+    b"entries-added", b"recorded-first-entry-id",
+]  # fmt: skip
+PRODUCERS = [
+    b"idmp-duration", b"idmp-maxsize", b"pids-tracked", b"iids-tracked", b"iids-added", b"iids-duplicates",
+]  # fmt: skip
+LEVELS = {name: compat.level for name, compat in COMPATS.items()}
+
+
+def filled(compat: str) -> Bench:
+    """Return a bench with a stream of three entries, of which a consumer has read two."""
+    bench = Bench(compat=compat)
+    for number in (1, 2, 3):
+        bench("XADD", "s", f"{number}-0", "f", "v")
+    bench("XGROUP", "CREATE", "s", "g", 0)
+    bench("XREADGROUP", "GROUP", "g", "c", "COUNT", 2, "STREAMS", "s", ">")
+    bench.clock.advance(1000)
+    return bench
+
+
+def names(flat: list[Any]) -> list[bytes]:
+    """Return the names of a flat map."""
+    return flat[::2]
+
+
+@pytest.mark.parametrize("compat", COMPATS)
+def test_xinfo_has_the_names_of_its_version(compat: str) -> None:
+    bench, level = filled(compat), LEVELS[compat]
+    producers = PRODUCERS if level >= 86 else []
+    assert names(bench("XINFO", "STREAM", "s")) == [*STREAM, *producers, b"groups", b"first-entry", b"last-entry"]
+    full = bench("XINFO", "STREAM", "s", "FULL")
+    assert names(full) == [*STREAM, *producers, b"entries", b"groups"]
+    (group,) = full[-1]
+    released = [b"nacked-count"] if level >= 88 else []
+    assert names(group) == [
+        b"name", b"last-delivered-id", b"entries-read", b"lag", b"pel-count", *released, b"pending", b"consumers",
+    ]  # fmt: skip
+    active = [b"active-time"] if level >= 72 else []
+    assert names(group[-1][0]) == [b"name", b"seen-time", *active, b"pel-count", b"pending"]
+    inactive = [b"inactive"] if level >= 72 else []
+    assert names(bench("XINFO", "CONSUMERS", "s", "g")[0]) == [b"name", b"pending", b"idle", *inactive]
+    groups = [b"name", b"consumers", b"pending", b"last-delivered-id", b"entries-read", b"lag"]
+    assert names(bench("XINFO", "GROUPS", "s")[0]) == groups
+
+
+def test_a_tree_without_leaves_is_counted_by_the_newest_only() -> None:
+    for compat, level in LEVELS.items():
+        assert filled(compat)("XINFO", "STREAM", "s")[5] == (1 if level >= 810 else 2)
+
+
+def test_asking_is_not_getting() -> None:
+    bench = filled("newest")
+    bench("XREADGROUP", "GROUP", "g", "d", "COUNT", 1, "STREAMS", "s", ">")
+    bench.clock.advance(500)
+    assert bench("XREADGROUP", "GROUP", "g", "d", "STREAMS", "s", ">") is None
+    bench("XREADGROUP", "GROUP", "g", "never", "STREAMS", "s", ">")
+    bench.clock.advance(7)
+    rows = {row[1]: row[5:8:2] for row in bench("XINFO", "CONSUMERS", "s", "g")}
+    assert rows == {b"c": [1507, 1507], b"d": [7, 507], b"never": [7, -1]}
+    group = bench("XINFO", "STREAM", "s", "FULL")[-1][0]
+    assert [row[3:6:2] for row in group[-1]] == [[NOW, NOW], [NOW + 1500, NOW + 1000], [NOW + 1500, -1]]
+
+
+@pytest.mark.parametrize("compat", COMPATS)
+def test_a_consumer_is_made_by_asking_since_7_2(compat: str) -> None:
+    bench = filled(compat)
+    bench("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
+    made = LEVELS[compat] >= 72
+    for number, words in enumerate([
+        ("XREADGROUP", "GROUP", "g", "read", "STREAMS", "s", ">"),
+        ("XCLAIM", "s", "g", "claim", 0, "9-9"),
+        ("XAUTOCLAIM", "s", "g", "auto", 10**9, 0),
+    ], 2):  # fmt: skip
+        logged = bench.logged(*words)
+        assert len(bench("XINFO", "CONSUMERS", "s", "g")) == (number if made else 1)
+        assert any(b"CREATECONSUMER" in argv for argv in logged) == made
+
+
+@pytest.mark.parametrize(
+    ("compat", "read", "grouped"),
+    [
+        ("7.0", "XREAD list of streams: for each stream key an ID or '$'", "XREAD list of streams: for each"),
+        ("7.4", "'xread' list of streams: for each stream key an ID or '$'", "'xreadgroup' list"),
+        ("valkey", "'xread' list of streams: for each stream key an ID or '$'", "an ID or '>' must be specified"),
+        ("newest", "'xread' list of streams: for each stream key an ID, '+', or '$'", "an ID or '>' must be specified"),
+    ],
+)
+def test_words_about_unbalanced_streams(compat: str, read: str, grouped: str) -> None:
+    bench = Bench(compat=compat)
+    assert read in bench("XREAD", "STREAMS", "s", "t", "0")
+    assert grouped in bench("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", "t", "0")
+
+
+def test_help_ends_in_the_words_of_its_version() -> None:
+    for compat, level in LEVELS.items():
+        last = b"    Print this help." if level >= 72 else b"    Prints this help."
+        assert [Bench(compat=compat)(name, "HELP")[-1] for name in ("XINFO", "XGROUP")] == [last, last]
