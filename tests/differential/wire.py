@@ -13,6 +13,7 @@ from typing import Any
 from rillet.commands.session import Session
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
+from rillet.protocol.parser import CommandParser
 
 TOLERANCE_MS = 10_000
 
@@ -48,16 +49,23 @@ class Redis:
 
 
 class Local:
-    """A session of an engine in this process."""
+    """A session of an engine in this process; with a door, commands go through the parser, as a socket's do."""
 
-    def __init__(self, engine: Engine | None = None, resp: int = 2) -> None:
+    def __init__(self, engine: Engine | None = None, resp: int = 2, door: bool = False) -> None:
+        self.parser = CommandParser() if door else None
         self.engine = engine or Engine(Settings(compat="7.0"))
         self.session: Session = self.engine.session()
         self.session.out.resp = resp
 
     def run(self, argv: list[bytes]) -> bytes:
         """Run a command and return its reply; what would wait is given up at once."""
-        if not self.engine.execute(self.session, list(argv)):
+        if self.parser is not None:
+            self.parser.feed(pack(argv))
+            while self.engine.drain(self.session, self.parser, 1 << 30):
+                pass
+            if self.session.blocked is not None:
+                self.engine.expire_block(self.session)
+        elif not self.engine.execute(self.session, list(argv)):
             self.engine.expire_block(self.session)
         return self.session.out.take()
 

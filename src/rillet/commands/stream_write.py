@@ -46,6 +46,7 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
     from rillet.types.stream_id import format_id, less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _NO_TRIM = cython.declare(cython.int, NO_TRIM)
 _MAXLEN = cython.declare(cython.int, MAXLEN)
 _KEEPREF = cython.declare(cython.int, KEEPREF)
@@ -116,7 +117,7 @@ class PlainAdds(Shortcut):
         if not isinstance(value, Stream):
             return False
         stream: Stream = value
-        if not self._make_id(stream, words, at, now):
+        if not self._make_id(stream, words, at, now) or stream.entries_added >= _MAX_I64:
             return False
         if not stream.add(words, at + 1, fields >> 1, self.ms, self.seq, max_bytes, max_entries):
             return False
@@ -241,6 +242,8 @@ def _append(
         places, 0, words // 2, ms, seq, settings.stream_node_max_bytes, settings.stream_node_max_entries
     ):
         raise CommandError("Elements are too large to be stored")
+    if stream.entries_added > _MAX_I64 and settings.compat.level >= 88:  # since then it stops where it was read as < 0
+        stream.entries_added = _MAX_I64
     return True
 
 
