@@ -28,6 +28,8 @@ cdef class Stream(StreamNodes):
     cdef readonly unsigned long long edge_ms
     cdef readonly unsigned long long edge_seq
     cdef readonly bint stopped
+    cdef bint trim_living
+    cdef Py_ssize_t trim_pos
     cdef readonly unsigned long long stop_ms
     cdef readonly unsigned long long stop_seq
     cdef readonly unsigned long long unread_ms
@@ -64,9 +66,12 @@ cdef class Stream(StreamNodes):
     cdef Listpack _start_node(self, Words words, Py_ssize_t start, Py_ssize_t nfields, unsigned long long ms,
                               unsigned long long seq, long long node_max_bytes)
     cdef bint _count_up(self, Listpack lp) except -1
-    cdef long long _trim(self, bint by_id, unsigned long long maxlen, unsigned long long ms, unsigned long long seq,
-                         bint approx, long long limit, int delete_strategy)
+    cdef long long _trim_head(self, bint by_id, unsigned long long maxlen, unsigned long long ms,
+                              unsigned long long seq, bint approx, long long limit)
+    cdef long long _trim_all(self, bint by_id, unsigned long long maxlen, unsigned long long ms,
+                             unsigned long long seq, long long limit, int delete_strategy)
+    cdef bint _stop_at(self, bytes key) except -1
     cdef bint _ends_before(self, Listpack lp, bytes key, unsigned long long ms, unsigned long long seq) except -1
-    cdef long long _trim_node(self, Listpack lp, bytes key, bint by_id, unsigned long long maxlen,
+    cdef long long _trim_node(self, Listpack lp, bytes key, Py_ssize_t pos, bint by_id, unsigned long long maxlen,
                               unsigned long long ms, unsigned long long seq, int delete_strategy)
     cdef bint _all_ahead(self, Group group) except -1

@@ -112,7 +112,7 @@ class Stream(StreamNodes):
     __slots__ = (
         "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "idmp", "last_ms", "last_seq",
         "max_deleted_ms", "max_deleted_seq", "next_ms", "next_seq", "pending", "stop_ms", "stop_seq", "stopped",
-        "unread_ms", "unread_seq",
+        "trim_living", "trim_pos", "unread_ms", "unread_seq",
     )  # fmt: skip
     last_ms: cython.ulonglong
     last_seq: cython.ulonglong
@@ -129,6 +129,8 @@ class Stream(StreamNodes):
     edge_ms: cython.ulonglong
     edge_seq: cython.ulonglong
     stopped: cython.bint
+    trim_living: cython.bint
+    trim_pos: cython.Py_ssize_t
     stop_ms: cython.ulonglong
     stop_seq: cython.ulonglong
     unread_ms: cython.ulonglong
@@ -146,6 +148,8 @@ class Stream(StreamNodes):
         self.next_ms = self.next_seq = 0
         self.edge_ms = self.edge_seq = 0
         self.stopped = False
+        self.trim_living = False
+        self.trim_pos = 0
         self.stop_ms = self.stop_seq = 0
         self.unread_ms = self.unread_seq = _MAX
 
@@ -293,6 +297,8 @@ class Stream(StreamNodes):
             capacity = node_max_bytes
         lp: Listpack = new_node(words, start, nfields, capacity)
         self.rax.insert(encode_key(ms, seq), lp)
+        if self.head is not None and encode_key(ms, seq) < self.head_key:  # XSETID went back before it
+            self.head = None
         self.tail = lp
         self.tail_ms = ms
         self.tail_seq = seq
@@ -311,6 +317,8 @@ class Stream(StreamNodes):
         self.tail_entries += 1
         lp.replace_int(_COUNT, self.tail_live)
         self.tail_pos += lp.used - before
+        if lp is self.head:
+            self.head_pos += lp.used - before
         return True
 
     # -- removing
@@ -354,7 +362,9 @@ class Stream(StreamNodes):
         if self.length > 0 and self.length <= maxlen:
             self.stopped = False
             return 0
-        return self._trim(False, maxlen, 0, 0, approx, limit, delete_strategy)
+        if delete_strategy == _KEEPREF:
+            return self._trim_head(False, maxlen, 0, 0, approx, limit)
+        return self._trim_all(False, maxlen, 0, 0, limit, delete_strategy)
 
     @cython.ccall
     def trim_minid(
@@ -366,10 +376,12 @@ class Stream(StreamNodes):
         delete_strategy: cython.int = KEEPREF,
     ) -> cython.longlong:
         """Drop the entries before the ID; return how many went; the rest as in trim_maxlen. Redis: streamTrim."""
-        return self._trim(True, 0, ms, seq, approx, limit, delete_strategy)
+        if delete_strategy == _KEEPREF:
+            return self._trim_head(True, 0, ms, seq, approx, limit)
+        return self._trim_all(True, 0, ms, seq, limit, delete_strategy)
 
     @cython.cfunc
-    def _trim(
+    def _trim_head(
         self,
         by_id: cython.bint,
         maxlen: cython.ulonglong,
@@ -377,8 +389,60 @@ class Stream(StreamNodes):
         seq: cython.ulonglong,
         approx: cython.bint,
         limit: cython.longlong,
+    ) -> cython.longlong:
+        """Trim where references are left alone: whole nodes from the head, and if exact the beginning of the next.
+
+        The head is remembered, with where its living entries begin: a stream that is held at a length pays a
+        comparison an entry, or one tombstone, and no walk over those before it.
+        """
+        lp: Listpack | None
+        entries: cython.longlong
+        whole: cython.bint
+        settled: cython.bint = False
+        deleted: cython.longlong = 0
+        self.stopped = False
+        while by_id or self.length > maxlen:
+            lp = self.find_head()
+            if lp is None:
+                break
+            entries = int_at(lp, _COUNT)
+            if limit != 0 and deleted + entries > limit:
+                self._stop_at(self.head_key)
+                break
+            if by_id:
+                whole = self._ends_before(lp, self.head_key, ms, seq)
+            else:
+                whole = undelta(self.length, -entries) >= maxlen
+            if not whole:
+                if not approx:
+                    deleted += self._trim_node(lp, self.head_key, self.head_pos, by_id, maxlen, ms, seq, _KEEPREF)
+                    self.head_pos = self.trim_pos
+                    settled = deleted != 0 and self.trim_living
+                break
+            self.rax.remove(self.head_key)
+            if lp is self.tail:
+                self.tail = None
+            self.head = None
+            self.length = undelta(self.length, -entries)
+            deleted += entries
+        if settled:
+            self.first_ms = self.edge_ms
+            self.first_seq = self.edge_seq
+        elif deleted != 0 or self.length == 0:
+            self.settle_first()
+        return deleted
+
+    @cython.cfunc
+    def _trim_all(
+        self,
+        by_id: cython.bint,
+        maxlen: cython.ulonglong,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        limit: cython.longlong,
         delete_strategy: cython.int,
     ) -> cython.longlong:
+        """Trim with DELREF or ACKED, which ask for each entry: tombstones in every node, gone with its last entry."""
         it: RaxIterator = RaxIterator(self.rax)
         lp: Listpack
         key: bytes
@@ -387,6 +451,7 @@ class Stream(StreamNodes):
         whole: cython.bint
         deleted: cython.longlong = 0
         self.stopped = False
+        self.head = None
         if delete_strategy == _ACKED:
             self.find_unread()
         it.seek("^")
@@ -397,34 +462,34 @@ class Stream(StreamNodes):
             key = it.key
             entries = int_at(lp, _COUNT)
             if limit != 0 and deleted + entries > limit:
-                self.stopped = True
-                self.stop_ms = key_ms(key)
-                self.stop_seq = key_seq(key)
+                self._stop_at(key)
                 break
             if by_id:
                 whole = self._ends_before(lp, key, ms, seq)
             else:
                 whole = undelta(self.length, -entries) >= maxlen
-            if delete_strategy == _KEEPREF and whole:
-                self.length = undelta(self.length, -entries)
-                deleted += entries
-            else:
-                if delete_strategy == _KEEPREF and approx:
-                    break
-                marked = self._trim_node(lp, key, by_id, maxlen, ms, seq, delete_strategy)
-                deleted += marked
-                if not whole:
-                    break
-                if marked != entries:
-                    continue
-            self.rax.remove(key)
-            self.tail = None
-            it.seek(">=", key)
+            marked = self._trim_node(lp, key, first_entry(lp), by_id, maxlen, ms, seq, delete_strategy)
+            deleted += marked
+            if not whole:
+                break
+            if marked == entries:
+                self.rax.remove(key)
+                self.tail = None
+                it.seek(">=", key)
         if delete_strategy == _DELREF:
             self.tidy_pending()
         if deleted != 0 or self.length == 0:
             self.settle_first()
         return deleted
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _stop_at(self, key: bytes) -> cython.bint:
+        """Note the node at which the limit ended a trim."""
+        self.stopped = True
+        self.stop_ms = key_ms(key)
+        self.stop_seq = key_seq(key)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -443,35 +508,38 @@ class Stream(StreamNodes):
         self,
         lp: Listpack,
         key: bytes,
+        pos: cython.Py_ssize_t,
         by_id: cython.bint,
         maxlen: cython.ulonglong,
         ms: cython.ulonglong,
         seq: cython.ulonglong,
         delete_strategy: cython.int,
     ) -> cython.longlong:
-        """Make tombstones from the node's beginning until the stream is short enough; return how many.
+        """Make tombstones of a node's entries from pos on until the stream is short enough; return how many.
 
         ACKED passes over what is referenced. The node's counts are right afterwards, even where none is left alive.
+        trim_pos is where it ended, trim_living whether a living entry is there, its ID then in edge_ms and edge_seq.
         """
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)
-        pos: cython.Py_ssize_t = first_entry(lp)
         after: cython.Py_ssize_t
         flags: cython.longlong
         entry_ms: cython.ulonglong
         entry_seq: cython.ulonglong
         boxes: cython.longlong
         deleted: cython.longlong = 0
-        self.tail = None
+        if lp is self.tail:
+            self.tail = None
+        self.trim_living = False
         while not lp.is_end(pos):
             flags = int_at(lp, pos)
             entry_ms = undelta(master_ms, int_at(lp, lp.at_next))
             entry_seq = undelta(master_seq, int_at(lp, lp.at_next))
-            if by_id:
-                if not less(entry_ms, entry_seq, ms, seq):
-                    break
-            elif self.length <= maxlen:
+            if (not less(entry_ms, entry_seq, ms, seq)) if by_id else self.length <= maxlen:
+                self.trim_living = flags & _DELETED == 0
+                self.edge_ms = entry_ms
+                self.edge_seq = entry_seq
                 break
             boxes = nfields
             if flags & _SAMEFIELDS == 0:
@@ -484,7 +552,9 @@ class Stream(StreamNodes):
                 deleted += 1
                 self.length = (self.length - 1) & _MAX
             pos = after
+        after = lp.used
         count_deleted(lp, deleted)
+        self.trim_pos = pos + lp.used - after
         return deleted
 
     @cython.ccall
@@ -725,6 +795,7 @@ class Stream(StreamNodes):
         """
         key_ms(key)
         self.tail = None
+        self.head = None
         return self.rax.try_insert(key, lp)
 
     def memory_usage(self, samples: int = 5) -> int:

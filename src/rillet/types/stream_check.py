@@ -41,6 +41,25 @@ def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
     return found
 
 
+def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
+    """Verify what is remembered of the first node: where it is, and that only tombstones lie before head_pos."""
+    must(first is not None and first[0] == stream.head_key and first[1] is stream.head, "the head is the first node")
+    assert stream.head is not None
+    values = stream.head.values()
+    at = stream.head.first()
+    boxes = 0
+    while at not in (-1, stream.head_pos):
+        at = stream.head.next(at)
+        boxes += 1
+    must(at != -1 or stream.head.is_end(stream.head_pos), "head_pos is at an entry or the end")
+    start = 4 + int(values[2])
+    while start < boxes:
+        flags = int(values[start])
+        must(bool(flags & DELETED), "only tombstones lie before head_pos")
+        start += 4 + (int(values[2]) if flags & SAMEFIELDS else 1 + 2 * int(values[start + 3]))
+    must(start == boxes, "head_pos is where an entry begins")
+
+
 def check_stream(stream: Stream) -> None:
     """Verify a stream, its nodes and its groups. O(entries)."""
     stream.rax.check()
@@ -69,6 +88,8 @@ def check_stream(stream: Stream) -> None:
         must(stream.first_ms * _WRAP + stream.first_seq == first, "first_ is the first living entry")
     must(stream.entries_added >= stream.length, "every entry was added")
     must(stream.tail is None or stream.tail is last_node, "the tail is the last node")
+    if stream.head is not None:
+        _check_head(stream, next(iter(stream.rax.items()), None))
     if stream.tail is not None:
         values = stream.tail.values()
         facts = (stream.tail_live, stream.tail_entries, stream.tail_fields)

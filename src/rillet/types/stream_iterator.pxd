@@ -3,7 +3,7 @@ from rillet.structs.listpack cimport Listpack
 from rillet.structs.rax cimport Rax
 from rillet.structs.rax_iterator cimport RaxIterator
 from rillet.types.stream_id cimport encode_key, key_ms, key_seq, less, undelta
-from rillet.types.stream_node cimport count_deleted, entry_before, int_at, mark_deleted, master_fields, size_at
+from rillet.types.stream_node cimport count_deleted, entry_before, first_entry, int_at, mark_deleted, master_fields, size_at
 
 
 cdef class StreamNodes:
@@ -16,7 +16,11 @@ cdef class StreamNodes:
     cdef readonly long long tail_entries
     cdef readonly Py_ssize_t tail_fields
     cdef readonly Py_ssize_t tail_pos
+    cdef public Listpack head
+    cdef readonly bytes head_key
+    cdef readonly Py_ssize_t head_pos
     cdef Listpack find_tail(self)
+    cdef Listpack find_head(self)
 
 
 @cython.final

@@ -33,7 +33,15 @@ from rillet.structs.rax_iterator import RaxIterator
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
     from rillet.types.stream_id import encode_key, key_ms, key_seq, less, undelta
-    from rillet.types.stream_node import count_deleted, entry_before, int_at, mark_deleted, master_fields, size_at
+    from rillet.types.stream_node import (
+        count_deleted,
+        entry_before,
+        first_entry,
+        int_at,
+        mark_deleted,
+        master_fields,
+        size_at,
+    )
 
 _COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
 _DELETED = cython.declare(cython.longlong, 1)
@@ -51,10 +59,12 @@ class StreamNodes:
     """The nodes of a stream: the tree, the number of living entries, and the tail with its master's facts.
 
     `tail` is None while it is not known; whoever changes a node or the tree otherwise than by appending sets it so.
+    The same goes for `head`, the first node, which is remembered for those who trim.
     """
 
     __slots__ = (
-        "length", "rax", "tail", "tail_entries", "tail_fields", "tail_live", "tail_ms", "tail_pos", "tail_seq",
+        "head", "head_key", "head_pos", "length", "rax", "tail", "tail_entries", "tail_fields", "tail_live", "tail_ms",
+        "tail_pos", "tail_seq",
     )  # fmt: skip
     rax: Rax
     length: cython.ulonglong
@@ -65,6 +75,9 @@ class StreamNodes:
     tail_entries: cython.longlong
     tail_fields: cython.Py_ssize_t
     tail_pos: cython.Py_ssize_t
+    head: Listpack | None
+    head_key: bytes
+    head_pos: cython.Py_ssize_t
 
     def __init__(self) -> None:
         self.rax = Rax(fixed_len=16)
@@ -73,6 +86,9 @@ class StreamNodes:
         self.tail_ms = self.tail_seq = 0
         self.tail_live = self.tail_entries = 0
         self.tail_fields = self.tail_pos = 0
+        self.head = None
+        self.head_key = b""
+        self.head_pos = 0
 
     @cython.cfunc
     def find_tail(self) -> Listpack:
@@ -94,6 +110,27 @@ class StreamNodes:
         self.tail_fields = master_fields(lp)
         self.tail_pos = lp.at_next
         self.tail = lp
+        return lp
+
+    @cython.cfunc
+    def find_head(self) -> Listpack:
+        """Return the first node, its key in head_key, or None when there is no node.
+
+        All entries before head_pos are tombstones, so a trim goes on where the last one ended.
+        """
+        it: RaxIterator
+        lp: Listpack
+        if self.head is not None:
+            return self.head
+        if self.rax.numele == 0:
+            return None  # type: ignore[return-value]
+        it = RaxIterator(self.rax)
+        it.seek("^")
+        it.next()
+        lp = it.data
+        self.head_key = it.key
+        self.head_pos = first_entry(lp)
+        self.head = lp
         return lp
 
 
@@ -432,6 +469,8 @@ class StreamIterator:
             raise ValueError("the iterator is at no entry")
         if stream.tail is lp:
             stream.tail = None
+        if stream.head is lp:
+            stream.head = None
         mark_deleted(lp, self._flags_pos, self.flags)
         if int_at(lp, _COUNT) == 1:
             stream.rax.remove(self._key or encode_key(self._master_ms, self._master_seq))
