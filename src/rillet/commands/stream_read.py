@@ -81,18 +81,29 @@ class EntryWriter:
         """Write fields and values of an entry whose names are those of its node."""
         out: Replies = self.out
         names: list[bytes] | None = self.names
+        buf: bytearray = lp.buf
+        end: cython.Py_ssize_t = lp.used - 1
         index: cython.Py_ssize_t
         pos: cython.Py_ssize_t
+        byte: cython.int
+        size: cython.Py_ssize_t
         if not entries.next_field():
             return out.array(0)
         if names is None:
             names = self.names = _shared_names(lp, entries.field_pos, entries.numfields)
         pos = entries.value_pos
         for index in range(entries.numfields):
-            out.raw(names[index])
+            byte = buf[pos] if pos < end else 0
+            size = byte & 0x3F
+            if 0x80 <= byte < 0xC0 and pos + size + 2 <= end:
+                # A short string, decoded here: the call takes as long as the copy.
+                out.raw_then_slice(names[index], buf, pos + 1, size)
+                pos += size + 2
+                continue
             if lp.decode(pos):
-                out.bulk_slice(lp.buf, lp.at_start, lp.at_len)
+                out.raw_then_slice(names[index], buf, lp.at_start, lp.at_len)
             else:
+                out.raw(names[index])
                 out.bulk_int(lp.at_int)
             pos = lp.at_next
         return True

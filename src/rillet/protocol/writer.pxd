@@ -22,6 +22,7 @@ cdef class Replies:
     cpdef bint unsigned(self, unsigned long long value) except -1
     cpdef bint bulk(self, bytes data) except -1
     cpdef bint bulk_slice(self, bytearray source, Py_ssize_t start, Py_ssize_t size) except -1
+    cpdef bint raw_then_slice(self, bytes before, bytearray source, Py_ssize_t start, Py_ssize_t size) except -1
     cpdef bint bulk_int(self, long long value) except -1
     cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint null(self) except -1

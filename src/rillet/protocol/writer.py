@@ -77,6 +77,7 @@ def _put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulong
     """Write the decimal digits at pos, for which the caller made room; return the position after them."""
     end: cython.Py_ssize_t
     at: cython.Py_ssize_t
+    pair: cython.uint
     if value < 10:  # most lengths have one or two digits
         buf[pos] = 48 + value
         return pos + 1
@@ -86,10 +87,17 @@ def _put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulong
         return pos + 2
     end = pos + _count_digits(value)
     at = end
-    while at > pos:
-        at -= 1
-        buf[at] = 48 + value % 10
-        value = value // 10
+    while value >= 100:  # two at a step: a division takes longer than all the rest
+        pair = value % 100
+        value = value // 100
+        at -= 2
+        buf[at] = 48 + pair // 10
+        buf[at + 1] = 48 + pair % 10
+    if value >= 10:
+        buf[pos] = 48 + value // 10
+        buf[pos + 1] = 48 + value % 10
+    else:
+        buf[pos] = 48 + value
     return end
 
 
@@ -257,14 +265,45 @@ class Replies:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
+    def raw_then_slice(
+        self, before: bytes, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t
+    ) -> cython.bint:
+        """`raw(before)` and `bulk_slice(source, start, size)` in one: a field's name and its value."""
+        pos: cython.Py_ssize_t = self.used
+        head: cython.Py_ssize_t = len(before)
+        if start < 0 or size < 0 or start > len(source) - size:
+            raise IndexError("slice outside the buffer")
+        if not cython.compiled:
+            self._append(before)
+            return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
+        buf: bytearray = self._reserve(head + size + _ROOM)
+        target: cython.p_uchar = buf
+        name: cython.p_const_uchar = before
+        origin: cython.p_uchar = source
+        memcpy(target + pos, name, head)
+        pos = _put_header(target, pos + head, 36, size)
+        memcpy(target + pos, origin + start, size)
+        pos += size
+        target[pos] = 13
+        target[pos + 1] = 10
+        self.used = pos + 2
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def bulk_int(self, value: cython.longlong) -> cython.bint:
         """A number's decimal text as a bulk string (networking.c, addReplyBulkLongLong)."""
-        if not cython.compiled or value < 0:
+        if not cython.compiled:
             return self.bulk(b"%d" % value)
-        number: cython.ulonglong = cython.cast(cython.ulonglong, value)
+        sign: cython.Py_ssize_t = 1 if value < 0 else 0
+        # -2^63 has no positive of its own: one less is taken first.
+        number: cython.ulonglong = cython.cast(cython.ulonglong, -(value + 1)) + 1 if value < 0 else value
         buf: bytearray = self._reserve(2 * _ROOM)
         target: cython.p_uchar = buf
-        pos: cython.Py_ssize_t = _put_header(target, self.used, 36, _count_digits(number))
+        pos: cython.Py_ssize_t = _put_header(target, self.used, 36, _count_digits(number) + sign)
+        if sign:
+            target[pos] = 45
+            pos += 1
         pos = _put_digits(target, pos, number)
         target[pos] = 13
         target[pos + 1] = 10

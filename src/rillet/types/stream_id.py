@@ -104,6 +104,12 @@ class IDReader:
         value: cython.ulonglong = 0
         byte: cython.int
         dash: cython.bint = False
+        if len(text) == 1 and not strict:
+            byte = text[0]
+            if byte == 45 or byte == 43:  # the ends of every full range
+                self.ms = self.seq = 0 if byte == 45 else _MASK
+                self.seq_given = True
+                return True
         for i in range(len(text)):
             byte = text[i]
             if 48 <= byte <= 57 and digits < 19:
