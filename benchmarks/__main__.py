@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import embedded, groups, memory, server
+from benchmarks import embedded, groups, memory, server, streams
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
-PARTS = ("server", "groups", "embedded", "memory", "spark")
+PARTS = ("server", "streams", "groups", "embedded", "memory", "spark")
 
 
 def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
@@ -21,6 +21,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
     figures: list[Figure] = []
     if "server" in parts:
         figures += server.run(rounds, mode, scale)
+    if "streams" in parts:
+        figures += streams.run(rounds, mode, scale)
     if "groups" in parts:
         figures += groups.run(rounds, mode, scale)
     if "embedded" in parts:

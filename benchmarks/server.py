@@ -1,9 +1,8 @@
-"""The server against redis-server, both driven by redis-benchmark."""
+"""The server against redis-server in plain keys, both driven by redis-benchmark; streams.py has its rows of streams."""
 
 from __future__ import annotations
 
 from benchmarks.harness import Figure, alternate, redis_benchmark, redis_server, rillet_server
-from benchmarks.memory import fill
 
 FIVE_FIELDS = [
     "carrier",
@@ -17,17 +16,13 @@ FIVE_FIELDS = [
     "delay",
     "-17",
 ]
-XADD = ["XADD", "bench", "*", *FIVE_FIELDS]
 
 # what, command, requests, pipeline, target
 CASES = (
-    ("XADD 5 fields, -c 50 -P 64", XADD, 600_000, 64, 1.0),
-    ("XADD 5 fields, -c 50 -P 1", XADD, 150_000, 1, 1.0),
     ("SET, -c 50 -P 1", ["SET", "key:1", "value-of-16-byte"], 150_000, 1, 1.0),
     ("SET, -c 50 -P 64", ["SET", "key:1", "value-of-16-byte"], 1_000_000, 64, 0.7),
     ("GET, -c 50 -P 1", ["GET", "key:1"], 150_000, 1, 1.0),
     ("GET, -c 50 -P 64", ["GET", "key:1"], 1_000_000, 64, 0.7),
-    ("XRANGE of 100 entries, -c 50 -P 1", ["XRANGE", "hundred", "-", "+", "COUNT", "100"], 60_000, 1, 1.0),
 )
 
 
@@ -36,15 +31,12 @@ def run(rounds: int, mode: str, scale: float) -> list[Figure]:
     figures = []
     with redis_server() as (peer, _), rillet_server(mode) as (own, _):
         for port in (peer, own):
-            fill(port, "hundred", 1000)
             redis_benchmark(port, 10_000, 50, 16, ["SET", "key:1", "value-of-16-byte"])
         for what, command, requests, pipeline, target in CASES:
             count = max(2_000, int(requests * scale))
 
             def measure(port: int, command: list[str] = command, pipeline: int = pipeline, count: int = count) -> float:
-                speed = redis_benchmark(port, count, 50, pipeline, command)
-                redis_benchmark(port, 1, 1, 1, ["DEL", "bench"])
-                return speed
+                return redis_benchmark(port, count, 50, pipeline, command)
 
             peer_speed, own_speed = alternate(rounds, lambda: measure(peer), lambda: measure(own))
             goal = target if mode == "compiled" else None

@@ -19,7 +19,7 @@ def markdown(measured: dict[str, Any]) -> str:
         if row["mode"] != "compiled":
             continue
         beside = slow.get((row["what"], row["peer_name"]))
-        unit = "" if row["unit"] == "bytes" else "/s"
+        unit = {"bytes": "", "µs": " µs"}.get(row["unit"], "/s")
         cells = (
             row["what"],
             row["peer_name"],

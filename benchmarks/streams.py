@@ -1,0 +1,95 @@
+"""XADD, trimming XADD, XRANGE and XREVRANGE against redis-server: requests per second, and the server's CPU for one.
+
+redis-benchmark has one thread, and with -P 1 nearly all of a request is the kernel's: a read and a write at each end.
+Two servers that are faster than it show the same rate then. What a request costs the server is told by its CPU time,
+which another's load on the machine does not change much either; so each case has both figures.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.harness import Figure, redis_benchmark, redis_server, rillet_server
+from benchmarks.memory import fill
+from benchmarks.server import FIVE_FIELDS
+
+FULL = 10_000
+"""Entries of the stream that is held at its length."""
+
+
+def _fields(count: int) -> list[str]:
+    """Return names and values for so many fields."""
+    if count == 5:
+        return FIVE_FIELDS
+    words = []
+    for number in range(count):
+        words += [f"field-{number:02d}", FIVE_FIELDS[(2 * number + 1) % 10]]
+    return words
+
+
+@dataclass(frozen=True)
+class Case:
+    """A row: the command, how many requests, the pipeline's depth, and the ratio that is asked for."""
+
+    what: str
+    command: list[str]
+    requests: int
+    pipeline: int
+    target: float
+
+
+def cases() -> list[Case]:
+    """Return the rows in the order of the table."""
+    found = []
+    for pipeline, requests in ((64, 600_000), (1, 100_000)):
+        for count in (1, 5, 20):
+            words = ["XADD", "bench", "*", *_fields(count)]
+            found.append(Case(f"XADD {count} fields, -c 50 -P {pipeline}", words, requests, pipeline, 1.3))
+        for sign in ("~", "="):
+            words = ["XADD", "full", "MAXLEN", sign, str(FULL), "*", *FIVE_FIELDS]
+            found.append(Case(f"XADD MAXLEN {sign}, full, -c 50 -P {pipeline}", words, requests // 2, pipeline, 1.3))
+    for pipeline in (1, 16):
+        for count, requests in ((10, 100_000), (100, 30_000), (1000, 4_000)):
+            for name, first, last in (("XRANGE", "-", "+"), ("XREVRANGE", "+", "-")):
+                words = [name, "hundred", first, last, "COUNT", str(count)]
+                found.append(Case(f"{name} of {count}, -c 50 -P {pipeline}", words, requests, pipeline, 1.2))
+    return found
+
+
+def _cpu_us(pid: int) -> float:
+    """Return the CPU time that the process's first thread has had, in microseconds: both servers work in that one."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
+
+
+def _measure(port: int, pid: int, case: Case, count: int) -> tuple[float, float]:
+    """Return requests per second, and microseconds of CPU for one request."""
+    before = _cpu_us(pid)
+    speed = redis_benchmark(port, count, 50, case.pipeline, case.command)
+    spent = (_cpu_us(pid) - before) / count
+    redis_benchmark(port, 1, 1, 1, ["DEL", "bench"])
+    return speed, spent
+
+
+def run(rounds: int, mode: str, scale: float, wanted: Callable[[Case], bool] = lambda case: True) -> list[Figure]:
+    """Measure every case in rounds that alternate between the servers."""
+    figures = []
+    with redis_server() as peer, rillet_server(mode) as own:
+        for port, _ in (peer, own):
+            fill(port, "hundred", 2_000)
+            redis_benchmark(port, FULL + FULL // 10, 50, 64, ["XADD", "full", "*", *FIVE_FIELDS])
+        for case in filter(wanted, cases()):
+            count = max(1_000, int(case.requests * scale))
+            measured: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
+            for _ in range(rounds):
+                for (port, pid), results in zip((peer, own), measured, strict=True):
+                    results.append(_measure(port, pid, case, count))
+            rates = [statistics.median(rate for rate, _ in results) for results in measured]
+            costs = [statistics.median(cost for _, cost in results) for results in measured]
+            goal = case.target if mode == "compiled" else None
+            figures.append(Figure(case.what, "redis-server", rates[0], rates[1], "requests/s", goal, mode))
+            name = f"{case.what}: server's CPU"
+            figures.append(Figure(name, "redis-server", costs[0], costs[1], "µs", None, mode, True))
+    return figures
