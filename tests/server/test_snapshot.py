@@ -177,3 +177,17 @@ def test_a_log_that_is_written_once_and_loaded_without_being_on(tmp_path: Path) 
         client.call("SET later 1")
     with running(tmp_path, *DEBUG, "--appendonly", "yes") as server, server.client() as client:
         assert seen(client) == before
+
+
+def test_a_file_that_cannot_be_loaded_beside_a_log(tmp_path: Path) -> None:
+    """The log has what the databases have lost: nothing is written on until it has been read again."""
+    with running(tmp_path, *DEBUG, "--appendonly", "yes") as server, server.client() as client:
+        before = fill(client)
+        (tmp_path / "dump.rdb").write_bytes(b"REDIS0011 no more")
+        assert client.call("DEBUG RELOAD NOSAVE").startswith(b"-ERR Error trying to load the RDB dump: ")
+        assert client.call("XADD s 1-1 a 1").startswith(b"-MISCONF Error trying to load the RDB dump: ")
+        assert client.call("DBSIZE") == b":0\r\n"
+        server.stop()
+    with running(tmp_path, *DEBUG, "--appendonly", "yes") as server, server.client() as client:
+        after = seen(client)
+        assert all(after[call] == before[call] for call in ("DBSIZE", "PEXPIRETIME k", "XINFO GROUPS s"))

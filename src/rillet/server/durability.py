@@ -157,7 +157,15 @@ class Durability:
 
     def _reload(self, save: bool, flush: bool, merge: bool) -> None:
         """Write and load the RDB file; what another one brought begins a new log."""
-        self._snapshots.reload(save, flush, merge)
+        if save:
+            self._snapshots.save()
+        try:
+            self._snapshots.reload(False, flush, merge)
+        except CommandError as error:
+            if self._log is not None:
+                # The log leads elsewhere, and what was written on here might be refused when it is replayed.
+                self._failed(str(error).removeprefix("ERR "))
+            raise
         if self._log is not None and not (save and flush):
             self._rewrite_soon()
 
