@@ -411,6 +411,23 @@ def test_an_entry_that_was_acknowledged_meanwhile_is_waited_for_no_more() -> Non
     assert rows(waiting.look()) == [(2, 300, 1)]
 
 
+def test_a_client_that_claims_at_once_is_not_asked_all_the_time() -> None:
+    """Where nothing is pending, it is asked as often as a cron looks; and at once, where something changes."""
+    bench = idle_bench()
+    bench("XACK", "s", "g", "1-1", "2-1")
+    waiting = Waiting(bench, CLAIMING.format("c", 0, 0))
+    assert waiting.at == 300
+    bench.clock.advance(100)
+    assert waiting.look() == "waits" and waiting.at == 400
+    bench("XGROUP", "SETID", "s", "g", "1-1")
+    bench("XREADGROUP", "GROUP", "g", "a", "STREAMS", "s", ">")
+    bench.clock.advance(100)
+    assert rows(waiting.look()) == [(2, 100, 1)]
+    waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
+    bench("XNACK", "s", "g", "FAIL", "IDS", 1, "2-1")
+    assert waiting.at is None
+
+
 def test_without_pending_entries_the_client_is_asked_after_min_idle_time() -> None:
     """Nothing that is delivered later can be due before."""
     bench = idle_bench()

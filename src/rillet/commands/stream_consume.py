@@ -25,7 +25,8 @@ key is ready. Since Redis 7.2 a woken client's command runs anew; before, only t
                         anything else, or gone          UNBLOCKED                    WRONGTYPE, NOGROUP
 
 With CLAIM it waits for the clock, too: `Blocked.retry_at` is when the entry that was delivered first among
-those that exist will have been idle for long enough, and without any, when one delivered now would be.
+those that exist will have been idle for long enough, and without any, when one delivered now would be; but
+not sooner than Redis's cron looks, else clients that claim what is idle for 0 ms would be asked all the time.
 
 Reading for a group is a write: entries become pending. It is logged as what it did (`stream_log`).
 """
@@ -65,6 +66,8 @@ _NEW_IS_GROUPED = (
 )
 # How many entries a client that waited gets when it named no COUNT (7.0: XREAD_BLOCKED_DEFAULT_COUNT).
 _BLOCKED_COUNT = cython.declare(cython.longlong, 1000)
+# For how long (ms) nobody asks for a client that claims where nothing is pending.
+_LEAST_WAIT = 100
 
 
 @cython.final
@@ -559,9 +562,10 @@ class ReadRequest:
     def asks_at(self) -> int:
         """Return when the first pending entry will have been idle for long enough (ms since the epoch)."""
         # As Python ints: min-idle-time may be any number.
-        since: Any = self.now if self.oldest == _MAX_I64 else self.oldest
         idle: Any = self.min_idle
-        return since + idle  # type: ignore[no-any-return]
+        if self.oldest == _MAX_I64:
+            return self.now + max(idle, _LEAST_WAIT)  # type: ignore[no-any-return]
+        return self.oldest + idle  # type: ignore[no-any-return]
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
