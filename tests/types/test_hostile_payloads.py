@@ -196,6 +196,15 @@ def test_hostile(case: str) -> None:
     assert bench("EXISTS", "s") == 0
 
 
+def test_a_backlen_that_reads_on_into_its_entry_is_healed_when_the_value_changes() -> None:
+    bench = Bench(compat="newest")
+    odd = THREE[:9] + b"\x81" + THREE[10:]
+    assert bench("RESTORE", "s", 0, payload(nodes=((raw(1), odd),))) == b"OK"
+    assert bench("XDEL", "s", "2-0") == 1
+    check(bench.engine.databases[0].values[b"s"])
+    assert bench("XREVRANGE", "s", "+", "-") == [[b"3-0", [b"a", b"3"]], [b"1-0", [b"a", b"1"]]]
+
+
 def test_what_earlier_servers_write_is_taken_where_they_are_shown() -> None:
     over = payload(19, group=group(kind=19, read=99))
     assert Bench(compat="newest")("RESTORE", "s", 0, over) == "ERR Bad data format"

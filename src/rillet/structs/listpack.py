@@ -882,9 +882,9 @@ class Listpack:
     @cython.exceptval(-1, check=False)
     def replace_int(self, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.Py_ssize_t:
         """Put an integer in place of the entry at pos and return its position (Redis: lpReplaceInteger). O(n)."""
-        if 0 <= v <= 127 and _HEADER <= pos < self.used - 1 and self.buf[pos] < 0x80:
+        if 0 <= v <= 127 and _HEADER <= pos < self.used - 1 and self.buf[pos] < 0x80 and self.buf[pos + 1] == 1:
             self.buf[pos] = v  # one byte for another: every XADD counts its entry so
-            return pos
+            return pos  # (an odd backlen, such as 0x81, would read on into the new value)
         self.put_int(pos, entry_end(self.buf, pos, self.used - 1) - pos, v)
         return pos
 
