@@ -77,6 +77,8 @@ class Generator(NewerCommands):
         self.ms = 1
         self.known: deque[bytes] = deque(maxlen=150)
         self.far: deque[bytes] = deque(maxlen=40)
+        self.delivered: deque[tuple[bytes, bytes, bytes]] = deque(maxlen=120)
+        self.made: list[bytes] = []
         self.makers: list[tuple[float, Callable[[], list[bytes]]]] = [
             (40, self.xadd), (3, self.xtrim), (6, self.xdel), (1, self.xlen), (5, self.xrange), (5, self.xread),
             (14, self.xreadgroup), (6, self.xack), (5, self.xpending), (7, self.xclaim), (5, self.xautoclaim),
@@ -89,12 +91,17 @@ class Generator(NewerCommands):
         argv = self.random.choices(makers, [weight for weight, _ in self.makers])[0]()
         if self.random.random() < 0.12:
             self.spoil(argv)
+        self.made = argv
         return argv
 
     def observe(self, reply: bytes) -> None:
-        """Remember the IDs of a reply, so that later commands meet them."""
-        for found in _IDS.findall(reply)[-8:]:
-            (self.known if len(found) < 10 else self.far).append(found)
+        """Remember the IDs of the last command's reply, so that later commands meet them."""
+        found = _IDS.findall(reply)[-8:]
+        for ident in found:
+            (self.known if len(ident) < 10 else self.far).append(ident)
+        if self.made[0] == b"XREADGROUP" and b"STREAMS" in self.made[:-1]:
+            key = self.made[self.made.index(b"STREAMS") + 1]
+            self.delivered.extend((key, self.made[2], ident) for ident in found)
 
     # -- words -----------------------------------------------------------------------------------------
 
@@ -136,6 +143,11 @@ class Generator(NewerCommands):
         if kind < 0.9:
             return b"%d" % ms
         return b"%d-%d" % (self.random.randint(0, self.ms + 3), self.random.randint(0, 3))
+
+    def held(self, key: bytes, group: bytes) -> bytes:
+        """Return the ID of an entry that was delivered to the group lately, if any was, else just an ID."""
+        held = [ident for stream, reader, ident in self.delivered if (stream, reader) == (key, group)]
+        return self.random.choice(held) if held and self.chance(0.7) else self.ident(key)
 
     def bound(self, lowest: bool) -> bytes:
         """Return one end of a range."""
@@ -265,8 +277,8 @@ class Generator(NewerCommands):
 
     def xack(self) -> list[bytes]:
         """Return an XACK of a few IDs."""
-        key = self.key()
-        return [b"XACK", key, self.group(), *(self.ident(key) for _ in range(self.random.randint(1, 5)))]
+        key, group = self.key(), self.group()
+        return [b"XACK", key, group, *(self.held(key, group) for _ in range(self.random.randint(1, 4)))]
 
     def xpending(self) -> list[bytes]:
         """Return an XPENDING of either form."""
@@ -287,7 +299,7 @@ class Generator(NewerCommands):
     def xclaim(self) -> list[bytes]:
         """Return an XCLAIM with any options."""
         argv = [b"XCLAIM", self.key(), self.group(), self.consumer(), self.idle()]
-        argv += [self.ident(argv[1]) for _ in range(self.random.randint(1, 4))]
+        argv += [self.held(argv[1], argv[2]) for _ in range(self.random.randint(1, 4))]
         options = [
             [b"IDLE", self.random.choice([b"%d" % SHORT_IDLE, b"%d" % LONG_IDLE])],
             [b"TIME", self.random.choice([b"1000000", b"99999999999999", b"-7"])],

@@ -35,6 +35,7 @@ class NewerCommands:
         def group(self) -> bytes: ...
         def consumer(self) -> bytes: ...
         def ident(self, key: bytes = ...) -> bytes: ...
+        def held(self, key: bytes, group: bytes) -> bytes: ...
         def idle(self) -> bytes: ...
         def number(self, low: int, high: int) -> bytes: ...
 
@@ -70,9 +71,9 @@ class NewerCommands:
             return [b"IDMPAUTO", producer]
         return [b"IDMP", producer, self.random.choice(MESSAGES)]
 
-    def some_ids(self, key: bytes, most: int) -> list[bytes]:
-        """Return the IDS block, now and then with a wrong number."""
-        ids = [self.ident(key) for _ in range(self.random.randint(1, most))]
+    def some_ids(self, key: bytes, group: bytes, most: int) -> list[bytes]:
+        """Return the IDS block of entries that a group may hold, now and then with a wrong number."""
+        ids = [self.held(key, group) for _ in range(self.random.randint(1, most))]
         count = len(ids) if self.chance(0.95) else self.random.randint(-1, most + 1)
         return [b"IDS", b"%d" % count, *ids]
 
@@ -87,21 +88,21 @@ class NewerCommands:
     def xdelex(self) -> list[bytes]:
         """Return an XDELEX."""
         key = self.key()
-        return [b"XDELEX", key, *self.in_any_order(self.strategy(), self.some_ids(key, 3))]
+        return [b"XDELEX", key, *self.in_any_order(self.strategy(), self.some_ids(key, b"", 3))]
 
     def xackdel(self) -> list[bytes]:
         """Return an XACKDEL."""
-        key = self.key()
-        return [b"XACKDEL", key, self.group(), *self.in_any_order(self.strategy(), self.some_ids(key, 5))]
+        key, group = self.key(), self.group()
+        return [b"XACKDEL", key, group, *self.in_any_order(self.strategy(), self.some_ids(key, group, 3))]
 
     def xnack(self) -> list[bytes]:
         """Return an XNACK of a mode, with any options."""
-        key = self.key()
+        key, group = self.key(), self.group()
         count = [b"RETRYCOUNT", self.random.choice([b"0", b"3", b"-1", b"9223372036854775807"])]
         options = self.in_any_order(
-            self.some_ids(key, 4), count if self.chance(0.2) else [], [b"FORCE"] if self.chance(0.3) else []
+            self.some_ids(key, group, 4), count if self.chance(0.2) else [], [b"FORCE"] if self.chance(0.3) else []
         )
-        return [b"XNACK", key, self.group(), self.random.choice(MODES), *options]
+        return [b"XNACK", key, group, self.random.choice(MODES), *options]
 
     def xcfgset(self) -> list[bytes]:
         """Return an XCFGSET of one or both limits."""
@@ -113,5 +114,5 @@ class NewerCommands:
 
     def xidmprecord(self) -> list[bytes]:
         """Return an XIDMPRECORD; elsewhere than behind the clock what it records would expire at once."""
-        ident = b"5000000000000-%d" % self.random.randint(0, 60) if self.chance(0.9) else b"x"
+        ident = self.ident(b"future") if self.chance(0.9) else b"x"
         return [b"XIDMPRECORD", b"future", self.random.choice(PRODUCERS), self.random.choice(MESSAGES), ident]
