@@ -61,6 +61,8 @@ _HTTP = frozenset((b"post", b"host:"))
 _MAX_CACHED_NAMES = 4096
 # Milliseconds between two looks for messages of producers to be forgotten.
 _IDMP_PERIOD = 1000
+# Milliseconds after which who claims is asked again while CLIENT PAUSE holds clients back.
+_PAUSED_RETRY = 100
 # Engine.paused: whom CLIENT PAUSE holds back.
 PAUSE_OFF = 0
 PAUSE_WRITES = 1
@@ -541,6 +543,10 @@ class Engine:
         if blocked.deadline and blocked.deadline <= now:
             self.expire_block(session)
         elif blocked.retry_at and blocked.retry_at <= now:
+            if self.paused:
+                # A claim is a write.
+                blocked.retry_at = now + _PAUSED_RETRY
+                return
             # All who wait for these keys are asked, in their order (t_stream.c: handleClaimableStreamEntries).
             blocked.retry_at = 0
             for key in blocked.keys:

@@ -72,6 +72,19 @@ def test_who_leaves_is_not_served(server: Running, client: Client) -> None:
     assert b"gone" not in client.call("XPENDING s g")
 
 
+def test_a_pause_holds_a_claim_back(server: Running, client: Client) -> None:
+    """What is due meanwhile is claimed after it (as Redis does: the command is run anew, and postponed)."""
+    _two_pending(client)
+    with server.client() as waiting:
+        waiting.wait_in(CLAIM.format("c", 0, 150))
+        assert client.call("CLIENT PAUSE 60000 WRITE") == b"+OK\r\n"
+        client.send("XREAD BLOCK 400 STREAMS s $")
+        assert client.reply() == b"*-1\r\n"
+        assert b"$1\r\na\r\n$1\r\n2\r\n" in client.call("XPENDING s g")
+        assert client.call("CLIENT UNPAUSE") == b"+OK\r\n"
+        assert b"1-1" in waiting.reply()
+
+
 def test_what_time_woke_is_durable(tmp_path: Path) -> None:
     """A killed server has the claim in its log."""
     with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
