@@ -15,6 +15,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 if cython.compiled:
     from cython.cimports.posix.time import (  # type: ignore[import-not-found, unused-ignore]
         CLOCK_MONOTONIC,
+        CLOCK_REALTIME,
         clock_gettime,
         timespec,
     )
@@ -28,15 +29,21 @@ class Clock:
     @cython.exceptval(-1, check=True)
     def now_ms(self) -> cython.longlong:
         """Return the time in milliseconds since the epoch."""
-        nanoseconds: cython.longlong = time.time_ns()
-        return nanoseconds // 1_000_000
+        if cython.compiled:
+            now = cython.declare(timespec)
+            clock_gettime(CLOCK_REALTIME, cython.address(now))
+            return now.tv_sec * 1_000 + now.tv_nsec // 1_000_000
+        return time.time_ns() // 1_000_000
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def now_us(self) -> cython.longlong:
         """Return the time in microseconds since the epoch."""
-        nanoseconds: cython.longlong = time.time_ns()
-        return nanoseconds // 1_000
+        if cython.compiled:
+            now = cython.declare(timespec)
+            clock_gettime(CLOCK_REALTIME, cython.address(now))
+            return now.tv_sec * 1_000_000 + now.tv_nsec // 1_000
+        return time.time_ns() // 1_000
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
