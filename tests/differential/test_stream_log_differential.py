@@ -82,8 +82,8 @@ def without_time(argv: list[bytes]) -> list[Any]:
     if words[0] in (b"XADD", b"XTRIM") and (b"DELREF" in words or b"ACKED" in words):
         for limit in (b"MAXLEN", b"MINID"):
             if limit in words:
-                at = words.index(limit) + 2
-                return [*argv[:at], b"...", *argv[at + 1 :]]
+                at = words.index(limit)
+                return [*argv[:at], b"...", *argv[at + 3 :]]
     return argv
 
 
