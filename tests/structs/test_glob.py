@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.structs.glob import matches
+from rillet.structs.glob import Glob, matches
 from tests.judge import Judge
 
 
@@ -79,3 +79,11 @@ def test_as_the_judge_has_it(judge: Judge) -> None:
         assert sorted({text for text in texts if matches(pattern, text)}) == expected, pattern
     client.flushall()
     client.close()
+
+
+def test_a_pattern_that_is_longer_than_every_text_is_not_compiled() -> None:
+    """A client may send one of any length; regular expressions of that length take seconds."""
+    glob = Glob(b"[a-z]" * 1000 + b"*" + b"x" * 1000)
+    assert not glob.matches(b"a" * 1999) and not glob._segments
+    assert glob.matches(b"a" * 1000 + b"x" * 1000) and glob.matches(b"a" * 1500 + b"x" * 1000)
+    assert not glob.matches(b"a" * 2000) and glob._segments

@@ -39,21 +39,25 @@ def compiled(pattern: bytes, ignore_case: bool = False) -> Glob:
 
 
 class Glob:
-    """A pattern cut into segments of one-byte elements."""
+    """A pattern cut into segments of one-byte elements; no text shorter than all of them together matches."""
 
-    __slots__ = ("pattern", "_lengths", "_segments")
+    __slots__ = ("pattern", "_elements", "_least", "_lengths", "_segments")
 
     def __init__(self, pattern: bytes, ignore_case: bool = False) -> None:
         self.pattern = pattern
-        segments = _parse(pattern, ignore_case)
-        self._lengths = [len(segment) for segment in segments]
-        self._segments = [re.compile(b"".join(map(_expression, segment)), re.DOTALL) for segment in segments]
+        self._elements = _parse(pattern, ignore_case)
+        self._lengths = [len(segment) for segment in self._elements]
+        self._least = sum(self._lengths)
+        # Made for the first text that is long enough: what nothing can match need not be compiled, however long.
+        self._segments: list[re.Pattern[bytes]] = []
 
     def matches(self, text: bytes) -> bool:
         """Return whether the whole text matches. O(pattern * text)"""
         if not text:
             return not self.pattern
-        lengths, segments = self._lengths, self._segments
+        if len(text) < self._least:
+            return False
+        lengths, segments = self._lengths, self._segments or self._compile()
         end = len(text) - lengths[-1]
         if len(segments) == 1:
             return end == 0 and segments[0].match(text) is not None
@@ -66,6 +70,11 @@ class Glob:
                 return False
             at = found.end()
         return at <= end and segments[-1].match(text, end) is not None
+
+    def _compile(self) -> list[re.Pattern[bytes]]:
+        self._segments = [re.compile(b"".join(map(_expression, segment)), re.DOTALL) for segment in self._elements]
+        self._elements = []
+        return self._segments
 
 
 def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:
@@ -112,17 +121,25 @@ def _parse_class(pattern: bytes, at: int, ignore_case: bool) -> tuple[frozenset[
         else:
             taken |= _one(byte, ignore_case)
             at += 1
-    return (_ALL - taken if negated else frozenset(taken)), at
+    return _same(_ALL - taken if negated else frozenset(taken)), at
 
 
-def _range(first: int, last: int, ignore_case: bool) -> set[int]:
+@lru_cache(maxsize=256)
+def _same(element: frozenset[int]) -> frozenset[int]:
+    """Return the element that was there first of those that are equal: a pattern may have very many of one kind."""
+    return element
+
+
+@lru_cache(maxsize=256)
+def _range(first: int, last: int, ignore_case: bool) -> frozenset[int]:
     low, high = sorted((_signed(first), _signed(last)))
     if ignore_case:
         low, high = _signed_lower(low), _signed_lower(high)
-        return {byte for byte in range(256) if low <= _signed_lower(_signed(byte)) <= high}
-    return {byte for byte in range(256) if low <= _signed(byte) <= high}
+        return frozenset(byte for byte in range(256) if low <= _signed_lower(_signed(byte)) <= high)
+    return frozenset(byte for byte in range(256) if low <= _signed(byte) <= high)
 
 
+@lru_cache(maxsize=512)
 def _one(byte: int, ignore_case: bool) -> frozenset[int]:
     if not ignore_case:
         return frozenset((byte,))
@@ -137,6 +154,7 @@ def _signed_lower(value: int) -> int:
     return value + 32 if 65 <= value <= 90 else value
 
 
+@lru_cache(maxsize=256)
 def _expression(element: frozenset[int]) -> bytes:
     """Return the regular expression of one element."""
     if len(element) == 256:
