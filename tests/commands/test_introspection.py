@@ -138,6 +138,7 @@ def test_every_syntax_reads(bench: Bench) -> None:
         ("key value [key value ...]", "key(key value)*"),
         ("[NX | XX] [EX seconds | KEEPTTL]", "[nx{NX|XX}] [seconds{EX=seconds|KEEPTTL}]"),
         ("STREAMS key [key ...] id [id ...]", "streams(STREAMS: key* id*)"),
+        ("[KEEPREF | DELREF]@8.2.0 field", "[keepref{KEEPREF|DELREF}]@8.2.0 field"),
         ("key [<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id>",
          "key [maxlen(maxlen{MAXLEN|MINID} [={=|~}] threshold [LIMIT=count])] *{*|id}"),
     ],
@@ -154,9 +155,38 @@ def test_the_grammar_of_arguments(syntax: str, tree: str) -> None:
         else:
             text = f"{one.token}={one.name}" if one.token else one.name
         text += "*" if one.multiple else ""
-        return f"[{text}]" if one.optional else text
+        return f"[{text}]{'@' * bool(one.since)}{one.since}" if one.optional else text
 
     assert " ".join(map(show, command_syntax.parse(syntax))) == tree
+
+
+@pytest.mark.parametrize("compat", COMPATS)
+def test_what_came_later_is_not_told_of(compat: str) -> None:
+    """COMMAND DOCS has the words that are taken at each level; GETKEYS, ACL CAT and HELP know no later command."""
+    bench = Bench(compat=compat)
+    level = COMPATS[compat].level
+
+    def tokens(arguments: list[Any]) -> set[bytes]:
+        rows = [dict(zip(one[::2], one[1::2], strict=True)) for one in arguments]
+        found = {row[b"token"] for row in rows if b"token" in row}
+        return found.union(*(tokens(row[b"arguments"]) for row in rows if b"arguments" in row))
+
+    def words(name: str) -> set[bytes]:
+        facts = bench("COMMAND", "DOCS", name)[1]
+        return tokens(dict(zip(facts[::2], facts[1::2], strict=True))[b"arguments"])
+
+    references = {b"KEEPREF", b"DELREF", b"ACKED"}
+    for name, word, since in [
+        ("xreadgroup", b"CLAIM", 84), ("xreadgroup", b"MAXCOUNT", 810), ("xread", b"MAXSIZE", 810),
+        ("xread", b"COUNT", 50), ("xadd", b"IDMPAUTO", 86), ("xadd", b"IDMP", 86), ("xadd", b"NOMKSTREAM", 50),
+    ]:  # fmt: skip
+        assert (word in words(name)) == (level >= since), (name, word)
+    for name in ("xadd", "xtrim"):
+        assert references & words(name) == (references if level >= 82 else set())
+    keys: Any = bench("COMMAND", "GETKEYS", "XNACK", "s", "g", "FAIL", "IDS", 1, "1-1")
+    assert keys == ([b"s"] if level >= 88 else "ERR Invalid command specified")
+    assert (b"xdelex" in bench("ACL", "CAT", "stream")) == (level >= 82)
+    assert any(line.startswith(b"SETINFO") for line in bench("CLIENT", "HELP")) == (level >= 72)
 
 
 def test_command_lists_filter(bench: Bench) -> None:

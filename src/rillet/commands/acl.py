@@ -48,7 +48,8 @@ def acl_cat(session: Session, argv: list[bytes]) -> None:
         wanted = text(argv[2]).lower()
         if wanted not in CATEGORIES:
             raise CommandError(f"Unknown category '{text(argv[2])}'")
-        names = [entry.fullname for entry in all_commands() if wanted in categories(entry)]
+        level = session.engine.settings.compat.level
+        names = [one.fullname for one in all_commands() if one.level <= level and wanted in categories(one)]
     session.out.array(len(names))
     for name in names:
         session.out.bulk(name.encode())

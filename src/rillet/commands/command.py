@@ -19,6 +19,7 @@ from rillet.commands.session import Session
 from rillet.errors import CommandError
 from rillet.protocol.writer import Replies
 from rillet.structs.glob import compiled
+from rillet.types.compat import Compat, level_of
 
 _FLAG_ORDER = (
     "write", "readonly", "denyoom", "admin", "pubsub", "noscript", "blocking", "loading", "stale", "skip_monitor",
@@ -290,7 +291,8 @@ def _arguments(syntax: str) -> list[command_syntax.Argument]:
     return command_syntax.parse(syntax)
 
 
-def _reply_arguments(out: Replies, arguments: list[command_syntax.Argument]) -> None:
+def _reply_arguments(out: Replies, arguments: list[command_syntax.Argument], level: int) -> None:
+    arguments = [one for one in arguments if not one.since or level_of(one.since) <= level]
     out.array(len(arguments))
     for one in arguments:
         flags = [name for name in ("optional", "multiple") if getattr(one, name)]
@@ -299,6 +301,8 @@ def _reply_arguments(out: Replies, arguments: list[command_syntax.Argument]) -> 
             fields.append(("key_spec_index", "0"))
         if one.token:
             fields.append(("token", one.token))
+        if one.since:
+            fields.append(("since", one.since))
         out.map(len(fields) + bool(flags) + bool(one.arguments))
         for name, value in fields:
             out.bulk(name.encode())
@@ -311,28 +315,28 @@ def _reply_arguments(out: Replies, arguments: list[command_syntax.Argument]) -> 
             _words(out, flags)
         if one.arguments:
             out.bulk(b"arguments")
-            _reply_arguments(out, one.arguments)
+            _reply_arguments(out, one.arguments, level)
 
 
-def _reply_docs(out: Replies, entry: Command) -> None:
-    """Reply with what people read about a command (server.c: addReplyCommandDocs)."""
+def _reply_docs(out: Replies, entry: Command, level: int) -> None:
+    """Reply with what people read about a command in a server of that level (server.c: addReplyCommandDocs)."""
     out.bulk(entry.fullname.encode())
     fields = (("summary", entry.summary), ("since", entry.since), ("group", entry.group),
               ("complexity", entry.complexity))  # fmt: skip
     arguments = _arguments(entry.syntax)
-    subcommands = (entry.subcommands or {}).values()
+    subcommands = [one for one in (entry.subcommands or {}).values() if one.level <= level]
     out.map(len(fields) + bool(arguments) + bool(subcommands))
     for name, value in fields:
         out.bulk(name.encode())
         out.bulk(value.encode())
     if arguments:
         out.bulk(b"arguments")
-        _reply_arguments(out, arguments)
+        _reply_arguments(out, arguments, level)
     if subcommands:
         out.bulk(b"subcommands")
         out.map(len(subcommands))
         for one in subcommands:
-            _reply_docs(out, one)
+            _reply_docs(out, one, level)
 
 
 @command("command|docs", arity=-2, flags="loading stale", group="server", since="7.0.0",
@@ -346,19 +350,19 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
         entries = [entry for entry in (TABLE.find(name, compat) for name in argv[2:]) if entry is not None]
     session.out.map(len(entries))
     for entry in entries:
-        _reply_docs(session.out, entry)
+        _reply_docs(session.out, entry, compat.level)
 
 
 # -- COMMAND GETKEYS --------------------------------------------------------------------------------
 
 
-def _find_keys(argv: list[bytes]) -> tuple[Command, list[int]]:
+def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
     """Return the command in argv[2:] and where its keys are in argv (getKeysSubcommandImpl)."""
     line = argv[2:]
-    entry = TABLE.find(line[0])
+    entry = TABLE.find(line[0], compat)
     if entry is not None and entry.subcommands is not None and len(line) > 1:
         entry = entry.subcommands.get(line[1].lower())
-    if entry is None:
+    if entry is None or entry.level > compat.level:
         raise CommandError("Invalid command specified")
     if not _access(entry) or "not_key" in entry.flags:
         raise CommandError("The command has no key arguments")
@@ -374,7 +378,7 @@ def _find_keys(argv: list[bytes]) -> tuple[Command, list[int]]:
          complexity="O(N) for N arguments", syntax="command [arg [arg ...]]")
 def command_getkeys(session: Session, argv: list[bytes]) -> None:
     """Pick the keys out of a command line."""
-    _, positions = _find_keys(argv)
+    _, positions = _find_keys(argv, session.engine.settings.compat)
     session.out.array(len(positions))
     for position in positions:
         session.out.bulk(argv[position])
@@ -384,7 +388,7 @@ def command_getkeys(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) for N arguments", syntax="command [arg [arg ...]]")
 def command_getkeysandflags(session: Session, argv: list[bytes]) -> None:
     """Pick the keys out of a command line, and say what the command does to them."""
-    entry, positions = _find_keys(argv)
+    entry, positions = _find_keys(argv, session.engine.settings.compat)
     access = _access(entry)
     session.out.array(len(positions))
     for index, position in enumerate(positions):

@@ -5,6 +5,7 @@
     [ ... ]       may be left out                  |      either, or
     < ... >       belongs together                 ...    what stands before may be repeated
     lower case    a value, by that name            other  a word or sign, sent as it stands
+    [ ... ]@8.4.0 came with that version: who is shown an earlier one is not told of it
 
 Redis writes this tree by hand in a JSON file for each command (src/commands/*.json); here the line that
 people read is the source, and COMMAND DOCS gets the tree:
@@ -20,7 +21,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-_LEXEMES = re.compile(r"\.\.\.|[\[\]|<>]|[^\s\[\]|<>]+")
+_LEXEMES = re.compile(r"\.\.\.|[\[\]|<>]|@[\d.]+|[^\s\[\]|<>]+")
+_SINCE = re.compile(r"(?<=\])@[\d.]+")
 _TYPES = {
     "key": "key", "newkey": "key", "key1": "key", "key2": "key", "source": "key", "destination": "key",
     "pattern": "pattern", "seconds": "integer", "milliseconds": "integer", "count": "integer", "index": "integer",
@@ -41,6 +43,12 @@ class Argument:
     optional: bool = False
     multiple: bool = False
     arguments: list[Argument] = field(default_factory=list)
+    since: str = ""
+
+
+def without_versions(syntax: str) -> str:
+    """Return a syntax line as people are shown it."""
+    return _SINCE.sub("", syntax)
 
 
 def parse(syntax: str) -> list[Argument]:
@@ -104,6 +112,9 @@ class _Reader:
                 return
         one = _as_one(inner)
         one.optional = True
+        if self._peek().startswith("@"):
+            one.since = self._peek()[1:]
+            self.at += 1
         found.append(one)
 
 

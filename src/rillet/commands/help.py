@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from rillet.commands.command_syntax import without_versions
 from rillet.commands.registry import TABLE
 from rillet.commands.session import Session
 
@@ -15,8 +16,10 @@ from rillet.commands.session import Session
 def reply_help(session: Session, container: str) -> None:
     """Reply with a line on how to call the container, then two lines for each sub-command."""
     entry = TABLE.by_name[container.encode()]
-    commands = sorted((entry.subcommands or {}).values(), key=lambda one: one.name)
-    reply_lines(session, container, ((f"{one.name.upper()} {one.syntax}".strip(), one.summary) for one in commands))
+    level = session.engine.settings.compat.level
+    commands = [one for _, one in sorted((entry.subcommands or {}).items()) if one.level <= level]
+    usages = ((f"{one.name.upper()} {without_versions(one.syntax)}".strip(), one.summary) for one in commands)
+    reply_lines(session, container, usages)
 
 
 def reply_lines(session: Session, name: str, topics: Iterable[tuple[str, str]]) -> None:

@@ -725,7 +725,7 @@ def keys_of_read(argv: list[bytes]) -> list[int]:
 @command(
     "xread", arity=-4, flags="blocking readonly movablekeys", group="stream", since="5.0.0", get_keys=keys_of_read,
     complexity="O(N) for the N entries returned; an XADD pays O(M) for the M clients that wait for the stream.",
-    syntax="[COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] "
+    syntax="[COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 [BLOCK milliseconds] "
     "STREAMS key [key ...] id [id ...]",
 )  # fmt: skip
 def xread(session: Session, argv: list[bytes]) -> None:
@@ -736,8 +736,8 @@ def xread(session: Session, argv: list[bytes]) -> None:
 @command(
     "xreadgroup", arity=-7, flags="blocking write movablekeys", group="stream", since="5.0.0", get_keys=keys_of_read,
     complexity="O(M) for the M entries returned; an XADD pays O(N) for the N clients that wait for the stream.",
-    syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount] [MAXSIZE maxsize] [BLOCK milliseconds] "
-    "[CLAIM min-idle-time] [NOACK] STREAMS key [key ...] id [id ...]",
+    syntax="GROUP group consumer [COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 "
+    "[BLOCK milliseconds] [CLAIM min-idle-time]@8.4.0 [NOACK] STREAMS key [key ...] id [id ...]",
 )  # fmt: skip
 def xreadgroup(session: Session, argv: list[bytes]) -> None:
     """Returns new entries for a consumer of a group, which become pending, or its pending ones again."""

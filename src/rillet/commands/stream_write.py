@@ -168,7 +168,7 @@ class PlainAdds(Shortcut):
 @command(
     "xadd", arity=-5, flags="write denyoom fast", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(1) for the new entry, O(N) for the N entries that a trim evicts.",
-    syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED] [IDMPAUTO pid | IDMP pid iid] "
+    syntax="key [NOMKSTREAM] [KEEPREF | DELREF | ACKED]@8.2.0 [IDMPAUTO pid | IDMP pid iid]@8.6.0 "
     "[<MAXLEN | MINID> [= | ~] threshold [LIMIT count]] <* | id> field value [field value ...]",
     shortcut=PlainAdds,
 )  # fmt: skip
@@ -295,7 +295,7 @@ def _log_exactly(
 @command(
     "xtrim", arity=-4, flags="write", keys=(1, 1, 1), group="stream", since="5.0.0",
     complexity="O(N) for the N entries evicted; whole nodes go at once.",
-    syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]",
+    syntax="key <MAXLEN | MINID> [= | ~] threshold [LIMIT count] [KEEPREF | DELREF | ACKED]@8.2.0",
 )  # fmt: skip
 def xtrim(session: Session, argv: list[bytes]) -> None:
     """Removes the oldest entries of a stream, down to a length or up to an ID."""
