@@ -16,6 +16,7 @@ from rillet.commands.session import Session
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
+from tests.commands.ends import Bench
 from tests.differential.wire import Local, Redis, pack, read
 from tests.judge import PEERS, Judge
 
@@ -269,3 +270,17 @@ def test_served_members_are_logged() -> None:
     assert log[0] == [b"XADD", b"s", b"7-1", b"f", b"v"]
     assert [argv[0] for argv in log] == [b"XADD", b"XCLAIM"]
     assert log[1][3] == b"c" and log[1][5] == b"7-1"
+
+
+def test_a_consumer_that_was_woken_for_nothing_is_in_the_log() -> None:
+    """7.0 makes the consumer and answers without entries; its own log does not tell of it."""
+    bench = Bench()
+    bench("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
+    waiting = bench.engine.session()
+    bench.engine.execute(waiting, b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split())
+    for line in ("MULTI", "XADD s 5-5 a 1", "XDEL s 5-5"):
+        bench(*line.split())
+    logged = bench.logged("EXEC")
+    assert read(waiting.out.take()) == [[b"s", []]]
+    assert [b"XGROUP", b"CREATECONSUMER", b"s", b"g", b"c"] in logged
+    assert [consumer[1] for consumer in bench("XINFO", "CONSUMERS", "s", "g")] == [b"c"]

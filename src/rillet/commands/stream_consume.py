@@ -615,7 +615,11 @@ class ReadRequest:
         if created and self.noack:
             log_consumer(session, key, group, consumer)
         session.dirty += 1
-        return out.insert_array(mark, self._write_new(session, stream, key, group, consumer, count))
+        out.insert_array(mark, self._write_new(session, stream, key, group, consumer, count))
+        if created and not self.noack and self.logged == 0:
+            # Redis leaves this out: its log loses a consumer that got nothing.
+            log_consumer(session, key, group, consumer)
+        return True
 
     def expired(self, session: Session) -> None:
         """Answer a client that waited long enough."""
