@@ -12,6 +12,7 @@ import pytest
 
 import rillet
 from rillet.cli import info, main
+from rillet.types.compat import COMPATS
 
 FOLDER = str(Path(rillet.__file__).resolve().parent.parent)
 
@@ -69,7 +70,9 @@ def test_no_command_prints_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_serve_has_a_help_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["serve", "--help"]) == 0
-    assert capsys.readouterr().out.startswith("usage: rillet serve [redis.conf]")
+    usage = capsys.readouterr().out
+    assert usage.startswith("usage: rillet serve [redis.conf]")
+    assert all(name in usage for name in COMPATS)
 
 
 def test_an_unknown_command_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

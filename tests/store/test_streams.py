@@ -205,6 +205,13 @@ def test_transactions(store: Store) -> None:
     ]
 
 
+def test_a_command_without_words_is_a_mistake_of_the_caller(store: Store) -> None:
+    with pytest.raises(ValueError, match="a command has a name"):
+        store.execute()
+    with pytest.raises(ValueError, match="a command has a name"):
+        store.execute_many([["PING"], []])
+
+
 def test_use_after_close(door: Door) -> None:
     store = door.store
     stream = store.stream("s")

@@ -256,8 +256,10 @@ class RedisLine:
 
 
 def one_reply(argv: list[bytes]) -> list[bytes]:
-    """Return the command, unless it is one that is answered by messages, now and later: CommandError."""
-    if argv and argv[0].upper() in _NOT_CALLED:
+    """Return the command; CommandError if it is one that is answered by messages, now and later, ValueError if none."""
+    if not argv:
+        raise ValueError("a command has a name at least")
+    if argv[0].upper() in _NOT_CALLED:
         name = decode(argv[0]).upper()
         raise CommandError(f"{name} is answered by more than one reply: use subscribe() of the store")
     return argv
