@@ -37,7 +37,8 @@ class EngineSocket:
         self._arrived = threading.Event()
         self._timeout: float | None = None
         self._ready = bytearray()
-        self._losses = 0
+        # While a command waits: how many flushes of the log had dropped commands before it.
+        self._losses: int | None = None
         with link.lock:
             self._session: Any = link.join(self._arrived.set)
         self._parser.authenticated = not link.engine.settings.requirepass
@@ -48,15 +49,15 @@ class EngineSocket:
             if self._session is None or self._link.closed:
                 raise BrokenPipeError("the connection is closed")
             self._parser.feed(bytes(data))
-            if self._session.blocked is None:
-                self._losses = self._link.losses()
             self._drain()
 
     def _drain(self) -> None:
         """Run what is whole; the lock is held. Replies move to the buffer that recv empties."""
         session = self._session
+        losses = self._link.losses() if self._losses is None else self._losses
         self._link.engine.drain(session, self._parser, _REPLY_LIMIT)
-        if self._link.has_lost(self._losses):
+        self._losses = losses if session.blocked is not None else None
+        if self._link.has_lost(losses):
             # Some of these replies acknowledge what the log did not take: say so and hang up, as the server does.
             session.out.take()
             session.out.error(str(Misconf(self._link.engine.log.failure)).encode())
