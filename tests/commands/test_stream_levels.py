@@ -55,6 +55,18 @@ def test_xinfo_has_the_names_of_its_version(compat: str) -> None:
     assert names(bench("XINFO", "GROUPS", "s")[0]) == groups
 
 
+@pytest.mark.parametrize("compat", COMPATS)
+def test_a_time_out_beyond_the_end_of_time_is_refused_since_7_2(compat: str) -> None:
+    """7.0 adds it to the time and goes round (timeout.c: getTimeoutFromObjectOrReply)."""
+    bench, latest = filled(compat), 2**63 - 1 - NOW
+    bench.clock.us = NOW * 1000
+    for read in ("XREAD", "XREADGROUP GROUP g c"):
+        given = bench(*read.split(), "BLOCK", latest, "STREAMS", "s", 0)
+        assert isinstance(given, list)
+        beyond = bench(*read.split(), "BLOCK", latest + 1, "STREAMS", "s", 0)
+        assert beyond == (given if compat == "7.0" else "ERR timeout is out of range")
+
+
 def test_a_tree_without_leaves_is_counted_by_the_newest_only() -> None:
     for compat, level in LEVELS.items():
         assert filled(compat)("XINFO", "STREAM", "s")[5] == (1 if level >= 810 else 2)

@@ -34,7 +34,7 @@ cdef class ReadRequest:
     cdef long long oldest
     cdef long long logged
     cdef long long now
-    cdef bint read(self, list[bytes] argv, bint grouped) except -1
+    cdef bint read(self, Session session, list[bytes] argv, bint grouped) except -1
     cdef bint _read_newer(self, bytes word, bytes value, bint grouped) except -1
     cdef bint _take_keys(self, list[bytes] argv, Py_ssize_t start, bint grouped) except -1
     cdef list resolve(self, Session session, list[bytes] argv)

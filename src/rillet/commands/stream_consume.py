@@ -118,7 +118,7 @@ class ReadRequest:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def read(self, argv: list[bytes], grouped: cython.bint) -> cython.bint:
+    def read(self, session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
         """Read the options, up to where the IDs begin (t_stream.c: xreadCommand)."""
         at: cython.Py_ssize_t = 1
         count: cython.Py_ssize_t = len(argv)
@@ -132,6 +132,8 @@ class ReadRequest:
                 self.timeout = integer(argv[at + 1], "timeout is not an integer or out of range")
                 if self.timeout < 0:
                     raise CommandError("timeout is negative")
+                if self.level >= 72 and self.timeout > _MAX_I64 - session.db.clock.now_ms():
+                    raise CommandError("timeout is out of range")
                 at += 2
             elif word == b"count" and more:
                 self.count = max(0, integer(argv[at + 1]))
@@ -753,7 +755,7 @@ def xreadgroup(session: Session, argv: list[bytes]) -> None:
 def _read(session: Session, argv: list[bytes], grouped: cython.bint) -> cython.bint:
     """Answer XREAD and XREADGROUP now, wait, or answer null."""
     request: ReadRequest = ReadRequest(session.engine.settings.compat)
-    request.read(argv, grouped)
+    request.read(session, argv, grouped)
     streams: list[Any] = request.resolve(session, argv)
     if grouped:
         session.propagate_nothing()
