@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import ExitStack
+from pathlib import Path
 
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
@@ -29,3 +31,28 @@ def test_replies_are_not_held_back_by_the_kernel() -> None:
     for factory in {event_loop_factory(), asyncio.new_event_loop}:
         with asyncio.Runner(loop_factory=factory) as runner:
             assert [bool(option) for option in runner.run(_options())] == [True]
+
+
+async def _crowd(path: Path) -> int:
+    """Connect many at a moment at which the server accepts nobody; return how many are served then."""
+    server = Server(Engine(Settings(port=0, unixsocket=str(path))))
+    await server.start()
+    with ExitStack() as stack:
+        crowd = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
+        for one in crowd:
+            one.setblocking(False)
+            one.connect(str(path))  # BlockingIOError where the queue is full
+        loop = asyncio.get_running_loop()
+        served = 0
+        for one in crowd:
+            await loop.sock_sendall(one, b"PING\r\n")
+            served += await loop.sock_recv(one, 16) == b"+PONG\r\n"
+    await server.stop()
+    return served
+
+
+def test_a_crowd_queues_at_a_unix_socket_too(tmp_path: Path) -> None:
+    """As many may wait as `tcp-backlog` says."""
+    for factory in {event_loop_factory(), asyncio.new_event_loop}:
+        with asyncio.Runner(loop_factory=factory) as runner:
+            assert runner.run(_crowd(tmp_path / "socket")) == 300

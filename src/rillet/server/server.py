@@ -107,7 +107,9 @@ class Server:
             if stat.S_ISSOCK(path.stat().st_mode):
                 path.unlink()  # left behind by a process that was killed
         try:
-            listener = await self.loop.create_unix_server(self._new_connection, str(path))
+            listener = await self.loop.create_unix_server(
+                self._new_connection, str(path), backlog=self.settings.tcp_backlog
+            )
         except OSError as error:
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: {error.strerror or error}") from error
