@@ -45,7 +45,6 @@ cdef class Group:
     cpdef bint drop(self, Py_ssize_t slot) except -1
     cpdef bint acknowledge(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef Py_ssize_t oldest(self) except -2
-    cpdef Py_ssize_t newest(self) except -2
     cpdef bint load(self, unsigned long long ms, unsigned long long seq, long long time,
                     unsigned long long count) except -1
     cpdef bint assign(self, unsigned long long ms, unsigned long long seq, Consumer consumer) except -1

@@ -334,12 +334,6 @@ class Group:
         """
         return self.order.head if self.index.count else -1
 
-    @cython.ccall
-    @cython.exceptval(-2, check=False)
-    def newest(self) -> cython.Py_ssize_t:
-        """Return the slot that is last by time, -1 when nothing is pending."""
-        return self.order.tail if self.index.count else -1
-
     # -- loading
 
     @cython.ccall

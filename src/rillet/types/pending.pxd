@@ -41,7 +41,6 @@ cdef class Pending:
     cdef bint _refer(self, Py_ssize_t slot, unsigned long long ms, unsigned long long seq) except -1
     cdef bint _unrefer(self, Py_ssize_t slot) except -1
     cpdef Py_ssize_t first_reference(self, unsigned long long ms, unsigned long long seq) except -2
-    cpdef Py_ssize_t next_reference(self, Py_ssize_t slot) except -2
     cpdef bint wants_packing(self) except -1
     cpdef bint pack(self, list orders, list indexes) except -1
 

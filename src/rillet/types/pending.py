@@ -413,13 +413,6 @@ class Pending:
         """Return a slot of the entry in whatever group, -1 where it is pending in none."""
         return self.refs.find(self, ms, seq)
 
-    @cython.ccall
-    @cython.exceptval(-2, check=False)
-    def next_reference(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the slot of the same entry in another group, -1 behind the last."""
-        after: cython.Py_ssize_t = _get32(self.buf, slot * _RECORD + _NEXT)
-        return -1 if after == _NONE else after
-
     # -- packing
 
     @cython.ccall
