@@ -1,4 +1,4 @@
-"""The ziplist: what lists, sets and hashes were stored in before the listpack; only read (Redis: ziplist.c).
+"""The ziplist: what lists, sorted sets and hashes were stored in before the listpack (Redis: ziplist.c).
 
     +---------+----------+----------+---------+---------+-- .. --+------+
     | bytes   | last u32 | count    | entry 0 | entry 1 |        | 0xFF |
@@ -9,7 +9,8 @@
     entry:  | size of the entry before (1 byte, or 0xFE and u32) | encoding | data |
 
 `last` is the position of the last entry. Numbers are little-endian, lengths of strings are big-endian. RDB
-files of Redis 6 and older carry ziplists, and so do DUMP payloads of those.
+files of Redis 6 and older carry ziplists, and so do DUMP payloads of those. Nothing is kept in one here: those are read
+into what came later, and written for servers that know nothing else.
 
     00LLLLLL                    string of 0 to 63 bytes
     01LLLLLL LLLLLLLL           string of up to 16383 bytes
@@ -19,15 +20,17 @@ files of Redis 6 and older carry ziplists, and so do DUMP payloads of those.
     1111xxxx                    the integer xxxx - 1, xxxx being 1 to 13
 
 Reading trusts nothing: each entry lies within the bytes, tells the size of the one before, and the
-last one is where the header says.
+last one is where the header says. Writing chooses as Redis does: the text of an integer of 64 bits in its shortest form.
 """
 
 from __future__ import annotations
 
 from rillet.errors import Corrupt
+from rillet.structs.listpack import is_int64
 
 HEADER_SIZE = 10
 _INTEGERS = {0xC0: 2, 0xD0: 4, 0xE0: 8, 0xF0: 3, 0xFE: 1}
+_SHORTEST = ((0xFE, 1), (0xC0, 2), (0xF0, 3), (0xD0, 4), (0xE0, 8))
 
 
 def read_ziplist(data: bytes) -> list[bytes]:
@@ -72,4 +75,39 @@ def _entry(data: bytes, at: int, end: int, before: int) -> tuple[bytes, int]:
     return value, start + size
 
 
-__all__ = ["read_ziplist"]
+def write_ziplist(entries: list[bytes]) -> bytes:
+    """Return the ziplist of the entries; OverflowError above what its header can tell (ziplistPush). O(bytes)"""
+    parts = [b""]
+    last, at, before = HEADER_SIZE, HEADER_SIZE, 0
+    for entry in entries:
+        told = bytes((before,)) if before < 0xFE else b"\xfe" + before.to_bytes(4, "little")
+        body = _written(entry)
+        parts += (told, body)
+        before = len(told) + len(body)
+        last, at = at, at + before
+    parts.append(b"\xff")
+    parts[0] = b"".join(
+        ((at + 1).to_bytes(4, "little"), last.to_bytes(4, "little"), min(len(entries), 0xFFFF).to_bytes(2, "little"))
+    )
+    return b"".join(parts)
+
+
+def _written(entry: bytes) -> bytes:
+    """Return encoding and data of an entry (zipStoreEntryEncoding, zipSaveInteger)."""
+    size = len(entry)
+    if size <= 20 and is_int64(entry):
+        value = int(entry)
+        if 0 <= value <= 12:
+            return bytes((0xF1 + value,))
+        form, width = next(
+            (form, width) for form, width in _SHORTEST if -(1 << 8 * width - 1) <= value < 1 << 8 * width - 1
+        )
+        return bytes((form,)) + value.to_bytes(width, "little", signed=True)
+    if size < 1 << 6:
+        return bytes((size,)) + entry
+    if size < 1 << 14:
+        return (0x4000 | size).to_bytes(2, "big") + entry
+    return b"\x80" + size.to_bytes(4, "big") + entry
+
+
+__all__ = ["read_ziplist", "write_ziplist"]
