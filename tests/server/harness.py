@@ -52,14 +52,14 @@ class Running:
         return Client(socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT))
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send the signal, wait for the end, return the exit status and what stderr had."""
+        """Send the signal, wait for the end, return the exit status and what was said since it listens."""
         self.process.send_signal(number)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """Wait for the end and return the exit status and what stderr had."""
-        _, errors = self.process.communicate(timeout=TIMEOUT)
-        return self.process.returncode, errors
+        """Wait for the end and return the exit status and what was said since it listens: its log and stderr."""
+        said, errors = self.process.communicate(timeout=TIMEOUT)
+        return self.process.returncode, said + errors
 
 
 def _listening(process: subprocess.Popen[str]) -> str:

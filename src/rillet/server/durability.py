@@ -10,7 +10,6 @@ turn's commands, so that no half of a transaction is in the file.
 from __future__ import annotations
 
 import asyncio
-import sys
 import warnings
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof import AppendOnlyLog, TornLog
 from rillet.persistence.base import rewrite
 from rillet.persistence.snapshot import Snapshots
+from rillet.server.messages import say
 from rillet.server.server import Server
 
 
@@ -170,9 +170,4 @@ class Durability:
             self._rewrite_soon()
 
 
-def say(text: str) -> None:
-    """Write a line for whoever watches the server."""
-    print(f"rillet: {text}", file=sys.stderr, flush=True)
-
-
-__all__ = ["Durability", "say"]
+__all__ = ["Durability"]
