@@ -34,6 +34,7 @@ COMPILED = (
     "keyspace/database",
     "protocol/intake",
     "protocol/writer",
+    "protocol/feed",
     "protocol/parser",
     "protocol/replies",
     "commands/session",

@@ -5,6 +5,7 @@ from rillet.commands.session cimport Session
 from rillet.commands.shortcut cimport Shortcut
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.database cimport Database
+from rillet.protocol.feed cimport Feed
 from rillet.protocol.parser cimport CommandParser
 from rillet.structs.words cimport Words
 
@@ -13,7 +14,8 @@ cdef class Engine:
     cdef public list databases
     cdef public object settings
     cdef public Clock clock
-    cdef public object log
+    cdef object _log
+    cdef readonly Feed feed
     cdef public dict sessions
     cdef public dict stats
     cdef public dict info_sections
@@ -53,6 +55,8 @@ cdef class Engine:
     cdef bint _execute_muted(self, Session session, object entry, list[bytes] argv) except -1
     cdef bint _mute(self, Session session, Py_ssize_t mark) except -1
     cdef bint _take_effects(self, Session session, list[bytes] argv) except -1
+    cdef bint _feed(self, int db, list[bytes] argv, long long now) except -1
+    cdef long long _log_time(self) except -1
     cdef bint _flush_pending(self) except -1
     cdef bint _reply_error(self, Session session, Py_ssize_t mark, object error) except -1
     cdef Command _find(self, bytes name)

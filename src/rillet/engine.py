@@ -46,6 +46,7 @@ from rillet.commands.waiting import Turns, Waiters
 from rillet.errors import CommandError, ExecAbort, Misconf, NoAuth, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
+from rillet.protocol.feed import Feed
 from rillet.protocol.parser import CommandParser, QueryBufferExceeded
 from rillet.structs.words import Words
 
@@ -85,13 +86,14 @@ class Engine:
     """Databases, settings, sessions and statistics of one server or store."""
 
     __slots__ = (
-        "databases", "settings", "clock", "log", "sessions", "stats", "info_sections", "refusal", "notify_events",
+        "databases", "settings", "clock", "feed", "sessions", "stats", "info_sections", "refusal", "notify_events",
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
         "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
         "channels", "words", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since",
-        "_idmp_expired", "_shortcuts",
+        "_idmp_expired", "_shortcuts", "_log",
     )  # fmt: skip
-    log: Any
+    feed: Feed | None
+    _log: Any
     sessions: dict[int, Session]
     errors: dict[str, int]
     info_sections: dict[str, Any]
@@ -110,7 +112,9 @@ class Engine:
             database.on_expired = self._expired
             database.on_ready = self._database_ready
             database.may_expire = self._may_expire
-        self.log = None
+        self._log = None
+        # The feed of the log, where it has one: what changed is written there, past `Log.append`.
+        self.feed = None
         self.channels = Channels()
         self.sessions = {}
         self.stats = {"expired_keys": 0, "error_replies": 0}
@@ -150,6 +154,18 @@ class Engine:
         # batch asks for the time once a command, and the parsing counts as the command's.
         self._since = 0
         self.take_settings()
+
+    # -- the log -------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> Any:
+        """Where changes go (a Log), or None."""
+        return self._log
+
+    @log.setter
+    def log(self, log: Any) -> None:
+        self._log = log
+        self.feed = getattr(log, "feed", None)
 
     # -- sessions ------------------------------------------------------------------------------------
 
@@ -292,7 +308,7 @@ class Engine:
     @cython.exceptval(-1, check=False)
     def _take_shortcut(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
         """Run the plain calls that begin with the one in `words` by their command's shortcut; False where none was."""
-        if session.state != 0 or self.log is not None or self.paused or self.notify_events or self.refusal is not None:
+        if session.state != 0 or self._log is not None or self.paused or self.notify_events or self.refusal is not None:
             return False
         for name, entry, shortcut in self._shortcuts:
             if self.words.is_option(0, name):
@@ -358,15 +374,38 @@ class Engine:
     @cython.exceptval(-1, check=False)
     def _take_effects(self, session: Session, argv: list[bytes]) -> cython.bint:
         self.dirty += session.dirty
-        if self.log is not None and not session.trusted:
-            commands = session.propagated
-            if commands is None:
-                self._pending.append((session.db.index, argv))
-            else:
-                for one in commands:
-                    self._pending.append((session.db.index, one))
+        commands: list[list[bytes]] | None = session.propagated
         session.propagated = None
+        if self._log is None or session.trusted:
+            return True
+        if self._depth == 0 and self.feed is not None and not self._pending:
+            # One command, as nearly always: nothing is to be gathered.
+            if commands is None or len(commands) == 1:
+                return self._feed(session.db.index, argv if commands is None else commands[0], self._log_time())
+        if commands is None:
+            self._pending.append((session.db.index, argv))
+        else:
+            for one in commands:
+                self._pending.append((session.db.index, one))
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _feed(self, db: cython.int, argv: list[bytes], now: cython.longlong) -> cython.bint:
+        """Log a command that changed database db."""
+        feed: Feed | None = self.feed
+        if feed is None:
+            self._log.append(db, argv)
+            return True
+        feed.begin(db, now)
+        return feed.command(argv)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _log_time(self) -> cython.longlong:
+        """Return the time if the log wants to know it (ms since the epoch), else 0."""
+        feed: Feed | None = self.feed
+        return self.clock.now_ms() if feed is not None and feed.timestamps else 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -374,17 +413,15 @@ class Engine:
         """Log what one outermost command changed; more than one command goes as a transaction."""
         pending = self._pending
         self._pending = []
-        log = self.log
-        if log is None:
+        if self._log is None:
             return True
+        now: cython.longlong = self._log_time()
         if len(pending) == 1:
-            log.append(pending[0][0], pending[0][1])
-            return True
-        log.append(pending[0][0], [b"MULTI"])
+            return self._feed(pending[0][0], pending[0][1], now)
+        self._feed(pending[0][0], [b"MULTI"], now)
         for index, argv in pending:
-            log.append(index, argv)
-        log.append(pending[len(pending) - 1][0], [b"EXEC"])
-        return True
+            self._feed(index, argv, now)
+        return self._feed(pending[len(pending) - 1][0], [b"EXEC"], now)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -399,8 +436,8 @@ class Engine:
 
     def before_reply(self) -> None:
         """Let the log reach the durability that the settings ask for; to be called before replies leave."""
-        if self.log is not None:
-            self.log.flush()
+        if self._log is not None:
+            self._log.flush()
 
     # -- admission -----------------------------------------------------------------------------------
 
@@ -659,7 +696,7 @@ class Engine:
         database.touch(key)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
-        if self.log is not None and not self.loading and self.refusal is None:
+        if self._log is not None and not self.loading and self.refusal is None:
             self._pending.append((database.index, [b"DEL", key]))
             if self._depth == 0:
                 self._flush_pending()

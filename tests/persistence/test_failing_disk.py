@@ -219,11 +219,11 @@ def test_who_waited_gets_nothing_that_is_not_in_the_log(
             monkeypatch.setattr(os, "write", _fail)
         with link.lock:
             link.engine.execute(link.engine.session(), [b"RPUSH", b"l", b"v"])
-            assert log._pending
+            assert log.feed.used
         if disk == "works":
             assert list(call.result(20)) == [b"l", b"v"]
         else:
             with pytest.warns(RuntimeWarning, match="writes are refused"), pytest.raises(Exception, match="MISCONF"):
                 call.result(20)
             monkeypatch.undo()
-        assert not log._pending
+        assert not log.feed.used

@@ -31,7 +31,7 @@ from rillet.engine import Engine
 from rillet.errors import LogCorrupt, Misconf
 from rillet.persistence.manifest import LogFile, read_manifest, sync_folder, write_manifest
 from rillet.persistence.replay import Replayed, TornLog, replay
-from rillet.protocol.parser import pack_command
+from rillet.protocol.feed import Feed
 
 
 class AppendOnlyLog:
@@ -48,8 +48,8 @@ class AppendOnlyLog:
         self.losses = 0
         self.size = 0
         self.synced = 0
-        self._db = -1
-        self._pending: list[bytes] = []
+        # What is to be written: the engine feeds it, a flush takes it.
+        self.feed = Feed()
         self._file = -1
         self._wake = threading.Event()
         self._syncer: threading.Thread | None = None
@@ -74,7 +74,7 @@ class AppendOnlyLog:
         current = self.folder / self._files()[-1].name
         self._file = os.open(current, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self.size = self.synced = os.fstat(self._file).st_size
-        self._db = -1
+        self.feed.forget_db()
         self.set_fsync(self.fsync)
         engine.log = self
 
@@ -109,18 +109,14 @@ class AppendOnlyLog:
 
     def append(self, db: int, argv: list[bytes]) -> None:
         """Take one command that changed database db (feedAppendOnlyFile). O(bytes)"""
-        if db != self._db:
-            self._pending.append(pack_command([b"SELECT", b"%d" % db]))
-            self._db = db
-        self._pending.append(pack_command(argv))
+        self.feed.select(db)
+        self.feed.command(argv)
 
     def flush(self) -> None:
         """Write what was appended, sync it under `always`; Misconf where it cannot be kept (flushAppendOnlyFile)."""
-        pending = self._pending
-        if not pending:
+        if not self.feed.used:
             return
-        data = pending[0] if len(pending) == 1 else b"".join(pending)
-        self._pending = []
+        data = self.feed.take()
         if self.failure is None:
             self._write(data)
             if self.fsync == "always" and self.failure is None:

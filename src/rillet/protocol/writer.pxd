@@ -1,5 +1,8 @@
 cimport cython
 
+cdef Py_ssize_t count_digits(unsigned long long value) noexcept
+cdef Py_ssize_t put_digits(unsigned char *buf, Py_ssize_t pos, unsigned long long value) noexcept
+cdef Py_ssize_t put_header(unsigned char *buf, Py_ssize_t pos, unsigned char prefix, unsigned long long value) noexcept
 
 @cython.final
 cdef class Replies:

@@ -57,7 +57,7 @@ _ROOM = cython.declare(cython.Py_ssize_t, 32)  # a header: prefix, sign, 20 digi
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
+def count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
     """Return how many decimal digits the value has; O(digits)."""
     digits: cython.Py_ssize_t = 1
     while value >= 10000:  # four at a step: the milliseconds of an ID have thirteen
@@ -73,7 +73,7 @@ def _count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
+def put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
     """Write the decimal digits at pos, for which the caller made room; return the position after them."""
     end: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -85,7 +85,7 @@ def _put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulong
         buf[pos] = 48 + value // 10
         buf[pos + 1] = 48 + value % 10
         return pos + 2
-    end = pos + _count_digits(value)
+    end = pos + count_digits(value)
     at = end
     while value >= 100:  # two at a step: a division takes longer than all the rest
         pair = value % 100
@@ -104,12 +104,12 @@ def _put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulong
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _put_header(
+def put_header(
     buf: cython.p_uchar, pos: cython.Py_ssize_t, prefix: cython.uchar, value: cython.ulonglong
 ) -> cython.Py_ssize_t:
     """Write prefix, digits and CR LF at pos, for which the caller made room; return the position after them."""
     buf[pos] = prefix
-    pos = _put_digits(buf, pos + 1, value)
+    pos = put_digits(buf, pos + 1, value)
     buf[pos] = 13
     buf[pos + 1] = 10
     return pos + 2
@@ -168,7 +168,7 @@ class Replies:
             return self._negative(prefix, value)
         buf: bytearray = self._reserve(_ROOM)
         target: cython.p_uchar = buf
-        self.used = _put_header(target, self.used, prefix, cython.cast(cython.ulonglong, value))
+        self.used = put_header(target, self.used, prefix, cython.cast(cython.ulonglong, value))
         return True
 
     @cython.cfunc
@@ -221,7 +221,7 @@ class Replies:
             return self._append(b":%d\r\n" % value)
         buf: bytearray = self._reserve(_ROOM)
         target: cython.p_uchar = buf
-        self.used = _put_header(target, self.used, 58, value)
+        self.used = put_header(target, self.used, 58, value)
         return True
 
     @cython.ccall
@@ -234,7 +234,7 @@ class Replies:
         if cython.compiled:
             target: cython.p_uchar = buf
             source: cython.p_const_uchar = data
-            pos = _put_header(target, self.used, 36, size)
+            pos = put_header(target, self.used, 36, size)
             memcpy(target + pos, source, size)
             pos += size
             target[pos] = 13
@@ -254,7 +254,7 @@ class Replies:
         if cython.compiled:
             target: cython.p_uchar = buf
             origin: cython.p_uchar = source  # taken after _reserve: the source may be this very buffer
-            pos = _put_header(target, self.used, 36, size)
+            pos = put_header(target, self.used, 36, size)
             memcpy(target + pos, origin + start, size)
             pos += size
             target[pos] = 13
@@ -281,7 +281,7 @@ class Replies:
         name: cython.p_const_uchar = before
         origin: cython.p_uchar = source
         memcpy(target + pos, name, head)
-        pos = _put_header(target, pos + head, 36, size)
+        pos = put_header(target, pos + head, 36, size)
         memcpy(target + pos, origin + start, size)
         pos += size
         target[pos] = 13
@@ -300,11 +300,11 @@ class Replies:
         number: cython.ulonglong = cython.cast(cython.ulonglong, -(value + 1)) + 1 if value < 0 else value
         buf: bytearray = self._reserve(2 * _ROOM)
         target: cython.p_uchar = buf
-        pos: cython.Py_ssize_t = _put_header(target, self.used, 36, _count_digits(number) + sign)
+        pos: cython.Py_ssize_t = put_header(target, self.used, 36, count_digits(number) + sign)
         if sign:
             target[pos] = 45
             pos += 1
-        pos = _put_digits(target, pos, number)
+        pos = put_digits(target, pos, number)
         target[pos] = 13
         target[pos + 1] = 10
         self.used = pos + 2
@@ -316,13 +316,13 @@ class Replies:
         """`ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
         if not cython.compiled:
             return self.bulk(b"%d-%d" % (ms, seq))
-        size: cython.Py_ssize_t = _count_digits(ms) + 1 + _count_digits(seq)
+        size: cython.Py_ssize_t = count_digits(ms) + 1 + count_digits(seq)
         buf: bytearray = self._reserve(3 * _ROOM)
         target: cython.p_uchar = buf
-        pos: cython.Py_ssize_t = _put_header(target, self.used, 36, size)
-        pos = _put_digits(target, pos, ms)
+        pos: cython.Py_ssize_t = put_header(target, self.used, 36, size)
+        pos = put_digits(target, pos, ms)
         target[pos] = 45
-        pos = _put_digits(target, pos + 1, seq)
+        pos = put_digits(target, pos + 1, seq)
         target[pos] = 13
         target[pos + 1] = 10
         self.used = pos + 2
@@ -455,9 +455,9 @@ class Replies:
         if cython.compiled:
             buf: bytearray = self._reserve(_ROOM)
             target: cython.p_uchar = buf
-            room: cython.Py_ssize_t = _count_digits(size) + 3
+            room: cython.Py_ssize_t = count_digits(size) + 3
             memmove(target + mark + room, target + mark, self.used - mark)
-            _put_header(target, mark, prefix, size)
+            put_header(target, mark, prefix, size)
             self.used += room
         else:
             header = b"%c%d\r\n" % (prefix, size)
@@ -493,11 +493,11 @@ def pack_command(argv: Any) -> bytes:
     buf: bytearray = bytearray(size)
     target: cython.p_uchar = buf
     source: cython.p_const_uchar
-    pos = _put_header(target, 0, 42, len(argv))
+    pos = put_header(target, 0, 42, len(argv))
     for arg in argv:
         source = arg
         size = len(arg)
-        pos = _put_header(target, pos, 36, size)
+        pos = put_header(target, pos, 36, size)
         memcpy(target + pos, source, size)
         pos += size
         target[pos] = 13

@@ -1,0 +1,75 @@
+"""The feed gives the bytes that a log holds: commands, the databases they are about, the seconds between them."""
+
+from __future__ import annotations
+
+import random
+
+from rillet.protocol.feed import INITIAL_CAPACITY, KEEP_CAPACITY, Feed
+from rillet.protocol.parser import CommandParser, pack_command
+
+SELECT_3 = pack_command([b"SELECT", b"3"])
+
+
+def test_commands_are_packed_as_everywhere() -> None:
+    chance = random.Random(1)
+    feed = Feed()
+    told = b""
+    for _ in range(200):
+        argv = [chance.randbytes(chance.choice([0, 1, 9, 10, 99, 100, 5000])) for _ in range(chance.randrange(1, 14))]
+        feed.command(argv)
+        told += pack_command(argv)
+        assert feed.used == len(feed) == len(told)
+        if chance.random() < 0.1:
+            assert feed.take() == told
+            told = b""
+    assert feed.take() == told
+    assert feed.take() == b"" and feed.used == 0
+
+
+def test_the_database_is_told_when_it_is_another_one() -> None:
+    feed = Feed()
+    for db in (3, 3, 3, 11, 3):
+        feed.select(db)
+        feed.command([b"DEL", b"a"])
+    deletion = pack_command([b"DEL", b"a"])
+    assert feed.take() == SELECT_3 + 3 * deletion + pack_command([b"SELECT", b"11"]) + deletion + SELECT_3 + deletion
+    feed.select(3)
+    assert feed.take() == b"" and feed.db == 3
+    feed.forget_db()
+    assert feed.db == -1
+    feed.select(3)
+    assert feed.take() == SELECT_3
+
+
+def test_a_second_is_noted_once_and_never_an_earlier_one() -> None:
+    feed = Feed(True)
+    for second in (7, 7, 6, 8):
+        feed.note_time(second)
+    assert feed.take() == b"#TS:7\r\n#TS:8\r\n"
+    feed.begin(3, 8_999)
+    feed.begin(3, 9_000)
+    assert feed.take() == SELECT_3 + b"#TS:9\r\n"
+    feed.timestamps = False
+    feed.begin(3, 10_000)
+    assert feed.take() == b"" and feed.second == 9
+
+
+def test_words_numbers_and_ids_make_a_command() -> None:
+    feed = Feed()
+    feed.header(4)
+    feed.raw(b"$4\r\nXADD\r\n")
+    feed.number(0)
+    feed.number(9_223_372_036_854_775_807)
+    feed.stream_id(18_446_744_073_709_551_615, 10)
+    parser = CommandParser()
+    parser.feed(feed.take())
+    assert parser.next() == [b"XADD", b"0", b"9223372036854775807", b"18446744073709551615-10"]
+
+
+def test_what_grew_large_is_given_back() -> None:
+    feed = Feed()
+    feed.raw(b"x" * KEEP_CAPACITY)
+    feed.raw(b"y" * INITIAL_CAPACITY)
+    assert feed.take() == b"x" * KEEP_CAPACITY + b"y" * INITIAL_CAPACITY
+    feed.command([b"PING"])
+    assert feed.take() == b"*1\r\n$4\r\nPING\r\n"
