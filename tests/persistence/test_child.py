@@ -1,0 +1,291 @@
+"""A forked child: its job, its words through the pipe, its end, and what the parent never waits for."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rillet.persistence import child as module
+from rillet.persistence.child import Child, Children, Outcome, Report, private_bytes
+
+
+@pytest.fixture
+def started() -> Iterator[Callable[..., Child]]:
+    """Start children; none outlives the test."""
+    all_of_them: list[Child] = []
+
+    def start(job: Callable[[Report], Any], **more: Any) -> Child:
+        all_of_them.append(Child.start(job, "test", **more))
+        return all_of_them[-1]
+
+    yield start
+    for one in all_of_them:
+        one.kill()
+        one.wait()
+
+
+def forever(_report: Report) -> None:
+    signal.pause()
+
+
+def test_a_job_and_its_result(started: Callable[..., Child]) -> None:
+    data = [1, 2, 3]
+
+    def job(_report: Report) -> list[int]:
+        data.append(4)
+        return data
+
+    child = started(job)
+    outcome = child.wait()
+    assert outcome.ok and outcome.result == [1, 2, 3, 4] and data == [1, 2, 3]
+    assert not outcome.signal and not outcome.wanted and outcome.seconds >= 0
+    assert child.fork_usec > 0 and child.poll() == outcome and child.fileno() == -1
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child.pid, 0)
+
+
+def test_what_is_long_arrives_whole(started: Callable[..., Child]) -> None:
+    assert started(lambda _report: "x" * 1_000_000).wait().result == "x" * 1_000_000
+
+
+def fails_with(error: BaseException) -> Callable[[Report], None]:
+    def job(_report: Report) -> None:
+        raise error
+
+    return job
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (OSError(28, "No space left on device"), "No space left on device"),
+        (ValueError("no such thing"), "no such thing"),
+        (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (SystemExit(3), "3"),
+        (RuntimeError("x" * 10_000), "x" * 2000),
+    ],
+)
+def test_a_job_that_fails(started: Callable[..., Child], error: BaseException, text: str) -> None:
+    outcome = started(fails_with(error)).wait()
+    assert not outcome.ok and outcome.error == text and outcome.result is None and not outcome.wanted
+
+
+def test_a_result_that_no_line_can_carry(started: Callable[..., Child]) -> None:
+    assert "not JSON serializable" in started(lambda _report: object()).wait().error
+
+
+def test_a_child_that_just_goes(started: Callable[..., Child]) -> None:
+    assert started(lambda _report: os._exit(0)).wait().error == "ended with status 0"
+    assert started(lambda _report: os._exit(7)).wait().error == "ended with status 7"
+
+
+def test_a_kill(started: Callable[..., Child]) -> None:
+    child = started(forever)
+    assert child.poll() is None
+    child.kill()
+    outcome = child.wait()
+    assert outcome.signal == signal.SIGKILL and outcome.wanted and outcome.error == "terminated by signal 9"
+    child.kill()
+
+
+def test_a_kill_by_somebody_else(started: Callable[..., Child]) -> None:
+    child = started(forever)
+    os.kill(child.pid, signal.SIGTERM)
+    outcome = child.wait()
+    assert outcome.signal == signal.SIGTERM and not outcome.wanted and not outcome.ok
+
+
+def test_a_loop_learns_of_news_and_of_the_end(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REPORT_SECONDS", 0.0)
+    reading, writing = os.pipe()
+    closed: list[int] = []
+
+    def job(report: Report) -> str:
+        report(17)
+        os.read(reading, 1)
+        return "over"
+
+    child = started(job, keep=(reading,))
+    child.on_close = closed.append
+    number = child.fileno()
+    assert select.select([number], [], [], 20)[0]
+    assert child.poll() is None and child.done == 17 and child.copied > 0 and child.told_at >= child.started
+    os.write(writing, b"x")
+    while child.poll() is None:
+        assert select.select([number], [], [], 20)[0]
+    assert child.poll() == child.wait() and child.wait().result == "over" and child.wait().copied > 0
+    assert closed == [number]
+    os.close(reading)
+    os.close(writing)
+
+
+def test_it_tells_at_once_and_then_rarely(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_REPORT_SECONDS", 1e6)
+
+    def job(report: Report) -> None:
+        for done in range(1, 1000):
+            report(done)
+
+    child = started(job)
+    assert child.wait().ok and child.done == 1
+
+
+def test_the_memory_that_was_copied(started: Callable[..., Child]) -> None:
+    ballast = bytearray(32 << 20)
+    ballast[::1024] = b"x" * len(ballast[::1024])
+    reading, writing = os.pipe()
+
+    def job(_report: Report) -> None:
+        os.read(reading, 1)
+
+    child = started(job, keep=(reading,))
+    ballast[::1024] = b"y" * len(ballast[::1024])
+    os.write(writing, b"x")
+    os.close(reading)
+    os.close(writing)
+    assert child.wait().copied > 32 << 20
+    assert private_bytes() > 32 << 20
+
+
+def test_no_descriptor_of_the_parent_is_left(started: Callable[..., Child]) -> None:
+    """A client whom the parent closes sees the end, though the child lives on."""
+    here, there = socket.socketpair()
+    kept, other = os.pipe()
+
+    def job(_report: Report) -> None:
+        os.write(other, b"x")
+        forever(_report)
+
+    child = started(job, keep=(other,))
+    assert os.read(kept, 1) == b"x"
+    here.close()
+    there.settimeout(20)
+    assert there.recv(1) == b"" and child.poll() is None
+    there.close()
+    os.close(other)
+    child.kill()
+    child.wait()
+    assert os.read(kept, 1) == b""
+    os.close(kept)
+
+
+def test_what_a_child_has_open(started: Callable[..., Child]) -> None:
+    numbers = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+    found = started(lambda _report: sorted(map(int, os.listdir("/proc/self/fd")))).wait().result
+    assert found[:3] == [0, 1, 2] and len(found) == 5  # the pipe, and the folder that is being read
+    for number in numbers:
+        os.close(number)
+
+
+def test_signals_are_those_of_a_fresh_process(started: Callable[..., Child]) -> None:
+    taken: list[int] = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _frame: taken.append(number))
+    ignored = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    here, there = socket.socketpair()
+    there.setblocking(False)
+    wakeup = signal.set_wakeup_fd(there.fileno())
+
+    def job(_report: Report) -> list[Any]:
+        return [signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL, signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN,
+                signal.getsignal(signal.SIGINT) == signal.SIG_DFL, signal.set_wakeup_fd(-1),
+                len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))]
+
+    try:
+        assert started(job).wait().result == [True, True, True, -1, 0]
+        assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+        os.kill(os.getpid(), signal.SIGUSR1)
+        assert taken == [signal.SIGUSR1]
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        signal.signal(signal.SIGUSR1, before)
+        signal.signal(signal.SIGUSR2, ignored)
+        here.close()
+        there.close()
+
+
+def test_a_child_whose_parent_is_gone_ends_at_its_next_report(tmp_path: Path) -> None:
+    """The grandchild holds a file of ours open for as long as it lives."""
+    reading, writing = os.pipe()
+
+    def grandchild(report: Report) -> None:
+        while True:
+            report.send("at", 1)
+            time.sleep(0.001)
+
+    def parent(_report: Report) -> None:
+        Child.start(grandchild, "test", keep=(writing,))
+        os._exit(0)
+
+    child = Child.start(parent, "test", keep=(writing,))
+    os.close(writing)
+    child.wait()
+    assert select.select([reading], [], [], 20)[0] and os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_where_the_status_is_lost_the_pipe_says_how_it_went(started: Callable[..., Child]) -> None:
+    before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    try:
+        assert started(lambda _report: 5).wait().result == 5
+        assert started(lambda _report: os._exit(0)).wait().error == "ended with status 0"
+    finally:
+        signal.signal(signal.SIGCHLD, before)
+
+
+def test_a_fork_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory() -> int:
+        raise OSError(12, "Cannot allocate memory")
+
+    open_before = os.listdir("/proc/self/fd")
+    monkeypatch.setattr(os, "fork", no_memory)
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        Child.start(forever, "test")
+    assert os.listdir("/proc/self/fd") == open_before
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == set()
+    children = Children()
+    with pytest.raises(OSError, match="Cannot allocate memory"):
+        children.start("test", forever, lambda _outcome: None)
+    assert children.active is None and children.forks == 0
+
+
+def test_one_at_a_time() -> None:
+    children, seen, watched = Children(), list[Outcome](), list[Child]()
+    children.watch = watched.append
+    nothing = children.facts()
+    assert set(nothing.values()) == {0, "0.00"}
+    children.poll()
+    children.stop()
+
+    def ended(outcome: Outcome) -> None:
+        assert children.active is None
+        seen.append(outcome)
+
+    child = children.start("save", forever, ended, keys=10)
+    assert watched == [child] and children.is_at("save") and not children.is_at("rewrite")
+    assert children.latest_fork_usec == child.fork_usec and children.forks == 1
+    with pytest.raises(AssertionError):
+        children.start("rewrite", forever, ended)
+    child.done = 5
+    assert children.facts()["current_fork_perc"] == "50.00" and children.facts()["current_save_keys_total"] == 10
+    children.poll()
+    assert not seen
+    children.stop()
+    assert [one.wanted for one in seen] == [True] and children.facts() == nothing
+
+    def again(_outcome: Outcome) -> None:
+        children.start("rewrite", lambda _report: 1, ended)
+
+    children.start("save", lambda _report: 0, again)
+    while len(seen) < 2:
+        assert children.active is not None
+        select.select([children.active.fileno()], [], [], 20)
+        children.poll()
+    assert seen[1].result == 1 and children.forks == 3
