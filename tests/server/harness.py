@@ -7,11 +7,11 @@ the way. It tells on its output that it listens, so nothing here waits by the cl
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -45,34 +45,44 @@ class Running:
     process: subprocess.Popen[str]
     port: int
     folder: Path
-    banner: str
+    told: list[str]
+
+    @property
+    def banner(self) -> str:
+        """The line with which it said that it listens."""
+        return self.told[-1]
 
     def client(self) -> Client:
         """Return a new connection."""
         return Client(socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT))
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send the signal, wait for the end, return the exit status and what was said since it listens."""
+        """Send the signal, wait for the end, return the exit status and all that it said."""
         self.process.send_signal(number)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """Wait for the end and return the exit status and what was said since it listens: its log and stderr."""
+        """Wait for the end and return the exit status and all that it said: its log and stderr."""
         said, errors = self.process.communicate(timeout=TIMEOUT)
-        return self.process.returncode, said + errors
+        return self.process.returncode, "".join(self.told) + said + errors
 
 
-def _listening(process: subprocess.Popen[str]) -> str:
-    """Return the line with which the server says that it listens."""
+def _listening(process: subprocess.Popen[str]) -> list[str]:
+    """Return what the server says until it listens; the last line says that."""
     assert process.stdout is not None
-    while True:
-        ready, _, _ = select.select([process.stdout], [], [], TIMEOUT)
-        line = process.stdout.readline() if ready else ""
-        if not line:
-            process.kill()
-            raise AssertionError(f"the server did not start: {process.communicate()[1]}")
-        if "listening" in line:
-            return line
+    told: list[str] = []
+    alarm = threading.Timer(TIMEOUT, process.kill)
+    alarm.start()
+    try:
+        while not told or "listening" not in told[-1]:
+            line = process.stdout.readline()
+            if not line:
+                process.kill()
+                raise AssertionError(f"the server did not start: {''.join(told)}{process.communicate()[1]}")
+            told.append(line)
+    finally:
+        alarm.cancel()
+    return told
 
 
 @contextmanager
