@@ -235,7 +235,7 @@ class SimulatedDisk(Disk):
 
     def names(self, folder: Path) -> list[str]:
         """Return what lies in the folder, by name; nothing where there is no folder."""
-        if str(folder) in self.names_of:
+        if str(folder) in self.names_of or _folder(str(folder)) in self.names_of:
             raise _error(20, str(folder))
         return sorted(
             os.path.basename(path) for path in [*self.names_of, *self.folders] if _folder(path) == str(folder) != path
@@ -270,6 +270,8 @@ class SimulatedDisk(Disk):
         if str(path) in self.names_of:
             self._call("remove", str(path))
             self.journal.append(Operation("remove", str(path), self.names_of.pop(str(path))))
+        elif _folder(str(path)) in self.names_of:
+            raise _error(20, str(path))
 
     def truncate(self, path: Path, size: int) -> None:
         """Cut a file that nobody writes to so many bytes, on the disk when this returns."""
@@ -289,6 +291,7 @@ class SimulatedDisk(Disk):
         if number is None:
             if path in self.folders:
                 raise _error(21, path)
+            self._needs_folder(path)
             raise _error(2, path)
         return number
 

@@ -78,8 +78,9 @@ class Driven:
         if what in ("write", "file_sync", "close", "file_truncate"):
             if not self.opened:
                 return None
-            method = getattr(self.opened[args[0] % len(self.opened)], what.removeprefix("file_"))
-            return method(*args[1:])
+            number = args[0] % len(self.opened)
+            file = self.opened.pop(number) if what == "close" else self.opened[number]
+            return getattr(file, what.removeprefix("file_"))(*args[1:])
         args = tuple(self.root / one if isinstance(one, str) else one for one in args)
         if what in ("append_to", "create"):
             self.opened.append(getattr(self.disk, what)(*args))
@@ -87,8 +88,8 @@ class Driven:
         if what == "read":
             with self.disk.read_from(*args) as file:
                 return file.read()
-        if what == "size" and (args[0]).suffix == "" and self.is_folder(args[0]):
-            return None  # how large a folder is, is the file system's own affair
+        if what in ("size", "rename") and self.is_folder(args[0]):
+            return None  # a folder's size is the file system's own affair, and nobody renames folders
         return getattr(self.disk, what)(*args)
 
     def is_folder(self, path: Path) -> bool:
