@@ -64,11 +64,14 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
     ("line", "reason"),
     [
         ("colour blue", "unknown directive 'colour'"),
-        ("port", "'port' needs a value"),
-        ("hz many", "hz many: argument couldn't be parsed into an integer"),
+        ("port", "'port': wrong number of arguments"),
+        ("port 7000 7001", "'port 7000 7001': wrong number of arguments"),
+        ("hz many", "'hz many': argument couldn't be parsed into an integer"),
         ("appendfsync sometimes", "argument(s) must be one of the following: "),
-        ('dir "unbalanced', "unbalanced quotes"),
-        ("save 60 1000", "snapshots on a schedule are not taken"),
+        ('dir "unbalanced', "Unbalanced quotes in configuration line"),
+        ("save 60", "Invalid save parameters"),
+        ("dbfilename a/b", "dbfilename can't be a path, just a filename"),
+        ("user alice on", "there is one user, default"),
     ],
 )
 def test_a_directive_that_cannot_be_taken(tmp_path: Path, line: str, reason: str) -> None:
@@ -79,7 +82,8 @@ def test_a_directive_that_cannot_be_taken(tmp_path: Path, line: str, reason: str
 
 
 def test_options_that_cannot_be_taken(tmp_path: Path) -> None:
-    assert "option --colour: unknown directive 'colour'" in refused("--colour", "blue")
+    assert "option --colour: 'colour \"blue\"': unknown directive 'colour'" in refused("--colour", "blue")
+    assert "'port \"--loglevel\" \"verbose\"': wrong number of arguments" in refused("--port", "--loglevel", "verbose")
     assert "cannot read the configuration file nothing.conf: No such file" in refused("nothing.conf")
     assert "'-x' is neither a configuration file nor an option" in refused("-x")
 

@@ -6,6 +6,7 @@ owns what a setting means refuses one (`engine.services["setting_changed"]`), al
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from rillet.commands.args import text
@@ -17,6 +18,7 @@ from rillet.commands.settings import PARAMETERS, Parameter, SettingError
 from rillet.errors import CommandError
 
 _FLAGS = "admin noscript loading stale"
+_LOCAL = re.compile(r"127\.\d+\.\d+\.\d+:\d+|\[?::1\]?:\d+|/.*")
 
 
 @command("config|get", arity=-3, flags=_FLAGS, group="server", since="2.0.0",
@@ -41,17 +43,23 @@ def _reason(error: SettingError) -> str:
     return str(error).removeprefix("ERR ")
 
 
-def _chosen(pairs: list[tuple[str, str]]) -> list[Parameter]:
-    """Return the parameters of the pairs, which exist, may be set, and are given once each."""
-    for name, _ in pairs:
-        if name.lower() not in PARAMETERS:
-            raise CommandError(f"Unknown option or number of arguments for CONFIG SET - '{name}'")
+def allows(session: Session, choice: str) -> bool:
+    """Whether a setting of no, yes and local lets the session do what it protects (server.c: allowProtectedAction)."""
+    peer = getattr(session.transport, "peer", "")
+    return choice == "yes" or (choice == "local" and (not peer or _LOCAL.fullmatch(peer) is not None))
+
+
+def _chosen(session: Session, names: list[str]) -> list[Parameter]:
+    """Return the parameters, which exist, may be set, and are given once each; the first that is not is refused."""
+    protected: str = session.engine.settings.enable_protected_configs
     chosen: list[Parameter] = []
-    for name, _ in pairs:
-        parameter = PARAMETERS[name.lower()]
+    for name in names:
+        parameter = PARAMETERS.get(name.lower())
+        if parameter is None:
+            raise CommandError(f"Unknown option or number of arguments for CONFIG SET - '{name}'")
         if not parameter.mutable:
             raise _refused(name, "can't set immutable config")
-        if parameter.protected:
+        if parameter.protected and not allows(session, protected):
             raise _refused(name, "can't set protected config")
         if parameter in chosen:
             raise _refused(name, "duplicate parameter")
@@ -65,14 +73,13 @@ def config_set(session: Session, argv: list[bytes]) -> None:
     """Change settings, all of them or none."""
     if len(argv) % 2:
         raise CommandError("syntax error")
-    pairs = [(text(argv[at]), argv[at + 1].decode("utf-8", "surrogateescape")) for at in range(2, len(argv), 2)]
-    chosen = _chosen(pairs)
+    chosen = _chosen(session, [text(name) for name in argv[2::2]])
     values: list[Any] = []
-    for parameter, (name, value) in zip(chosen, pairs, strict=True):
+    for parameter, value in zip(chosen, argv[3::2], strict=True):
         try:
-            values.append(session.engine.settings.value_of(parameter, value))
+            values.append(session.engine.settings.value_of(parameter, value.decode("utf-8", "surrogateescape")))
         except SettingError as error:
-            raise _refused(name, _reason(error)) from None
+            raise _refused(parameter.name, _reason(error)) from None
     _take(session.engine, chosen, values)
     session.out.ok()
 
@@ -119,9 +126,14 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
 @command("config|rewrite", arity=2, flags=_FLAGS, group="server", since="2.8.0", complexity="O(1)")
 def config_rewrite(session: Session, argv: list[bytes]) -> None:
     """Write the settings back to the configuration file, where the server was started with one."""
+    rewrite_config(session, False)
+
+
+def rewrite_config(session: Session, everything: bool) -> None:
+    """Write the settings, all of them or those that matter, and reply (config.c: rewriteConfig)."""
     if "rewrite_config" not in session.engine.services:
         raise CommandError("The server is running without a config file")
-    session.engine.services["rewrite_config"]()
+    session.engine.services["rewrite_config"](everything)
     session.out.ok()
 
 

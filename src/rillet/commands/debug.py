@@ -12,11 +12,12 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rillet.commands.args import text
+from rillet.commands.config import allows, rewrite_config
 from rillet.commands.connection import subcommand_error
 from rillet.commands.help import reply_lines
+from rillet.commands.parameters import parse_memory
 from rillet.commands.registry import command
 from rillet.commands.session import Session
-from rillet.commands.settings import parse_memory
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.structs.quicklist import Quicklist
@@ -27,7 +28,6 @@ _NOT_ALLOWED = (
     'DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local '
     "connection, otherwise you need to set this option in the configuration file, and then restart the server."
 )
-_LOCAL = re.compile(r"127\.\d+\.\d+\.\d+:\d+|\[?::1\]?:\d+|/.*")
 _NUMBER = re.compile(rb"\s*([+-]?\d+)")
 
 Action = Callable[[Session, list[bytes]], None]
@@ -45,17 +45,11 @@ def _action(name: str, least: int, most: int | None = None, usage: str = "") -> 
     return record
 
 
-def _allowed(session: Session) -> bool:
-    allowed: str = session.engine.settings.enable_debug_command
-    peer = getattr(session.transport, "peer", "")
-    return allowed == "yes" or (allowed == "local" and (not peer or _LOCAL.fullmatch(peer) is not None))
-
-
 @command("debug", arity=-2, flags="admin noscript loading stale protected", group="server", since="1.0.0",
          complexity="Depends on the sub-command", syntax="subcommand [arg [arg ...]]")
 def debug(session: Session, argv: list[bytes]) -> None:
     """Look into the server, or disturb it, for tests."""
-    if not _allowed(session):
+    if not allows(session, session.engine.settings.enable_debug_command):
         raise CommandError(_NOT_ALLOWED)
     action, least, most, _usage = _ACTIONS.get(argv[1].lower(), (None, 0, 0, ""))
     if action is None or not least <= len(argv) <= most:
@@ -190,6 +184,12 @@ def _loadaof(session: Session, argv: list[bytes]) -> None:
         raise CommandError("there is no append-only file to load")
     session.engine.services["load_log"]()
     session.out.ok()
+
+
+@_action("config-rewrite-force-all", 2)
+def _config_rewrite_force_all(session: Session, argv: list[bytes]) -> None:
+    """Write every setting to the configuration file, what is at its default too."""
+    rewrite_config(session, True)
 
 
 @_action("change-repl-id", 2)

@@ -1,117 +1,52 @@
 """The settings: what redis.conf, the command line and CONFIG SET can change, one declaration each.
 
 A parameter has Redis's name; in Python it is an attribute with `_` for `-`
-(`settings.stream_node_max_bytes`). Text is parsed and shown as Redis does: memory sizes take
+(`settings.stream_node_max_bytes`). Text is parsed and shown as Redis does (`parameters`): memory sizes take
 units (`64mb`), booleans are yes and no, an enumeration takes its words only.
 
 Clients and test suites ask for parameters of features that are not here. Those are declared too, with
-the one value that is true (`maxmemory 0`, `save ""`, `slowlog-log-slower-than -1`): asking is answered,
-and setting anything else is refused with the reason, instead of being taken and ignored.
+the one value that is true (`maxmemory 0`, `slowlog-log-slower-than -1`): asking is answered, and setting
+anything else is refused with the reason, instead of being taken and ignored. What changes nothing that a
+client could see (`loglevel`, `daemonize`, `lazyfree-lazy-expire`) is kept as it was said, so that a redis.conf is read
+and written back whole.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from rillet.commands.notifications import Events, letters
 from rillet.commands.notifications import parse as parse_events
-from rillet.errors import CommandError
+from rillet.commands.parameters import (
+    INT_MAX,
+    INT_MIN,
+    LONG_MAX,
+    Lines,
+    Parameter,
+    SavePoints,
+    SettingError,
+    boolean,
+    file_name,
+    fixed,
+    flags,
+    integer,
+    memory,
+    octal,
+    parse_integer,
+    parse_memory,
+    quoted,
+    save_points,
+    show_memory,
+    show_save,
+    string,
+    words,
+    write_save,
+)
 from rillet.structs.glob import compiled
 from rillet.types.compat import COMPATS, NEWEST, Compat
 from rillet.types.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_ENTRIES_RANGE
-
-_UNITS = {"b": 1, "k": 1000, "kb": 1024, "m": 1000**2, "mb": 1024**2, "g": 1000**3, "gb": 1024**3, "": 1}
-
-
-class SettingError(CommandError):
-    """A value that a parameter does not take; the text is the one CONFIG SET shows."""
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One setting: its Redis name, its default, and how text becomes a value and a value text.
-
-    CONFIG SET leaves alone what is not mutable, or protected (it may name files); needs_door: a change means
-    nothing until the server or store acts on it. adapt: what the text means given the other settings, and the value
-    that there was; it stands after parse.
-    """
-
-    name: str
-    default: Any
-    parse: Callable[[str], Any]
-    show: Callable[[Any], str] = str
-    mutable: bool = True
-    protected: bool = False
-    needs_door: bool = False
-    adapt: Callable[[Any, Settings], Any] | None = None
-    alias: str = ""
-
-    @property
-    def attribute(self) -> str:
-        """The attribute of Settings that holds the value; an alias has the one of the parameter that it names."""
-        return (self.alias or self.name).replace("-", "_")
-
-
-def _boolean(name: str, default: bool, mutable: bool = True, needs_door: bool = False) -> Parameter:
-    def parse(text: str) -> bool:
-        if text.lower() not in ("yes", "no"):
-            raise SettingError("argument must be 'yes' or 'no'")
-        return text.lower() == "yes"
-
-    return Parameter(name, default, parse, lambda value: "yes" if value else "no", mutable, needs_door=needs_door)
-
-
-def _integer(name: str, default: int, low: int, high: int, mutable: bool = True, memory: bool = False) -> Parameter:
-    def parse(text: str) -> int:
-        value = parse_memory(text) if memory else _plain_integer(text)
-        if value is None:
-            wanted = "must be a memory value" if memory else "couldn't be parsed into an integer"
-            raise SettingError(f"argument {wanted}")
-        if not low <= value <= high:
-            raise SettingError(f"argument must be between {low} and {high} inclusive")
-        return value
-
-    return Parameter(name, default, parse, str, mutable)
-
-
-def _words(name: str, default: str, choices: tuple[str, ...], mutable: bool = True,
-           needs_door: bool = False) -> Parameter:
-    def parse(text: str) -> str:
-        if text.lower() not in choices:
-            raise SettingError("argument(s) must be one of the following: " + ", ".join(choices))
-        return text.lower()
-
-    return Parameter(name, default, parse, str, mutable, needs_door=needs_door)
-
-
-def _string(name: str, default: str, mutable: bool = True, protected: bool = False) -> Parameter:
-    return Parameter(name, default, str, str, mutable, protected)
-
-
-def _fixed(value: str, reason: str, *names: str) -> list[Parameter]:
-    """Return parameters of something that is not here: any value but the one they have is refused with the reason."""
-
-    def parse(text: str) -> str:
-        if text.lower() != value:
-            raise SettingError(reason)
-        return value
-
-    return [Parameter(name, value, parse) for name in names]
-
-
-def _plain_integer(text: str) -> int | None:
-    digits = text[1:] if text[:1] == "-" else text
-    return int(text) if digits.isascii() and digits.isdigit() else None
-
-
-def parse_memory(text: str) -> int | None:
-    """Return the bytes that a text such as "64mb" stands for, or None (util.c: memtoull)."""
-    digits = text.rstrip("bBkKmMgG")
-    unit = text[len(digits) :].lower()
-    value = _plain_integer(digits)
-    return None if value is None or unit not in _UNITS else value * _UNITS[unit]
 
 
 def _compat(text: str) -> Compat:
@@ -163,9 +98,8 @@ class OutputLimits:
 _OUTPUT_CLASSES = {"normal": "normal", "slave": "replica", "replica": "replica", "pubsub": "pubsub"}
 
 
-def _output_limits(text: str, settings: Settings) -> OutputLimits:
+def _output_limits(words: list[str], settings: Settings) -> OutputLimits:
     """Return the limits with those of the named classes replaced (config.c: updateClientOutputBufferLimit)."""
-    words = text.split()
     if len(words) % 4:
         raise SettingError("Wrong number of arguments in buffer limit configuration.")
     changed: dict[str, OutputLimit] = {}
@@ -173,7 +107,7 @@ def _output_limits(text: str, settings: Settings) -> OutputLimits:
         kind = _OUTPUT_CLASSES.get(words[at].lower())
         if kind is None:
             raise SettingError("Invalid client class specified in buffer limit configuration.")
-        hard, soft, seconds = parse_memory(words[at + 1]), parse_memory(words[at + 2]), _plain_integer(words[at + 3])
+        hard, soft, seconds = parse_memory(words[at + 1]), parse_memory(words[at + 2]), parse_integer(words[at + 3])
         if hard is None or soft is None or seconds is None or min(hard, soft, seconds) < 0:
             raise SettingError("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
         changed[kind] = OutputLimit(hard, soft, seconds)
@@ -188,71 +122,191 @@ def _events(text: str, settings: Settings) -> Events:
     return events
 
 
-_LARGE = 2**63 - 1
+def _written_limits(limits: OutputLimits) -> Lines:
+    """Return a line for each class (config.c: rewriteConfigClientOutputBufferLimitOption)."""
+    lines = []
+    for name in ("normal", "replica", "pubsub"):
+        limit: OutputLimit = getattr(limits, name)
+        text = f"{name} {show_memory(limit.hard)} {show_memory(limit.soft)} {limit.seconds}"
+        lines.append((text, limit != getattr(_LIMITS, name)))
+    return lines
+
+
+_LIMITS = OutputLimits()
+
+
+def _bind(words: list[str]) -> str:
+    """Return the addresses to listen on."""
+    return " ".join(word for word in words if word)
+
+
+def _written_bind(addresses: str) -> Lines:
+    return [] if addresses == _LOOPBACK else [(addresses or '""', True)]
+
+
+_LOOPBACK = "127.0.0.1 -::1"
+
+
+def _oom_scores(words: list[str]) -> str:
+    """Return what the kernel's killer is told of a master, a replica and a child."""
+    if len(words) != 3:
+        raise SettingError("wrong number of arguments")
+    values = [parse_integer(word) for word in words]
+    if any(value is None or not -2000 <= value <= 2000 for value in values):
+        raise SettingError("Invalid oom-score-adj-values, elements must be between -2000 and 2000.")
+    return " ".join(str(value) for value in values)
+
+
+def _at_hz(value: int, _settings: Settings) -> int:
+    """Return a rate of ticks that makes sense; others are taken and brought there (config.c: updateHZ)."""
+    return min(max(value, 1), 500)
+
+
+DEFAULT_SAVE: SavePoints = ((3600, 1), (300, 100), (60, 10000))
+"""When a server writes the RDB file unless told otherwise; a store in a process has no such points."""
+_PROTECTED = ("no", "yes", "local")
+_SHUTDOWN = ("default", "save", "nosave", "now", "force")
+_BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
+
+# What decides how rillet works.
+_OURS = [
+    Parameter("compat", NEWEST, _compat),
+    words("dump-format", "oldest", ("oldest", "native")),
+]
+_NETWORK = [
+    Parameter("bind", _LOOPBACK, _bind, mutable=False, multi=True, written=_written_bind),
+    integer("port", 6379, 0, 65535, mutable=False),
+    string("unixsocket", "", mutable=False, null=True),
+    integer("databases", 16, 1, INT_MAX, mutable=False),
+    string("requirepass", "", null=True),
+    integer("timeout", 0, 0, INT_MAX),
+    integer("maxclients", 10000, 1, 2**32 - 1),
+    integer("tcp-backlog", 511, 0, INT_MAX, mutable=False),
+    replace(integer("hz", 10, 0, INT_MAX), adapt=_at_hz),
+    memory("proto-max-bulk-len", 512 * 1024 * 1024, 1024 * 1024, LONG_MAX),
+    memory("client-query-buffer-limit", 1024 * 1024 * 1024, 1024 * 1024, LONG_MAX),
+    Parameter("client-output-buffer-limit", _LIMITS, list, adapt=_output_limits, multi=True, written=_written_limits),
+    Parameter("notify-keyspace-events", Events(), str, adapt=_events,
+              written=lambda events: [(quoted(str(events)), events != Events())]),
+    words("enable-debug-command", "no", _PROTECTED, mutable=False),
+    words("enable-protected-configs", "no", _PROTECTED, mutable=False),
+    flags("shutdown-on-sigint", _SHUTDOWN, ("save", "nosave"), _BOTH),
+    flags("shutdown-on-sigterm", _SHUTDOWN, ("save", "nosave"), _BOTH),
+    integer("shutdown-timeout", 10, 0, INT_MAX),
+]  # fmt: skip
+_LOG = [
+    boolean("appendonly", False, needs_door=True),
+    words("appendfsync", "everysec", ("everysec", "always", "no"), needs_door=True),
+    boolean("no-appendfsync-on-rewrite", False),
+    integer("auto-aof-rewrite-percentage", 100, 0, INT_MAX),
+    memory("auto-aof-rewrite-min-size", 64 * 1024 * 1024, 0, LONG_MAX),
+    boolean("aof-load-truncated", True),
+    integer("aof-load-corrupt-tail-max-size", 0, 0, LONG_MAX),
+    boolean("aof-use-rdb-preamble", True),
+    boolean("aof-timestamp-enabled", False),
+    boolean("aof-rewrite-incremental-fsync", True),
+    boolean("aof-disable-auto-gc", False),
+    file_name("appendfilename", "appendonly.aof", mutable=False),
+    file_name("appenddirname", "appendonlydir", "dirname", mutable=False),
+]
+_SNAPSHOT = [
+    Parameter("save", (), save_points, show_save, needs_door=True, multi=True, written=write_save),
+    boolean("stop-writes-on-bgsave-error", True),
+    boolean("rdbcompression", True),
+    boolean("rdbchecksum", True, mutable=False),
+    boolean("rdb-del-sync-files", False),
+    boolean("rdb-save-incremental-fsync", True),
+    file_name("dbfilename", "dump.rdb", may_be_empty=True, protected=True),
+    Parameter("dir", ".", str, protected=True, needs_door=True, written=lambda folder: [(quoted(folder), True)]),
+    words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
+    # Microseconds to wait with each key, so that tests can look at a file that is being written or read.
+    integer("rdb-key-save-delay", 0, INT_MIN, INT_MAX, hidden=True),
+    integer("key-load-delay", 0, INT_MIN, INT_MAX, hidden=True),
+    integer("loading-process-events-interval-bytes", 2 * 1024 * 1024, 1024, INT_MAX, hidden=True),
+]
+_TYPES = [
+    memory("stream-node-max-bytes", 4096, 0, LONG_MAX),
+    integer("stream-node-max-entries", 100, 0, LONG_MAX),
+    integer("stream-idmp-duration", DURATION, *DURATION_RANGE),
+    integer("stream-idmp-maxsize", MAX_ENTRIES, *MAX_ENTRIES_RANGE),
+    integer("list-max-listpack-size", -2, INT_MIN, INT_MAX),
+    integer("list-compress-depth", 0, 0, INT_MAX),
+    integer("set-max-intset-entries", 512, 0, LONG_MAX),
+    integer("set-max-listpack-entries", 128, 0, LONG_MAX),
+    integer("set-max-listpack-value", 64, 0, LONG_MAX),
+    integer("hash-max-listpack-entries", 512, 0, LONG_MAX),
+    memory("hash-max-listpack-value", 64, 0, LONG_MAX),
+    integer("zset-max-listpack-entries", 128, 0, LONG_MAX),
+    memory("zset-max-listpack-value", 64, 0, LONG_MAX),
+]
+# What a redis.conf says to a process, a log file or an allocator of C: taken, shown and written back, and of no effect.
+_KEPT = [
+    boolean("daemonize", False, mutable=False),
+    words("supervised", "no", ("upstart", "systemd", "auto", "no"), mutable=False),
+    string("pidfile", "", mutable=False, null=True),
+    words("loglevel", "notice", ("debug", "verbose", "notice", "warning")),
+    string("logfile", "", mutable=False),
+    boolean("syslog-enabled", False, mutable=False),
+    string("syslog-ident", "redis", mutable=False),
+    words("syslog-facility", "local0", ("user", *(f"local{number}" for number in range(8))), mutable=False),
+    boolean("always-show-logo", False, mutable=False),
+    boolean("set-proc-title", True, mutable=False),
+    string("proc-title-template", "{title} {listen-addr} {server-mode}"),
+    string("ignore-warnings", ""),
+    boolean("protected-mode", True),
+    integer("tcp-keepalive", 300, 0, INT_MAX),
+    octal("unixsocketperm", 0, 0, 0o777, mutable=False),
+    boolean("activerehashing", True),
+    boolean("jemalloc-bg-thread", True),
+    boolean("dynamic-hz", True),
+    boolean("crash-log-enabled", True),
+    boolean("crash-memcheck-enabled", True),
+    words("oom-score-adj", "no", ("no", "yes", "relative", "absolute"), same={"relative": "yes"}),
+    Parameter("oom-score-adj-values", "0 200 800", _oom_scores, multi=True),
+    boolean("disable-thp", True, mutable=False),
+    boolean("lazyfree-lazy-eviction", False),
+    boolean("lazyfree-lazy-expire", False),
+    boolean("lazyfree-lazy-server-del", False),
+    boolean("lazyfree-lazy-user-del", False),
+    boolean("lazyfree-lazy-user-flush", False),
+    words("propagation-error-behavior", "ignore", ("ignore", "panic", "panic-on-replicas")),
+    words("enable-module-command", "no", _PROTECTED, mutable=False),
+]
+_NOT_HERE = [
+    *fixed("0", "memory is not limited", "maxmemory", "maxmemory-clients"),
+    *fixed("noeviction", "keys are not evicted", "maxmemory-policy"),
+    *fixed("5", "keys are not evicted", "maxmemory-samples"),
+    *fixed("-1", "commands are not timed", "slowlog-log-slower-than"),
+    *fixed("0", "commands are not timed", "slowlog-max-len", "latency-monitor-threshold"),
+    *fixed("no", "commands are not timed", "latency-tracking"),
+    *fixed("no", "there is nothing to defragment", "activedefrag"),
+    *fixed("1", "there is one thread for input and output", "io-threads"),
+    *fixed("no", "there is no cluster mode", "cluster-enabled"),
+    *fixed("0", "there are no replicas", "min-replicas-to-write"),
+    *fixed("yes", "there are no replicas", "repl-diskless-sync", "replica-read-only", "replica-serve-stale-data"),
+    *fixed("5", "there are no replicas", "repl-diskless-sync-delay"),
+    *fixed("disabled", "there are no replicas", "repl-diskless-load"),
+    *fixed("10", "there are no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
+    *fixed("60", "there are no replicas", "repl-timeout"),
+]
 PARAMETERS: dict[str, Parameter] = {
     entry.name: entry
-    for entry in (
-        Parameter("compat", NEWEST, _compat),
-        _string("bind", "127.0.0.1 -::1", mutable=False),
-        _integer("port", 6379, 0, 65535, mutable=False),
-        _string("unixsocket", "", mutable=False),
-        _string("dir", ".", protected=True),
-        _integer("databases", 16, 1, 2**31 - 1, mutable=False),
-        _string("requirepass", ""),
-        _integer("timeout", 0, 0, 2**31 - 1),
-        _integer("maxclients", 10000, 1, 2**32 - 1),
-        _integer("tcp-backlog", 511, 0, 2**31 - 1, mutable=False),
-        _integer("hz", 10, 1, 500),
-        _boolean("appendonly", False, needs_door=True),
-        _words("appendfsync", "everysec", ("everysec", "always", "no"), needs_door=True),
-        _boolean("aof-use-rdb-preamble", True),
-        _string("appendfilename", "appendonly.aof", mutable=False),
-        _string("appenddirname", "appendonlydir", mutable=False),
-        _string("dbfilename", "dump.rdb", protected=True),
-        _words("enable-debug-command", "no", ("no", "yes", "local"), mutable=False),
-        _boolean("rdbcompression", True),
-        _boolean("rdbchecksum", True, mutable=False),
-        _words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
-        _integer("stream-node-max-bytes", 4096, 0, _LARGE, memory=True),
-        _integer("stream-node-max-entries", 100, 0, _LARGE),
-        _integer("list-max-listpack-size", -2, -(2**31), 2**31 - 1),
-        _integer("list-compress-depth", 0, 0, 2**31 - 1),
-        _integer("set-max-intset-entries", 512, 0, _LARGE),
-        _integer("set-max-listpack-entries", 128, 0, _LARGE),
-        _integer("set-max-listpack-value", 64, 0, _LARGE),
-        _integer("stream-idmp-duration", DURATION, *DURATION_RANGE),
-        _integer("stream-idmp-maxsize", MAX_ENTRIES, *MAX_ENTRIES_RANGE),
-        _words("dump-format", "oldest", ("oldest", "native")),
-        _integer("proto-max-bulk-len", 512 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
-        _integer("client-query-buffer-limit", 1024 * 1024 * 1024, 1024 * 1024, _LARGE, memory=True),
-        Parameter("client-output-buffer-limit", OutputLimits(), str, adapt=_output_limits),
-        Parameter("notify-keyspace-events", Events(), str, adapt=_events),
-        *_fixed("", "snapshots on a schedule are not taken: the append-only file is what endures", "save"),
-        *_fixed("0", "memory is not limited", "maxmemory", "maxmemory-clients"),
-        *_fixed("noeviction", "keys are not evicted", "maxmemory-policy"),
-        *_fixed("5", "keys are not evicted", "maxmemory-samples"),
-        *_fixed("-1", "commands are not timed", "slowlog-log-slower-than"),
-        *_fixed("0", "commands are not timed", "slowlog-max-len", "latency-monitor-threshold"),
-        *_fixed("no", "commands are not timed", "latency-tracking"),
-        *_fixed("0", "the append-only file is not rewritten by itself", "auto-aof-rewrite-percentage"),
-        *_fixed("no", "values are freed when they go", "lazyfree-lazy-eviction", "lazyfree-lazy-expire",
-                "lazyfree-lazy-server-del", "lazyfree-lazy-user-del", "lazyfree-lazy-user-flush", "activedefrag"),
-        *_fixed("1", "there is one thread for input and output", "io-threads"),
-        *_fixed("no", "there is no cluster mode", "cluster-enabled"),
-        *_fixed("0", "there are no replicas", "min-replicas-to-write"),
-        *_fixed("yes", "there are no replicas", "repl-diskless-sync", "replica-read-only"),
-        *_fixed("5", "there are no replicas", "repl-diskless-sync-delay"),
-        *_fixed("disabled", "there are no replicas", "repl-diskless-load"),
-        *_fixed("10", "there are no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
-        *_fixed("60", "there are no replicas", "repl-timeout"),
-        *_fixed("ignore", "there are no replicas", "propagation-error-behavior"),
-        *_fixed("no", "there are no loadable modules", "enable-module-command"),
-    )
+    for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_KEPT, *_NOT_HERE)
 }
-# An old name of a parameter: it is set and shown as well (config.c: the alias of a standardConfig).
-PARAMETERS["list-max-ziplist-size"] = replace(
-    PARAMETERS["list-max-listpack-size"], name="list-max-ziplist-size", alias="list-max-listpack-size"
-)
+# Old names of parameters: they are set and shown as well (config.c: the alias of a standardConfig).
+_OLD_NAMES = {
+    "list-max-ziplist-size": "list-max-listpack-size",
+    "hash-max-ziplist-entries": "hash-max-listpack-entries",
+    "hash-max-ziplist-value": "hash-max-listpack-value",
+    "zset-max-ziplist-entries": "zset-max-listpack-entries",
+    "zset-max-ziplist-value": "zset-max-listpack-value",
+    "slave-serve-stale-data": "replica-serve-stale-data",
+    "slave-read-only": "replica-read-only",
+    "repl-ping-slave-period": "repl-ping-replica-period",
+    "min-slaves-to-write": "min-replicas-to-write",
+    "min-slaves-max-lag": "min-replicas-max-lag",
+}
+PARAMETERS.update((old, replace(PARAMETERS[name], name=old, alias=name)) for old, name in _OLD_NAMES.items())
 
 
 class Settings:
@@ -263,6 +317,7 @@ class Settings:
     stream_node_max_entries: int
     databases: int
     requirepass: str
+    save: SavePoints
     compat: Compat
     list_max_listpack_size: int
     list_compress_depth: int
@@ -296,7 +351,11 @@ class Settings:
 
     def value_of(self, parameter: Parameter, text: str) -> Any:
         """Return what the text means for the parameter, given the settings as they are; SettingError where nothing."""
-        value = parameter.parse(text)
+        return self.value_of_words(parameter, text.split(" ") if parameter.multi else [text])
+
+    def value_of_words(self, parameter: Parameter, texts: list[str]) -> Any:
+        """Return what the words mean; a parameter that takes one is given one."""
+        value = parameter.parse(texts if parameter.multi else texts[0])
         return value if parameter.adapt is None else parameter.adapt(value, self)
 
     def matching(self, pattern: str) -> Iterator[tuple[str, str]]:
@@ -308,5 +367,9 @@ class Settings:
             return
         glob = compiled(pattern.encode("utf-8", "surrogateescape"), True)
         for name, parameter in PARAMETERS.items():
-            if glob.matches(name.encode()):
+            if not parameter.hidden and glob.matches(name.encode()):
                 yield name, parameter.show(getattr(self, parameter.attribute))
+
+
+__all__ = ["DEFAULT_SAVE", "PARAMETERS", "UNCOUNTED_OUTPUT", "OutputLimit", "OutputLimits", "Parameter", "SavePoints",
+           "SettingError", "Settings", "parse_memory"]  # fmt: skip

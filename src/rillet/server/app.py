@@ -6,14 +6,15 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import rillet
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
-from rillet.errors import RilletError
-from rillet.server.configuration import load
+from rillet.errors import CommandError, RilletError
+from rillet.server.config_file import rewrite
+from rillet.server.configuration import Configuration, load
 from rillet.server.durability import Durability
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
 
@@ -21,11 +22,11 @@ from rillet.server.server import Server, calm_garbage_collector, event_loop_fact
 def main(arguments: Sequence[str]) -> int:
     """Serve until SIGTERM, SIGINT or SHUTDOWN; return the exit code. Errors are one line on stderr."""
     try:
-        settings = load(arguments)
-        folder = _working_folder(settings)
+        configuration = load(arguments)
+        folder = _working_folder(configuration.settings)
         factory = event_loop_factory()
         with asyncio.Runner(loop_factory=factory) as runner:
-            return runner.run(_serve(settings, folder, factory.__module__.partition(".")[0]))
+            return runner.run(_serve(configuration, folder, factory.__module__.partition(".")[0]))
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
         return 1
@@ -41,8 +42,24 @@ def _working_folder(settings: Settings) -> Path:
     return folder
 
 
-async def _serve(settings: Settings, folder: Path, loop_name: str) -> int:
+def _rewriter(configuration: Configuration) -> Callable[[bool], None]:
+    """Return the service that writes the settings to their file; everything: what is at its default, too."""
+
+    def rewrite_config(everything: bool) -> None:
+        assert configuration.file is not None
+        try:
+            rewrite(configuration.file, configuration.settings, everything)
+        except OSError as error:
+            raise CommandError(f"Rewriting config file: {error.strerror}") from error
+
+    return rewrite_config
+
+
+async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> int:
+    settings = configuration.settings
     engine = Engine(settings)
+    if configuration.file is not None:
+        engine.services["rewrite_config"] = _rewriter(configuration)
     durability = Durability(engine, folder)
     durability.open()
     server = Server(engine)

@@ -1,0 +1,73 @@
+"""Settings from a file, the standard input and the command line: what redis-server takes, taken the same."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+
+from rillet.commands.settings import DEFAULT_SAVE
+from rillet.server.configuration import ConfigurationError, load
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name", "value"),
+    [
+        ((), "save", DEFAULT_SAVE),
+        (("--save", "60", "1", "--save", "300", "10"), "save", ((60, 1), (300, 10))),
+        (("--save", "60 1 300 10"), "save", ((60, 1), (300, 10))),
+        (("--save", "60", "1", "--save", ""), "save", ()),
+        (("--save", "", "--save", "60", "1"), "save", ((60, 1),)),
+        (("--save", "--hz", "20"), "save", ()),
+        (("--save", "--hz", "20"), "hz", 20),
+        (("--hz", "20", "--save"), "save", ()),
+        (("--port 7000", "--hz", "20"), "port", 7000),
+        (("--proc-title-template", "--save", "--hz", "30"), "proc_title_template", "--save"),
+        (("--appendfilename", 'a "b" c'), "appendfilename", 'a "b" c'),
+        (("--appendfilename 'a b'",), "appendfilename", "a b"),
+        (("--shutdown-on-sigterm", "now", "NOSAVE"), "shutdown_on_sigterm", ("nosave", "now")),
+        (("--shutdown-on-sigterm", "default"), "shutdown_on_sigterm", ()),
+        (("--hz", "100000"), "hz", 500),
+        (("--unixsocketperm", "700"), "unixsocketperm", 0o700),
+        (("--slowlog-max-len", "17"), "slowlog_max_len", "0"),
+    ],
+)
+def test_the_command_line(arguments: tuple[str, ...], name: str, value: object) -> None:
+    assert getattr(load(arguments).settings, name) == value
+
+
+def test_what_comes_later_wins_and_save_adds_up(tmp_path: Path) -> None:
+    (tmp_path / "more.conf").write_text("hz 30\nsave 30 1\n")
+    file = tmp_path / "redis.conf"
+    file.write_text(f'hz 20\nport 1\nsave 20 1\ninclude {tmp_path}/m*.conf\ninclude {tmp_path}/none*\ntimeout "7"\n')
+    configuration = load([str(file), "--port", "3", "--save", "40", "1", "-"], io.BytesIO(b"port 2\nlogfile 'a b'\n"))
+    settings = configuration.settings
+    assert configuration.file == file
+    assert (settings.hz, settings.port, settings.timeout, settings.logfile) == (30, 3, 7, "a b")
+    assert settings.save == ((20, 1), (30, 1), (40, 1))
+    assert load([str(file), "--save", ""]).settings.save == ()
+
+
+def test_the_standard_input_alone() -> None:
+    configuration = load(["-", "--hz", "12"], io.BytesIO(b"hz 11\nport 5\n"))
+    assert configuration.file is None and (configuration.settings.hz, configuration.settings.port) == (12, 5)
+
+
+# The SHA-256 of "secret", as ACL shows a password.
+SECRET = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
+
+
+def test_the_one_user() -> None:
+    """What a server writes of its one user is taken, if it may do everything, and its password is known."""
+
+    def taken(text: str) -> str:
+        password: str = load(["-"], io.BytesIO(text.encode())).settings.requirepass
+        return password
+
+    assert taken("user default on nopass sanitize-payload ~* &* +@all") == ""
+    assert taken(f"requirepass secret\nuser default on #{SECRET} ~* &* +@all") == "secret"
+    assert taken("user default on >other ~* &* +@all") == "other"
+    for refused in (f"user default on #{SECRET} ~* &* +@all", "user default on nopass ~a* +@all", "user alice on"):
+        with pytest.raises(ConfigurationError):
+            taken(refused)
