@@ -1,0 +1,128 @@
+"""The public Tcl suite's tests of durability, which start and kill servers themselves: here it starts ours.
+
+    RILLET_SUITE_7_0   an unpacked source tree of Redis 7.0, as in test_tcl.py
+
+In its internal mode the suite runs `src/redis-server <conf> [options]` in its own folder, looks for the number of the
+process and for certain lines in what it prints, and sends signals. So at that path stand a few lines of shell that take
+the directives out of the file which are of no use here (WITHOUT) and become `rillet serve`. redis-check-aof and
+redis-check-rdb are the genuine ones: they judge the files.
+
+Of each unit the number of tests that pass is recorded, as in test_tcl.py; those that cannot pass are named with their
+cause in docs/conformance.md.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.conformance.test_tcl import SUITES, Outcome, read_outcome
+from tests.judge import free_port
+from tests.package.test_modes import ROOT
+
+TIMEOUT = 900
+# Directives of the suite's default file that rillet refuses because it has nothing that they could change.
+WITHOUT = (
+    "latency-monitor-threshold", "propagation-error-behavior", "repl-diskless-sync-delay", "slave-serve-stale-data",
+)  # fmt: skip
+LAUNCHER = """\
+#!/bin/sh
+conf="$1"
+shift
+sed -i {edits} "$conf"
+exec {python} -m rillet serve "$conf" --compat 7.0 "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """A unit of the suite: how many of its tests pass here and on the genuine server, and which it is spared."""
+
+    passed: int
+    genuine: int
+    # A test that ends the suite's own process where something is missing takes the rest of the unit along.
+    skipped: tuple[str, ...] = ()
+
+
+UNITS: dict[str, Unit] = {}
+
+
+def lay_out(source: Path, folder: Path) -> None:
+    """Make a folder in which the suite runs: its tests, which write below themselves, and programs where it looks."""
+    for name in ("runtest", "utils"):
+        (folder / name).symlink_to(source / name)
+    shutil.copytree(source / "tests", folder / "tests", ignore=shutil.ignore_patterns("tmp"))
+    programs = folder / "src"
+    programs.mkdir()
+    for program in ("redis-cli", "redis-benchmark", "redis-check-aof", "redis-check-rdb"):
+        built = source / "src" / program
+        found = str(built) if built.exists() else shutil.which(program)
+        assert found is not None, f"no {program}: build it in the tree or install it"
+        (programs / program).symlink_to(found)
+    edits = " ".join(f"-e '/^{name} /d'" for name in WITHOUT)
+    launcher = programs / "redis-server"
+    launcher.write_text(LAUNCHER.format(edits=edits, python=sys.executable))
+    launcher.chmod(0o755)
+
+
+def run_unit(folder: Path, unit: str, skipped: tuple[str, ...]) -> Outcome:
+    """Run a unit in the suite's internal mode."""
+    base = 21_000 + free_port() % 9_000
+    command = ["./runtest", "--baseport", str(base), "--portcount", "200", "--single", unit, "--clients", "1",
+               "--tags", "-slow", "--durable", "--verbose"]  # fmt: skip
+    for name in skipped:
+        command += ["--skiptest", name]
+    # The children are told apart from those of other tests by their own session, so that nothing outlives a time-out.
+    with subprocess.Popen(command, cwd=folder, text=True, errors="replace", stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, start_new_session=True) as process:  # fmt: skip
+        try:
+            output, _ = process.communicate(timeout=TIMEOUT)
+        finally:
+            _end_session(process.pid)
+    return read_outcome(output)
+
+
+def _end_session(session: int) -> None:
+    """End what the suite left running: all processes of its session."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                pid = int(entry.name)
+                if os.getsid(pid) == session:
+                    os.kill(pid, 9)
+            except ProcessLookupError:
+                pass
+
+
+@pytest.mark.slow
+@pytest.mark.once
+@pytest.mark.skipif(shutil.which("tclsh") is None, reason="tclsh is not installed (Debian: tcl)")
+@pytest.mark.timeout(TIMEOUT + 60)
+@pytest.mark.parametrize("unit", list(UNITS))
+def test_unit(tmp_path: Path, unit: str) -> None:
+    source = SUITES["7.0"].source
+    if source is None:
+        pytest.skip("RILLET_SUITE_7_0 names no source tree")
+    lay_out(source, tmp_path)
+    expected = UNITS[unit]
+    outcome = run_unit(tmp_path, unit, expected.skipped)
+    reasons = [f"  {name}: {why[:200]}" for name, why in outcome.failed.items()]
+    report = "\n".join([f"{unit}: {outcome.passed} pass, {expected.genuine} on the genuine server", *reasons])
+    print(report)
+    assert outcome.passed == expected.passed, report
+
+
+def table() -> list[str]:
+    """Return the rows of docs/conformance.md, as recorded here."""
+    return [f"| internal | {unit} | {one.passed} | {one.genuine} |" for unit, one in UNITS.items()]
+
+
+def test_the_page_has_the_recorded_numbers() -> None:
+    page = (ROOT / "docs" / "conformance.md").read_text()
+    assert [line for line in page.splitlines() if line.startswith("| internal | ")] == table()
