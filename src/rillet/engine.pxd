@@ -35,6 +35,7 @@ cdef class Engine:
     cdef public long long commands_processed
     cdef readonly Words words
     cdef list _shortcuts
+    cdef unsigned long _shortcut_sizes
     cdef dict _by_name
     cdef list _ready
     cdef list _pending
@@ -47,8 +48,9 @@ cdef class Engine:
     cdef long long _idmp_expired
     cpdef bint execute(self, Session session, list[bytes] argv) except -1
     cpdef bint drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
-    cdef bint _take_shortcut(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
-    cdef bint _run_shortcut(self, Session session, CommandParser parser, Command entry, Shortcut shortcut,
+    cpdef Py_ssize_t replay(self, Session session, CommandParser parser) except -1
+    cdef Py_ssize_t _take_shortcut(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
+    cdef Py_ssize_t _run_shortcut(self, Session session, CommandParser parser, Command entry, Shortcut shortcut,
                             Py_ssize_t limit) except -1
     cdef bint _drain(self, Session session, CommandParser parser, Py_ssize_t limit) except -1
     cpdef bint call(self, Session session, Command entry, list[bytes] argv) except -1

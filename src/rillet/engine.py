@@ -60,6 +60,8 @@ _WHILE_SUBSCRIBED = frozenset(
 # What a browser that was lured here sends: it is cut off without a reply (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
 _MAX_CACHED_NAMES = 4096
+# Bytes of replies, which nobody reads, after which a log's plain calls are interrupted.
+_REPLAYED_AT_ONCE = cython.declare(cython.Py_ssize_t, 1 << 15)
 # Milliseconds between two looks for messages of producers to be forgotten.
 _IDMP_PERIOD = 1000
 # Milliseconds after which who claims is asked again while CLIENT PAUSE holds clients back.
@@ -90,7 +92,7 @@ class Engine:
         "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
         "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
         "channels", "words", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since",
-        "_idmp_expired", "_shortcuts", "_log",
+        "_idmp_expired", "_shortcuts", "_shortcut_sizes", "_log",
     )  # fmt: skip
     feed: Feed | None
     _log: Any
@@ -120,10 +122,11 @@ class Engine:
         self.stats = {"expired_keys": 0, "error_replies": 0}
         self.errors = {}
         # What the surrounding door offers to INFO (section -> function) and to commands. The commands know these
-        # services: shutdown(), pause(until_ms, writes_only), unpause(), rewrite_config(), setting_changed(name) which
-        # may raise SettingError, memory() -> used_memory and used_memory_peak, reset_stats(), log_line(text),
-        # reload(save, flush, merge) and load_log() which empty the databases and fill them again from disk, save(),
-        # save_soon() and last_save() -> seconds since the epoch.
+        # services: shutdown(save, nosave, force), pause(until_ms, writes_only), unpause(), rewrite_config(),
+        # setting_changed(name) which may raise SettingError, memory() -> used_memory and used_memory_peak,
+        # reset_stats(), log_line(text), reload(save, flush, merge) and load_log() which empty the databases and fill
+        # them again from disk, save(), bgsave(later, schedule) -> whether it began at once, last_save() -> seconds
+        # since the epoch, flushed() -> whether an empty RDB file was written.
         self.info_sections = {}
         self.services = {}
         self.refusal: str | None = None
@@ -150,6 +153,10 @@ class Engine:
         # The words of one command, for whoever wants them as places in memory.
         self.words = Words()
         self._shortcuts = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
+        # A bit for each length of their names.
+        self._shortcut_sizes = 0
+        for name, _, _ in self._shortcuts:
+            self._shortcut_sizes |= 1 << len(name)
         # When the last command of a batch ended (ticks), 0 outside of one: the next one begins there, so that a
         # batch asks for the time once a command, and the parsing counts as the command's.
         self._since = 0
@@ -278,17 +285,11 @@ class Engine:
     @cython.exceptval(-1, check=False)
     def _drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
         argv: list[bytes] | None
-        words: Words = self.words
         while session.blocked is None and not session.closing:
             if session.out.used > limit:
                 return True
             parser.authenticated = session.state & UNAUTHENTICATED == 0
-            words.count = parser.scan(words.at, words.size, words.room)
-            if words.count > 0:
-                if not self._take_shortcut(session, parser, limit):
-                    argv = words.to_list()
-                    parser.step()
-                    self.execute(session, argv)
+            if self._take_shortcut(session, parser, limit):
                 continue
             try:
                 argv = parser.next()
@@ -306,28 +307,37 @@ class Engine:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _take_shortcut(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
-        """Run the plain calls that begin with the one in `words` by their command's shortcut; False where none was."""
-        if session.state != 0 or self._log is not None or self.paused or self.notify_events or self.refusal is not None:
-            return False
+    def _take_shortcut(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Run the plain calls that come next by their command's shortcut; return how many they were."""
+        size: cython.int = parser.first_size()
+        # No name of a command with a shortcut is that long: the most frequent answer comes first.
+        if size < 0 or not self._shortcut_sizes >> size & 1:
+            return 0
+        if session.state != 0 or self.paused or self.notify_events or self.refusal is not None:
+            return 0
+        if self._log is not None and self.feed is None and not session.trusted:
+            return 0
+        words: Words = self.words
+        words.count = parser.scan(words.at, words.size, words.room)
         for name, entry, shortcut in self._shortcuts:
-            if self.words.is_option(0, name):
+            if words.is_option(0, name):
                 return self._run_shortcut(session, parser, entry, shortcut, limit)
-        return False
+        return 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _run_shortcut(
         self, session: Session, parser: CommandParser, entry: Command, shortcut: Shortcut, limit: cython.Py_ssize_t
-    ) -> cython.bint:
+    ) -> cython.Py_ssize_t:
         """Do for a run of calls what `call` does for one; they are counted and timed together."""
+        feed: Feed | None = None if session.trusted else self.feed
         session.dirty = 0
         session.propagated = None
         session.command = entry
         began: cython.longlong = self._since
-        ran: cython.Py_ssize_t = shortcut.run(session, parser, self.words, limit)
+        ran: cython.Py_ssize_t = shortcut.run(session, parser, self.words, feed, limit)
         if ran == 0:
-            return False
+            return 0
         self._since = self.clock.ticks()
         entry.nanoseconds += self._since - began
         entry.calls += ran
@@ -335,7 +345,27 @@ class Engine:
         self.dirty += session.dirty
         if self._ready:
             self._serve_ready()
-        return True
+        return ran
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def replay(self, session: Session, parser: CommandParser) -> cython.Py_ssize_t:
+        """Run the plain calls of a log that come next, as long as there are any, without replies; how many they were.
+
+        Every other command is left to whoever reads the log. Nothing was refused, and nothing half of a transaction
+        run: there is no shortcut of MULTI.
+        """
+        count: cython.Py_ssize_t = 0
+        ran: cython.Py_ssize_t = 1
+        self._since = self.clock.ticks()
+        try:
+            while ran > 0:
+                ran = self._take_shortcut(session, parser, _REPLAYED_AT_ONCE)
+                count += ran
+                session.out.truncate(0)
+        finally:
+            self._since = 0
+        return count
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -11,6 +11,7 @@ from rillet.commands.registry import TABLE
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
+from rillet.protocol.feed import Feed
 from rillet.protocol.parser import CommandParser, pack_command
 from rillet.types.rdb import dump
 from tests.commands.ends import NOW
@@ -33,12 +34,27 @@ WORDS = [b"", b"f", b"v", b"17", b"-1", b"007", b"-9223372036854775808", b"92233
          b"2147483648"]  # fmt: skip
 
 
+class Fed:
+    """A log that is fed."""
+
+    def __init__(self, timestamps: bool) -> None:
+        self.feed = Feed(timestamps)
+
+    def append(self, _db: int, _argv: list[bytes]) -> None:
+        """Never called: the engine writes into the feed."""
+        raise AssertionError("past the feed")
+
+    def flush(self) -> None:
+        """Nothing to be done."""
+
+
 class Side:
     """An engine and a session; `send` takes bytes as a door does, `run` one command."""
 
-    def __init__(self, **settings: object) -> None:
+    def __init__(self, log: Fed | None = None, **settings: object) -> None:
         self.clock = ManualClock(NOW)
         self.engine = Engine(Settings(**settings), self.clock)
+        self.log = self.engine.log = log
         self.session = self.engine.session()
         self.parser = CommandParser()
 
@@ -78,6 +94,9 @@ def some_command(chance: random.Random) -> list[bytes]:
         return chance.choice([[b"PING"], [b"SET", b"text", b"1"], [b"DEL", b"s"], [b"XLEN", b"s"], [b"XADD", b"s"],
                               [b"XSETID", b"t", b"18446744073709551615-18446744073709551614"],
                               [b"XDEL", b"s", b"1700000000000-1"]])  # fmt: skip
+    if chance.random() < 0.02:
+        return chance.choice([[b"MULTI"], [b"EXEC"], [b"EXEC"], [b"SELECT", b"1"], [b"SELECT", b"0"],
+                              [b"PEXPIRE", b"s", b"2"], [b"PEXPIRE", b"t", b"1"]])  # fmt: skip
     fields = [chance.choice(WORDS) for _ in range(chance.choice([1, 2, 2, 2, 4, 4, 6, 80]))]
     if chance.random() < 0.5:
         fields = [b"f", chance.choice(WORDS)]
@@ -85,15 +104,29 @@ def some_command(chance: random.Random) -> list[bytes]:
     return [name, chance.choice(KEYS), *chance.choice(OPTIONS), chance.choice(IDS), *fields]
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_a_run_of_commands_is_each_of_them(seed: int) -> None:
-    """The same commands as bytes, cut anywhere, and one by one: no difference in replies, values and counts."""
-    chance = random.Random(seed)
+def sent(argv: list[bytes], chance: random.Random) -> bytes:
+    """Return a command as a client may send it: what ends a line or a word need not be CR LF."""
+    if chance.random() < 0.9:
+        return pack_command(argv)
+    ends = [b"\r\n", b"\r\n", b"\r\n", b"\r\r", b"\r\0"]
+    data = b"*%d" % len(argv) + chance.choice(ends)
+    for word in argv:
+        end = chance.choice([b"\r\n", b"\r\n", b"\r\n", b"\n\n", b"\r\0", b"$*"])
+        data += b"$%d" % len(word) + chance.choice(ends) + word + end
+    return data
+
+
+@pytest.mark.parametrize("log", ["none", "fed", "fed with times"])
+@pytest.mark.parametrize("seed", range(8))
+def test_a_run_of_commands_is_each_of_them(seed: int, log: str) -> None:
+    """The same commands as bytes, cut anywhere, and one by one: no difference in replies, values, counts and log."""
+    chance = random.Random(f"{seed} {log}")
     limits = {"stream_node_max_entries": chance.choice([2, 3, 100]), "stream_node_max_bytes": chance.choice([64, 4096])}
-    quick, slow = Side(**limits), Side(**limits)
+    quick, slow = (Side(None if log == "none" else Fed(log == "fed with times"), **limits) for _ in range(2))
+    quick.engine.notify_events = chance.random() < 0.1  # who has to tell events takes no shortcut
     for _ in range(40):
         commands = [some_command(chance) for _ in range(chance.choice([1, 5, 20]))]
-        data = b"".join(pack_command(argv) for argv in commands)
+        data = b"".join(sent(argv, chance) for argv in commands)
         cut = chance.randrange(len(data))
         before = calls()
         got = quick.send(data[:cut]) + quick.send(data[cut:])
@@ -101,10 +134,41 @@ def test_a_run_of_commands_is_each_of_them(seed: int) -> None:
         assert got == b"".join(slow.run(argv) for argv in commands)
         assert calls() - between == between - before
         assert quick.state() == slow.state()
-        ms = chance.choice([0, 0, 1, -1])
+        if quick.log is not None and slow.log is not None:
+            assert quick.log.feed.take() == slow.log.feed.take()
+        ms = chance.choice([0, 0, 1, -1, 700])
         quick.clock.advance(ms)
         slow.clock.advance(ms)
     quick.engine.check()
+
+
+def test_what_is_logged_is_what_the_client_sent_but_for_the_id() -> None:
+    side = Side(log := Fed(False))
+    side.send(pack_command([b"SELECT", b"2"]) + pack_command(ADD))
+    before = side.session.argv
+    log.feed.take()
+    made = b"$15\r\n1700000000000-"
+    for options in ([], [b"MAXLEN", b"9"], [b"maxlen", b"=", b"9"]):
+        argv = [b"xAdd", b"s", *options, b"*", b"f", b"v" * 200]
+        side.send(pack_command(argv) * 2)
+        one, two = (log.feed.take().split(b"*%d" % len(argv))[1:3])
+        head, tail = (b"*%d" % len(argv) + one).split(made)
+        assert head + b"$1\r\n*" + tail[1:] == pack_command(argv)
+        assert two.partition(made)[2][1:] == tail[1:]
+    side.send(pack_command([b"XADD", b"s", b"MAXLEN", b"~", b"1", b"*", b"f", b"v"]))
+    assert b"MAXLEN\r\n$1\r\n=\r\n$1\r\n8\r\n" + made in log.feed.take()
+    assert side.session.argv is before  # none of them became a list of words
+
+
+def test_a_key_that_expires_goes_in_one_transaction_with_what_finds_it_gone() -> None:
+    side = Side(log := Fed(False))
+    side.send(pack_command(ADD) + pack_command([b"PEXPIRE", b"s", b"10"]))
+    side.clock.advance(11)
+    log.feed.take()
+    side.send(pack_command(ADD))
+    told = log.feed.take()
+    assert told.startswith(pack_command([b"MULTI"]) + pack_command([b"DEL", b"s"]) + b"*5\r\n$4\r\nXADD")
+    assert told.endswith(pack_command([b"EXEC"]))
 
 
 def test_watchers_are_told() -> None:

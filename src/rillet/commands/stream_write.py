@@ -36,6 +36,7 @@ from rillet.commands.shortcut import Shortcut
 from rillet.commands.stream_args import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments, default_limit
 from rillet.commands.stream_idmp import is_duplicate, new_stream, remember
 from rillet.errors import CommandError
+from rillet.protocol.feed import Feed
 from rillet.protocol.parser import CommandParser
 from rillet.structs.words import Words
 from rillet.types.stream import KEEPREF, Stream
@@ -62,7 +63,7 @@ class PlainAdds(Shortcut):
     time is asked for once in sixteen entries of a run: they take a few microseconds, an ID counts milliseconds.
     """
 
-    __slots__ = ("approx", "key", "maxlen", "ms", "seq", "trims")
+    __slots__ = ("approx", "key", "made", "maxlen", "ms", "seq", "trims")
     key: bytes
     ms: cython.ulonglong
     seq: cython.ulonglong
@@ -73,11 +74,12 @@ class PlainAdds(Shortcut):
         self.approx = False
         self.maxlen = 0
         self.ms = self.seq = 0
+        self.made = False
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def run(
-        self, session: Session, parser: CommandParser, words: Words, limit: cython.Py_ssize_t
+        self, session: Session, parser: CommandParser, words: Words, feed: Feed | None, limit: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
         """Run the plain XADDs that follow each other."""
         settings: Any = session.engine.settings
@@ -88,7 +90,7 @@ class PlainAdds(Shortcut):
         while True:
             if ran & 15 == 0:
                 now = session.db.clock.now_ms()
-            if not self._add(session, words, now, max_bytes, max_entries):
+            if not self._add(session, words, feed, now, max_bytes, max_entries):
                 break
             parser.step()
             ran += 1
@@ -102,7 +104,7 @@ class PlainAdds(Shortcut):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _add(
-        self, session: Session, words: Words, now: cython.ulonglong, max_bytes: cython.longlong,
+        self, session: Session, words: Words, feed: Feed | None, now: cython.ulonglong, max_bytes: cython.longlong,
         max_entries: cython.longlong,
     ) -> cython.bint:  # fmt: skip
         """Do what xadd does with these words, or return False and have done nothing."""
@@ -113,7 +115,9 @@ class PlainAdds(Shortcut):
         if not words.equals(1, self.key):
             self.key = words.get(1)
         key: bytes = self.key
-        value: object = session.db.lookup(key)
+        if session.db.expires and session.db.is_expired(key):
+            return False  # that it goes is logged together with what the command does then
+        value: object = session.db.values.get(key)
         if not isinstance(value, Stream):
             return False
         stream: Stream = value
@@ -125,7 +129,27 @@ class PlainAdds(Shortcut):
         session.modified(key)
         if self.trims:
             stream.trim_maxlen(self.maxlen, self.approx, default_limit(max_entries) if self.approx else 0)
+        if feed is not None:
+            feed.begin(session.db.index, now)
+            self._log(feed, words, at, stream.length)
         return session.db.signal_ready(key)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _log(self, feed: Feed, words: Words, at: cython.Py_ssize_t, length: cython.ulonglong) -> cython.bint:
+        """Feed what was done: the words as they came, with the ID that was made and the length that `~` reached."""
+        start: cython.Py_ssize_t = 0
+        feed.header(words.count)
+        if self.trims and self.approx:
+            feed.words(words.at, words.size, 0, 3)
+            feed.raw(b"$1\r\n=\r\n")
+            feed.number(length)
+            start = at
+        if self.made:
+            feed.words(words.at, words.size, start, at)
+            feed.stream_id(self.ms, self.seq)
+            start = at + 1
+        return feed.words(words.at, words.size, start, words.count)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -133,7 +157,7 @@ class PlainAdds(Shortcut):
         """Return where the ID is, a MAXLEN before it noted, or 0 where the words are not plain."""
         at: cython.Py_ssize_t = 2
         self.trims = False
-        if words.count > 7 and words.is_option(2, b"maxlen"):
+        if words.count > 6 and words.is_option(2, b"maxlen"):
             self.trims = True
             self.approx = words.is_char(3, 126)
             at = 4 if self.approx or words.is_char(3, 61) else 3
@@ -149,20 +173,42 @@ class PlainAdds(Shortcut):
         self, stream: Stream, words: Words, at: cython.Py_ssize_t, now: cython.ulonglong
     ) -> cython.bint:  # fmt: skip
         """Put the entry's ID into ms and seq; False where the word is none in digits, or the stream is beyond it."""
-        if words.is_char(at, 42):
+        self.made = words.is_char(at, 42)
+        if self.made:
             if not stream.next_id(now):
                 return False
             self.ms = stream.next_ms
             self.seq = stream.next_seq
             return True
-        if not words.is_digit(at):
-            return False
-        reader: IDReader = IDReader()
-        if not reader.read(words.get(at), 0, True):
-            return False
-        self.ms = reader.ms
-        self.seq = reader.seq
-        return less(stream.last_ms, stream.last_seq, self.ms, self.seq)
+        return self._read_id(words, at) and less(stream.last_ms, stream.last_seq, self.ms, self.seq)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_id(self, words: Words, at: cython.Py_ssize_t) -> cython.bint:
+        """Read `ms-seq` or `ms`, of up to 19 digits each, into ms and seq; False for any other word."""
+        i: cython.Py_ssize_t
+        digits: cython.int = 0
+        value: cython.ulonglong = 0
+        char: cython.int
+        dash: cython.bint = False
+        self.seq = 0
+        for i in range(words.size[at]):
+            char = words.at[at][i]
+            if 48 <= char <= 57 and digits < 19:
+                value = value * 10 + (char - 48)
+                digits += 1
+            elif char == 45 and digits > 0 and not dash:
+                self.ms = value
+                value = 0
+                digits = 0
+                dash = True
+            else:
+                return False
+        if dash:
+            self.seq = value
+        else:
+            self.ms = value
+        return digits > 0
 
 
 @command(

@@ -16,6 +16,7 @@ cdef class CommandParser(Intake):
 
     cdef Py_ssize_t after
     cpdef object next(self)
+    cdef int first_size(self) except -2
     cdef Py_ssize_t scan(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t room) except -1
     cdef bint step(self) except -1
     cdef object _parse(self)
