@@ -198,9 +198,10 @@ def test_everything_that_may_stand_between_keys(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("body", "told"), [
-    (b"\x04\x01h\x01f\x01v",
-     "the key 'h' \\(database 0\\) holds a hash; this version reads strings, lists, sets and streams"),
-    (b"\xfe\x03\x10\x04hash\x00", "the key 'hash' \\(database 3\\) holds a hash"),
+    (b"\x16\x01h\x01f\x01v",
+     "the key 'h' \\(database 0\\) holds a hash whose fields expire; "
+     "this version reads strings, lists, sets, hashes and streams"),
+    (b"\xfe\x03\x19\x04hash\x00", "the key 'hash' \\(database 3\\) holds a hash whose fields expire"),
     (b"\x11\x01z\x00", "holds a sorted set"), (b"\x07\x01m\x00", "holds a module value"),
     (b"\xf7\x00", "offset 9: data of a module"), (b"\xf5\x00", "offset 9: a function library"),
     (b"\xfe\x20", "database 32"),

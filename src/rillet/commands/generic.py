@@ -17,15 +17,17 @@ from rillet.keyspace.database import Database
 from rillet.structs.glob import compiled
 from rillet.types import rdb
 from rillet.types.compat import Compat
+from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.string import String
 
-TYPE_NAMES: dict[type, bytes] = {String: b"string", List: b"list", Set: b"set", Stream: b"stream"}
+TYPE_NAMES: dict[type, bytes] = {String: b"string", List: b"list", Set: b"set", Hash: b"hash", Stream: b"stream"}
 """What TYPE calls the values (db.c: getObjectTypeName)."""
 
 _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
+_ONLY_IN_HSCAN = "NOVALUES option can only be used in HSCAN"
 _SAME_OBJECT = "source and destination objects are the same"
 
 
@@ -140,6 +142,30 @@ def parse_cursor(raw: bytes) -> int:
     if match is None or number >= 1 << 64:
         raise CommandError("invalid cursor")
     return -number % (1 << 64) if match[1] == b"-" else number
+
+
+def scan_options(session: Session, argv: list[bytes], start: int, of_hash: bool = False) -> tuple[int, bytes, bool]:
+    """Return COUNT, MATCH and whether NOVALUES is given, from argv[start] on (db.c: scanGenericCommand)."""
+    compat = session.engine.settings.compat
+    count, pattern, bare, at = 10, b"*", False, start
+    while at < len(argv):
+        option = argv[at].lower()
+        if option == b"novalues" and (compat.knows(74) or compat.valkey):
+            if not of_hash:
+                raise CommandError(_ONLY_IN_HSCAN)
+            bare = True
+            at += 1
+            continue
+        if at + 1 == len(argv) or option not in (b"count", b"match"):
+            raise syntax_error()
+        if option == b"match":
+            pattern = argv[at + 1]
+        else:
+            count = integer(argv[at + 1])
+            if count < 1:
+                raise syntax_error()
+        at += 2
+    return count, pattern, bare
 
 
 @command("scan", arity=-2, flags="readonly touches_arbitrary_keys", group="generic", since="2.8.0",
@@ -269,7 +295,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
 
 def _duplicate(value: Any, compat: Compat) -> Any:
     """Return a value of its own with the same content: by way of its RDB form, which holds nearly all of it."""
-    if isinstance(value, (String, List, Set)):
+    if isinstance(value, (String, List, Set, Hash)):
         return value.copy()
     twin: Any = rdb.restore(rdb.dump(value, False))
     if isinstance(value, Stream):
@@ -340,6 +366,9 @@ def flushall(session: Session, argv: list[bytes]) -> None:
     """Remove every key of every database."""
     _check_flush(argv)
     session.dirty += sum(database.flush() for database in session.engine.databases)
+    flushed = session.engine.services.get("flushed")
+    if flushed is not None and not session.engine.loading and flushed():
+        session.dirty = 0  # the empty file is written
     session.propagate(argv)
     session.out.ok()
 

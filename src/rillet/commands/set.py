@@ -7,7 +7,7 @@ what it did: SREM of what went, DEL where all went.
 from __future__ import annotations
 
 from rillet.commands.args import LLONG_MAX, LLONG_MIN, integer, positive, syntax_error
-from rillet.commands.generic import parse_cursor
+from rillet.commands.generic import parse_cursor, scan_options
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.errors import CommandError, WrongType
@@ -175,7 +175,7 @@ def sscan(session: Session, argv: list[bytes]) -> None:
     value = read_set(session, argv[1])
     following, members = 0, list[bytes]()
     if value is not None:
-        count, pattern = _scan_options(argv)
+        count, pattern, _ = scan_options(session, argv, 3)
         following, members = value.scan(cursor, count)
         if pattern != b"*":
             glob = compiled(pattern)
@@ -183,22 +183,6 @@ def sscan(session: Session, argv: list[bytes]) -> None:
     session.out.array(2)
     session.out.bulk(b"%d" % following)
     write_members(session, members, False)
-
-
-def _scan_options(argv: list[bytes]) -> tuple[int, bytes]:
-    """Return COUNT and MATCH (db.c: scanGenericCommand)."""
-    count, pattern = 10, b"*"
-    for at in range(3, len(argv), 2):
-        option = argv[at].lower()
-        if at + 1 == len(argv) or option not in (b"count", b"match"):
-            raise syntax_error()
-        if option == b"match":
-            pattern = argv[at + 1]
-        else:
-            count = integer(argv[at + 1])
-            if count < 1:
-                raise syntax_error()
-    return count, pattern
 
 
 # -- chance ------------------------------------------------------------------------------------------

@@ -10,8 +10,9 @@
     FF  CRC-64 (8, little endian)          the end; a checksum of 0 was not computed
 
 This is what lies under a log of redis-server as its base, so a directory of Redis can be opened as it is, and what SAVE
-writes (rillet.persistence.rdb_writer). Strings, lists, sets and streams are read. A key of another type is refused by
-name, and a module's data or a function library too: to leave them out would lose them when the log is rewritten next.
+writes (rillet.persistence.rdb_writer). Strings, lists, sets, hashes and streams are read. A key of another type is
+refused by name, and a module's data or a function library too: to leave them out would lose them when the log is
+rewritten next.
 
 A key whose time has come is kept under a log, which says when it went; a file that stands alone says nothing more, so
 there the key is dropped (`drop_expired`), as Redis does.
@@ -31,6 +32,7 @@ from rillet.structs.crc64 import crc64
 from rillet.types import rdb
 from rillet.types.compat import COMPATS
 from rillet.types.rdb_bytes import RdbReader
+from rillet.types.rdb_hash import EXPIRING_TYPES
 
 MAGICS = (b"REDIS", b"VALKEY")
 HEADER = 9
@@ -41,8 +43,8 @@ _SLOT_SIZES = 0xF4
 _FUNCTION, _FUNCTION_OLD, _MODULE = 0xF5, 0xF6, 0xF7
 _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range(0xF8, 0x100)
 _TYPES = {
-    3: "sorted set", 4: "hash", 5: "sorted set", 6: "module value", 7: "module value", 9: "hash", 12: "sorted set",
-    13: "hash", 16: "hash", 17: "sorted set",
+    3: "sorted set", 5: "sorted set", 6: "module value", 7: "module value", 12: "sorted set", 17: "sorted set",
+    **dict.fromkeys(EXPIRING_TYPES, "hash whose fields expire"),
 }  # fmt: skip
 
 
@@ -136,7 +138,7 @@ class _RdbFile:
             name = key.decode("utf-8", "backslashreplace")
             raise NewerFormat(
                 f"{self.path}: the key {name!r} (database {self.database.index}) holds a {_TYPES[kind]}; this version "
-                "reads strings, lists, sets and streams"
+                "reads strings, lists, sets, hashes and streams"
             )
         value = rdb.load(self.reader, kind, self.engine.settings, max(self.now, 0))
         expires, self.expires = self.expires, -1

@@ -43,7 +43,7 @@ def _length(data: bytes, at: int, end: int) -> tuple[int, int]:
     size, following = data[at], at + 1
     if size == _LARGE:
         size, following = int.from_bytes(data[at + 1 : at + 5], "little"), at + 5
-    if size == _END or following >= end:
+    if data[at] == _END or following >= end:
         raise Corrupt("zipmap: a length expected")
     return size, following
 

@@ -7,9 +7,9 @@ in whichever version of Redis: a cheap oracle for tests. It is built from two st
     mix(digest, data)   digest = SHA1(digest ^ SHA1(data))     order matters
 
 A value mixes its type's number (four bytes, big endian) and its parts: a string its bytes, a list its
-elements, a stream for each entry "ms.seq" and the fields and values; a set xors its members; then an
-expiry xors the text "!!expire!!". A key's digest mixes its name, then the value; a data set xors those of
-its keys, after mixing each database's number.
+elements, a stream for each entry "ms.seq" and the fields and values; a set xors its members, a hash the
+mixtures of each field and its value; then an expiry xors the text "!!expire!!". A key's digest mixes its name, then
+the value; a data set xors those of its keys, after mixing each database's number.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha1
 
+from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.stream import Stream
@@ -50,6 +51,10 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO) -> bytes:
         digest = mix(digest, b"\0\0\0\2")
         for member in value:
             digest = xor(digest, member)
+    elif isinstance(value, Hash):
+        digest = mix(digest, b"\0\0\0\4")
+        for field, content in value.items():
+            digest = xor(digest, mix(mix(ZERO, field), content))
     else:
         assert isinstance(value, Stream)
         digest = mix(digest, b"\0\0\0\6")

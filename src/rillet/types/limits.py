@@ -12,7 +12,7 @@ from rillet.types.compat import NEWEST, Compat
 
 
 class Limits(Protocol):
-    """The attributes of the settings that lists and sets ask for, by their names in redis.conf."""
+    """The attributes of the settings that lists, sets and hashes ask for, by their names in redis.conf."""
 
     compat: Compat
     list_max_listpack_size: int
@@ -21,6 +21,8 @@ class Limits(Protocol):
     set_max_intset_entries: int
     set_max_listpack_entries: int
     set_max_listpack_value: int
+    hash_max_listpack_entries: int
+    hash_max_listpack_value: int
 
 
 class Defaults:
@@ -34,6 +36,8 @@ class Defaults:
         self.set_max_intset_entries = 512
         self.set_max_listpack_entries = 128
         self.set_max_listpack_value = 64
+        self.hash_max_listpack_entries = 512
+        self.hash_max_listpack_value = 64
 
 
 DEFAULTS: Limits = Defaults()

@@ -5,7 +5,7 @@ A DUMP payload is a type, the value in that type's form, and ten bytes that seal
     type (1)  value ...  RDB version (2, little endian)  CRC-64 of all before (8, little endian)
 
 A string (type 0) is one string of `rdb_bytes`. A stream has five types: `stream_rdb` draws them. Lists and sets are in
-`rdb_list_set`.
+`rdb_list_set`, hashes in `rdb_hash`.
 
 Values are written in the oldest form that carries them, with the version that had that form first, so
 that as many servers as possible read them: an ordinary stream is what Redis 7.0 writes, and all from 7.0
@@ -19,8 +19,9 @@ from __future__ import annotations
 
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
-from rillet.types import rdb_list_set
+from rillet.types import rdb_hash, rdb_list_set
 from rillet.types.compat import COMPATS, Compat
+from rillet.types.hash import Hash
 from rillet.types.limits import DEFAULTS, Limits
 from rillet.types.list import List
 from rillet.types.rdb_bytes import RdbReader, RdbWriter
@@ -82,6 +83,8 @@ def type_of(value: object, compat: Compat | None = None) -> int:
         return oldest_type(value) if compat is None else compat.stream_type
     if isinstance(value, (List, Set)):
         return rdb_list_set.type_of(value, RDB_VERSION if compat is None else compat.rdb_version)
+    if isinstance(value, Hash):
+        return rdb_hash.type_of(value, RDB_VERSION if compat is None else compat.rdb_version)
     raise TypeError(_NO_VALUE)
 
 
@@ -98,6 +101,8 @@ def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0) -
         save_stream(out, value, oldest_type(value) if kind is None else kind, now)
     elif isinstance(value, (List, Set)):
         rdb_list_set.save(out, value, type_of(value) if kind is None else kind)
+    elif isinstance(value, Hash):
+        rdb_hash.save(out, value, type_of(value) if kind is None else kind)
     else:
         raise TypeError(_NO_VALUE)
 
@@ -107,7 +112,7 @@ def load(
 ) -> object:
     """Return the next value, of RDB type `kind` (rdbLoadObject); Corrupt where it is malformed or unknown.
 
-    limits: which encoding a list or set takes.
+    limits: which encoding a list, set or hash takes.
     now: what expired inside the value until then (ms) is left out; 0 leaves out nothing, as a log needs it.
     strict: refuse what only the newest server refuses.
     """
@@ -117,4 +122,8 @@ def load(
         return load_stream(reader, kind, now, strict)
     if kind in rdb_list_set.LOADERS:
         return rdb_list_set.load(reader, kind, limits)
+    if kind in rdb_hash.LOADERS:
+        return rdb_hash.load(reader, kind, limits)
+    if kind in rdb_hash.EXPIRING_TYPES:
+        raise Corrupt(f"RDB type {kind}, a hash whose fields expire, is not read")
     raise Corrupt(f"RDB type {kind} is not known")

@@ -1,0 +1,257 @@
+"""Hashes: the value of a key that holds fields, each with a value (Redis: t_hash.c).
+
+A hash has one of two encodings, which clients see (OBJECT ENCODING) and DUMP tells apart:
+
+    listpack     field, value, field, value ...; up to hash-max-listpack-entries fields (512), each field and value
+                 of up to hash-max-listpack-value bytes (64)
+    hashtable    anything else: a dict from field to value
+
+It begins as a listpack and never goes back to one. A command's words are looked at before the first is stored
+(`prepare`): one that is too long, and since 7.2 too many of them, make a hashtable at once, even if the fields turn out
+to be the same one again and again. What the limits are is asked at each change, so a hash that was
+within them stays as it is until it is changed.
+
+A listpack keeps its fields in the order in which they came, a new value takes the place of the old one. A dict does,
+too; Redis's order there is up to a random seed, so nobody can rely on it.
+
+A dict cannot be entered in the middle, which HSCAN and HRANDFIELD need. The first of them lists the fields, and
+from then on the list is kept (`Slots`): a removal moves the last field into the hole, so all of it stays O(1). HSCAN
+walks the slots from the last one down: a field only ever moves to a lower slot, so one that is there during the whole
+scan is met at least once. Rejected: the list from the start, as sets have it. Most hashes are never scanned, and
+it costs about 100 bytes a field.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Iterator, Sequence
+
+from rillet.structs.listpack import Listpack
+from rillet.types.limits import DEFAULTS, Limits, has_compact
+
+
+class Slots:
+    """The fields of a hashtable in a list, and where in it each of them is."""
+
+    __slots__ = ("fields", "slot_of")
+
+    def __init__(self, fields: list[bytes]) -> None:
+        self.fields = fields
+        self.slot_of = {field: slot for slot, field in enumerate(fields)}
+
+    def add(self, field: bytes) -> None:
+        """Put a new field at the end. O(1)"""
+        self.slot_of[field] = len(self.fields)
+        self.fields.append(field)
+
+    def remove(self, field: bytes) -> None:
+        """Take a field out; the last one takes its slot. O(1)"""
+        slot, last = self.slot_of.pop(field), self.fields.pop()
+        if slot < len(self.fields):
+            self.fields[slot] = last
+            self.slot_of[last] = slot
+
+    def __sizeof__(self) -> int:
+        """Return the bytes that it takes, without those of the fields."""
+        # A slot's number is an object of its own from 257 on.
+        numbers = max(0, len(self.fields) - 257) * sys.getsizeof(1 << 29)
+        return object.__sizeof__(self) + sys.getsizeof(self.fields) + sys.getsizeof(self.slot_of) + numbers
+
+
+class Hash:
+    """The fields of one key, in exactly one of `listpack` and `table`."""
+
+    __slots__ = ("listpack", "slots", "table")
+
+    type_name = "hash"
+
+    def __init__(self) -> None:
+        self.listpack: Listpack | None = Listpack()
+        self.table: dict[bytes, bytes] | None = None
+        self.slots: Slots | None = None
+
+    def encoding(self) -> str:
+        """Return listpack or hashtable."""
+        return "hashtable" if self.listpack is None else "listpack"
+
+    # -- reading -------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        """Return the number of fields (HLEN). O(1)"""
+        if self.listpack is not None:
+            return self.listpack.length() // 2
+        assert self.table is not None
+        return len(self.table)
+
+    def __contains__(self, field: bytes) -> bool:
+        """Whether there is such a field; O(1), in a listpack O(n)."""
+        if self.listpack is not None:
+            return self._find(self.listpack, field) != -1
+        assert self.table is not None
+        return field in self.table
+
+    def get(self, field: bytes) -> bytes | None:
+        """Return the field's value, None where there is no such field (hashTypeGetValue). O(1), in a listpack O(n)"""
+        if self.listpack is None:
+            assert self.table is not None
+            return self.table.get(field)
+        pos = self._find(self.listpack, field)
+        return None if pos == -1 else self.listpack.get_bytes(self.listpack.next(pos))
+
+    def words(self) -> list[bytes]:
+        """Return field, value, field, value ... O(n)"""
+        if self.listpack is not None:
+            return [word if isinstance(word, bytes) else b"%d" % word for word in self.listpack.values()]
+        return [word for pair in self.items() for word in pair]
+
+    def items(self) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each field with its value, in the order in which the fields came. O(n)"""
+        if self.table is not None:
+            yield from self.table.items()
+        else:
+            words = self.words()
+            yield from zip(words[::2], words[1::2], strict=True)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Yield the fields in the order in which they came. O(n)"""
+        return iter(self.words()[::2] if self.table is None else self.table)
+
+    def values(self) -> list[bytes]:
+        """Return the values, in the order of their fields. O(n)"""
+        return self.words()[1::2] if self.table is None else list(self.table.values())
+
+    @staticmethod
+    def _find(listpack: Listpack, field: bytes) -> int:
+        first = listpack.first()
+        return -1 if first == -1 else listpack.find(first, field, 1)
+
+    # -- chance and walking --------------------------------------------------------------------------
+
+    def _listed(self) -> list[bytes]:
+        """Return all fields by slot; in a hashtable the list is kept. O(n) the first time, then O(1)"""
+        if self.table is None:
+            return list(self)
+        if self.slots is None:
+            self.slots = Slots(list(self.table))
+        return self.slots.fields
+
+    def picks(self, count: int) -> list[bytes]:
+        """Return so many fields picked at random, the same one again where chance wants it. O(count)"""
+        return random.choices(self._listed(), k=count)
+
+    def sample(self, count: int) -> list[bytes]:
+        """Return so many different fields picked at random, at most all; a listpack's in their order. O(count)"""
+        fields = self._listed()
+        if count >= len(fields):
+            return fields[:]
+        if self.table is None:
+            return [fields[at] for at in sorted(random.sample(range(len(fields)), count))]
+        return random.sample(fields, count)
+
+    def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
+        """Return the next cursor (0 = the end) and some fields; a listpack comes whole (scanGenericCommand)."""
+        if self.table is None or (not cursor and count >= len(self.table)):
+            return 0, list(self)
+        fields = self._listed()
+        stop = min(cursor, len(fields)) if cursor else len(fields)
+        start = max(stop - count, 0)
+        return start, fields[start:stop]
+
+    # -- change --------------------------------------------------------------------------------------
+
+    def prepare(self, words: Sequence[bytes], limits: Limits = DEFAULTS) -> None:
+        """Become a hashtable if these fields and values, about to be set, ask for it (hashTypeTryConversion)."""
+        if self.listpack is None:
+            return
+        sizes = list(map(len, words))
+        many = has_compact(limits) and len(words) // 2 > limits.hash_max_listpack_entries
+        if many or max(sizes) > limits.hash_max_listpack_value or not self.listpack.can_append(sum(sizes)):
+            self.to_hashtable()
+
+    def set(self, field: bytes, value: bytes, limits: Limits = DEFAULTS) -> bool:
+        """Give a field a value; False where the field was there (hashTypeSet). O(1), in a listpack O(n)"""
+        if self.listpack is not None:
+            widest = max(len(field), len(value))
+            if widest <= limits.hash_max_listpack_value and self.listpack.can_append(len(field) + len(value)):
+                return self._set_packed(self.listpack, field, value, limits)
+            self.to_hashtable()
+        assert self.table is not None
+        new = field not in self.table
+        self.table[field] = value
+        if new and self.slots is not None:
+            self.slots.add(field)
+        return new
+
+    def _set_packed(self, listpack: Listpack, field: bytes, value: bytes, limits: Limits) -> bool:
+        pos = self._find(listpack, field)
+        if pos != -1:
+            listpack.replace(listpack.next(pos), value)
+        else:
+            listpack.append(field)
+            listpack.append(value)
+        if len(self) > limits.hash_max_listpack_entries:
+            self.to_hashtable()
+        return pos == -1
+
+    def remove(self, field: bytes) -> bool:
+        """Remove a field; False where there is none of that name (hashTypeDelete). O(1), in a listpack O(n)"""
+        if self.listpack is not None:
+            pos = self._find(self.listpack, field)
+            if pos != -1:
+                self.listpack.delete(self.listpack.delete(pos))
+            return pos != -1
+        assert self.table is not None
+        if self.table.pop(field, None) is None:
+            return False
+        if self.slots is not None:
+            self.slots.remove(field)
+        return True
+
+    def to_hashtable(self) -> None:
+        """Become a hashtable (hashTypeConvert). O(n)"""
+        self.table = dict(self.items())
+        self.listpack = None
+
+    # -- the whole -----------------------------------------------------------------------------------
+
+    def copy(self) -> Hash:
+        """Return a hash of its own with the same fields, values and encoding (hashTypeDup). O(n)"""
+        twin = Hash()
+        if self.listpack is not None:
+            twin.listpack = Listpack.from_bytes(self.listpack.to_bytes(), False)
+        else:
+            assert self.table is not None
+            twin.listpack, twin.table = None, self.table.copy()
+        return twin
+
+    def memory_usage(self, samples: int = 5) -> int:
+        """Return the bytes that it takes in this process (MEMORY USAGE); samples = fields looked at, 0 = all."""
+        size = sys.getsizeof(self)
+        if self.listpack is not None:
+            return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
+        assert self.table is not None
+        total = seen = 0
+        for field, value in self.table.items():
+            if samples and seen == samples:
+                break
+            total += sys.getsizeof(field) + sys.getsizeof(value)
+            seen += 1
+        if self.slots is not None:
+            size += sys.getsizeof(self.slots)
+        return size + sys.getsizeof(self.table) + (total * len(self.table) // seen if seen else 0)
+
+    def check(self) -> None:
+        """Assert the invariants: one encoding, a field at least, each once, and every field in its slot. O(n)"""
+        assert (self.listpack is None) != (self.table is None) and len(self)
+        if self.listpack is not None:
+            self.listpack.check()
+            words = self.words()
+            assert len(words) % 2 == 0 and len(set(words[::2])) == len(self)
+        if self.slots is not None:
+            fields, slot_of = self.slots.fields, self.slots.slot_of
+            assert self.table is not None and slot_of.keys() == self.table.keys() and len(fields) == len(slot_of)
+            assert all(fields[slot] == field for field, slot in slot_of.items())
+
+
+__all__ = ["Hash"]

@@ -1,0 +1,162 @@
+"""Random commands on hashes, the same ones for the same seed, and what is to be equal of their replies.
+
+Few keys, few fields, small limits that are changed on the way, and words of lengths around them, so that hashes are
+converted while they are set, added to and read from payloads. What chance decides (HRANDFIELD) is asked for only where
+one outcome is possible.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+from tests.differential.list_set import JUNK, NUMBERS
+
+HASHES = (b"h1", b"h2", b"h3")
+OTHERS = (b"text", b"missing")
+UNORDERED = frozenset(b"hgetall hkeys hvals hscan hrandfield".split())
+FLOATS = (
+    b"0.1", b"-2.5", b"1e3", b"3.0e-5", b"5e-18", b"1e17", b"0x10p2", b"12345678901234567890", b"-0.0", b"1e4000",
+    b"inf", b"-inf", b"nan", b"1.7976931348623157e308", b" 1", b"1e5000", b"99999999999999999.99",
+)  # fmt: skip
+
+
+class Generator:
+    """Commands of one seed; `next()` gives the words of the next one."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        makers: list[tuple[int, Callable[[], list[bytes]]]] = [
+            (24, self.put), (8, self.count), (7, self.count_float), (8, self.remove), (12, self.read), (5, self.scan),
+            (4, self.chance), (5, self.key), (2, self.setting),
+        ]  # fmt: skip
+        self.weights = [weight for weight, _ in makers]
+        self.makers = [maker for _, maker in makers]
+
+    def next(self) -> list[bytes]:
+        """Return the next command."""
+        argv = self.random.choices(self.makers, self.weights)[0]()
+        if self.random.random() < 0.06 and len(argv) > 1 and argv[0] not in (b"HRANDFIELD", b"HSCAN", b"SCAN"):
+            at = self.random.randrange(1, len(argv))
+            spoil = self.random.randrange(3)
+            if spoil == 0:
+                argv[at] = self.random.choice(JUNK)
+            elif spoil == 1:
+                del argv[at]
+            else:
+                argv.insert(at, argv[at])
+        return argv
+
+    # -- words ---------------------------------------------------------------------------------------
+
+    def _hash(self) -> bytes:
+        return self.random.choice(HASHES if self.random.random() < 0.96 else OTHERS)
+
+    def _field(self) -> bytes:
+        kind = self.random.random()
+        if kind < 0.45:
+            return b"%d" % self.random.randrange(25)
+        if kind < 0.9:
+            return b"f%d" % self.random.randrange(25)
+        if kind < 0.95:
+            return self.random.choice(NUMBERS)
+        return self.random.choice((b"", b"\xff\x00", b"F" * self.random.choice((18, 63, 64, 65, 4100))))
+
+    def _content(self) -> bytes:
+        kind = self.random.random()
+        if kind < 0.4:
+            return b"%d" % self.random.randrange(-300, 300)
+        if kind < 0.6:
+            return self.random.choice(NUMBERS + FLOATS)
+        if kind < 0.97:
+            return self.random.choice((b"a", b"b", b"abc", b"")) * self.random.choice((1, 1, 2, 6, 7, 20))
+        return b"v" * self.random.choice((18, 63, 64, 65, 300, 5000))
+
+    def _fields(self) -> list[bytes]:
+        return [self._field() for _ in range(self.random.choice((1, 1, 2, 3, 8)))]
+
+    # -- commands ------------------------------------------------------------------------------------
+
+    def put(self) -> list[bytes]:
+        """Return a command that sets fields, now and then so many that their number decides about the encoding."""
+        kind = self.random.random()
+        if kind < 0.2:
+            return [b"HSETNX", self._hash(), self._field(), self._content()]
+        if kind < 0.24:
+            start, step = self.random.randrange(1000), self.random.choice((0, 1))
+            pairs = ((b"m%d" % (start + step * at), b"%d" % at) for at in range(self.random.choice((30, 70))))
+            return [b"HSET", self._hash(), *(word for pair in pairs for word in pair)]
+        words = [word for field in self._fields() for word in (field, self._content())]
+        return [b"HMSET" if kind < 0.45 else b"HSET", self._hash(), *words]
+
+    def count(self) -> list[bytes]:
+        """Return an HINCRBY."""
+        return [b"HINCRBY", self._hash(), self._field(), self.random.choice((b"1", b"-7", *NUMBERS))]
+
+    def count_float(self) -> list[bytes]:
+        """Return an HINCRBYFLOAT."""
+        return [b"HINCRBYFLOAT", self._hash(), self._field(), self.random.choice((b"1", b"-7", *FLOATS))]
+
+    def remove(self) -> list[bytes]:
+        """Return an HDEL."""
+        return [b"HDEL", self._hash(), *self._fields()]
+
+    def read(self) -> list[bytes]:
+        """Return a command that looks at a hash."""
+        kind = self.random.randrange(8)
+        if kind < 3:
+            return [self.random.choice((b"HGET", b"HEXISTS", b"HSTRLEN")), self._hash(), self._field()]
+        if kind == 3:
+            return [b"HMGET", self._hash(), *self._fields()]
+        return [self.random.choice((b"HLEN", b"HKEYS", b"HVALS", b"HGETALL")), self._hash()]
+
+    def scan(self) -> list[bytes]:
+        """Return an HSCAN of everything."""
+        options: list[bytes] = []
+        if self.random.random() < 0.5:
+            options += [b"MATCH", self.random.choice((b"*", b"f*", b"[1-5]", b"?"))]
+        if self.random.random() < 0.4:
+            options.insert(self.random.choice((0, len(options))), b"NOVALUES")
+        if self.random.random() < 0.06:
+            options += [self.random.choice(JUNK)]
+        cursor = self.random.choice((b"0", b"0", b"0", b"0", b"x"))
+        return [b"HSCAN", self._hash(), cursor, b"COUNT", b"100000", *options]
+
+    def chance(self) -> list[bytes]:
+        """Return an HRANDFIELD of all fields, of none, or a wrong one."""
+        words = self.random.choice((
+            [b"100000"], [b"100000", b"WITHVALUES"], [b"100000", b"withvalues"], [b"0"], [b"0", b"WITHVALUES"],
+            [b"x"], [b"1", b"values"], [b"1", b"withvalues", b"x"], [b"-9223372036854775808"],
+            [b"-4611686018427387904", b"withvalues"], [b"4611686018427387904", b"WITHVALUES"],
+        ))  # fmt: skip
+        return [b"HRANDFIELD", self._hash(), *words]
+
+    def key(self) -> list[bytes]:
+        """Return a command on a key of any type."""
+        kind = self.random.randrange(6)
+        if kind == 0:
+            return [b"DEL", self.random.choice(HASHES)]
+        if kind == 1:
+            return [b"COPY", self.random.choice(HASHES), self.random.choice(HASHES), b"REPLACE"]
+        if kind == 2:
+            return [b"RENAME", self.random.choice(HASHES), self.random.choice(HASHES)]
+        if kind == 3:
+            return [b"SCAN", b"0", b"COUNT", b"1000", b"TYPE", b"hash", b"MATCH", b"h1"]
+        return [self.random.choice((b"TYPE", b"EXISTS")), self.random.choice(HASHES)]
+
+    def setting(self) -> list[bytes]:
+        """Return a change of a limit, which holds for the changes to come."""
+        name, values = self.random.choice((
+            (b"hash-max-listpack-entries", (b"512", b"512", b"30", b"8", b"1", b"0")),
+            (b"hash-max-ziplist-entries", (b"512", b"40")),
+            (b"hash-max-listpack-value", (b"64", b"64", b"20", b"4", b"1kb")),
+            (b"hash-max-ziplist-value", (b"64", b"10")),
+        ))  # fmt: skip
+        return [b"CONFIG", b"SET", name, self.random.choice(values)]
+
+
+def comparable(argv: list[bytes], reply: bytes) -> object:
+    """Return what must be equal of a reply: all of it, but for the order of the fields of a hashtable."""
+    if argv[0].lower() in UNORDERED and reply[:1] in (b"*", b"%"):
+        return sorted(reply.split(b"\r\n"))
+    return reply

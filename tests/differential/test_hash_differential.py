@@ -1,0 +1,153 @@
+"""Hashes against real servers: the same replies, encodings, digests, payloads, orders, logs and events.
+
+With compat 7.0 against redis-server 7.0.15; with a newer compat against the server that the environment names for it
+(`tests.judge.PEERS`). The order of a hashtable is up to a random seed, so its payload is compared by type and
+content; a listpack's replies and payloads are compared as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.types import rdb
+from rillet.types.hash import Hash
+from tests.differential.hashes import HASHES, Generator, comparable
+from tests.differential.test_stream_log_differential import ALWAYS, Kept, events_of, logged_by, watched
+from tests.differential.wire import Local, Redis
+from tests.judge import PEERS, Judge, peer_binary, running_redis
+
+STEPS = 2500
+SEEDS = range(4)
+LIMITS = (b"hash-max-listpack-entries", b"512", b"hash-max-listpack-value", b"64")
+
+
+class Pair:
+    """A real server and an engine, asked the same things, in RESP2 or RESP3."""
+
+    def __init__(self, redis: Redis, compat: str, resp: int = 2) -> None:
+        self.redis = redis
+        settings = Settings(enable_debug_command="yes", compat=compat, dump_format="native")
+        self.local = Local(Engine(settings), resp)
+        redis.run([b"HELLO", b"%d" % resp])
+
+    def ask(self, argv: list[bytes]) -> tuple[bytes, bytes]:
+        """Return our reply and theirs."""
+        return self.local.run(argv), self.redis.run(argv)[0]
+
+    def compare(self, where: str) -> None:
+        """Hold every key against the server's: encoding, digest and payload."""
+        for key in HASHES:
+            for argv in ([b"OBJECT", b"ENCODING", key], [b"DEBUG", b"DIGEST-VALUE", key]):
+                ours, theirs = self.ask(argv)
+                assert ours == theirs, f"{where}: {argv}"
+            self.compare_payload(key, where)
+        self.local.engine.check()
+
+    def compare_payload(self, key: bytes, where: str) -> None:
+        """Hold the DUMP of a key against the server's, byte for byte unless the order is up to chance."""
+        ours, theirs = self.ask([b"DUMP", key])
+        if ours == theirs:
+            return
+        mine, other = (reply.split(b"\r\n", 1)[1][:-2] for reply in (ours, theirs))
+        assert mine[:1] == other[:1] == b"\x04" and mine[-10:-8] == other[-10:-8], f"{where}: DUMP {key!r}"
+        one, two = rdb.restore(mine), rdb.restore(other)
+        assert isinstance(one, Hash) and isinstance(two, Hash) and dict(one.items()) == dict(two.items())
+
+
+def ordered(pair: Pair, argv: list[bytes]) -> bool:
+    """Whether the reply's order is told by the content: the key is no hashtable."""
+    return len(argv) < 2 or pair.local("OBJECT", "ENCODING", argv[1]) != b"hashtable"
+
+
+@pytest.fixture(params=["7.0", "8.6", "newest", "valkey"])
+def peer(request: pytest.FixtureRequest, peer_of: Callable[[str], Judge]) -> Iterator[tuple[Redis, str]]:
+    """A connection to a real server, emptied, and the compat that it judges."""
+    compat: str = request.param
+    with Redis(peer_of(compat).port) as redis:
+        redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", *LIMITS])
+        yield redis, compat
+        redis.run([b"CONFIG", b"SET", *LIMITS])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_replies_and_values_are_equal(peer: tuple[Redis, str], seed: int) -> None:
+    pair = Pair(*peer, resp=2 + seed % 2)
+    maker = Generator(seed)
+    pair.ask([b"SET", b"text", b"x"])
+    for step in range(STEPS):
+        argv = maker.next()
+        plain = ordered(pair, argv)
+        ours, theirs = pair.ask(argv)
+        where = f"seed {seed}, step {step}: {argv}"
+        assert ours == theirs or (not plain and comparable(argv, ours) == comparable(argv, theirs)), where
+        if step % 10 == 0:
+            pair.compare(where)
+    pair.compare(f"seed {seed}, the end")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], seed: int) -> None:
+    """What one side dumps the other restores, under its limits of the moment, to the same."""
+    pair = Pair(*peer)
+    maker = Generator(100 + seed)
+    for step in range(400):
+        pair.ask(maker.next())
+        if step % 8:
+            continue
+        for key in HASHES:
+            ours, theirs = pair.ask([b"DUMP", key])
+            if ours[:1] == b"$" and ours[:3] != b"$-1":
+                for payload in (ours, theirs):
+                    sealed = payload.split(b"\r\n", 1)[1][:-2]
+                    assert pair.ask([b"RESTORE", b"h1", b"0", sealed, b"REPLACE"]) == (b"+OK\r\n", b"+OK\r\n")
+                    pair.compare(f"seed {seed}, step {step}, RESTORE of {key!r}")
+
+
+@pytest.fixture(scope="module", params=PEERS)
+def writer(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
+    """A server of each compat that is at hand; it logs everything before it answers."""
+    binary = peer_binary(request.param)
+    if binary is None:
+        pytest.skip(f"no server to judge compat {request.param}")
+    with running_redis(*ALWAYS, binary=binary) as server:
+        yield request.param, server
+
+
+def as_ours(argv: list[bytes]) -> list[bytes]:
+    """Return a logged command as it is logged here: Redis 8 sets by HSETEX what HINCRBYFLOAT made."""
+    if argv[0] == b"HSETEX" and argv[2:5] == [b"KEEPTTL", b"FIELDS", b"1"]:
+        return [b"HSET", argv[1], *argv[5:]]
+    return argv
+
+
+@pytest.mark.parametrize("seed", [300, 301])
+def test_log_and_events_are_redis_s(writer: tuple[str, Judge], seed: int) -> None:
+    compat, server = writer
+    before = len(logged_by(server, 0))
+    maker = Generator(seed)
+    local = Local(Engine(Settings(compat=compat)))
+    local.engine.log = kept = Kept()
+    ours = watched(local)
+    with Redis(server.port) as redis, Redis(server.port) as listener:
+        redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", *LIMITS])
+        local.run([b"FLUSHALL"])
+        listener.run([b"PSUBSCRIBE", b"__keyevent@0__:*"])
+        for _ in range(800):
+            argv = maker.next()
+            assert local.run(argv)[:1] == redis.run(argv)[0][:1]
+            local.engine.notify_events = True  # which CONFIG SET told from the settings
+        redis.run([b"PUBLISH", b"__keyevent@0__:last", b""])
+        assert ours == events_of(listener)
+    theirs = logged_by(server, before)
+    assert kept.commands == [as_ours(argv) for argv in theirs]
+    assert len(theirs) > 300
+    replica = Local(Engine(Settings(compat=compat, enable_debug_command="yes")))
+    replica.session = replica.engine.session(trusted=True)
+    local.engine.settings.set_text("enable-debug-command", "yes")
+    for argv in kept.commands:
+        assert not replica.run(argv).startswith(b"-")
+    assert replica("DEBUG", "DIGEST") == local("DEBUG", "DIGEST")
