@@ -259,7 +259,7 @@ def test_several_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     (tmp_path / "i1.aof").write_bytes(b"#TS:1700000000\r\n" + command("APPEND", "a", "1") + command("SELECT", "3"))
     (tmp_path / "i2.aof").write_bytes(command("APPEND", "a", "2") + b"#TS:1700000001\r\n")
     (tmp_path / "appendonly.aof.manifest").write_text(
-        "file i2.aof seq 2 type i\nfile i1.aof seq 1 type i\nfile old.aof seq 9 type h\nfile b.aof seq 1 type b\n"
+        "file i1.aof seq 1 type i\nfile i2.aof seq 2 type i\nfile old.aof seq 9 type h\nfile b.aof seq 1 type b\n"
     )
     with Opened(tmp_path) as opened:
         # Each file begins in database 0.

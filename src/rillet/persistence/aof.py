@@ -2,207 +2,545 @@
 
     *2\\r\\n$6\\r\\nSELECT\\r\\n$1\\r\\n0\\r\\n   the database of what follows, when it changes
     *5\\r\\n$4\\r\\nXADD\\r\\n...               one command; a transaction is MULTI ... EXEC
-    #TS:1700000000\\r\\n                    a time that redis-server may note
+    #TS:1700000000\\r\\n                    the time, where `aof-timestamp-enabled` is yes
 
-`append` takes commands; `flush`, called before replies leave, writes them in one call and then does
-what `appendfsync` says:
+Commands gather in `feed`. Before replies leave, `write` hands them to the operating system, and says up to which
+position the log must have come before they may leave:
 
-    always     fdatasync before the reply: what was acknowledged is on disk
-    everysec   a thread syncs once a second: a power loss costs at most that second
-    no         the operating system decides
+    position      bytes ever appended, over all files            feed ──write──► file ──sync──► disk
+    size          handed to the operating system                 position   >=  size    >=   synced
+    synced        on the disk
 
-A write or sync that fails is reported to `on_failure`, and the log takes nothing more: half a command is cut off,
-so the file ends where the last whole flush ended. After a failed fsync nobody knows what the disk holds, and
-a second fsync may succeed without having written it, so nothing is tried again: writes are refused until the
-log is opened anew and what is really there has been read (docs/design/0006). Reading goes on.
+    always        a reply waits until `synced` has reached its position: `settled` tells, `wait` waits. One sync serves
+                  all who wait for what was written before it began (group commit), while others read and write
+    everysec      a reply waits for `size`; a thread syncs once a second: a power loss costs that second at most
+    no            a reply waits for `size`; the operating system decides what is on the disk
+
+What goes wrong is told to `on_failure`, and writes have to be refused until `on_recovery` (docs/design/0006):
+
+    a write fails      part of a command is cut off again, and the bytes are kept. `tick` tries once a second to write
+                       them; when that succeeds all is as before
+    a sync fails,      nobody knows what the files hold, and nothing in them is ever reported safe again. The log waits
+    the folder goes    for a new base, written from memory into new files (rillet.persistence.rewriting)
+
+    state     OFF ──open_aside──► WAITING ──take_over──► ON ──a sync failed──► WAITING
+                                                          └────── close ─────► OFF
+
+While it waits for a base, what is logged goes to a file beside the log (temp-<name>.incr) that gets its place when the
+base stands; nothing is promised for it before, as in Redis (AOF_WAIT_REWRITE).
+
+Everything but `settled`, `wait` and the syncing belongs to whoever holds the engine. With threads=False there are no
+threads: `sync_soon` and `tick` sync when they are called, so that a simulated disk sees the same calls each time.
 
 Replay (rillet.persistence.replay) is the other direction.
 """
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import threading
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt, Misconf
-from rillet.persistence.manifest import LogFile, read_manifest, sync_folder, write_manifest
+from rillet.persistence.disk import REAL, Disk, DiskFile
+from rillet.persistence.manifest import LogFile, Manifest, commit, draft_of, read_manifest, recover
 from rillet.persistence.replay import Replayed, TornLog, replay
 from rillet.protocol.feed import Feed
+
+OFF, WAITING, ON = range(3)
+_SECOND = 1.0
 
 
 class AppendOnlyLog:
     """The log of one engine, in a folder of Redis 7's layout; an engine's `log`."""
 
     def __init__(self, folder: Path, *, name: str = "appendonly.aof", fsync: str = "everysec",
-                 on_failure: Callable[[str], None] | None = None) -> None:
+                 on_failure: Callable[[str], None] | None = None, on_recovery: Callable[[], None] | None = None,
+                 disk: Disk = REAL, threads: bool = True) -> None:  # fmt: skip
         self.folder = folder
         self.name = name
         self.fsync = fsync
+        self.disk = disk
+        self.threads = threads
+        # Called by whoever holds the engine: with the text of the refusal, and when writes may be taken again.
         self.on_failure = on_failure
+        self.on_recovery = on_recovery
+        # Called by the thread that syncs, after each time: `settled` may have changed.
+        self.on_synced: Callable[[], None] | None = None
         self.failure: str | None = None
-        # How many flushes have dropped commands: who waits for a flush may find that another's call made it.
-        self.losses = 0
+        self.state = OFF
+        self.manifest = Manifest()
+        # Whether replies wait for no sync for now (no-appendfsync-on-rewrite, while a child writes).
+        self.relaxed = False
+        self.truncates = True  # aof-load-truncated
+        self.feed = Feed()
         self.size = 0
         self.synced = 0
-        # What is to be written: the engine feeds it, a flush takes it.
-        self.feed = Feed()
-        self._file = -1
+        # Bytes in the files before the current one, and in all of them when the log was last rewritten.
+        self.closed_size = 0
+        self.base_size = 0
+        self._kept = b""
+        self._begins = 0  # the position at which the current file begins
+        self._file: DiskFile | None = None
+        self._path = folder
+        self._sync_error: OSError | None = None
+        self._syncing = threading.Lock()  # held while syncing, and while the file is replaced
         self._wake = threading.Event()
         self._syncer: threading.Thread | None = None
+        self._stopping = False
+        self._looked = float("-inf")
 
     # -- opening -------------------------------------------------------------------------------------
 
     @property
-    def manifest(self) -> Path:
+    def path(self) -> Path:
         """The path of the manifest."""
         return self.folder / f"{self.name}.manifest"
 
+    @property
+    def aside(self) -> str:
+        """The name of the file that collects what is logged while the log waits for a base (getTempIncrAofName)."""
+        return f"temp-{self.name}.incr"
+
     def open(self, engine: Engine, progress: Callable[[int, int], None] | None = None) -> Replayed:
         """Replay what is there into the engine, then take its changes; progress(bytes done, bytes in all)."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        files = self._files()
-        replayed = replay(engine, [self.folder / file.name for file in files], progress)
+        replayed = self.load(engine, progress)
         self.start(engine)
         return replayed
 
-    def start(self, engine: Engine) -> None:
-        """Take the engine's changes at the end of the last file, whose data the engine holds already."""
-        current = self.folder / self._files()[-1].name
-        self._file = os.open(current, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        self.size = self.synced = os.fstat(self._file).st_size
+    def load(self, engine: Engine, progress: Callable[[int, int], None] | None = None) -> Replayed:
+        """Replay what is there into the engine; a log that is refused is left as it is (loadAppendOnlyFiles)."""
+        self.manifest = self._find()
+        for file in self.manifest.loaded:
+            if not self.disk.exists(self.folder / file.name):
+                # aof.c: loadAppendOnlyFiles, "doesn't exist"
+                raise LogCorrupt(str(self.path), 0, f"the file {file.name} is missing: {os.strerror(errno.ENOENT)}")
+        paths = [self.folder / file.name for file in self.manifest.loaded]
+        return replay(engine, paths, progress, disk=self.disk, truncates=self.truncates)
+
+    def _find(self) -> Manifest:
+        """Return the manifest, after what a crash left undone was done or undone; empty where there is no log."""
+        disk = self.disk
+        if not disk.exists(self.folder) and not disk.exists(self.folder.parent / self.name):
+            return Manifest()
+        recover(self.path, disk)
+        for name in disk.names(self.folder):
+            if name.startswith(f"temp-{self.name}."):
+                disk.remove(self.folder / name)
+        manifest = read_manifest(self.path, disk) if disk.exists(self.path) else Manifest()
+        if not manifest.loaded:
+            own = re.compile(re.escape(self.name) + r"\.\d+\.(base|incr)\.(rdb|aof)")
+            for name in disk.names(self.folder):
+                if own.fullmatch(name) and disk.size(self.folder / name) and not disk.exists(self.path):
+                    raise LogCorrupt(str(self.path), 0, f"the manifest is missing, and {name} is there")
+        return self._adopt(manifest)
+
+    def _adopt(self, manifest: Manifest) -> Manifest:
+        """Take the single file of a server before 7.0 as the base of a log (aofUpgradePrepare)."""
+        old, new = self.folder.parent / self.name, self.folder / self.name
+        begun = manifest.loaded and [file.name for file in manifest.files] == [self.name] and not self.disk.exists(new)
+        if not self.disk.exists(old) or (manifest.loaded and not begun):
+            return manifest
+        if not begun:
+            self.disk.make_folder(self.folder)
+            manifest = Manifest(LogFile(self.name, 1, "b"), base_seq=1)
+            commit(self.path, manifest, [], self.disk)
+        self.disk.rename(old, new)
+        self.disk.sync_folder(self.folder)
+        self.disk.sync_folder(self.folder.parent)
+        return manifest
+
+    def start(self, engine: Engine, write_base: Callable[[Path], str] | None = None) -> None:
+        """Take the engine's changes at the end of the last file, whose data the engine holds already.
+
+        write_base: writes a base to the path, for a log that has no file yet (aofOpenIfNeededOnServerStart).
+        """
+        disk = self.disk
+        new = not disk.exists(self.folder)
+        disk.make_folder(self.folder)
+        made, moves = self.manifest, []
+        if not made.loaded and write_base is not None:
+            draft = f"temp-{self.name}.base"
+            made = made.with_base(self.name, write_base(self.folder / draft) == "rdb", 0)
+            assert made.base is not None
+            moves.append((draft, made.base.name))
+        if not made.incrs:
+            made = made.with_incr(self.name)
+        self._path = self.folder / made.incrs[-1].name
+        self._file = disk.append_to(self._path)
+        try:
+            if made is not self.manifest:
+                commit(self.path, made, moves, disk)
+            if new:
+                disk.sync_folder(self.folder.parent)
+        except OSError:
+            self._drop_file()
+            raise
+        self.manifest = made
+        self.size = self.synced = disk.size(self._path)
+        self._begins = 0
+        self.closed_size = sum(disk.size(self.folder / file.name) for file in made.loaded[:-1])
+        self.base_size = disk.size(self.folder / made.base.name) if made.base else 0
+        self.state = ON
         self.feed.forget_db()
         self.set_fsync(self.fsync)
         engine.log = self
 
-    def _files(self) -> list[LogFile]:
-        """Return the files to be read, in order; the last one is the one to be written."""
-        if not self.manifest.exists():
-            return self._begin([], 1)
-        files = [file for file in read_manifest(self.manifest) if file.type != "h"]
-        # The base comes first, whatever the order of the lines (aof.c: aofLoadManifestFromDisk sorts them).
-        files.sort(key=lambda file: (file.type == "i", file.seq))
-        for file in files:
-            if not (self.folder / file.name).exists():
-                raise LogCorrupt(str(self.manifest), 0, f"the file {file.name} is missing")
-        if not files or files[-1].type != "i":
-            return self._begin(files, 1)
-        return files
-
-    def _begin(self, files: list[LogFile], seq: int) -> list[LogFile]:
-        """Add an empty incremental file to the manifest."""
-        first = LogFile(f"{self.name}.{seq}.incr.aof", seq, "i")
-        if not files:
-            for found in [*self.folder.glob("*.aof"), *self.folder.glob("*.rdb")]:
-                if found.stat().st_size:
-                    raise LogCorrupt(str(self.manifest), 0, f"the manifest is missing, and {found.name} is there")
-        with open(self.folder / first.name, "ab") as out:
-            os.fsync(out.fileno())
-        write_manifest(self.manifest, [*files, first])
-        sync_folder(self.folder.parent)
-        return [*files, first]
-
     # -- writing -------------------------------------------------------------------------------------
+
+    @property
+    def position(self) -> int:
+        """The bytes appended so far."""
+        return self.size + len(self._kept) + self.feed.used
+
+    @property
+    def file_size(self) -> int:
+        """The bytes of the current file."""
+        return self.size - self._begins
+
+    @property
+    def current_size(self) -> int:
+        """The bytes of all files that are in use (aof_current_size)."""
+        return self.closed_size + self.file_size
+
+    @property
+    def unwritten(self) -> int:
+        """The bytes that wait to be written (aof_buffer_length)."""
+        return len(self._kept) + self.feed.used
 
     def append(self, db: int, argv: list[bytes]) -> None:
         """Take one command that changed database db (feedAppendOnlyFile). O(bytes)"""
         self.feed.select(db)
         self.feed.command(argv)
 
+    def write(self) -> int:
+        """Hand on what was appended; return the position for which replies have to wait, 0 for none. Raises nothing.
+
+        While writes are refused nothing has to wait: what is still answered was there before.
+        """
+        if self._sync_error is not None and self.state == ON:
+            position = self.position
+            self._break(self._sync_error)
+            return position
+        if self.state != ON:
+            if self.feed.used:
+                self._write_aside()
+            return 0 if self.failure is not None else self.size
+        if self.failure is not None:
+            return 0
+        if self.feed.used:
+            self._hand_on(self.feed.take())
+        return self.size + len(self._kept)
+
     def flush(self) -> None:
         """Write what was appended, sync it under `always`; Misconf where it cannot be kept (flushAppendOnlyFile)."""
-        if not self.feed.used:
+        self.wait(self.write())
+
+    def settled(self, position: int) -> bool:
+        """Whether replies may leave that wait for the position; Misconf where they never may. From any thread."""
+        if position <= self.synced:
+            return True
+        if self.failure is not None or self._sync_error is not None:
+            raise Misconf(self.failure or _told(self._sync_error))
+        return position <= self.size and (self.fsync != "always" or self.relaxed or self.state != ON)
+
+    def wait(self, position: int) -> None:
+        """Return once the position is as safe as the settings ask, Misconf where it never is. From any thread.
+
+        Whoever comes first syncs for all who come meanwhile; the engine should be free for others during it.
+        """
+        if not self.settled(position):
+            with self._syncing:
+                if not self.settled(position):
+                    self._sync()
+            self.settled(position)
+
+    def _hand_on(self, data: bytes) -> None:
+        assert self._file is not None
+        done = 0
+        try:
+            while done < len(data):
+                done += self._file.write(memoryview(data)[done:] if done else data)
+        except OSError as error:
+            if done:
+                try:
+                    self._file.truncate(self.file_size)
+                except OSError:
+                    # Part of a command stays there; whatever is written next is the rest of it.
+                    self.size += done
+                    data = data[done:]
+            self._kept = data
+            self._fail(error)
+        else:
+            self._kept = b""
+            self.size += len(data)
+
+    def _write_aside(self) -> None:
+        """Add to the file beside the log; where that fails the base that is being written is not worth waiting for."""
+        if self._file is None:
+            self._drop()
             return
         data = self.feed.take()
-        if self.failure is None:
-            self._write(data)
-            if self.fsync == "always" and self.failure is None:
-                self._sync()
-        if self.failure is not None:
-            self.losses += 1
-            raise Misconf(self.failure)
-
-    def _write(self, data: bytes) -> None:
-        start = self.size
+        done = 0
         try:
-            written = os.write(self._file, data)
-            while written < len(data):
-                written += os.write(self._file, memoryview(data)[written:])
+            while done < len(data):
+                done += self._file.write(memoryview(data)[done:] if done else data)
         except OSError as error:
-            self._cut(start)
-            self._fail(error)
-        else:
-            self.size = start + written
+            self._sync_error = error
+        self.size += len(data)
 
-    def _cut(self, size: int) -> None:
-        """Take half a command off the end; if even that fails, the next opening drops it as torn."""
-        try:
-            os.ftruncate(self._file, size)
-        except OSError as error:
-            warnings.warn(f"{self.folder}: the torn end of the log stays: {error}", TornLog, stacklevel=2)
+    def _drop(self) -> None:
+        """Forget what was not written; positions count it all the same."""
+        lost = len(self._kept) + len(self.feed.take())
+        self._kept = b""
+        self.size += lost
+        self._begins += lost
+        self.feed.forget_db()
 
-    def _sync(self) -> None:
-        size = self.size
-        try:
-            os.fdatasync(self._file)
-        except OSError as error:
-            self._fail(error)
-        else:
-            self.synced = size
+    # -- failures ------------------------------------------------------------------------------------
+
+    @property
+    def broken(self) -> bool:
+        """Whether only a new base, written from memory, can make the log whole again."""
+        return self.state == WAITING and self.failure is not None
 
     def _fail(self, error: OSError) -> None:
-        self.failure = f"Errors writing to the AOF file: {error.strerror}"
+        self.failure = _told(error)
         if self.on_failure is not None:
             self.on_failure(self.failure)
 
+    def _break(self, error: OSError) -> None:
+        """Give the files up."""
+        with self._syncing:
+            self._drop_file()
+            self._drop()
+            self.state = WAITING
+            self._sync_error = None
+        self._fail(error)
+
+    def _drop_file(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+
+    def _resume(self) -> None:
+        self.failure = None
+        if self.on_recovery is not None:
+            self.on_recovery()
+
+    def tick(self, now: float) -> None:
+        """What has to happen about once a second; `now` in seconds, by a clock that is not set back."""
+        self.write()
+        if self.state != ON or 0 <= now - self._looked < _SECOND:
+            return
+        self._looked = now
+        if self.failure is not None:
+            self._hand_on_again()
+        elif not self.disk.exists(self._path):
+            self._break(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
+        elif not self.threads and self.fsync == "everysec":
+            self.sync_soon()
+
+    def _hand_on_again(self) -> None:
+        failure, self.failure = self.failure, None
+        told, self.on_failure = self.on_failure, None
+        try:
+            self._hand_on(self._kept + self.feed.take())
+        finally:
+            self.on_failure = told
+        if self.failure is None:
+            self.failure = failure
+            self._resume()
+
+    # -- files ---------------------------------------------------------------------------------------
+
+    def rotate(self) -> None:
+        """Go on in a new incremental file, the old one being on the disk (openNewIncrAofForAppend).
+
+        OSError where that fails; the old one goes on then.
+        """
+        self.write()
+        with self._syncing:
+            if self.synced < self.size and self.failure is None:
+                self._sync()
+            if self._sync_error is not None or self.failure is not None or self.state != ON:
+                raise self._sync_error or OSError(errno.EIO, self.failure or "the log is not open")
+            made = self.manifest.with_incr(self.name)
+            path = self.folder / made.incrs[-1].name
+            # Where a failure leaves it in the manifest, empty, it does no harm: the next try begins with it.
+            file = self.disk.create(path)
+            try:
+                commit(self.path, made, [], self.disk)
+            except OSError:
+                file.close()
+                raise
+            self._drop_file()
+            self._file, self._path, self.manifest = file, path, made
+            self.closed_size += self.file_size
+            self._begins = self.size
+            self.feed.forget_db()
+
+    def open_aside(self) -> None:
+        """Collect what is logged from now on beside the log, until there is a base for it; OSError where that fails."""
+        with self._syncing:
+            self._drop_file()
+            self._drop()
+            self.state = WAITING
+            self._sync_error = None
+            self.disk.make_folder(self.folder)
+            self._path = self.folder / self.aside
+            self._file = self.disk.create(self._path)
+            self._begins = self.size
+
+    def close_aside(self) -> None:
+        """Forget what was collected: there is no base for it."""
+        with self._syncing:
+            if self.state == WAITING and self._file is not None:
+                self._drop_file()
+                self._sync_error = None
+                self.disk.remove(self._path)
+
+    def take_over(self, draft: str, as_rdb: bool) -> None:
+        """Make the written base, and what was collected beside it, the log; OSError leaves the one that there was.
+
+        From any thread, while nobody rotates: others may write.
+        """
+        keep = 1 if self.state == ON else 0
+        made = self.manifest.with_base(self.name, as_rdb, keep)
+        assert made.base is not None
+        moves = [(draft, made.base.name)]
+        base_size = self.disk.size(self.folder / draft)
+        if self.state != WAITING:
+            commit(self.path, made, moves, self.disk)
+            self.manifest = made
+        else:
+            made = made.with_incr(self.name)
+            moves.append((self.aside, made.incrs[-1].name))
+            with self._syncing:
+                self._sync()
+                if self._file is None or self._sync_error is not None:
+                    raise self._sync_error or OSError(errno.EIO, os.strerror(errno.EIO))
+                commit(self.path, made, moves, self.disk)
+                self.manifest = made
+                self._path = self.folder / made.incrs[-1].name
+                self.state = ON
+        self.closed_size = base_size
+        self.base_size = self.current_size if self.state == ON else base_size
+
+    def resumed(self) -> None:
+        """Let writes be taken again after a base made the log whole; by whoever holds the engine."""
+        if self.failure is not None and self.state == ON:
+            self._resume()
+
+    def remove_history(self) -> None:
+        """Remove the files that are in no more use (aofDelHistoryFiles); from any thread, while nobody rotates."""
+        if self.manifest.history:
+            for file in self.manifest.history:
+                self.disk.remove(self.folder / file.name)
+            made = self.manifest.without_history()
+            commit(self.path, made, [], self.disk)
+            self.manifest = made
+
     # -- syncing -------------------------------------------------------------------------------------
+
+    def _sync(self) -> None:
+        """Sync what was written before; `_syncing` is held. After a failure nothing is tried again."""
+        file, size = self._file, self.size
+        if file is None or self._sync_error is not None:
+            return
+        try:
+            file.sync()
+        except OSError as error:
+            self._sync_error = error
+        else:
+            self.synced = size
+
+    def sync_soon(self) -> None:
+        """Have it synced; `on_synced` tells when it is. At once where there are no threads."""
+        if self.threads:
+            if self._syncer is None:
+                self._start_syncer()
+            self._wake.set()
+        else:
+            self._sync_if_needed()
+
+    def _sync_if_needed(self) -> None:
+        with self._syncing:
+            if self.synced < self.size:
+                self._sync()
+        if self.on_synced is not None:
+            self.on_synced()
 
     def set_fsync(self, policy: str) -> None:
         """Change when the log is synced: always, everysec or no."""
         self.fsync = policy
-        if policy == "everysec" and self._syncer is None:
-            self._wake.clear()
-            self._syncer = threading.Thread(target=self._sync_every_second, name="rillet-fsync", daemon=True)
-            self._syncer.start()
-        elif policy != "everysec":
-            self._stop_syncer()
+        if policy == "everysec" and self.threads and self.state != OFF:
+            self._start_syncer()
+            self._wake.set()
 
-    def _sync_every_second(self) -> None:
-        while not self._wake.wait(1.0):
-            if self.synced != self.size and self.failure is None:
-                self._sync()
+    def _start_syncer(self) -> None:
+        if self._syncer is None:
+            self._stopping = False
+            self._syncer = threading.Thread(target=self._sync_again_and_again, name="rillet-fsync", daemon=True)
+            self._syncer.start()
+
+    def _sync_again_and_again(self) -> None:
+        while True:
+            asked = self._wake.wait(_SECOND if self.fsync == "everysec" else None)
+            self._wake.clear()
+            if self._stopping:
+                return
+            if asked or not self.relaxed:
+                self._sync_if_needed()
 
     def _stop_syncer(self) -> None:
         if self._syncer is not None:
+            self._stopping = True
             self._wake.set()
             self._syncer.join()
             self._syncer = None
 
+    # -- the end -------------------------------------------------------------------------------------
+
     def descriptors(self) -> list[int]:
         """Return the numbers of the open files."""
-        return [self._file] if self._file >= 0 else []
+        return [self._file.fileno()] if self._file is not None and self._file.fileno() >= 0 else []
 
     def close(self) -> None:
-        """Write and sync the rest, and let go of the file; a second call does nothing.
+        """Write and sync the rest, and let go of the file; a second call does nothing (stopAppendOnly).
 
         Misconf where that fails and nobody was told before.
         """
-        if self._file < 0:
+        if self.state == OFF:
             return
         self._stop_syncer()
         known = self.failure
-        try:
-            if known is None:
-                self.flush()
-                self._sync()
-        finally:
-            os.close(self._file)
-            self._file = -1
-        if self.failure != known:
-            raise Misconf(str(self.failure))
+        if self.state == ON and self._sync_error is None:
+            if known is not None:
+                self._hand_on_again()
+            self.write()
+            if self.failure is None and self.synced < self.size:
+                with self._syncing:
+                    self._sync()
+        error, self._sync_error = self._sync_error, None
+        self.close_aside()
+        self.state = OFF
+        self._drop_file()
+        self._drop()
+        if error is not None and known is None:
+            self._fail(error)
+        told, self.failure = self.failure, None
+        if told is not None and told != known:
+            raise Misconf(told)
 
 
-__all__ = ["AppendOnlyLog", "Replayed", "TornLog"]
+def _told(error: OSError | None) -> str:
+    assert error is not None
+    return f"Errors writing to the AOF file: {error.strerror or error}"
+
+
+__all__ = ["OFF", "ON", "WAITING", "AppendOnlyLog", "Replayed", "TornLog", "draft_of"]

@@ -10,25 +10,29 @@ entries and idempotent producers too, and its checksum. Redis reads such a file 
 itself (aof.c: rewriteStreamObject, an XADD for each entry, an XCLAIM for each pending one) was rejected: it loses
 when consumers were seen and active, the shape of the nodes and their tombstones, and is many times longer.
 
-Either is written under another name and renamed when it is on disk, so that half a base is never taken for one.
+Either is written under another name, and gets its own together with the manifest that names it (manifest.commit), so
+that half a base is never taken for one.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from rillet.engine import Engine
-from rillet.persistence.manifest import LogFile, read_manifest, write_manifest
+from rillet.persistence.disk import REAL, Disk, write_all
 from rillet.persistence.rdb_writer import readable_by, write_rdb
 from rillet.protocol.parser import pack_command
 from rillet.types import rdb
+
+_PIECE = 1 << 20
 
 
 def base_commands(engine: Engine) -> Iterator[bytes]:
     """Yield the commands, packed, that bring back every key whose time has not come. O(data)"""
     compression, compat = engine.settings.rdbcompression, engine.settings.compat
+    if engine.settings.aof_timestamp_enabled:
+        yield b"#TS:%d\r\n" % (engine.clock.now_ms() // 1000)
     for database in engine.databases:
         keys = list(database.live_keys())
         if keys:
@@ -40,40 +44,39 @@ def base_commands(engine: Engine) -> Iterator[bytes]:
             yield pack_command([b"RESTORE", key, expiry, payload, b"ABSTTL"])
 
 
-def write_base(path: Path, engine: Engine) -> None:
-    """Write the base as commands; it is on disk, whole, when this returns."""
-    draft = path.with_name(f"temp-{path.name}")
-    try:
-        with open(draft, "wb") as out:
-            out.writelines(base_commands(engine))
-            out.flush()
-            os.fsync(out.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+def write_base(path: Path, engine: Engine, disk: Disk = REAL) -> str:
+    """Write the base as the settings ask, and return its kind, "rdb" or "aof"; it is on the disk, whole, then. O(data)
 
-
-def rewrite(folder: Path, name: str, engine: Engine) -> None:
-    """Replace a closed log's files by a base of the engine's data and an empty file for what follows (aof.c).
-
-    Until the new manifest is on disk the old files are the log. O(data), during which the engine stands still.
+    The path is one that nobody takes for a base yet; where the writing fails (OSError) nothing stays there.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    manifest = folder / f"{name}.manifest"
-    old = read_manifest(manifest) if manifest.exists() else []
-    seq = max((file.seq for file in old), default=0) + 1
-    as_rdb = engine.settings.aof_use_rdb_preamble
-    base = LogFile(f"{name}.{seq}.base.{'rdb' if as_rdb else 'aof'}", seq, "b")
-    incremental = LogFile(f"{name}.{seq}.incr.aof", seq, "i")
-    if as_rdb:
-        write_rdb(folder / base.name, engine, log_base=True)
-    else:
-        write_base(folder / base.name, engine)
-    with open(folder / incremental.name, "wb") as out:
-        os.fsync(out.fileno())
-    write_manifest(manifest, [base, incremental])
-    for file in old:
-        (folder / file.name).unlink(missing_ok=True)
+    if engine.settings.aof_use_rdb_preamble:
+        write_rdb(path, engine, log_base=True)
+        return "rdb"
+    try:
+        out = disk.create(path)
+        try:
+            for piece in _pieces(base_commands(engine)):
+                write_all(out, piece)
+            out.sync()
+        finally:
+            out.close()
+    except BaseException:
+        disk.remove(path)
+        raise
+    return "aof"
 
 
-__all__ = ["base_commands", "rewrite", "write_base"]
+def _pieces(commands: Iterator[bytes]) -> Iterator[bytes]:
+    """Yield the commands in pieces worth a call to the operating system."""
+    gathered: list[bytes] = []
+    size = 0
+    for command in commands:
+        gathered.append(command)
+        size += len(command)
+        if size >= _PIECE:
+            yield b"".join(gathered)
+            gathered, size = [], 0
+    yield b"".join(gathered)
+
+
+__all__ = ["base_commands", "write_base"]

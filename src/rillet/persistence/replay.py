@@ -7,15 +7,14 @@ While it runs, the engine is `loading`: no key expires by itself, because the lo
 logged again.
 
 A command torn off at the very end of the last file (the process or the machine stopped while it was written) is
-cut off with a warning, and so is a transaction without its EXEC: neither was acknowledged. Anything else that is no
-RESP, or that the engine refuses, is LogCorrupt with file and offset; nothing is loaded in part silently. RESP
+cut off with a warning, and so is a transaction without its EXEC: neither was acknowledged. Empty files behind do not
+count: a rewrite begins with one. `aof-load-truncated no` refuses instead. Anything else that is no RESP, or that the engine refuses, is LogCorrupt with file and offset; nothing is loaded in part silently. RESP
 has no checksums, so damage inside a value is not seen, and damage that makes the last commands look like one long
 unfinished command is seen as torn: the warning says how many bytes went.
 """
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 import time
@@ -28,6 +27,7 @@ from pathlib import Path
 from rillet.commands.session import Session
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
+from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.rdb import HEADER, MAGICS, load_rdb
 from rillet.protocol.parser import CommandParser
 
@@ -43,34 +43,50 @@ class TornLog(UserWarning):
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What a replay found: commands carried out, bytes read, bytes dropped at a torn end, seconds."""
+    """What a replay found: commands carried out, bytes read, bytes dropped at a torn end, seconds.
+
+    offset: where the torn end was in its file, -1 where there was none. keys: those that an RDB base brought.
+    """
 
     commands: int
     bytes: int
     dropped: int
     seconds: float
+    offset: int = -1
+    keys: int = 0
 
 
-def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], None] | None = None) -> Replayed:
-    """Carry out the files in order; progress(bytes done, bytes in all). O(bytes)"""
+def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], None] | None = None, *,
+           disk: Disk = REAL, truncates: bool = True) -> Replayed:  # fmt: skip
+    """Carry out the files in order; progress(bytes done, bytes in all). O(bytes)
+
+    truncates: a torn end is cut off the last file that holds anything; else it is refused (aof-load-truncated).
+    """
     started = time.monotonic()
-    total = sum(path.stat().st_size for path in paths)
-    commands = done = dropped = 0
+    sizes = [disk.size(path) for path in paths]
+    total = sum(sizes)
+    last = max((at for at, size in enumerate(sizes) if size), default=-1)
+    commands = done = dropped = keys = 0
+    offset = -1
     engine.loading = True
     try:
-        for path in paths:
+        for at, path in enumerate(paths):
+            if not sizes[at] and path.suffix != ".rdb":  # which is never empty
+                continue
             session = engine.session(trusted=True)  # each file begins in database 0
             try:
-                one = _FileReplay(path, session, last=path == paths[-1])
+                one = _FileReplay(path, session, disk, at == last, truncates)
                 one.run(partial(_tell, progress, done, total))
             finally:
                 engine.close_session(session)
             commands += one.commands
+            keys += one.keys
             done += one.good
-            dropped += one.dropped
+            if one.dropped:
+                dropped, offset = one.dropped, one.good
     finally:
         engine.loading = False
-    return Replayed(commands, done, dropped, time.monotonic() - started)
+    return Replayed(commands, done, dropped, time.monotonic() - started, offset, keys)
 
 
 def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, here: int) -> None:
@@ -81,10 +97,13 @@ def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, 
 class _FileReplay:
     """The replay of one file: `good` bytes were carried out, `dropped` torn off the end of the last file."""
 
-    def __init__(self, path: Path, session: Session, last: bool) -> None:
+    def __init__(self, path: Path, session: Session, disk: Disk, last: bool, truncates: bool) -> None:
         self.path = path
         self.session = session
+        self.disk = disk
         self.last = last
+        self.truncates = truncates
+        self.keys = 0
         self.good = 0
         self.dropped = 0
         self.commands = 0
@@ -97,10 +116,11 @@ class _FileReplay:
         # The limits are for clients: what was logged was taken, in process without any, and a base has whole values.
         parser.proto_max_bulk_len = parser.query_buffer_limit = parser.max_multibulk_len = sys.maxsize
         size = fed = 0
-        with open(self.path, "rb") as file:
-            size = os.fstat(file.fileno()).st_size
+        with self.disk.read_from(self.path) as file:
+            size = self.disk.size(self.path)
             if file.read(HEADER).startswith(MAGICS):
-                fed = load_rdb(self.path, self.session.engine).end
+                loaded = load_rdb(self.path, self.session.engine)
+                fed, self.keys = loaded.end, loaded.keys
             file.seek(fed)
             self._here = self.good = fed
             while chunk := file.read(_CHUNK):
@@ -171,13 +191,17 @@ class _FileReplay:
         """Take an unfinished command or transaction off the end of the last file."""
         if not self.last:
             raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and others follow it")
-        with open(self.path, "rb") as file:
+        with self.disk.read_from(self.path) as file:
             file.seek(self._here)
             tail = file.read()
         if tail and not begins_a_command(tail):
             raise LogCorrupt(str(self.path), self._here, "neither a command nor the beginning of one")
+        if not self.truncates:
+            # aof.c: loadSingleAppendOnlyFile, the words of its label uxeof
+            raise LogCorrupt(str(self.path), self.good, "Unexpected end of file reading the append only file, and "
+                             "aof-load-truncated is no")  # fmt: skip
         self.dropped = size - self.good
-        os.truncate(self.path, self.good)
+        self.disk.truncate(self.path, self.good)
         what = "transaction" if self._transaction is not None else "command"
         told = f"{self.path}: {self.dropped} bytes of an unfinished {what} were dropped at offset {self.good}"
         warnings.warn(told, TornLog, stacklevel=6)
