@@ -10,6 +10,7 @@ import pytest
 
 from rillet.server.messages import DEBUG, LEVELS, NOTICE, VERBOSE, WARNING, Journal
 from tests.judge import running_redis
+from tests.server.harness import launch, running
 
 LINE = re.compile(r"(\d+):([MCSX]) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d\.\d{3} ([.*#-]) (.+)")
 
@@ -57,3 +58,21 @@ def test_a_file_that_can_no_longer_be_written_costs_the_line_only(tmp_path: Path
     folder.rmdir()
     journal.say("lost")
     assert not folder.exists()
+
+
+def test_the_server_writes_where_and_what_it_is_told(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    with running(tmp_path, "--logfile", str(log), "--enable-debug-command", "yes") as server, server.client() as client:
+        assert client.call("DEBUG LOG one") == b"+OK\r\n" and client.call("CONFIG SET loglevel warning") == b"+OK\r\n"
+        assert client.call("DEBUG LOG two") == b"+OK\r\n" and client.call("CONFIG SET loglevel debug") == b"+OK\r\n"
+        assert client.call("DEBUG LOG three") == b"+OK\r\n"
+    lines = log.read_text().splitlines()
+    assert all(LINE.fullmatch(line) for line in lines) and f"PID: {server.process.pid}" in lines[0]
+    assert [line.split()[-1] for line in lines if "DEBUG LOG" in line] == ["one", "two", "three"]
+    assert any(line.endswith("* Ready to accept connections") for line in lines)
+
+
+def test_a_log_file_that_cannot_be_had_ends_the_start(tmp_path: Path) -> None:
+    with launch(["--port", "0", "--logfile", str(tmp_path / "missing" / "log")]) as process:
+        said, errors = process.communicate(timeout=20)
+    assert process.returncode == 1 and "Can't open the log file: No such file or directory" in errors, said

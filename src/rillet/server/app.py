@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from rillet.errors import CommandError, RilletError
 from rillet.server.config_file import rewrite
 from rillet.server.configuration import Configuration, load
 from rillet.server.durability import Durability
+from rillet.server.messages import JOURNAL, WARNING, say
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
 
 
@@ -28,6 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(_serve(configuration, folder, factory.__module__.partition(".")[0]))
     except RilletError as error:
+        say(f"{error}; the server ends", WARNING)
         print(f"rillet: {error}", file=sys.stderr)
         return 1
 
@@ -57,6 +58,13 @@ def _rewriter(configuration: Configuration) -> Callable[[bool], None]:
 
 async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> int:
     settings = configuration.settings
+    try:
+        JOURNAL.configure(settings.loglevel, settings.logfile)
+    except OSError as error:
+        raise RilletError(f"Can't open the log file: {error.strerror} ({settings.logfile})") from error
+    build = "compiled" if rillet.compiled() else "interpreted"
+    version = f"rillet {rillet.__version__} ({build}, {loop_name})"
+    say(f"{version} is starting, as Redis {settings.compat.redis_version}, PID: {os.getpid()}")
     engine = Engine(settings)
     if configuration.file is not None:
         engine.services["rewrite_config"] = _rewriter(configuration)
@@ -64,17 +72,13 @@ async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> 
     durability.open()
     server = Server(engine)
     durability.attach(server)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, server.request_stop)
     try:
         await server.start()
-        build = "compiled" if rillet.compiled() else "interpreted"
         where = [f"{settings.bind.split()[0]}:{server.port}"] if server.port else []
         where += [settings.unixsocket] if settings.unixsocket else []
-        version = f"rillet {rillet.__version__} ({build}, {loop_name})"
-        print(f"{version} listening on {' and '.join(where)}, PID: {os.getpid()}", flush=True)
         calm_garbage_collector()
+        say("Ready to accept connections")
+        print(f"{version} listening on {' and '.join(where)}, PID: {os.getpid()}", flush=True)
         await server.wait()
     finally:
         await server.stop()
