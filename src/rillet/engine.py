@@ -310,7 +310,7 @@ class Engine:
     def _take_shortcut(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Run the plain calls that come next by their command's shortcut; return how many they were."""
         size: cython.int = parser.first_size()
-        # No name of a command with a shortcut is that long: the most frequent answer comes first.
+        # Nearly every other command is seen to be one by the length of its name.
         if size < 0 or not self._shortcut_sizes >> size & 1:
             return 0
         if session.state != 0 or self.paused or self.notify_events or self.refusal is not None:
@@ -318,9 +318,11 @@ class Engine:
         if self._log is not None and self.feed is None and not session.trusted:
             return 0
         words: Words = self.words
-        words.count = parser.scan(words.at, words.size, words.room)
         for name, entry, shortcut in self._shortcuts:
-            if words.is_option(0, name):
+            if len(name) == size and parser.first_is(name):
+                words.count = parser.scan(words.at, words.size, words.room)
+                if words.count == 0:
+                    return 0
                 return self._run_shortcut(session, parser, entry, shortcut, limit)
         return 0
 

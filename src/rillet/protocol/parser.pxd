@@ -15,8 +15,10 @@ cdef class CommandParser(Intake):
     cdef public Py_ssize_t query_buffer_limit
 
     cdef Py_ssize_t after
+    cdef Py_ssize_t first
     cpdef object next(self)
     cdef int first_size(self) except -2
+    cdef bint first_is(self, bytes name) except -1
     cdef Py_ssize_t scan(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t room) except -1
     cdef bint step(self) except -1
     cdef object _parse(self)

@@ -156,7 +156,7 @@ class CommandParser(Intake):
     """Bytes in, commands out: `feed`, then `next` until it gives None (networking.c, processInputBuffer)."""
 
     __slots__ = ("argv", "argc", "missing", "bulk_len", "authenticated", "proto_max_bulk_len", "max_multibulk_len",
-                 "query_buffer_limit", "after")  # fmt: skip
+                 "query_buffer_limit", "after", "first")  # fmt: skip
     argv: Any
     argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
@@ -166,6 +166,7 @@ class CommandParser(Intake):
     max_multibulk_len: cython.Py_ssize_t
     query_buffer_limit: cython.Py_ssize_t
     after: cython.Py_ssize_t
+    first: cython.Py_ssize_t
 
     def __init__(self) -> None:
         Intake.__init__(self)
@@ -179,6 +180,7 @@ class CommandParser(Intake):
         self.max_multibulk_len = MAX_MULTIBULK_LEN
         self.query_buffer_limit = QUERY_BUFFER_LIMIT
         self.after = 0
+        self.first = 0
 
     @property
     def max_inline_len(self) -> int:
@@ -211,7 +213,7 @@ class CommandParser(Intake):
     def first_size(self) -> cython.int:
         """Return the length of the first word of the multibulk command at pos, where one digit tells it, else -1.
 
-        It costs a few comparisons: enough to see that a command is none of those that are worth a `scan`.
+        A few comparisons, and `first_is` a few more, tell a command that is worth a `scan` from all others.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data
@@ -223,8 +225,23 @@ class CommandParser(Intake):
             at += 1
         if buf[at] != 13 or buf[at + 2] != 36 or buf[at + 4] != 13:
             return -1
-        size: cython.int = buf[at + 3]
-        return size - 48 if 48 <= size <= 57 else -1
+        size: cython.int = buf[at + 3] - 48
+        self.first = at + 6
+        return size if 0 <= size <= 9 and end + 6 - self.first >= size else -1
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def first_is(self, name: bytes) -> cython.bint:
+        """Say whether the word that `first_size` found begins with the name, of small letters, in any case."""
+        buf: cython.p_const_uchar = self.data
+        i: cython.Py_ssize_t
+        if self.first > self.size - len(name):
+            return False
+        for i in range(len(name)):
+            # Setting the bit of the small letters makes a letter of nothing but a letter.
+            if buf[self.first + i] | 0x20 != name[i]:
+                return False
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
