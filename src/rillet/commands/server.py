@@ -13,7 +13,7 @@ from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.errors import CommandError
 
-_NO_SNAPSHOT = "an RDB file is written by a server (rillet serve); a store has its log"
+_NO_SNAPSHOT = "this store lives in memory and has no RDB file of its own; Store.save(path) writes one"
 _SHUTDOWN_WORDS = frozenset((b"nosave", b"save", b"now", b"force", b"abort"))
 
 
@@ -46,7 +46,7 @@ def role(session: Session, argv: list[bytes]) -> None:
 @command("shutdown", arity=-1, flags="admin noscript loading stale no_multi allow_busy", group="server", since="1.0.0",
          complexity="O(1)", syntax="[NOSAVE | SAVE] [NOW] [FORCE] [ABORT]")
 def shutdown(session: Session, argv: list[bytes]) -> None:
-    """End the server; what was acknowledged is in the log, so an RDB file is written only where SAVE asks for it."""
+    """End the server; before, the RDB file is written where there are save points (not with NOSAVE), or with SAVE."""
     words = {word.lower() for word in argv[1:]}
     if not words <= _SHUTDOWN_WORDS or {b"save", b"nosave"} <= words or (b"abort" in words and len(words) > 1):
         raise syntax_error()
@@ -54,36 +54,31 @@ def shutdown(session: Session, argv: list[bytes]) -> None:
         raise CommandError("No shutdown in progress.")
     if "shutdown" not in session.engine.services:
         raise CommandError("SHUTDOWN needs a server; a store in a process is closed by its process")
-    if b"save" in words:
-        _save(session)
-    session.engine.services["shutdown"]()
+    session.engine.services["shutdown"](save=b"save" in words, nosave=b"nosave" in words, force=b"force" in words)
     session.closing = True
-
-
-def _save(session: Session) -> None:
-    if "save" not in session.engine.services:
-        raise CommandError(_NO_SNAPSHOT)
-    session.engine.services["save"]()
 
 
 @command("save", arity=1, flags="no_async_loading admin noscript no_multi", group="server", since="1.0.0",
          complexity="O(N) for N bytes of data")
 def save(session: Session, argv: list[bytes]) -> None:
     """Write all databases to the RDB file; nobody is served meanwhile."""
-    _save(session)
+    if "save" not in session.engine.services:
+        raise CommandError(_NO_SNAPSHOT)
+    session.engine.services["save"]()
     session.out.ok()
 
 
 @command("bgsave", arity=-1, flags="no_async_loading admin noscript", group="server", since="1.0.0", complexity="O(1)",
          syntax="[SCHEDULE]")
 def bgsave(session: Session, argv: list[bytes]) -> None:
-    """Write all databases to the RDB file once this reply is given."""
+    """Let a child process write all databases, as they are now, to the RDB file."""
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() != b"schedule"):
         raise syntax_error()
-    if "save_soon" not in session.engine.services:
+    if "bgsave" not in session.engine.services:
         raise CommandError(_NO_SNAPSHOT)
-    session.engine.services["save_soon"]()
-    session.out.simple(b"Background saving started")
+    # What a transaction did so far is no moment to be kept: there it is always for later.
+    started = session.engine.services["bgsave"](later=session.in_exec, schedule=len(argv) == 2)
+    session.out.simple(b"Background saving started" if started else b"Background saving scheduled")
 
 
 @command("lastsave", arity=1, flags="loading stale fast", group="server", since="1.0.0", complexity="O(1)")

@@ -91,6 +91,10 @@ class Report:
                 self.measure()
             self.send("at", done)
 
+    def insist(self) -> None:
+        """See that the parent is there, before something is done that concerns it; BrokenPipeError where it is not."""
+        self.send("here", None)
+
     def measure(self) -> None:
         """Find out how much memory is this process's own by now."""
         began = time.monotonic()
@@ -205,7 +209,7 @@ class Child:
                 self.done = what
             elif kind == "done":
                 self._result, self._finished = what, True
-            else:
+            elif kind == "error":
                 self._error = what
 
     def _reap(self, flags: int) -> None:

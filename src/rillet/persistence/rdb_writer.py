@@ -23,6 +23,9 @@ the file says when it went.
 from __future__ import annotations
 
 import os
+import random
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
@@ -38,17 +41,22 @@ from rillet.types.stream import Stream
 
 _FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = b"\xfa", b"\xfb", b"\xfc", b"\xfe", b"\xff"
 _PIECE = 1 << 20
+# Progress is told every 1024 keys (rdb.c: rdbSaveDb).
+_PROGRESS_MASK = 1023
 
 
-def write_rdb(path: Path, engine: Engine, *, log_base: bool = False) -> int:
+def write_rdb(path: Path, engine: Engine, *, log_base: bool = False, draft: Path | None = None,
+              progress: Callable[[int], None] | None = None, before_rename: Callable[[], None] | None = None) -> int:
     """Write all databases to the file and return the number of keys; it is on disk, whole, when this returns. O(bytes)
 
-    OSError where that fails, with the file as it was before. log_base: commands will follow it in a log.
+    OSError where that fails, with the file as it was before. log_base: commands will follow it in a log. draft: the
+    file's name until it is whole. progress(keys done so far); it and before_rename, called when the draft is on disk,
+    may raise what is to end the writing.
     """
-    draft = path.with_name(f"temp-{os.getpid()}-{path.name}")
+    draft = draft or path.with_name(f"temp-{os.getpid()}-{path.name}")
     try:
         with open(draft, "wb") as file:
-            out = _RdbFile(file, engine)
+            out = _RdbFile(file, engine, progress)
             out.header(log_base)
             for database in engine.databases:
                 if len(database):
@@ -56,6 +64,8 @@ def write_rdb(path: Path, engine: Engine, *, log_base: bool = False) -> int:
             out.end()
             file.flush()
             os.fsync(file.fileno())
+        if before_rename is not None:
+            before_rename()
         os.replace(draft, path)
         sync_folder(path.parent)
     finally:
@@ -72,9 +82,11 @@ def readable_by(compat: Compat, value: object) -> Compat | None:
 class _RdbFile:
     """A file in the making: `piece` is what was not written yet."""
 
-    def __init__(self, file: BinaryIO, engine: Engine) -> None:
+    def __init__(self, file: BinaryIO, engine: Engine, progress: Callable[[int], None] | None) -> None:
         self.file = file
         self.engine = engine
+        self.progress = progress
+        self.delay = engine.settings.rdb_key_save_delay
         self.piece = RdbWriter(engine.settings.rdbcompression)
         self.compat = engine.settings.compat
         self.checked = engine.settings.rdbchecksum
@@ -115,7 +127,11 @@ class _RdbFile:
             piece.raw(bytes((kind,)))
             piece.string(key)
             rdb.save(piece, value, kind)
+            if self.keys & _PROGRESS_MASK == 0 and self.progress is not None:
+                self.progress(self.keys)
             self.keys += 1
+            if self.delay:
+                debug_delay(self.delay)
             if len(piece.out) >= _PIECE:
                 self._write()
 
@@ -133,4 +149,12 @@ class _RdbFile:
         self.file.write(data)
 
 
-__all__ = ["readable_by", "write_rdb"]
+def debug_delay(usec: int) -> None:
+    """Wait so many microseconds; of a negative number one, now and then (debug.c: debugDelay). For tests only."""
+    if usec < 0:
+        usec = int(random.randrange(-usec) == 0)
+    if usec:
+        time.sleep(usec / 1_000_000)
+
+
+__all__ = ["debug_delay", "readable_by", "write_rdb"]

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import asyncio
 import warnings
+from functools import partial
 from pathlib import Path
 
 from rillet.commands.settings import SettingError
 from rillet.engine import Engine
 from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof import AppendOnlyLog, TornLog
-from rillet.persistence.base import rewrite
-from rillet.persistence.snapshot import Snapshots
-from rillet.server.messages import say
+from rillet.persistence.child import Children
+from rillet.persistence.refusals import LOG, Refusals
+from rillet.persistence.rewriting import rewrite
+from rillet.server.messages import WARNING, say
 from rillet.server.server import Server
+from rillet.server.snapshots import ServerSnapshots
 
 
 class Durability:
@@ -31,16 +34,19 @@ class Durability:
         self._folder = folder
         self._log: AppendOnlyLog | None = None
         self._rewriting = False
-        self._snapshots = Snapshots(engine, folder)
-        engine.services.update(load_log=self._load, rewrite_log=self._rewrite_soon, log_line=say,
-                               save=self._snapshots.save, save_soon=self._save_soon, reload=self._reload,
-                               last_save=lambda: self._snapshots.last_save)  # fmt: skip
+        # One child at a time, whatever it is for.
+        self.children = Children()
+        self._refusals = Refusals(engine)
+        self._file = ServerSnapshots(engine, self.children, self._refusals, self._prepare_end)
+        self._snapshots = self._file.snapshots
+        engine.services.update(load_log=self._load, rewrite_log=self._rewrite_soon, log_line=partial(say, level=WARNING),
+                               reload=self._reload)  # fmt: skip
         engine.info_sections["persistence"] = self._facts
 
     def open(self) -> None:
         """Replay the log, or load the RDB file where the settings ask for no log, and tell what was found."""
         if not self._engine.settings.appendonly:
-            self._open_snapshot()
+            self._file.open()
             return
         self._log = self._new_log()
         with warnings.catch_warnings(record=True) as told:
@@ -51,29 +57,25 @@ class Durability:
         if replayed.commands:
             say(f"{replayed.commands} commands ({replayed.bytes} bytes) replayed in {replayed.seconds:.2f} s")
 
-    def _open_snapshot(self) -> None:
-        path = self._snapshots.path
-        if path.exists():
-            try:
-                loaded = self._snapshots.load()
-            except OSError as error:
-                raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-            say(f"{path}: {loaded.keys} keys loaded, {loaded.expired} were expired")
-
     def _facts(self) -> dict[str, object]:
-        return {**self._snapshots.facts(), "aof_rewrite_in_progress": int(self._rewriting), "aof_rewrite_scheduled": 0}
+        return {**self._file.facts(), "aof_rewrite_in_progress": int(self._rewriting), "aof_rewrite_scheduled": 0}
 
     def close(self) -> None:
         """Write and sync the rest; nothing more is logged."""
+        self.children.stop()
+        self._close_log()
+
+    def _close_log(self) -> None:
         self._engine.log = None
         if self._log is not None:
             self._log.close()
             self._log = None
 
     def attach(self, server: Server) -> None:
-        """Let CONFIG SET reach the log as well as the clients."""
+        """Let CONFIG SET reach the files as well as the clients, and the server's clock and its end."""
 
         def changed(name: str) -> None:
+            self._file.setting_changed(name)
             if name == "appendonly":
                 self._turn(self._engine.settings.appendonly)
             elif name == "appendfsync":
@@ -83,6 +85,17 @@ class Durability:
                 server.setting_changed(name)
 
         self._engine.services["setting_changed"] = changed
+        self._file.attach(server)
+        server.cron_jobs.append(self._cron)
+
+    def _cron(self) -> None:
+        """See what children did, and begin what is due, in the order of server.c: serverCron."""
+        self.children.poll()
+        self._snapshots.cron()
+        self._snapshots.cron_scheduled()
+
+    def _prepare_end(self, force: bool) -> None:
+        """Do what the log needs before the end; CommandError where the end has to wait."""
 
     def _new_log(self) -> AppendOnlyLog:
         settings = self._engine.settings
@@ -90,16 +103,16 @@ class Durability:
                              fsync=settings.appendfsync, on_failure=self._failed)  # fmt: skip
 
     def _failed(self, reason: str) -> None:
-        self._engine.refusal = reason
+        self._refusals.set(LOG, reason)
         say(f"{reason}; writes are refused from now on")
 
     def _turn(self, on: bool) -> None:
         if not on:
-            self.close()
+            self._close_log()
         elif self._log is None:
             log = self._new_log()
             try:
-                rewrite(log.folder, log.name, self._engine)
+                rewrite(log, self._engine)
                 log.start(self._engine)
             except (OSError, StoreError) as error:
                 raise SettingError(f"the append-only file cannot be written: {error}") from error
@@ -108,7 +121,7 @@ class Durability:
     def _load(self) -> None:
         """Empty the databases and fill them from the files (debug.c: DEBUG LOADAOF)."""
         log = self._log or self._new_log()
-        if not log.manifest.exists():
+        if not log.path.exists():
             raise CommandError("there is no append-only file to load")
         try:
             log.close()
@@ -136,29 +149,16 @@ class Durability:
         log = self._log or self._new_log()
         try:
             log.close()
-            rewrite(log.folder, log.name, self._engine)
+            rewrite(log, self._engine)
         except (OSError, StoreError, Misconf) as error:
             say(f"the append-only file could not be rewritten, the old one goes on: {error}")
         if self._log is not None and log.failure is None:
             log.start(self._engine)
 
-    def _save_soon(self) -> None:
-        """Write the RDB file once this turn's commands are done: it holds no half of a transaction."""
-        if self._snapshots.pending:
-            raise CommandError("Background save already in progress")
-        self._snapshots.pending = True
-        asyncio.get_running_loop().call_soon(self._save)
-
-    def _save(self) -> None:
-        try:
-            self._snapshots.save()
-        except CommandError as error:
-            say(str(error))
-
     def _reload(self, save: bool, flush: bool, merge: bool) -> None:
         """Write and load the RDB file; what another one brought begins a new log."""
         if save:
-            self._snapshots.save()
+            self._snapshots.write()
         try:
             self._snapshots.reload(False, flush, merge)
         except CommandError as error:

@@ -61,6 +61,8 @@ class Server:
         self._with_messages: list[Connection] = []
         self._losses = 0
         self._cron: asyncio.TimerHandle | None = None
+        # What else is to be done from time to time; the guard is held.
+        self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
         engine.services.update(shutdown=self.request_stop, pause=self.pause, unpause=engine.unpause,
                                memory=memory, reset_stats=self.figures.reset)
@@ -147,6 +149,8 @@ class Server:
             engine.expire_cycle()
             if engine.log is not None:
                 self._flush_guarded()
+            for job in self.cron_jobs:
+                job()
             if self.settings.timeout:
                 self._close_idle(now)
             for connection in list(self.slow):
