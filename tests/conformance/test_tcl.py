@@ -68,14 +68,14 @@ SUITES = {suite.compat: suite for suite in (
         "unit/type/stream-cgroups": (51, 51),
         "unit/expire": (60, 64),
         "unit/dump": (9, 12),
-        "unit/keyspace": (49, 53),
+        "unit/keyspace": (51, 53),
         "unit/other": (14, 19),
         "unit/protocol": (25, 25),
         "unit/introspection": (16, 28),
         "unit/type/string": (61, 74),
         "unit/type/incr": (25, 25),
         "unit/multi": (36, 60),
-        "unit/scan": (10, 17),
+        "unit/scan": (13, 17),
         "unit/type/list": (232, 240),
         "unit/type/list-3": (9, 9),
         "unit/type/set": (96, 97),
@@ -85,14 +85,17 @@ SUITES = {suite.compat: suite for suite in (
     Suite("8.6", "RILLET_SUITE_8_6", {
         "unit/type/stream": (196, 196),
         "unit/type/stream-cgroups": (127, 127),
+        "unit/type/hash": (80, 82),
     }),
     Suite("newest", "RILLET_SUITE_NEWEST", {
         "unit/type/stream": (196, 196),
         "unit/type/stream-cgroups": (157, 157),
+        "unit/type/hash": (80, 82),
     }),
     Suite("valkey", "RILLET_SUITE_VALKEY", {
         "unit/type/stream": (82, 82),
         "unit/type/stream-cgroups": (62, 62),
+        "unit/type/hash": (75, 85),
     }),
 )}  # fmt: skip
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

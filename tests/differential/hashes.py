@@ -24,8 +24,10 @@ FLOATS = (
 class Generator:
     """Commands of one seed; `next()` gives the words of the next one."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, level: int) -> None:
+        """Make commands that a server of that level (`Compat.level`) knows."""
         self.random = random.Random(seed)
+        self.level = level
         makers: list[tuple[int, Callable[[], list[bytes]]]] = [
             (24, self.put), (8, self.count), (7, self.count_float), (8, self.remove), (12, self.read), (5, self.scan),
             (4, self.chance), (5, self.key), (2, self.setting),
@@ -98,7 +100,11 @@ class Generator:
         return [b"HINCRBYFLOAT", self._hash(), self._field(), self.random.choice((b"1", b"-7", *FLOATS))]
 
     def remove(self) -> list[bytes]:
-        """Return an HDEL."""
+        """Return an HDEL or HGETDEL."""
+        if self.level >= 80 and self.random.random() < 0.3:
+            fields = self._fields()
+            number = len(fields) if self.random.random() < 0.9 else self.random.choice((0, -1, 2, 2**63))
+            return [b"HGETDEL", self._hash(), b"fields", b"%d" % number, *fields]
         return [b"HDEL", self._hash(), *self._fields()]
 
     def read(self) -> list[bytes]:

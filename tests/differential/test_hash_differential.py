@@ -14,6 +14,7 @@ import pytest
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.types import rdb
+from rillet.types.compat import COMPATS
 from rillet.types.hash import Hash
 from tests.differential.hashes import HASHES, Generator, comparable
 from tests.differential.test_stream_log_differential import ALWAYS, Kept, events_of, logged_by, watched
@@ -31,6 +32,7 @@ class Pair:
     def __init__(self, redis: Redis, compat: str, resp: int = 2) -> None:
         self.redis = redis
         settings = Settings(enable_debug_command="yes", compat=compat, dump_format="native")
+        self.level = settings.compat.level
         self.local = Local(Engine(settings), resp)
         redis.run([b"HELLO", b"%d" % resp])
 
@@ -76,7 +78,7 @@ def peer(request: pytest.FixtureRequest, peer_of: Callable[[str], Judge]) -> Ite
 @pytest.mark.parametrize("seed", SEEDS)
 def test_replies_and_values_are_equal(peer: tuple[Redis, str], seed: int) -> None:
     pair = Pair(*peer, resp=2 + seed % 2)
-    maker = Generator(seed)
+    maker = Generator(seed, pair.level)
     pair.ask([b"SET", b"text", b"x"])
     for step in range(STEPS):
         argv = maker.next()
@@ -93,7 +95,7 @@ def test_replies_and_values_are_equal(peer: tuple[Redis, str], seed: int) -> Non
 def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], seed: int) -> None:
     """What one side dumps the other restores, under its limits of the moment, to the same."""
     pair = Pair(*peer)
-    maker = Generator(100 + seed)
+    maker = Generator(100 + seed, pair.level)
     for step in range(400):
         pair.ask(maker.next())
         if step % 8:
@@ -128,7 +130,7 @@ def as_ours(argv: list[bytes]) -> list[bytes]:
 def test_log_and_events_are_redis_s(writer: tuple[str, Judge], seed: int) -> None:
     compat, server = writer
     before = len(logged_by(server, 0))
-    maker = Generator(seed)
+    maker = Generator(seed, COMPATS[compat].level)
     local = Local(Engine(Settings(compat=compat)))
     local.engine.log = kept = Kept()
     ours = watched(local)

@@ -69,6 +69,7 @@ _ACCESS: dict[str, str] = {
     **dict.fromkeys("hincrby hincrbyfloat".split(), "RW access update"),
     **dict.fromkeys("hset hmset".split(), "RW update"),
     "hsetnx": "RW insert",
+    "hgetdel": "RW access delete",
     **dict.fromkeys("lmove rpoplpush blmove brpoplpush smove".split(), "RW access delete;RW insert"),
     "lset": "RW update",
     "sinterstore": "RW update;RO access",

@@ -1,7 +1,7 @@
 """The hash commands (Redis: t_hash.c); those that walk or pick at random are in `hash_scan`.
 
 A hash that loses its last field goes with its key. HINCRBYFLOAT is logged as the HSET of its result, which
-depends on no arithmetic. (Redis 8 logs HSETEX with KEEPTTL, so that a field keeps its expiry; fields have none here.)
+depends on no arithmetic, HGETDEL as HDEL. (Redis 8 logs HSETEX with KEEPTTL, so that a field keeps its expiry; fields have none here.)
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
 _NOT_FINITE = "value is NaN or Infinity"
+_NO_NUMBER = "Number of fields must be a positive integer"
 _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
 
 
@@ -150,18 +151,47 @@ def _sum(content: bytes, by: Fraction) -> bytes:
          complexity="O(N) where N is the number of fields to be removed.", syntax="key field [field ...]")
 def hdel(session: Session, argv: list[bytes]) -> None:
     """Remove fields from a hash, and count those that were there."""
-    key = argv[1]
-    value = _hash_for_write(session, key)
+    value = _hash_for_write(session, argv[1])
     removed = 0
     if value is not None:
         removed = sum(1 for field in argv[2:] if value.remove(field))
-        if removed:
-            _changed(session, key, b"hdel")
-            session.dirty += removed - 1
-            if len(value) == 0:
-                session.db.delete(key)
-                session.notify(b"g", b"del", key)
+        _note_removed(session, argv[1], value, removed)
     session.out.integer(removed)
+
+
+def _note_removed(session: Session, key: bytes, value: Hash, count: int) -> None:
+    """Tell that so many fields went, and take the key away with the last one."""
+    if count:
+        _changed(session, key, b"hdel")
+        session.dirty += count - 1
+        if len(value) == 0:
+            session.db.delete(key)
+            session.notify(b"g", b"del", key)
+
+
+@command("hgetdel", arity=-5, flags="write fast", keys=(1, 1, 1), group="hash", since="8.0.0",
+         complexity="O(N) where N is the number of specified fields", syntax="key FIELDS numfields field [field ...]")
+def hgetdel(session: Session, argv: list[bytes]) -> None:
+    """Return the values of fields of a hash and remove those fields."""
+    key, fields = argv[1], argv[4:]
+    value = _hash_for_write(session, key)
+    if argv[2].lower() != b"fields":
+        raise CommandError("Mandatory argument FIELDS is missing or not at the right position")
+    number = integer(argv[3], _NO_NUMBER)
+    if number < 1:
+        raise CommandError(_NO_NUMBER)
+    if number != len(fields):
+        raise CommandError("The `numfields` parameter must match the number of arguments")
+    removed = 0
+    session.out.array(number)
+    for field in fields:
+        content = None if value is None else value.get(field)
+        _write_content(session, content)
+        if value is not None and value.remove(field):
+            removed += 1
+    if value is not None and removed:
+        _note_removed(session, key, value, removed)
+        session.propagate([b"HDEL", key, *fields])
 
 
 # -- reading -----------------------------------------------------------------------------------------
