@@ -126,7 +126,10 @@ def test_a_sync_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsyn
         with pytest.raises(Misconf, match="^MISCONF Errors writing to the AOF file: Input/output error$"):
             opened("SET", "during", "1")
     else:
-        opened.log._sync()  # as the thread does every second
+        opened.log.sync_soon()
+        while opened.log._sync_error is None:
+            threading.Event().wait(0.002)
+        opened.log.tick(0)
     monkeypatch.undo()
     assert opened.failures == ["Errors writing to the AOF file: Input/output error"]
     for _ in range(2):  # it works again, and nobody knows since when: still refused

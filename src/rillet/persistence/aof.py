@@ -238,7 +238,11 @@ class AppendOnlyLog:
 
     def flush(self) -> None:
         """Write what was appended, sync it under `always`; Misconf where it cannot be kept (flushAppendOnlyFile)."""
-        self.wait(self.write())
+        try:
+            self.wait(self.write())
+        except Misconf:
+            self.write()  # writes are refused from now on
+            raise
 
     def settled(self, position: int) -> bool:
         """Whether replies may leave that wait for the position; Misconf where they never may. From any thread."""

@@ -19,6 +19,8 @@ cdef class Connection:
     cdef object _timer
     cdef bint _paused
     cdef bint _dirty
+    cdef object _aside
+    cdef bint _held
     cdef bint _announced
     cdef bint _limited
     cdef long long _above_since

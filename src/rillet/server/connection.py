@@ -13,9 +13,9 @@ come at once, a batch leaves before. While the client does not read, they gather
 client-output-buffer-limit says when it is cut off: at `hard` bytes at once, or after being above
 `soft` bytes for longer than its seconds, which the server's clock looks at too.
 
-With a log, the replies of one turn of the event loop leave together after one flush of the log
-(Server.flush_soon), as Redis does before it sleeps: under `appendfsync always` all clients of a turn
-share one fsync, and no reply leaves before it.
+With a log, the replies of one turn of the event loop are put aside together (Server.flush_soon) when the log is
+written, and leave in their order once the log is as safe as `appendfsync` asks. Under `always` that is after a sync,
+which one thread does for all clients of a turn, and for those of the turns that pass meanwhile at its next one.
 
 The class answers asyncio's calls (connection_made, data_received, ...) without being an asyncio.Protocol:
 both event loops ask for the methods only, and a compiled class has no Python base. TCP_NODELAY is set by both.
@@ -24,6 +24,7 @@ both event loops ask for the methods only, and a compiled class has no Python ba
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from typing import Any, cast
 
 try:
@@ -40,6 +41,7 @@ from rillet.protocol.writer import Replies
 
 _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
 _REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # replies gathered before a part of them is sent
+_MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # batches of replies that may wait for the log
 
 
 @cython.cclass
@@ -48,7 +50,7 @@ class Connection:
 
     __slots__ = (
         "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
-        "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm",
+        "_write", "_timer", "_paused", "_dirty", "_announced", "_limited", "_above_since", "_alarm", "_aside", "_held",
     )  # fmt: skip
     server: Any
     engine: Engine
@@ -64,6 +66,8 @@ class Connection:
     _timer: Any
     _paused: cython.bint
     _dirty: cython.bint
+    _aside: Any
+    _held: cython.bint
     _announced: cython.bint
     _limited: cython.bint
     _above_since: cython.longlong
@@ -82,7 +86,11 @@ class Connection:
         self._write = None
         self._timer = None
         self._paused = False
+        # Its replies wait for the end of the turn, when the log is written; those that wait for a sync; whether
+        # there are so many of these that its commands wait as well.
         self._dirty = False
+        self._aside = deque()
+        self._held = False
         # Its messages will be sent at the loop's next turn.
         self._announced = False
         # Whether replies, not only messages, are held to a limit.
@@ -167,9 +175,10 @@ class Connection:
 
     def eof_received(self) -> bool:
         """The client will send no more: what it sent is answered, then the connection ends."""
-        if self._dirty:
+        if self._dirty or self._aside:
             self.session.closing = True  # release() closes
-        return self._dirty
+            return True
+        return False
 
     def connection_lost(self, _error: Exception | None) -> None:
         """Forget the client and all that its session held."""
@@ -192,6 +201,9 @@ class Connection:
         out: Replies = session.out
         more: cython.bint = True
         while more and not self._paused and self.transport is not None:
+            if self._aside and len(self._aside) > _MOST_ASIDE:
+                self._held = True
+                return True
             more = self.engine.drain(session, self.parser, _REPLY_BATCH)
             if out.used:
                 self._send()
@@ -208,7 +220,7 @@ class Connection:
         """Send the replies, at once or after the log."""
         if self._limited and not self.within_limits():
             return False
-        if self.engine.log is None:
+        if self.engine.log is None and not self._aside:
             self.sent += self.session.out.used
             self._write(self.session.out.take())
         elif not self._dirty:
@@ -216,20 +228,28 @@ class Connection:
             self.server.flush_soon(self)
         return True
 
-    def release(self) -> None:
-        """Send the replies that waited for the log."""
+    def put_aside(self) -> None:
+        """Keep the replies of this turn until the log is safe enough; those of later turns wait for themselves."""
         self._dirty = False
-        if self.transport is not None:
-            self.sent += self.session.out.used
-            self._write(self.session.out.take())
-            if self.session.closing:
-                self.transport.close()
+        self._aside.append(self.session.out.take())
+
+    def release(self) -> None:
+        """Send the replies that were put aside first."""
+        replies = self._aside.popleft()
+        if self.transport is None:
+            return
+        self.sent += len(replies)
+        self._write(replies)
+        if self.session.closing and not self._dirty and not self._aside:
+            self.transport.close()
+        elif self._held and len(self._aside) <= _MOST_ASIDE:
+            self._held = False
+            self.server.call_soon(self._resume)
 
     def refuse(self, error: Misconf) -> None:
         """The log failed: what was to be said is not true, so say that and hang up."""
-        self._dirty = False
-        self.session.out.take()
-        if self.transport is not None:
+        self._aside.popleft()
+        if self.transport is not None and not self.transport.is_closing():
             self._write(f"-{error}\r\n".encode())
             self.transport.close()
 
@@ -331,7 +351,7 @@ class Connection:
             return
         if self.session.out.used:
             self._send()
-        if not self._dirty:
+        if not self._dirty and not self._aside:
             self.transport.close()
 
     def close(self) -> None:

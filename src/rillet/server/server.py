@@ -15,6 +15,7 @@ import gc
 import os
 import socket
 import stat
+from collections import deque
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from rillet.engine import PAUSE_ALL, PAUSE_WRITES, Engine
 from rillet.errors import Misconf, StoreError
 from rillet.server.connection import Connection
 from rillet.server.figures import Figures, memory
+from rillet.server.messages import JOURNAL
 
 # Settings that only a server with a log can change; app.py takes them over.
 NEEDS_LOG = ("appendonly", "appendfsync")
@@ -59,7 +61,8 @@ class Server:
         self._all_gone: asyncio.Event
         self._dirty: list[Connection] = []
         self._with_messages: list[Connection] = []
-        self._losses = 0
+        # Replies that wait until the log has come to a position, oldest first: the position, the connections.
+        self._unsettled: deque[tuple[int, list[Connection]]] = deque()
         self._cron: asyncio.TimerHandle | None = None
         # What else is to be done from time to time; the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
@@ -177,6 +180,8 @@ class Server:
         """Let a setting that CONFIG SET changed have its effect on the clients that are here."""
         if name in NEEDS_LOG:
             raise SettingError("can't be changed while it runs")
+        if name == "loglevel":
+            JOURNAL.configure(self.settings.loglevel, self.settings.logfile)
         for connection in self.connections:
             connection.take_settings()
 
@@ -197,37 +202,59 @@ class Server:
                 connection.deliver()
 
     def flush_soon(self, connection: Connection) -> None:
-        """Release the connection's replies after the log is flushed, at the end of this turn of the loop."""
+        """Release the connection's replies once the log has them, not before the end of this turn of the loop."""
         self._dirty.append(connection)
         if len(self._dirty) == 1:
             self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Flush the log and release the replies that wait for it."""
+        """Write the log, and release the replies that wait for it as soon as it is as safe as the settings ask."""
         with self.guard:
             self._flush_guarded()
 
     def _flush_guarded(self) -> None:
         waiting, self._dirty = self._dirty, []
-        try:
-            self.engine.before_reply()
-            self._see_losses()
-        except Misconf as error:
-            self._losses = getattr(self.engine.log, "losses", 0)
-            # Some of these replies acknowledge what the log did not take. Which ones cannot be told apart.
-            for connection in waiting:
-                connection.refuse(error)
-        else:
-            for connection in waiting:
-                connection.release()
-
-    def _see_losses(self) -> None:
-        """Misconf where the flush that waiting replies needed was another thread's, and failed."""
         log = self.engine.log
-        losses = getattr(log, "losses", 0)
-        seen, self._losses = self._losses, losses
-        if losses > seen:
-            raise Misconf(log.failure)
+        position = 0 if log is None else log.write()
+        if waiting:
+            for connection in waiting:
+                connection.put_aside()
+            self._unsettled.append((position, waiting))
+        if self._unsettled:
+            self._release_settled()
+            if self._unsettled:
+                # Others are served while the log is synced; that serves all who came before it began.
+                log.on_synced = self._synced
+                log.sync_soon()
+
+    def _release_settled(self) -> None:
+        """Let the replies leave for which the log has come far enough; the guard is held."""
+        log = self.engine.log
+        unsettled = self._unsettled
+        while unsettled:
+            position, waiting = unsettled[0]
+            try:
+                if log is not None and not log.settled(position):
+                    return
+            except Misconf as error:
+                # Some of these replies acknowledge what the log did not take. Which ones cannot be told apart.
+                log.write()  # it sees to it that writes are refused from now on
+                unsettled.popleft()
+                for connection in waiting:
+                    connection.refuse(error)
+            else:
+                unsettled.popleft()
+                for connection in waiting:
+                    connection.release()
+
+    def _synced(self) -> None:
+        """The log was synced; called from the thread that did it."""
+        with contextlib.suppress(RuntimeError):  # the loop has ended
+            self.loop.call_soon_threadsafe(self._settle)
+
+    def _settle(self) -> None:
+        with self.guard:
+            self._release_settled()
 
     # -- the end ---------------------------------------------------------------------------------------
 

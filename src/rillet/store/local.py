@@ -5,8 +5,8 @@
     a task that waits ─────┘
 
 Every thread has a session of its own, so SELECT, MULTI and WATCH are a thread's own affair. The lock makes a
-command atomic; it is held while the log is flushed, so no reply is seen whose change is not as durable as
-`appendfsync` promises. A command that blocks gives the lock back and sleeps until the engine wakes its session.
+command atomic, and the log is written while it is held. Who then has to wait for the disk (`appendfsync always`) waits
+without it, until the log has come to his position: one thread syncs for all that wrote before. A command that blocks gives the lock back and sleeps until the engine wakes its session.
 
 A task of an event loop uses the session of the loop's thread; where its command blocks, that session
 stays with the task until it is served, and the thread gets a new one in the same state: other tasks go on.
@@ -152,33 +152,40 @@ class LocalLink:
             session = self.session()
         with self.lock:
             raw = self._run(session, argv)
-            if raw is not None:
-                return raw
-            losses = self.losses()
-        return self._wait(session, losses)
+            log = self.engine.log
+            position = 0 if log is None else log.write()
+        if position:
+            raw = self._once_safe(log, position, session, raw)
+        return self._wait(session) if raw is None else raw
 
     def _run(self, session: Session, argv: list[bytes]) -> bytes | None:
-        """Run one command and flush the log; None where the session now waits. The lock is held."""
+        """Run one command; None where the session now waits. The lock is held."""
         if self.closed:
             raise StoreClosed("the store is closed")
-        done = self.engine.execute(session, argv)
-        log = self.engine.log
-        if log is not None:
-            try:
-                log.flush()
-            except Misconf as error:
-                self.engine.unblock(session, error)
-                session.out.take()
-                session.out.error(str(error).encode())
-                done = True
-        return session.out.take() if done else None
+        return session.out.take() if self.engine.execute(session, argv) else None
+
+    def _once_safe(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:
+        """Return the reply once the log has come to the position, the refusal where it never will.
+
+        The lock is not held: others go on, and one sync serves all who wait for what was written before it.
+        """
+        try:
+            log.wait(position)
+        except Misconf as error:
+            with self.lock:
+                log.write()  # it sees to it that writes are refused from now on
+                if raw is None:
+                    self.engine.unblock(session, error)
+                    session.out.take()
+            return b"-%b\r\n" % str(error).encode()
+        return raw
 
     def execute(self, argv: list[bytes]) -> Any:
         """Run one command and return its parsed reply."""
         return parse_all(self.execute_raw(argv))[0]
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Run commands under one lock and one flush of the log; one that would wait answers as at its time-out."""
+        """Run commands under one lock and one write of the log; one that would wait answers as at its time-out."""
         if not commands:
             return []
         session = self.session()
@@ -189,16 +196,21 @@ class LocalLink:
                 if not self.engine.execute(session, argv):
                     # Others cannot get the lock that would serve it.
                     self.engine.expire_block(session)
+            raw = session.out.take()
+            log = self.engine.log
+            position = 0 if log is None else log.write()
+        if position:
             try:
-                self.engine.before_reply()
+                log.wait(position)
             except Misconf as error:
-                session.out.take()
+                with self.lock:
+                    log.write()
                 return [error] * len(commands)
-            return parse_all(session.out.take())
+        return parse_all(raw)
 
     # -- waiting ---------------------------------------------------------------------------------------
 
-    def _wait(self, session: Session, losses: int) -> bytes:
+    def _wait(self, session: Session) -> bytes:
         """Sleep until the session is served, its time is over, or the caller is interrupted."""
         event: threading.Event = session.on_wake.event
         try:
@@ -208,7 +220,7 @@ class LocalLink:
         except BaseException:
             self._give_up(session)
             raise
-        return self._served(session, losses)
+        return self._served(session)
 
     def _remaining(self, session: Session) -> float | None:
         """Return the seconds that the session has left to wait (None: for ever), 0 once there is a reply."""
@@ -225,30 +237,21 @@ class LocalLink:
             left = (blocked.wakes_at - self.engine.clock.now_ms()) / 1000
             return max(0.001, float(left))
 
-    def _served(self, session: Session, losses: int) -> bytes:
+    def _served(self, session: Session) -> bytes:
         """Return the reply of a session that waited, once what it was served from is in the log.
 
-        Who served it flushes the log for himself, maybe later (a connection, at the end of its loop's turn) and maybe
-        without success (`losses`, as they were before the wait).
+        Who served it writes the log for himself, maybe later: a connection, at the end of its loop's turn.
         """
         with self.lock:
-            raw = session.out.take()
-            if raw and self.has_lost(losses):
-                raw = b"-%b\r\n" % str(Misconf(self.engine.log.failure)).encode()
+            raw: bytes | None = session.out.take()
+            log = self.engine.log
+            position = 0 if log is None else log.write()
         if not raw:
             raise StoreClosed("the store was closed while this call waited")
+        if position:
+            raw = self._once_safe(log, position, session, raw)
+        assert raw is not None
         return raw
-
-    def has_lost(self, losses: int) -> bool:
-        """Flush the log; whether it dropped commands since `losses` was what it is. The lock is held."""
-        with contextlib.suppress(Misconf):
-            self.engine.before_reply()
-        return self.losses() != losses
-
-    def losses(self) -> int:
-        """Return how many flushes of the log have dropped commands."""
-        losses: int = getattr(self.engine.log, "losses", 0)
-        return losses
 
     def _give_up(self, session: Session) -> None:
         with self.lock:
@@ -260,23 +263,30 @@ class LocalLink:
         session = self.session()
         with self.lock:
             raw = self._run(session, argv)
-            if raw is None:
+            log = self.engine.log
+            position = 0 if log is None else log.write()
+            blocks = raw is None
+            if blocks:
                 event = asyncio.Event()
                 session.on_wake = waker(asyncio.get_running_loop(), event)
                 self._thread.session = self._successor(session)
-                losses = self.losses()
+        if position:
+            raw = self._once_safe(log, position, session, raw)
         if raw is None:
-            raw = await self._wait_async(session, event, losses)
+            raw = await self._wait_async(session, event)
+        elif blocks:
+            with self.lock:
+                self._end(session)
         return parse_all(raw)[0]
 
-    async def _wait_async(self, session: Session, event: asyncio.Event, losses: int) -> bytes:
+    async def _wait_async(self, session: Session, event: asyncio.Event) -> bytes:
         try:
             while (remaining := self._remaining(session)) is None or remaining > 0:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(remaining):
                         await event.wait()
                 event.clear()
-            return self._served(session, losses)
+            return self._served(session)
         except BaseException:
             self._give_up(session)
             raise

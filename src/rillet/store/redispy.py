@@ -37,8 +37,6 @@ class EngineSocket:
         self._arrived = threading.Event()
         self._timeout: float | None = None
         self._ready = bytearray()
-        # While a command waits: how many flushes of the log had dropped commands before it.
-        self._losses: int | None = None
         with link.lock:
             self._session: Any = link.join(self._arrived.set)
         self._parser.authenticated = not link.engine.settings.requirepass
@@ -49,20 +47,33 @@ class EngineSocket:
             if self._session is None or self._link.closed:
                 raise BrokenPipeError("the connection is closed")
             self._parser.feed(bytes(data))
-            self._drain()
+            ran = self._drain()
+        self._take(ran)
 
-    def _drain(self) -> None:
-        """Run what is whole; the lock is held. Replies move to the buffer that recv empties."""
+    def _drain(self) -> tuple[bytes, Any, int]:
+        """Run what is whole; the lock is held. Return the replies, the log, and the position that they wait for."""
         session = self._session
-        losses = self._link.losses() if self._losses is None else self._losses
-        self._link.engine.drain(session, self._parser, _REPLY_LIMIT)
-        self._losses = losses if session.blocked is not None else None
-        if self._link.has_lost(losses):
+        engine = self._link.engine
+        engine.drain(session, self._parser, _REPLY_LIMIT)
+        log = engine.log
+        return session.out.take(), log, 0 if log is None else log.write()
+
+    def _take(self, ran: tuple[bytes, Any, int]) -> None:
+        """Move replies to the buffer that recv empties, once the log is as safe as it has to be; without the lock."""
+        replies, log, position = ran
+        try:
+            if position:
+                log.wait(position)
+            self._ready += replies
+        except Misconf as error:
             # Some of these replies acknowledge what the log did not take: say so and hang up, as the server does.
-            session.out.take()
-            session.out.error(str(Misconf(self._link.engine.log.failure)).encode())
-            session.closing = True
-        self._ready += session.out.take()
+            self._ready += b"-%b\r\n" % str(error).encode()
+            with self._link.lock:
+                log.write()  # it sees to it that writes are refused from now on
+                if self._session is not None:
+                    self._link.engine.unblock(self._session, error)
+                    self._session.out.take()
+                    self._session.closing = True
 
     def recv(self, size: int) -> bytes:
         """Return bytes of replies, waiting for them as long as the timeout allows; b"" at the end of the connection."""
@@ -96,33 +107,33 @@ class EngineSocket:
         until = None if self._timeout is None else clock.now_ms() + round(self._timeout * 1000)
         while not self._ready:
             with self._link.lock:
-                if not self._take_reply():
-                    return
-                if self._ready:
-                    return
+                ran = self._take_reply()
                 ends = [end for end in (until, self._blocked_until()) if end is not None]
                 left = (min(ends) - clock.now_ms()) / 1000 if ends else None
                 self._arrived.clear()
+            if ran is None:
+                return
+            if ran[0]:
+                self._take(ran)
+                return
             if self._timeout == 0:
                 raise BlockingIOError(11, "there is no reply")
             if until is not None and clock.now_ms() >= until:
                 raise TimeoutError("timed out")
             self._arrived.wait(left)
 
-    def _take_reply(self) -> bool:
-        """Take what a waiting command got meanwhile; False at the end of the connection. The lock is held."""
+    def _take_reply(self) -> tuple[bytes, Any, int] | None:
+        """Return what a waiting command got meanwhile; None at the end of the connection. The lock is held."""
         session = self._session
         if session is None or session.closing or self._link.closed:
-            return False
+            return None
         deadline = self._blocked_until()
         if deadline is not None and deadline <= self._link.engine.clock.now_ms():
             self._link.engine.time_has_come(session)
-        if session.out.used:
-            self._drain()
-        return True
+        return self._drain() if session.out.used else (b"", None, 0)
 
     def _blocked_until(self) -> int | None:
-        blocked = self._session.blocked
+        blocked = None if self._session is None else self._session.blocked
         return blocked.wakes_at or None if blocked is not None else None
 
     def settimeout(self, timeout: float | None) -> None:
