@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from rillet.commands.args import integer, syntax_error
+from rillet.commands.expire import deletion
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.commands.stream_idmp import apply_settings, track
@@ -98,7 +99,8 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
         if deleted:
             session.modified(key)
             session.notify(b"g", b"del", key)
-            session.propagate([b"DEL", key])
+            settings = session.engine.settings
+            session.propagate(deletion(key, settings.lazyfree_lazy_server_del and settings.compat.knows(72)))
         session.out.ok()
         return
     session.db.set(key, value)

@@ -2,7 +2,8 @@
 
 Whatever the unit and the base, the log gets the absolute time in milliseconds (PEXPIREAT), or DEL
 where the time has passed already. A log being replayed takes past times as they are: the log itself
-tells when the key went.
+tells when the key went. Where a setting of lazyfree asks for it the log says UNLINK, as Redis's does: here both take
+the same time.
 """
 
 from __future__ import annotations
@@ -13,6 +14,11 @@ from rillet.commands.session import Session
 from rillet.errors import CommandError
 
 _SYNTAX = "[NX | XX | GT | LT]"
+
+
+def deletion(key: bytes, lazy: bool) -> list[bytes]:
+    """Return what is logged of a key that goes without having been named by DEL or UNLINK."""
+    return [b"UNLINK" if lazy else b"DEL", key]
 
 
 def _conditions(argv: list[bytes]) -> set[bytes]:
@@ -60,12 +66,13 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
         database.delete(key)
         session.modified(key)
         session.notify_deleted_by_time(key)
-        session.propagate([b"DEL", key])
+        session.propagate(deletion(key, session.engine.settings.lazyfree_lazy_expire))
     else:
         database.set_expire(key, when)
         session.modified(key)
         session.notify(b"g", b"expire", key)
-        session.propagate([b"PEXPIREAT", key, b"%d" % when, *argv[3:]])
+        name = argv[0] if session.command.name == "pexpireat" else b"PEXPIREAT"
+        session.propagate([name, key, b"%d" % when, *argv[3:]])
     session.out.integer(1)
 
 

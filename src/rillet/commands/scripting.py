@@ -22,6 +22,7 @@ def _check_flush(argv: list[bytes], message: str) -> None:
 def function_flush(session: Session, argv: list[bytes]) -> None:
     """Remove all functions: there are none."""
     _check_flush(argv, "FUNCTION FLUSH only supports SYNC|ASYNC option")
+    session.dirty += 1  # Redis counts and logs it as a change, whether there were functions or not
     session.out.ok()
 
 

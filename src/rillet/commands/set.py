@@ -7,6 +7,7 @@ what it did: SREM of what went, DEL where all went.
 from __future__ import annotations
 
 from rillet.commands.args import LLONG_MAX, LLONG_MIN, integer, positive, syntax_error
+from rillet.commands.expire import deletion
 from rillet.commands.generic import parse_cursor, scan_options
 from rillet.commands.registry import command
 from rillet.commands.session import Session
@@ -224,7 +225,8 @@ def _pop_many(session: Session, key: bytes, value: Set, count: int) -> None:
         write_members(session, list(value))
         session.db.delete(key)
         session.notify(b"g", b"del", key)
-        session.propagate([b"DEL", key])
+        settings = session.engine.settings
+        session.propagate(deletion(key, settings.lazyfree_lazy_server_del and settings.compat.knows(72)))
     else:
         if (size - count) * _MOVE_STRATEGY > count:
             gone = value.sample(count)

@@ -18,6 +18,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.commands.args import LLONG_MAX, LLONG_MIN, float_value, integer, syntax_error
+from rillet.commands.expire import deletion
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.errors import CommandError, WrongType
@@ -148,6 +149,12 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
         if not get:
             session.out.null()
         return
+    if when >= 0 and _is_past(session, when):
+        if session.db.delete(key):
+            _note_overwritten_by_time(session, key)
+        if not get:
+            session.out.ok()
+        return
     session.db.replace(key, new_string(data), b"KEEPTTL" in flags)
     session.modified(key)
     session.notify(b"$", b"set", key)
@@ -155,11 +162,35 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
         session.db.set_expire(key, when)
         session.notify(b"g", b"expire", key)
         if session.engine.log is not None:
-            session.propagate([b"SET", key, data, b"PXAT", b"%d" % when])
+            _propagate_expiring(session, options.expiry_option, data, when)
     elif get and session.engine.log is not None:
         session.propagate([word for at, word in enumerate(session.argv) if at < 3 or word.upper() != b"GET"])
     if not get:
         session.out.ok()
+
+
+def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int) -> None:
+    """Log the absolute time; newer servers leave more of the command as it came (t_string.c: setGenericCommand)."""
+    argv, compat = session.argv, session.engine.settings.compat
+    if option == b"PXAT" and compat.knows(72):
+        return
+    name = argv[0] if len(argv) == 5 and (compat.knows(86) or compat.valkey) else b"SET"
+    session.propagate([name, argv[1], data, b"PXAT", b"%d" % when])
+
+
+def _is_past(session: Session, when: int) -> bool:
+    """Whether SET stores nothing because the value would be gone at once: in Valkey, and in Redis since 8.8."""
+    compat = session.engine.settings.compat
+    return bool(compat.valkey or compat.knows(88)) and when <= session.engine.clock.now_ms() and not session.trusted
+
+
+def _note_overwritten_by_time(session: Session, key: bytes) -> None:
+    """Say that a SET whose time is over removed the key (setGenericCommand)."""
+    settings = session.engine.settings
+    session.modified(key)
+    session.notify_deleted_by_time(key)
+    lazy = settings.lazyfree_lazy_expire if settings.compat.valkey else settings.lazyfree_lazy_server_del
+    session.propagate(deletion(key, lazy))
 
 
 @command("get", arity=2, flags="readonly fast", keys=(1, 1, 1), group="string", since="1.0.0", complexity="O(1)",
@@ -233,7 +264,12 @@ def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
     else:
         session.notify(b"g", b"del", key)
     if session.engine.log is not None:
-        session.propagate([b"DEL", key])
+        settings = session.engine.settings
+        # GETDEL follows a setting up to 7.0 only (t_string.c: getdelCommand).
+        lazy = settings.lazyfree_lazy_expire if by_time else (
+            settings.lazyfree_lazy_user_del and not settings.compat.knows(72)
+        )
+        session.propagate(deletion(key, lazy))
 
 
 @command("getex", arity=-2, flags="write fast", keys=(1, 1, 1), group="string", since="6.2.0", complexity="O(1)",

@@ -14,12 +14,20 @@ from rillet.errors import CommandError, ExecAbort
 from rillet.keyspace.database import Watcher
 
 
+def _not_inside(session: Session, name: str, text: str) -> CommandError:
+    """Return the error of a command that has no place in a transaction; in Valkey the transaction fails with it."""
+    if not session.engine.settings.compat.valkey:
+        return CommandError(text)
+    session.state |= MULTI_FAILED
+    return CommandError(f"Command '{name}' not allowed inside a transaction")
+
+
 @command("multi", arity=1, flags="noscript loading stale fast allow_busy", group="transactions", since="1.2.0",
          complexity="O(1)")
 def multi(session: Session, argv: list[bytes]) -> None:
     """Begin a transaction: what follows waits for EXEC."""
     if session.state & IN_MULTI:
-        raise CommandError("MULTI calls can not be nested")
+        raise _not_inside(session, "multi", "MULTI calls can not be nested")
     session.state |= IN_MULTI
     session.out.ok()
 
@@ -72,7 +80,7 @@ def _watched_changed(watcher: Watcher) -> bool:
 def watch(session: Session, argv: list[bytes]) -> None:
     """Let the next EXEC do nothing if one of the keys changes before."""
     if session.state & IN_MULTI:
-        raise CommandError("WATCH inside MULTI is not allowed")
+        raise _not_inside(session, "watch", "WATCH inside MULTI is not allowed")
     if not session.watcher.dirty:
         for key in argv[1:]:
             session.db.watch(key, session.watcher)
