@@ -21,6 +21,7 @@ COMPILED = (
     "structs/rax_iterator",
     "structs/lzf",
     "structs/quicklist",
+    "structs/skiplist",
     "types/stream_id",
     "types/string",
     "types/stream_node",

@@ -11,7 +11,8 @@ from importlib import import_module
 MODULES = (
     "connection", "generic", "expire", "object", "string", "lcs", "server", "config", "transactions", "dump", "command",
     "debug", "scripting", "acl", "pubsub",
-    "list", "list_move", "set", "set_algebra", "hash", "hash_scan",
+    "list", "list_move", "set", "set_algebra",
+    "zset", "zset_range", "zset_algebra", "zset_pop", "zset_scan", "hash", "hash_scan",
     "stream_write", "stream_delete", "stream_read", "stream_consume", "stream_group", "stream_claim", "stream_nack",
     "stream_info", "stream_idmp",
 )  # fmt: skip

@@ -129,7 +129,7 @@ def _nodes(elements: Quicklist) -> str:
 def _digest(session: Session, argv: list[bytes]) -> None:
     """Show a digest of all databases."""
     databases = ((database.index, _keys(database)) for database in session.engine.databases if len(database))
-    session.out.simple(digest.data_digest(databases).hex().encode())
+    session.out.simple(digest.data_digest(databases, session.engine.settings.compat).hex().encode())
 
 
 def _keys(database: Database) -> Iterator[tuple[bytes, object, bool]]:
@@ -144,7 +144,9 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
     session.out.array(len(argv) - 2)
     for key in argv[2:]:
         value = database.values.get(key)
-        found = digest.ZERO if value is None else digest.value_digest(value, key in database.expires)
+        found = digest.ZERO
+        if value is not None:
+            found = digest.value_digest(value, key in database.expires, digest.ZERO, session.engine.settings.compat)
         session.out.simple(found.hex().encode())
 
 

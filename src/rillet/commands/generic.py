@@ -22,8 +22,11 @@ from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.string import String
+from rillet.types.zset import Zset
 
-TYPE_NAMES: dict[type, bytes] = {String: b"string", List: b"list", Set: b"set", Hash: b"hash", Stream: b"stream"}
+TYPE_NAMES: dict[type, bytes] = {
+    String: b"string", List: b"list", Set: b"set", Zset: b"zset", Hash: b"hash", Stream: b"stream",
+}  # fmt: skip
 """What TYPE calls the values (db.c: getObjectTypeName)."""
 
 _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
@@ -295,7 +298,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
 
 def _duplicate(value: Any, compat: Compat) -> Any:
     """Return a value of its own with the same content: by way of its RDB form, which holds nearly all of it."""
-    if isinstance(value, (String, List, Set, Hash)):
+    if isinstance(value, (String, List, Set, Zset, Hash)):
         return value.copy()
     twin: Any = rdb.restore(rdb.dump(value, False))
     if isinstance(value, Stream):

@@ -37,7 +37,7 @@ def _side(raw: bytes) -> bool:
     return side == b"left"
 
 
-def _timeout(session: Session, raw: bytes) -> int:
+def blocking_timeout(session: Session, raw: bytes) -> int:
     """Return a time-out in milliseconds, given in seconds (timeout.c: getTimeoutFromObjectOrReply)."""
     if not session.engine.settings.compat.knows(72):
         return timeout_seconds(raw)
@@ -131,14 +131,14 @@ def rpoplpush(session: Session, argv: list[bytes]) -> None:
 def blmove(session: Session, argv: list[bytes]) -> None:
     """Move an element from one list to another as LMOVE does; wait for one where there is none."""
     move = _Move(argv[1], argv[2], _side(argv[3]), _side(argv[4]), b"LMOVE")
-    move.run_or_wait(session, _timeout(session, argv[5]))
+    move.run_or_wait(session, blocking_timeout(session, argv[5]))
 
 
 @command("brpoplpush", arity=4, flags="write denyoom noscript blocking", keys=(1, 2, 1), group="list", since="2.2.0",
          complexity="O(1)", syntax="source destination timeout")
 def brpoplpush(session: Session, argv: list[bytes]) -> None:
     """Move the last element of a list to the head of another; wait for one where there is none."""
-    _Move(argv[1], argv[2], False, True, b"RPOPLPUSH").run_or_wait(session, _timeout(session, argv[3]))
+    _Move(argv[1], argv[2], False, True, b"RPOPLPUSH").run_or_wait(session, blocking_timeout(session, argv[3]))
 
 
 # -- from the first list that there is ---------------------------------------------------------------
@@ -196,7 +196,7 @@ class _Pop:
 
 
 def _blocking_pop(session: Session, argv: list[bytes], head: bool) -> None:
-    timeout = _timeout(session, argv[-1])
+    timeout = blocking_timeout(session, argv[-1])
     _Pop(argv[1:-1], head, None).run_or_wait(session, timeout)
 
 
@@ -265,4 +265,4 @@ def lmpop(session: Session, argv: list[bytes]) -> None:
 def blmpop(session: Session, argv: list[bytes]) -> None:
     """Remove elements from the first list that there is, and return its key and them; wait where there is none."""
     pop = _read_mpop(argv, 2)
-    pop.run_or_wait(session, _timeout(session, argv[1]))
+    pop.run_or_wait(session, blocking_timeout(session, argv[1]))

@@ -29,6 +29,7 @@ from rillet.errors import CommandError
 from rillet.types.limits import Limits, has_compact
 from rillet.types.set import Set
 from rillet.types.string import string2ll
+from rillet.types.zset import Zset
 
 _INTER = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets."
 _ALL = "O(N) where N is the total number of elements in all given sets."
@@ -107,7 +108,7 @@ def _difference(sets: list[Set | None], limits: Limits) -> Set:
 # -- the commands ------------------------------------------------------------------------------------
 
 
-def _store(session: Session, key: bytes, result: Set, event: bytes) -> None:
+def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes, kind: bytes = b"s") -> None:
     """Put a result at a key, which goes if the result is empty, and write its size."""
     database = session.db
     if len(result):
@@ -115,7 +116,7 @@ def _store(session: Session, key: bytes, result: Set, event: bytes) -> None:
         if old is not None and database.on_overwritten is not None:
             database.on_overwritten(database, key, old, result)
         session.modified(key)
-        session.notify(b"s", event, key)
+        session.notify(kind, event, key)
     elif database.lookup(key) is not None:
         database.delete(key)
         session.modified(key)
@@ -135,7 +136,7 @@ def sinter(session: Session, argv: list[bytes]) -> None:
 def sinterstore(session: Session, argv: list[bytes]) -> None:
     """Keep the members that all the sets have as another set."""
     result = _intersection(_by_size(_sets(session, argv[2:])), session.engine.settings)
-    _store(session, argv[1], result, b"sinterstore")
+    store_result(session, argv[1], result, b"sinterstore")
 
 
 @command("sintercard", arity=-3, flags="readonly movablekeys", group="set", since="7.0.0",
@@ -194,7 +195,7 @@ def sunioncard(session: Session, argv: list[bytes]) -> None:
 def sunionstore(session: Session, argv: list[bytes]) -> None:
     """Keep the members that any of the sets has as another set."""
     result = _union(_sets(session, argv[2:]), session.engine.settings)
-    _store(session, argv[1], result, b"sunionstore")
+    store_result(session, argv[1], result, b"sunionstore")
 
 
 @command("sdiff", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
@@ -218,4 +219,4 @@ def sdiffcard(session: Session, argv: list[bytes]) -> None:
 def sdiffstore(session: Session, argv: list[bytes]) -> None:
     """Keep the members of the first set that none of the others has as another set."""
     result = _difference(_sets(session, argv[2:]), session.engine.settings)
-    _store(session, argv[1], result, b"sdiffstore")
+    store_result(session, argv[1], result, b"sdiffstore")

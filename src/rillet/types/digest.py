@@ -1,14 +1,15 @@
 """Digests of values and data sets, equal to those of DEBUG DIGEST (Redis: debug.c).
 
 Two data sets with the same content have the same digest, whatever the order in which keys were made,
-in whichever version of Redis: a cheap oracle for tests. It is built from two steps on 20 bytes:
+in whichever version of Redis (but for scores, which are text of another kind since 7.2): a cheap oracle for tests.
+It is built from two steps on 20 bytes:
 
     xor(digest, data)   digest ^= SHA1(data)                   order does not matter
     mix(digest, data)   digest = SHA1(digest ^ SHA1(data))     order matters
 
 A value mixes its type's number (four bytes, big endian) and its parts: a string its bytes, a list its
 elements, a stream for each entry "ms.seq" and the fields and values; a set xors its members, a hash the
-mixtures of each field and its value; then an expiry xors the text "!!expire!!". A key's digest mixes its name, then
+mixtures of each field and its value, a sorted set those of each member and its score; then an expiry xors the text "!!expire!!". A key's digest mixes its name, then
 the value; a data set xors those of its keys, after mixing each database's number.
 """
 
@@ -17,12 +18,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha1
 
+from rillet.structs import doubles
+from rillet.types.compat import NEWEST, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.stream_iterator import StreamIterator
 from rillet.types.string import String
+from rillet.types.zset import Zset
 
 ZERO = bytes(20)
 _LAST = 2**64 - 1
@@ -39,7 +43,7 @@ def mix(digest: bytes, data: bytes) -> bytes:
     return sha1(xor(digest, data), usedforsecurity=False).digest()
 
 
-def value_digest(value: object, expires: bool, digest: bytes = ZERO) -> bytes:
+def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Compat = NEWEST) -> bytes:
     """Return the digest with a value added (debug.c: xorObjectDigest). O(size of the value)"""
     if isinstance(value, String):
         digest = mix(mix(digest, bytes(4)), value.value())
@@ -55,6 +59,11 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO) -> bytes:
         digest = mix(digest, b"\0\0\0\4")
         for field, content in value.items():
             digest = xor(digest, mix(mix(ZERO, field), content))
+    elif isinstance(value, Zset):
+        digest = mix(digest, b"\0\0\0\3")
+        for member, score in value:
+            text = doubles.shortest(score) if compat.knows(72) else doubles.digits_17(score)
+            digest = xor(digest, mix(mix(ZERO, member), text))
     else:
         assert isinstance(value, Stream)
         digest = mix(digest, b"\0\0\0\6")
@@ -66,11 +75,13 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO) -> bytes:
     return xor(digest, b"!!expire!!") if expires else digest
 
 
-def data_digest(databases: Iterable[tuple[int, Iterable[tuple[bytes, object, bool]]]]) -> bytes:
+def data_digest(
+    databases: Iterable[tuple[int, Iterable[tuple[bytes, object, bool]]]], compat: Compat = NEWEST
+) -> bytes:
     """Return the digest of (number, keys) of each database that has keys; a key is (name, value, expires)."""
     final = ZERO
     for index, keys in databases:
         final = mix(final, index.to_bytes(4, "big"))
         for name, value, expires in keys:
-            final = xor(final, value_digest(value, expires, mix(ZERO, name)))
+            final = xor(final, value_digest(value, expires, mix(ZERO, name), compat))
     return final

@@ -23,6 +23,8 @@ class Limits(Protocol):
     set_max_listpack_value: int
     hash_max_listpack_entries: int
     hash_max_listpack_value: int
+    zset_max_listpack_entries: int
+    zset_max_listpack_value: int
 
 
 class Defaults:
@@ -38,6 +40,8 @@ class Defaults:
         self.set_max_listpack_value = 64
         self.hash_max_listpack_entries = 512
         self.hash_max_listpack_value = 64
+        self.zset_max_listpack_entries = 128
+        self.zset_max_listpack_value = 64
 
 
 DEFAULTS: Limits = Defaults()

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
-from rillet.types import rdb_hash, rdb_list_set
+from rillet.types import rdb_hash, rdb_list_set, rdb_zset
 from rillet.types.compat import COMPATS, Compat
 from rillet.types.hash import Hash
 from rillet.types.limits import DEFAULTS, Limits
@@ -29,6 +29,7 @@ from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.stream_rdb import STREAM_TYPES, TYPE_STREAM_72, load_stream, oldest_type, save_stream
 from rillet.types.string import String, new_string
+from rillet.types.zset import Zset
 
 RDB_VERSION = 10
 """The oldest version that is written."""
@@ -85,6 +86,8 @@ def type_of(value: object, compat: Compat | None = None) -> int:
         return rdb_list_set.type_of(value, RDB_VERSION if compat is None else compat.rdb_version)
     if isinstance(value, Hash):
         return rdb_hash.type_of(value, RDB_VERSION if compat is None else compat.rdb_version)
+    if isinstance(value, Zset):
+        return rdb_zset.type_of(value, RDB_VERSION if compat is None else compat.rdb_version)
     raise TypeError(_NO_VALUE)
 
 
@@ -103,6 +106,8 @@ def save(out: RdbWriter, value: object, kind: int | None = None, now: int = 0) -
         rdb_list_set.save(out, value, type_of(value) if kind is None else kind)
     elif isinstance(value, Hash):
         rdb_hash.save(out, value, type_of(value) if kind is None else kind)
+    elif isinstance(value, Zset):
+        rdb_zset.save(out, value, type_of(value) if kind is None else kind)
     else:
         raise TypeError(_NO_VALUE)
 
@@ -124,6 +129,8 @@ def load(
         return rdb_list_set.load(reader, kind, limits)
     if kind in rdb_hash.LOADERS:
         return rdb_hash.load(reader, kind, limits)
+    if kind in rdb_zset.LOADERS:
+        return rdb_zset.load(reader, kind, limits)
     if kind in rdb_hash.EXPIRING_TYPES:
         raise Corrupt(f"RDB type {kind}, a hash whose fields expire, is not read")
     raise Corrupt(f"RDB type {kind} is not known")

@@ -1,0 +1,210 @@
+"""Doubles as Redis reads and writes them: the scores of sorted sets (Redis: util.c, deps/fpconv).
+
+A score goes to clients, into listpacks and into digests as text, and so which text it is can be seen:
+
+                          7.0                         7.2 and newer, Valkey
+    reply                 17 digits                   integer, else shortest
+    in a listpack         integer, else 17 digits     integer, else shortest
+    in a digest           17 digits                   shortest
+
+    17 digits   C's %.17g: 0.1 is 0.10000000000000001
+    integer     what has no fraction, up to 2^62 either way: 100000000000000000 and not 1e+17
+    shortest    digits enough to read the same double back, and mostly no more: 0.1
+
+The last one is Grisu2 (F. Loitsch, "Printing Floating-Point Numbers Quickly and Accurately with Integers",
+2010). One time in a thousand it gives a digit more than would do, or not the nearest of the shortest. Those bytes
+are seen in DUMP, so it is done here step by step, and not by Python's repr, which is always shortest. With v the
+double, and m-, m+ the middles between it and its neighbours:
+
+    v * 10^k, m- * 10^k, m+ * 10^k     64 bits each, k so that the integer part has at most 32 bits
+    digits of m+ * 10^k                until what is left of them is within m+ - m-
+    last digit                         lowered as long as that comes nearer to v
+
+10^k is one of 87 powers, eight decades apart, of 64 bits each, made from Python's integers when first asked for.
+
+Reading is C's strtod: decimal, hexadecimal, inf, and for scores nothing around it (`parse`), while the ends of a
+range may have blanks in front, be empty, which is 0, and be too large, which is infinite (`parse_bound`).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from functools import lru_cache
+from math import isinf, isnan
+
+_DECIMAL = re.compile(rb"[+-]?(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE][+-]?[0-9]+)?")
+_HEXADECIMAL = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?")
+_INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
+_BLANKS = b" \t\n\v\f\r"
+_EXACT = 1 << 62
+_MASK = (1 << 64) - 1
+
+# -- reading -----------------------------------------------------------------------------------------
+
+
+def parse(text: bytes) -> float | None:
+    """Return the double that a text stands for; None where it is none, NaN, or out of range (util.c: string2d)."""
+    value = _strtod(text)
+    if value is None or _INFINITE.fullmatch(text):
+        return value
+    return None if isinf(value) or (value == 0 and _digits_of(text).strip(b"0")) else value
+
+
+def parse_bound(text: bytes) -> float | None:
+    """Return the double that an end of a range stands for, None where it is none (t_zset.c: zslParseRange)."""
+    text = text.split(b"\0", 1)[0]
+    return _strtod(text.lstrip(_BLANKS)) if text else 0.0
+
+
+def _strtod(text: bytes) -> float | None:
+    """Return the value of a text that is a number as a whole and not NaN, infinite where it is too large."""
+    if _DECIMAL.fullmatch(text) or _INFINITE.fullmatch(text):
+        return float(text)
+    if _HEXADECIMAL.fullmatch(text):
+        try:
+            return float.fromhex(text.decode())
+        except OverflowError:
+            return float("-inf" if text.startswith(b"-") else "inf")
+    return None
+
+
+def _digits_of(text: bytes) -> bytes:
+    """Return the digits of a number without those of its exponent."""
+    match = _DECIMAL.fullmatch(text)
+    if match is not None:
+        return (match[1] or b"") + (match[2] or b"") + (match[3] or b"")
+    return re.split(rb"[pP]", text)[0].lstrip(b"+-")[2:].replace(b".", b"")
+
+
+# -- writing -----------------------------------------------------------------------------------------
+
+
+def as_integer(value: float) -> int | None:
+    """Return the integer that the double is, None where it is none or too large to be sure (util.c: double2ll)."""
+    return int(value) if -_EXACT <= value <= _EXACT and value == int(value) else None
+
+
+def digits_17(value: float) -> bytes:
+    """Return the double with 17 significant digits (C's %.17g)."""
+    return b"%.17g" % value
+
+
+def stored(value: float, classic: bool) -> bytes | int:
+    """Return what a listpack holds for a score: an integer, or a text (t_zset.c: zzlInsertAt)."""
+    number = as_integer(value)
+    if number is not None:
+        return number
+    return digits_17(value) if classic else shortest(value)
+
+
+def shown(value: float, classic: bool) -> bytes:
+    """Return what a client is shown (networking.c: addReplyDouble)."""
+    if classic:
+        return digits_17(value)
+    number = as_integer(value)
+    # Zero has a sign as a double, and none as an integer.
+    return shortest(value) if number is None or value == 0 else b"%d" % number
+
+
+def shortest(value: float) -> bytes:
+    """Return the double in Grisu2's digits (fpconv_dtoa.c: fpconv_dtoa)."""
+    bits = int.from_bytes(struct.pack(">d", value), "big")
+    sign = b"-" if bits >> 63 else b""
+    if isnan(value):
+        return sign + b"nan"
+    if isinf(value) or value == 0:
+        return sign + (b"inf" if value else b"0")
+    digits, power = _grisu(bits)
+    return sign + _laid_out(digits, power, 17 if sign else 18)
+
+
+def _laid_out(digits: bytes, power: int, most: int) -> bytes:
+    """Return digits * 10^power as an integer, as a decimal fraction, or with an exponent (emit_digits)."""
+    count = len(digits)
+    exponent = power + count - 1
+    if power >= 0 and abs(exponent) < count + 7:
+        return digits + b"0" * power
+    if power < 0 and (power > -7 or abs(exponent) < 4):
+        whole = count + power
+        if whole <= 0:
+            return b"0." + b"0" * -whole + digits
+        return digits[:whole] + b"." + digits[whole:]
+    digits = digits[:most]
+    fraction = b"." + digits[1:] if len(digits) > 1 else b""
+    return b"%b%be%+d" % (digits[:1], fraction, power + len(digits) - 1)
+
+
+@lru_cache(maxsize=1)
+def _powers() -> list[tuple[int, int]]:
+    """Return 10^-348, 10^-340, ... 10^340 as (64 bits, exponent of two)."""
+    powers: list[tuple[int, int]] = []
+    for decade in range(-348, 341, 8):
+        # Enough bits below the 64 that are kept, so that they are rounded once.
+        scaled = 10**decade << 128 if decade >= 0 else (1 << 1408) // 10**-decade
+        exponent = scaled.bit_length() - 64
+        powers.append(((scaled + (1 << exponent - 1)) >> exponent, exponent - (128 if decade >= 0 else 1408)))
+    return powers
+
+
+def _power_for(exponent: int) -> tuple[int, int, int]:
+    """Return (bits, exponent of two, decade) of the power that brings 64 bits with that exponent into range."""
+    powers = _powers()
+    at = (int(-(exponent + 87) * 0.30102999566398114) + 348) // 8
+    while exponent + powers[at][1] + 64 < -60:
+        at += 1
+    while exponent + powers[at][1] + 64 > -32:
+        at -= 1
+    return (*powers[at], 8 * at - 348)
+
+
+def _grisu(bits: int) -> tuple[bytes, int]:
+    """Return the digits and the power of ten of a positive, finite double (fpconv_dtoa.c: grisu2)."""
+    mantissa, exponent = bits & ((1 << 52) - 1), bits >> 52 & 0x7FF
+    if exponent:
+        mantissa += 1 << 52
+    exponent = (exponent or 1) - 1075
+    # Both neighbours are as far away, but below a power of two they are twice as close.
+    nearer = mantissa == 1 << 52
+    shift = 63 - mantissa.bit_length()
+    upper = (2 * mantissa + 1) << shift
+    lower = (4 * mantissa - 1) << shift - 1 if nearer else (2 * mantissa - 1) << shift
+    exponent -= shift + 1
+    factor, binary, decade = _power_for(exponent)
+    middle, lower, upper = (
+        (part * factor + (1 << 63)) >> 64 for part in (mantissa << shift + 1, lower, upper)
+    )
+    digits, power = _generate(middle, lower + 1, upper - 1, -(exponent + binary + 64))
+    return digits, power - decade
+
+
+def _generate(middle: int, lower: int, upper: int, fraction: int) -> tuple[bytes, int]:
+    """Return digits and a power of ten within lower and upper, of which `fraction` bits are behind the point."""
+    one = 1 << fraction
+    off, delta = upper - middle, upper - lower
+    whole, part = upper >> fraction, upper & (one - 1)
+    digits = bytearray()
+    for power in range(9, -1, -1):
+        unit = 10**power
+        digit, whole = divmod(whole, unit)
+        if digit or digits:
+            digits.append(48 + digit)
+        rest = (whole << fraction) + part
+        if rest <= delta:
+            return _nearest(digits, delta, rest, unit << fraction, off), power
+    power, scale = 0, 1
+    while True:
+        part, delta, scale, power = part * 10, delta * 10, scale * 10, power - 1
+        digit, part = part >> fraction, part & (one - 1)
+        if digit or digits:
+            digits.append(48 + digit)
+        if part < delta:
+            return _nearest(digits, delta, part, one, off * scale & _MASK), power
+
+
+def _nearest(digits: bytearray, delta: int, rest: int, unit: int, off: int) -> bytes:
+    """Return the digits, the last one lowered as long as that comes nearer (fpconv_dtoa.c: round_digit)."""
+    while rest < off and delta - rest >= unit and (rest + unit < off or off - rest > rest + unit - off):
+        digits[-1] -= 1
+        rest += unit
+    return bytes(digits)

@@ -1,0 +1,394 @@
+"""The skiplist: members in the order of their scores, where any rank is found fast (Redis: t_zset.c, zskiplist).
+
+    level 3   head ------------ 3 -----------> c ------------------- 2 (to the end)
+    level 2   head ------------ 3 -----------> c ----- 1 ---> d ---- 1
+    level 1   head ---> a ---> b ------------> c -----------> d ---> e        (and backward from each)
+
+Every node is in level 1; one in four of a level is in the next one too, up to 32. A search goes along the highest
+level as long as it does not go too far, then down one, and so passes about four nodes of each level. The
+numbers are spans: how many nodes of level 1 a step passes, so that a search adds up the rank of where it
+comes to, and a rank can be searched for. A level's last span reaches to the end of the list.
+
+Which node gets how many levels is up to chance; the order of the members and all answers do not depend on it.
+Nodes are ordered by score, then by the bytes of the member. A search for members alone (`below_member`) means
+something only where all scores are equal.
+
+Three of four nodes are in level 1 only, so a node has that level in itself, and a list for the others, which most
+do not have: `tower`, the next node and the span of level 2, of level 3, ...
+
+Costs: insert, remove, rank, `at` and both `below` O(log n), expected; a step to a neighbour O(1); delete_range
+O(log n + what goes). `hops` counts the nodes that searches went past, so that a test can show it without a clock.
+
+Invariants (`check`): the order is strict; each level holds only nodes of the one below, and no level is empty but the
+first; the spans are true; the chain reads the same both ways.
+
+Rejected: a sorted array (a removal moves all behind it: at a million members that is 4 MB each time), a balanced tree
+(more code for the same costs, and ranges want the chain), and weak references backward (as in the quicklist): the
+chain is a cycle, so it is taken apart by hand when its skiplist goes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import getrandbits
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+MAX_LEVEL = 32  # ZSKIPLIST_MAXLEVEL
+
+_MAX_LEVEL = cython.declare(cython.Py_ssize_t, 32)
+
+
+@cython.final
+@cython.no_gc
+@cython.cclass
+class Node:
+    """A member and its score; `slot` is its owner's to use."""
+
+    __slots__ = ("backward", "member", "next", "score", "slot", "tower")
+
+    def __init__(self, score: cython.double, member: bytes, level: cython.Py_ssize_t = 1) -> None:
+        self.score = score
+        self.member = member
+        self.slot = 0
+        self.next: Node | None = None
+        self.backward: Node | None = None
+        self.tower: Any = None if level == 1 else [None, 0] * (level - 1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _levels(node: Node) -> cython.Py_ssize_t:
+    return 1 if node.tower is None else len(node.tower) // 2 + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _precedes(node: Node, score: cython.double, member: bytes) -> cython.bint:
+    """Whether the node stands before where that score and member would."""
+    return node.score < score or (node.score == score and node.member < member)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _span(node: Node, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return how far the node's step in a level above the first goes."""
+    span: cython.Py_ssize_t = node.tower[2 * level - 3]
+    return span
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _set(node: Node, level: cython.Py_ssize_t, following: Node | None, span: cython.Py_ssize_t) -> cython.bint:
+    node.tower[2 * level - 4] = following
+    node.tower[2 * level - 3] = span
+    return True
+
+
+@cython.cfunc
+@cython.inline
+def _step(node: Node, level: cython.Py_ssize_t) -> Node | None:
+    """Return the node that follows in a level above the first, None at its end."""
+    following: Node | None = node.tower[2 * level - 4]
+    return following
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _chance() -> cython.Py_ssize_t:
+    """Return the number of levels for a new node (zslRandomLevel): each one more in one case of four."""
+    level: cython.Py_ssize_t = 1
+    bits: cython.ulonglong = getrandbits(62)
+    while level < _MAX_LEVEL and bits & 3 == 3:
+        bits >>= 2
+        level += 1
+    return level
+
+
+@cython.final
+@cython.cclass
+class Skiplist:
+    """Nodes in order; ranks count from 0."""
+
+    __slots__ = ("head", "hops", "length", "level", "tail")
+
+    def __init__(self) -> None:
+        self.head = Node(0.0, b"", _MAX_LEVEL)
+        self.tail: Node | None = None
+        self.length = 0
+        self.level = 1
+        self.hops = 0
+
+    def __del__(self) -> None:
+        node: Node | None = self.head
+        following: Node | None
+        self.tail = None
+        while node is not None:
+            following = node.next
+            node.next = node.backward = None
+            node.tower = None
+            node = following
+
+    def __len__(self) -> int:
+        return self.length
+
+    def __iter__(self) -> Iterator[Node]:
+        """Yield the nodes, the lowest first."""
+        node = self.head.next
+        while node is not None:
+            yield node
+            node = node.next
+
+    def __repr__(self) -> str:
+        return f"<Skiplist: {self.length} members in {self.level} levels>"
+
+    # -- searching -----------------------------------------------------------------------------------
+
+    @cython.cfunc
+    def _path(self, score: cython.double, member: bytes, ranks: list[Any]) -> list[Any]:
+        """Return by level, the highest first, the last node before a score and member; `ranks` gets their ranks."""
+        path: list[Any] = []
+        node: Node = self.head
+        following: Node | None
+        rank: cython.Py_ssize_t = 0
+        level: cython.Py_ssize_t = self.level
+        while level > 1:
+            following = _step(node, level)
+            while following is not None and _precedes(following, score, member):
+                rank += _span(node, level)
+                self.hops += 1
+                node = following
+                following = _step(node, level)
+            path.append(node)
+            ranks.append(rank)
+            level -= 1
+        following = node.next
+        while following is not None and _precedes(following, score, member):
+            rank += 1
+            self.hops += 1
+            node = following
+            following = node.next
+        path.append(node)
+        ranks.append(rank)
+        return path
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def rank(self, node: Node) -> cython.Py_ssize_t:
+        """Return how many nodes stand before one (zslGetRank). O(log n)"""
+        return self._below(node.score, node.member, 2)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def below(self, score: cython.double, inclusive: cython.bint) -> cython.Py_ssize_t:
+        """Return how many nodes have a score below one, or up to and with it. O(log n)"""
+        return self._below(score, b"", 1 if inclusive else 0)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def below_member(self, member: bytes, inclusive: cython.bint) -> cython.Py_ssize_t:
+        """Return how many nodes have a member below one, or up to and with it; all scores are equal. O(log n)"""
+        return self._below(0.0, member, 4 if inclusive else 3)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _below(self, score: cython.double, member: bytes, kind: cython.int) -> cython.Py_ssize_t:
+        """Count the nodes that `_is_below` is true of, which are the first ones."""
+        node: Node = self.head
+        following: Node | None
+        rank: cython.Py_ssize_t = 0
+        level: cython.Py_ssize_t = self.level
+        while level > 1:
+            following = _step(node, level)
+            while following is not None and _is_below(following, score, member, kind):
+                rank += _span(node, level)
+                self.hops += 1
+                node = following
+                following = _step(node, level)
+            level -= 1
+        following = node.next
+        while following is not None and _is_below(following, score, member, kind):
+            rank += 1
+            self.hops += 1
+            following = following.next
+        return rank
+
+    @cython.ccall
+    def at(self, rank: cython.Py_ssize_t) -> Node:
+        """Return the node of a rank, which must be there (zslGetElementByRank). O(log n)"""
+        node: Node = self.head
+        following: Node | None
+        # The head is one before rank 0.
+        left: cython.Py_ssize_t = rank + 1
+        level: cython.Py_ssize_t = self.level
+        if rank < 0 or rank >= self.length:
+            raise IndexError("rank beyond the last")
+        while level > 1:
+            following = _step(node, level)
+            while following is not None and _span(node, level) <= left:
+                left -= _span(node, level)
+                self.hops += 1
+                node = following
+                following = _step(node, level)
+            level -= 1
+        while left > 0:
+            following = node.next
+            assert following is not None, "the rank is there"
+            left -= 1
+            self.hops += 1
+            node = following
+        return node
+
+    # -- change --------------------------------------------------------------------------------------
+
+    @cython.ccall
+    def insert(self, score: cython.double, member: bytes) -> Node:
+        """Add a member that is not there, and return its node (zslInsert). O(log n)"""
+        node: Node = Node(score, member, _chance())
+        self._link(node)
+        return node
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _link(self, node: Node) -> cython.bint:
+        """Put a node where its score and member belong, in as many levels as it has."""
+        ranks: list[Any] = []
+        path: list[Any] = self._path(node.score, node.member, ranks)
+        levels: cython.Py_ssize_t = _levels(node)
+        top: cython.Py_ssize_t = self.level
+        level: cython.Py_ssize_t
+        rank: cython.Py_ssize_t = ranks[top - 1]
+        passed: cython.Py_ssize_t
+        before: Node
+        for level in range(2, top + 1):
+            before = path[top - level]
+            if level <= levels:
+                passed = ranks[top - level]
+                passed = rank - passed
+                _set(node, level, _step(before, level), _span(before, level) - passed)
+                _set(before, level, node, passed + 1)
+            else:
+                _set(before, level, _step(before, level), _span(before, level) + 1)
+        for level in range(top + 1, levels + 1):
+            _set(node, level, None, self.length - rank)
+            _set(self.head, level, node, rank + 1)
+        self.level = max(top, levels)
+        before = path[top - 1]
+        node.next = before.next
+        node.backward = None if before is self.head else before
+        before.next = node
+        if node.next is None:
+            self.tail = node
+        else:
+            node.next.backward = node
+        self.length += 1
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def remove(self, node: Node) -> cython.bint:
+        """Take out a node (zslDelete). O(log n)"""
+        return self._unlink(node, self._path(node.score, node.member, []))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _unlink(self, node: Node, path: list[Any]) -> cython.bint:
+        """Take out the node that follows the last one of a path (zslDeleteNode)."""
+        # A path may be longer than the list is high by now, its last node is that of the first level.
+        last: cython.Py_ssize_t = len(path) - 1
+        level: cython.Py_ssize_t
+        before: Node
+        for level in range(2, self.level + 1):
+            before = path[last + 1 - level]
+            if _step(before, level) is node:
+                _set(before, level, _step(node, level), _span(before, level) + _span(node, level) - 1)
+            else:
+                _set(before, level, _step(before, level), _span(before, level) - 1)
+        before = path[last]
+        assert before.next is node, "the path leads to the node"
+        before.next = node.next
+        if node.next is None:
+            self.tail = node.backward
+        else:
+            node.next.backward = node.backward
+        node.next = node.backward = None
+        while self.level > 1 and _step(self.head, self.level) is None:
+            self.level -= 1
+        self.length -= 1
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def move(self, node: Node, score: cython.double) -> cython.bint:
+        """Give a node another score (zslUpdateScore). O(log n), O(1) where it stays between its neighbours"""
+        lower: Node | None = node.backward
+        higher: Node | None = node.next
+        if (lower is None or lower.score < score) and (higher is None or higher.score > score):
+            node.score = score
+            return True
+        self.remove(node)
+        node.score = score
+        return self._link(node)
+
+    @cython.ccall
+    def delete_range(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list[Any]:
+        """Take out so many nodes from a rank on, all of them there, and return them. O(log n + count)"""
+        gone: list[Any] = []
+        path: list[Any]
+        node: Node
+        if count <= 0:
+            return gone
+        node = self.at(start)
+        path = self._path(node.score, node.member, [])
+        while count > 0:
+            node = path[len(path) - 1].next
+            self._unlink(node, path)
+            gone.append(node)
+            count -= 1
+        return gone
+
+    # -- the whole -----------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        """Assert the invariants. O(n)"""
+        nodes = list(self)
+        assert len(nodes) == self.length
+        assert [node.backward for node in nodes] == [None, *nodes][: len(nodes)]
+        assert self.tail is (nodes[len(nodes) - 1] if nodes else None) and self.head.backward is None
+        for one, other in zip(nodes, nodes[1:], strict=False):
+            assert (one.score, one.member) < (other.score, other.member)
+        assert all(node.score == node.score for node in nodes), "not a number"
+        ranks = {id(node): rank for rank, node in enumerate(nodes, 1)}
+        assert self.level == max(map(_levels, nodes), default=1) <= MAX_LEVEL
+        for level in range(2, self.level + 1):
+            members = [node for node in nodes if _levels(node) >= level]
+            before, rank = self.head, 0
+            for node in members:
+                assert _step(before, level) is node and _span(before, level) == ranks[id(node)] - rank
+                before, rank = node, ranks[id(node)]
+            assert members and _step(before, level) is None and _span(before, level) == self.length - rank
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _is_below(node: Node, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
+    """Whether the node is below: 0, 1 the score, 2 the score and member, 3, 4 the member; 1 and 4 including it."""
+    if kind == 0:
+        return node.score < score
+    if kind == 1:
+        return node.score <= score
+    if kind == 2:
+        return _precedes(node, score, member)
+    return node.member < member if kind == 3 else node.member <= member
+
+
+__all__ = ["Node", "Skiplist"]
