@@ -1,7 +1,8 @@
 """The hash commands (Redis: t_hash.c); those that walk or pick at random are in `hash_scan`.
 
-A hash that loses its last field goes with its key. HINCRBYFLOAT is logged as the HSET of its result, which
-depends on no arithmetic, HGETDEL as HDEL. (Redis 8 logs HSETEX with KEEPTTL, so that a field keeps its expiry; fields have none here.)
+A hash that loses its last field goes with its key. What is logged depends on no arithmetic, and on nothing newer than
+hashes are: HINCRBYFLOAT is logged as the HSET of its result (Redis 8 writes HSETEX with KEEPTTL, for a field's expiry,
+which there is none of here), HGETDEL as HDEL.
 """
 
 from __future__ import annotations
