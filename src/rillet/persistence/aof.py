@@ -160,7 +160,6 @@ class AppendOnlyLog:
         write_base: writes a base to the path, for a log that has no file yet (aofOpenIfNeededOnServerStart).
         """
         disk = self.disk
-        new = not disk.exists(self.folder)
         disk.make_folder(self.folder)
         made, moves = self.manifest, []
         if not made.loaded and write_base is not None:
@@ -173,10 +172,13 @@ class AppendOnlyLog:
         self._path = self.folder / made.incrs[-1].name
         self._file = disk.append_to(self._path)
         try:
+            # A process that was killed may have left bytes and names that are seen and not on the disk.
+            self._file.sync()
             if made is not self.manifest:
                 commit(self.path, made, moves, disk)
-            if new:
-                disk.sync_folder(self.folder.parent)
+            else:
+                disk.sync_folder(self.folder)
+            disk.sync_folder(self.folder.parent)
         except OSError:
             self._drop_file()
             raise
