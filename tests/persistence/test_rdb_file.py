@@ -12,13 +12,13 @@ import pytest
 
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
-from rillet.errors import CommandError, LogCorrupt
+from rillet.errors import LogCorrupt
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.base import rewrite
-from rillet.persistence.rdb import Loaded, load_rdb
+from rillet.persistence.base import write_base
+from rillet.persistence.disk import Disk, DiskFile
+from rillet.persistence.rdb import load_rdb
 from rillet.persistence.rdb_writer import write_rdb
-from rillet.persistence.snapshot import Snapshots
 from rillet.protocol.replies import parse_all
 from rillet.structs.crc64 import crc64
 from tests.judge import PEERS, peer_binary, redis_binary, running_redis
@@ -58,7 +58,8 @@ def test_what_is_written_is_what_is_read(tmp_path: Path, compression: bool) -> N
     assert write_rdb(tmp_path / "dump.rdb", one.engine) == len(before) > 10
     two = Bare(rdbcompression=compression)
     loaded = load_rdb(tmp_path / "dump.rdb", two.engine)
-    assert loaded == Loaded((tmp_path / "dump.rdb").stat().st_size, len(before), 0)
+    assert loaded[:6] == ((tmp_path / "dump.rdb").stat().st_size, len(before), 0, 0, 0, 10)
+    assert loaded.facts[b"redis-ver"] == b"7.0.15" and loaded.facts[b"ctime"] == b"%d" % (NOW // 1000)
     two.engine.check()
     assert state_of(two) == before and two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
     assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
@@ -98,51 +99,54 @@ def test_expired_keys(tmp_path: Path) -> None:
     one.clock.advance(500)
     write_rdb(tmp_path / "dump.rdb", one.engine)
     base, alone = Bare(NOW + 500), Bare(NOW + 500)
-    assert load_rdb(tmp_path / "dump.rdb", base.engine)[1:] == (3, 0)
-    assert load_rdb(tmp_path / "dump.rdb", alone.engine, drop_expired=True)[1:] == (2, 1)
+    assert load_rdb(tmp_path / "dump.rdb", base.engine)[1:3] == (3, 0)
+    assert load_rdb(tmp_path / "dump.rdb", alone.engine, drop_expired=True)[1:3] == (2, 1)
     assert base.engine.databases[0].values.keys() == {b"gone", b"kept", b"ever"}
     assert alone.engine.databases[0].values.keys() == {b"kept", b"ever"} and alone("PTTL", "kept") == 500
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one = Bare().work("SET k 1")
-    snapshots = Snapshots(one.engine, tmp_path)
-    snapshots.save()
-    first = snapshots.path.read_bytes()
-    assert snapshots.facts()["rdb_last_bgsave_status"] == "ok" and snapshots.facts()["rdb_saves"] == 1
-    assert one.engine.dirty == 0 and one("SET", "k", "2") == b"OK" and one.engine.dirty == 1
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+    class FullDisk(Disk):
+        """A disk that fails in one call, by its name."""
 
-    def full_disk(_number: int) -> None:
-        raise OSError(28, "No space left on device")
+        failing = ""
 
-    monkeypatch.setattr(os, "fsync", full_disk)
-    with pytest.raises(CommandError, match="the RDB file cannot be written: No space left on device"):
-        snapshots.save()
-    monkeypatch.undo()
-    assert snapshots.path.read_bytes() == first and os.listdir(tmp_path) == ["dump.rdb"]
-    assert snapshots.facts()["rdb_last_bgsave_status"] == "err" and one.engine.dirty == 1
-    snapshots.save()
-    assert snapshots.path.read_bytes() != first and snapshots.facts()["rdb_last_bgsave_status"] == "ok"
+        def create(self, path: Path) -> DiskFile:
+            if self.failing == "create":
+                raise OSError(13, "Permission denied")
+            file = super().create(path)
+            if self.failing == "sync":
+                file.close()  # what is done to it next fails
+            return file
+
+        def rename(self, old: Path, new: Path) -> None:
+            if self.failing == "rename":
+                raise OSError(5, "Input/output error")
+            super().rename(old, new)
+
+    one, disk = Bare().work("SET k 1"), FullDisk()
+    path = tmp_path / "dump.rdb"
+    write_rdb(path, one.engine, disk=disk)
+    first = path.read_bytes()
+    one("SET", "k", "2")
+    for disk.failing in ("create", "sync", "rename"):
+        with pytest.raises(OSError):
+            write_rdb(path, one.engine, disk=disk)
+        assert path.read_bytes() == first and os.listdir(tmp_path) == ["dump.rdb"]
+    disk.failing = ""
+    write_rdb(path, one.engine, disk=disk)
+    assert path.read_bytes() != first
 
 
-def test_reload_and_its_options(tmp_path: Path) -> None:
-    one = full()
-    snapshots = Snapshots(one.engine, tmp_path)
+def test_merging(tmp_path: Path) -> None:
+    one, path = full(), tmp_path / "dump.rdb"
     before = state_of(one)
-    snapshots.reload(save=True, flush=True, merge=False)
-    one.engine.check()
-    assert state_of(one) == before
+    write_rdb(path, one.engine)
     one.work("SET number changed", "SET added 1")
-    snapshots.reload(save=False, flush=False, merge=True)
+    load_rdb(path, one.engine, drop_expired=True, merge=True)
     assert state_of(one) == {**before, (0, b"added"): (one("DUMP", "added"), -1)}
-    with pytest.raises(CommandError, match=r"Error trying to load the RDB dump: .*twice"):
-        snapshots.reload(save=False, flush=False, merge=False)
-    snapshots.reload(save=False, flush=True, merge=False)
-    assert state_of(one) == before
-    snapshots.path.write_bytes(snapshots.path.read_bytes()[:-9])
-    with pytest.raises(CommandError, match="Error trying to load the RDB dump: .*offset"):
-        snapshots.reload(save=False, flush=True, merge=False)
-    assert not one.engine.loading
+    with pytest.raises(LogCorrupt, match="the key .* twice"):
+        load_rdb(path, one.engine)
 
 
 def test_what_other_servers_write_at_the_head_and_between_keys(tmp_path: Path) -> None:
@@ -159,8 +163,22 @@ def test_what_other_servers_write_at_the_head_and_between_keys(tmp_path: Path) -
         with pytest.raises(LogCorrupt, match="not an RDB file"):
             load(head, b"")
     (tmp_path / "x.rdb").write_bytes(b"")
-    with pytest.raises(LogCorrupt, match="the file is empty"):
+    with pytest.raises(LogCorrupt, match="offset 0: 1 bytes expected, 0 left"):
         load_rdb(tmp_path / "x.rdb", Bare().engine)
+
+
+def _reload(one: Bare, folder: Path) -> None:
+    for database in one.engine.databases:
+        database.flush()
+    load_rdb(folder / "dump.rdb", one.engine, drop_expired=True)
+
+
+def _as_log(one: Bare, folder: Path) -> None:
+    """Leave a log whose base is what the engine holds."""
+    log = AppendOnlyLog(folder, fsync="no")
+    log.start(one.engine, lambda path: write_base(path, one.engine))
+    log.close()
+    one.engine.log = None
 
 
 # -- what came with later servers ------------------------------------------------------------------------
@@ -172,11 +190,10 @@ MAKERS = {"7.0": 10, "7.2": 11, "7.4": 11, "8.0": 11, "8.6": 13, "newest": 14, "
 @pytest.mark.parametrize("compat", MAKERS)
 def test_the_oldest_version_that_carries_all(tmp_path: Path, compat: str) -> None:
     one = full(compat=compat).work(LATER)
-    snapshots = Snapshots(one.engine, tmp_path)
-    snapshots.save()
-    assert snapshots.path.read_bytes().startswith(b"REDIS%04d" % MAKERS[compat])
+    write_rdb(tmp_path / "dump.rdb", one.engine)
+    assert (tmp_path / "dump.rdb").read_bytes().startswith(b"REDIS%04d" % MAKERS[compat])
     before, told = state_of(one), _told(one)
-    snapshots.reload(save=False, flush=True, merge=False)
+    _reload(one, tmp_path)
     one.engine.check()
     assert state_of(one) == before and _told(one) == told
     if compat in ("8.6", "newest"):
@@ -197,7 +214,7 @@ def test_the_oldest_version_that_carries_all(tmp_path: Path, compat: str) -> Non
 @pytest.mark.parametrize("compat", ["7.0", "7.2", "8.6", "newest", "valkey"])
 def test_a_rewritten_log_keeps_it_all(tmp_path: Path, compat: str, preamble: str) -> None:
     one = full(compat=compat, aof_use_rdb_preamble=preamble).work(LATER)
-    rewrite(tmp_path, "appendonly.aof", one.engine)
+    _as_log(one, tmp_path)
     two = Bare(compat=compat)
     AppendOnlyLog(tmp_path, fsync="no").open(two.engine)
     two.engine.check()
@@ -210,8 +227,8 @@ def test_what_a_stricter_compat_does_not_know_is_kept(tmp_path: Path) -> None:
     one = full(compat="newest").work(LATER)
     told = _told(one)
     one.engine.settings.set_text("compat", "7.0")
-    snapshots = Snapshots(one.engine, tmp_path)
-    snapshots.reload(save=True, flush=True, merge=False)
+    write_rdb(tmp_path / "dump.rdb", one.engine)
+    _reload(one, tmp_path)
     one.engine.check()
     one.engine.settings.set_text("compat", "newest")
     assert _told(one)[b"sent"] == told[b"sent"] and _told(one)[b"back"] == told[b"back"]
@@ -258,7 +275,7 @@ def test_servers_load_a_log_that_we_rewrote(tmp_path: Path, compat: str, preambl
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
     one = full(time.time_ns() // 1_000_000, compat=compat, aof_use_rdb_preamble=preamble).work(LATER)
-    rewrite(tmp_path / "appendonlydir", "appendonly.aof", one.engine)
+    _as_log(one, tmp_path / "appendonlydir")
     write_rdb(tmp_path / "dump.rdb", Bare().work("SET nobody-reads it").engine)
     _judged(tmp_path, one, binary, True, "--appendonly", "yes")
 

@@ -60,21 +60,33 @@ class Recorder(RdbWriter):
         super().__init__(False)
         self.tokens: list[Token] = []
 
-    def raw(self, data: bytes | bytearray) -> None:
+    def raw(self, data: bytes | bytearray) -> bool:
         """Note bytes."""
-        self.tokens.append(("raw", bytes(data)))
+        return self._note("raw", bytes(data))
 
-    def length(self, n: int) -> None:
+    def raw_id(self, ms: int, seq: int) -> bool:
+        """Note the bytes of an ID."""
+        return self._note("raw", (ms << 64 | seq).to_bytes(16, "big"))
+
+    def length(self, n: int) -> bool:
         """Note a length."""
-        self.tokens.append(("length", n))
+        return self._note("length", n)
 
-    def string(self, data: bytes) -> None:
+    def string(self, data: bytes) -> bool:
         """Note a string."""
-        self.tokens.append(("string", data))
+        return self._note("string", data)
 
-    def milliseconds(self, ms: int) -> None:
+    def buffer(self, data: bytearray, size: int) -> bool:
+        """Note a string that is in a buffer."""
+        return self._note("string", bytes(data[:size]))
+
+    def milliseconds(self, ms: int) -> bool:
         """Note a time."""
-        self.tokens.append(("milliseconds", ms))
+        return self._note("milliseconds", ms)
+
+    def _note(self, method: str, value: Any) -> bool:
+        self.tokens.append((method, value))
+        return True
 
 
 def pool(seed: int, size: int = 12) -> list[tuple[int, list[Token]]]:

@@ -2,6 +2,7 @@
 
     REDIS0010                              magic and version
     FA  name value                         facts about the file: redis-ver, redis-bits, ctime, used-mem, aof-base
+    F7 .. F5 ..                            what was kept of a file that was loaded: modules' data, function libraries
     FE  n   FB  keys expires               a database that has keys, and sizes for the reader's hash tables
     [FC ms] type key value                 a key, its expiry before it; the value as in rillet.types.rdb
     FF  CRC-64 (8, little endian)          the end; a checksum of 0 was not computed (rdbchecksum no)
@@ -11,10 +12,14 @@ type of every value, and a data set of strings and ordinary streams is read by e
 thing is left out for its sake: when consumers were active, where `compat` is 7.0. What commands put into a value
 never is.
 
+Whoever names a version instead, 9 to 14 or Valkey's 80, gets a file that the servers of that version load. Each
+value is written in the oldest form that carries it, and where the version has none, in the one that carries most; what was
+lost then is told value by value (`Lost`), before the file takes its name.
+
 The file is written piece by piece under another name, synced, and renamed: whoever opens it sees the old one or the
-new one, whole, and the memory that it costs is a piece's (1 MB, or one value where that is larger). Meanwhile the
-engine stands still. Rejected: a child process, as Redis has one. Python's reference counts would make the kernel copy
-nearly every page that the child looks at, and threads that hold locks do not come along.
+new one, whole. A piece ends between keys and between the nodes of a stream, so the memory that it costs is a megabyte, or a
+list's, set's or hash's bytes where those are more. Meanwhile the engine stands still; BGSAVE runs the same in a
+forked child.
 
 A key whose time has come is written all the same, as Redis does: the reader drops it, or keeps it where a log behind
 the file says when it went.
@@ -27,49 +32,73 @@ import random
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import NamedTuple
 
 from rillet.commands.info import memory_facts
 from rillet.engine import Engine
 from rillet.keyspace.database import Database
-from rillet.persistence.manifest import sync_folder
+from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
+from rillet.persistence.rdb import Kept, KeptValue, kept_of
 from rillet.structs.crc64 import crc64
 from rillet.types import rdb
 from rillet.types.compat import Compat
 from rillet.types.rdb_bytes import RdbWriter
 from rillet.types.stream import Stream
 
-_FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = b"\xfa", b"\xfb", b"\xfc", b"\xfe", b"\xff"
-_PIECE = 1 << 20
+OLDEST_VERSION = 9
+"""The oldest version that can be asked for: Redis 5, the first with streams."""
+FUNCTIONS_SINCE = 10
+
+_FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
+_MODULE_VALUE = 7
 # Progress is told every 1024 keys (rdb.c: rdbSaveDb).
 _PROGRESS_MASK = 1023
 
 
-def write_rdb(path: Path, engine: Engine, *, log_base: bool = False, draft: Path | None = None,
-              progress: Callable[[int], None] | None = None, before_rename: Callable[[], None] | None = None) -> int:
+class Lost(NamedTuple):
+    """A value that a version could not carry whole: its database, its key, and what was left out."""
+
+    database: int
+    key: bytes
+    what: str
+
+
+def write_rdb(
+    path: Path,
+    engine: Engine,
+    *,
+    log_base: bool = False,
+    draft: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+    before_rename: Callable[[], None] | None = None,
+    version: int | None = None,
+    lost: list[Lost] | None = None,
+    disk: Disk = REAL,
+) -> int:
     """Write all databases to the file and return the number of keys; it is on disk, whole, when this returns. O(bytes)
 
     OSError where that fails, with the file as it was before. log_base: commands will follow it in a log. draft: the
     file's name until it is whole. progress(keys done so far); it and before_rename, called when the draft is on disk,
-    may raise what is to end the writing.
+    may raise what is to end the writing. version: of the file, ValueError for one that is not written; `lost` gets
+    what it could not carry.
     """
+    if version is not None and not rdb.can_write(version):
+        raise ValueError(f"RDB version {version} is not written: 9 to {rdb.NEWEST_VERSION} are, and Valkey's 80")
     draft = draft or path.with_name(f"temp-{os.getpid()}-{path.name}")
     try:
-        with open(draft, "wb") as file:
-            out = _RdbFile(file, engine, progress)
-            out.header(log_base)
-            for database in engine.databases:
-                if len(database):
-                    out.database(database)
-            out.end()
-            file.flush()
-            os.fsync(file.fileno())
+        file = disk.create(draft)
+        try:
+            out = _RdbFile(file, engine, progress, version, lost)
+            out.write(log_base)
+            file.sync()
+        finally:
+            file.close()
         if before_rename is not None:
             before_rename()
-        os.replace(draft, path)
-        sync_folder(path.parent)
+        disk.rename(draft, path)
+        disk.sync_folder(path.parent)
     finally:
-        draft.unlink(missing_ok=True)
+        disk.remove(draft)
     return out.keys
 
 
@@ -80,73 +109,109 @@ def readable_by(compat: Compat, value: object) -> Compat | None:
 
 
 class _RdbFile:
-    """A file in the making: `piece` is what was not written yet."""
+    """A file in the making; `piece` gathers what was not written yet."""
 
-    def __init__(self, file: BinaryIO, engine: Engine, progress: Callable[[int], None] | None) -> None:
+    def __init__(
+        self,
+        file: DiskFile,
+        engine: Engine,
+        progress: Callable[[int], None] | None,
+        version: int | None,
+        lost: list[Lost] | None,
+    ) -> None:
         self.file = file
         self.engine = engine
         self.progress = progress
         self.delay = engine.settings.rdb_key_save_delay
-        self.piece = RdbWriter(engine.settings.rdbcompression)
+        self.piece = RdbWriter(engine.settings.rdbcompression, self._take)
         self.compat = engine.settings.compat
+        self.version = version
+        self.lost = lost
+        self.kept: Kept = kept_of(engine)
         self.checked = engine.settings.rdbchecksum
         self.checksum = 0
         self.keys = 0
 
-    def header(self, log_base: bool) -> None:
+    def write(self, log_base: bool) -> None:
+        """Write all of it."""
+        self._header(log_base)
+        for raw in self.kept.before:
+            self.piece.raw(raw)
+        if self.version is None or self.version >= FUNCTIONS_SINCE:
+            for raw in self.kept.functions:
+                self.piece.raw(raw)
+        for database in self.engine.databases:
+            foreign = [value for value in self.kept.values if value.database == database.index]
+            if len(database) or foreign:
+                self._database(database, foreign)
+        for raw in self.kept.after:
+            self.piece.raw(raw)
+        self.piece.byte(_END)
+        self.piece.flush()
+        write_all(self.file, self.checksum.to_bytes(8, "little"))
+
+    def _header(self, log_base: bool) -> None:
         """Write the magic, the version and the facts (rdbSaveInfoAuxFields)."""
         engine = self.engine
-        values = (value for database in engine.databases for value in database.values.values())
-        kinds = {rdb.type_of(value, readable_by(self.compat, value)) for value in values}
-        self.piece.raw(b"REDIS%04d" % max(map(rdb.version_of, kinds), default=rdb.RDB_VERSION))
+        version = self.version
+        if version is None:
+            values = (value for database in engine.databases for value in database.values.values())
+            kinds = {self._type_of(value) for value in values}
+            version = max(map(rdb.version_of, kinds), default=rdb.RDB_VERSION)
+        self.piece.raw(b"REDIS%04d" % version if version <= rdb.NEWEST_VERSION else b"VALKEY%03d" % version)
         facts = {
             b"redis-ver": engine.settings.compat.redis_version.encode(), b"redis-bits": b"64",
             b"ctime": b"%d" % (engine.clock.now_ms() // 1000),
             b"used-mem": b"%d" % memory_facts(engine)["used_memory"], b"aof-base": b"%d" % log_base,
         }  # fmt: skip
         for name, value in facts.items():
-            self.piece.raw(_FACT)
+            self.piece.byte(_FACT)
             self.piece.string(name)
             self.piece.string(value)
 
-    def database(self, database: Database) -> None:
+    def _database(self, database: Database, foreign: list[KeptValue]) -> None:
         """Write the keys of a database (rdbSaveDb)."""
         piece = self.piece
-        piece.raw(_DATABASE)
+        piece.byte(_DATABASE)
         piece.length(database.index)
-        piece.raw(_SIZES)
-        piece.length(len(database))
-        piece.length(len(database.expires))
+        piece.byte(_SIZES)
+        piece.length(len(database) + len(foreign))
         expires = database.expires
+        piece.length(len(expires) + sum(value.expires >= 0 for value in foreign))
         for key, value in database.values.items():
-            when = expires.get(key)
-            if when is not None:
-                piece.raw(_EXPIRE_MS)
-                piece.milliseconds(when)
-            kind = rdb.type_of(value, readable_by(self.compat, value))
-            piece.raw(bytes((kind,)))
-            piece.string(key)
+            kind = self._type_of(value)
+            if self.version is not None and self.lost is not None:
+                self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]
+            self._head(kind, key, expires.get(key, -1))
             rdb.save(piece, value, kind)
             if self.keys & _PROGRESS_MASK == 0 and self.progress is not None:
                 self.progress(self.keys)
             self.keys += 1
             if self.delay:
                 debug_delay(self.delay)
-            if len(piece.out) >= _PIECE:
-                self._write()
+            piece.spill()
+        for kept in foreign:
+            self._head(_MODULE_VALUE, kept.key, kept.expires)
+            piece.raw(kept.value)
+            piece.spill()
 
-    def end(self) -> None:
-        """Write the end and the checksum of all before it."""
-        self.piece.raw(_END)
-        self._write()
-        self.file.write(self.checksum.to_bytes(8, "little"))
+    def _head(self, kind: int, key: bytes, expires: int) -> None:
+        if expires >= 0:
+            self.piece.byte(_EXPIRE_MS)
+            self.piece.milliseconds(expires)
+        self.piece.byte(kind)
+        self.piece.string(key)
 
-    def _write(self) -> None:
-        data = bytes(self.piece.out)
-        self.piece.out.clear()
+    def _type_of(self, value: object) -> int:
+        if self.version is not None:
+            return rdb.type_within(value, self.version)
+        return rdb.type_of(value, readable_by(self.compat, value))
+
+    def _take(self, data: bytes) -> None:
+        """Write a piece that is full."""
         if self.checked:
             self.checksum = crc64(data, self.checksum)
-        self.file.write(data)
+        write_all(self.file, data)
 
 
 def debug_delay(usec: int) -> None:
@@ -157,4 +222,4 @@ def debug_delay(usec: int) -> None:
         time.sleep(usec / 1_000_000)
 
 
-__all__ = ["debug_delay", "readable_by", "write_rdb"]
+__all__ = ["OLDEST_VERSION", "Lost", "debug_delay", "readable_by", "write_rdb"]

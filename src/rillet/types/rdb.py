@@ -12,6 +12,9 @@ that as many servers as possible read them: an ordinary stream is what Redis 7.0
 on, and every Valkey, take it. DUMP can be told to write what one server writes instead (`compat`),
 byte for byte, and then leaves out what that server does not know.
 
+A file can be asked for in a version (`type_within`): then each value takes the oldest form that carries it, or the newest one
+that this version has, and `losses` names what has no place in that.
+
 Every version that is known is read, whatever is written: Redis's to 14, and Valkey's 80.
 """
 
@@ -27,7 +30,15 @@ from rillet.types.list import List
 from rillet.types.rdb_bytes import RdbReader, RdbWriter
 from rillet.types.set import Set
 from rillet.types.stream import Stream
-from rillet.types.stream_rdb import STREAM_TYPES, TYPE_STREAM_72, load_stream, oldest_type, save_stream
+from rillet.types.stream_rdb import (
+    STREAM_TYPES,
+    TYPE_STREAM_72,
+    load_stream,
+    lost_of_stream,
+    newest_type,
+    oldest_type,
+    save_stream,
+)
 from rillet.types.string import String, new_string
 from rillet.types.zset import Zset
 
@@ -40,6 +51,7 @@ _VALKEY = COMPATS["valkey"].rdb_version
 # Redis leaves out of a DUMP, from this version on, the iids that expired.
 _FILTERS_EXPIRED = 14
 _FOOTER = 10
+_STREAMS_OF_VALKEY = 11  # it left Redis with that version's
 _NO_VALUE = "a value of a type that is not known"
 
 __all__ = ["TYPE_STREAM_72", "dump", "load", "restore", "save", "seal_is_valid", "type_of", "version_of"]
@@ -89,6 +101,29 @@ def type_of(value: object, compat: Compat | None = None) -> int:
     if isinstance(value, Zset):
         return rdb_zset.type_of(value, RDB_VERSION if compat is None else compat.rdb_version)
     raise TypeError(_NO_VALUE)
+
+
+def can_write(version: int) -> bool:
+    """Whether a file of that version can be asked for."""
+    return 9 <= version <= NEWEST_VERSION or version == _VALKEY
+
+
+def type_within(value: object, version: int) -> int:
+    """Return the RDB type in which a value is written for the readers of a version (see `can_write`)."""
+    if isinstance(value, Stream):
+        return min(oldest_type(value), newest_type(_STREAMS_OF_VALKEY if version == _VALKEY else version))
+    if isinstance(value, (List, Set)):
+        return rdb_list_set.type_of(value, version)
+    if isinstance(value, Hash):
+        return rdb_hash.type_of(value, version)
+    if isinstance(value, Zset):
+        return rdb_zset.type_of(value, version)
+    return type_of(value)
+
+
+def losses(value: object, kind: int) -> list[str]:
+    """Return what that type has no place for, of a value; nothing of any but a stream. O(groups and consumers)"""
+    return lost_of_stream(value, kind) if isinstance(value, Stream) else []
 
 
 def version_of(kind: int) -> int:

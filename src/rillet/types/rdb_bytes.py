@@ -12,59 +12,210 @@ A string is a length and its bytes, or one of the special forms: t=0, 1, 2 an in
 bytes, little endian, standing for its decimal text; t=3 LZF: compressed length, length, block.
 Which form is written is fixed (rdbSaveRawString): up to 11 bytes that are a canonical integer of at most
 32 bits become one; above 20 bytes LZF is tried, if it is on and saves at least 4 bytes.
+
+**A writer** gathers bytes in `out`. With a sink it hands them on in pieces of about a megabyte: `spill` is called
+wherever a piece may end, between the nodes of a stream too, so that no value is ever in memory twice.
+
+**A reader** reads from bytes (a DUMP payload), or from a source of any length through a window:
+
+        read before            the window                          not read yet
+    ────────────────────┬───────────┬───────────────────────┬────────────────────
+         checksum of it │ consumed  │ at ..          limit  │
+    ────────────────────┴───────────┴───────────────────────┴────────────────────
+                        base        base + at = position
+
+When a piece reaches beyond the window, what was consumed goes into the checksum and out of memory, and the
+next bytes follow what is left. A window is as large as the largest piece asks, and a piece that claims to be large
+gets its memory as its bytes arrive: by doubling, never before. So memory is bounded by what is in the file, and
+a source need not be seekable. Every read past the end is Corrupt, whatever was claimed; `mark` is where the item
+begins that was read last, which is what an error should tell.
+
+Costs: a length or short string 5-20 ns compiled, a block the time of its bytes. A compressed node is unpacked from
+the window straight into the value's own buffer, and packed from there into the piece. Rejected: mapping the file (a
+file cut short meanwhile kills the process, and a pipe has no map), and reading the checksum's bytes first in a pass of
+their own (twice the reading; a structure that cannot be is refused where it stands anyway).
 """
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
 
 from rillet.errors import Corrupt
-from rillet.structs.lzf import compress, decompress
+from rillet.structs.crc64 import crc64
 from rillet.types.string import string2ll
 
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
+        PyByteArray_FromStringAndSize,
+        PyByteArray_Resize,
+    )
+    from cython.cimports.cpython.bytes import (  # type: ignore[import-not-found, unused-ignore]
+        PyBytes_FromStringAndSize,
+    )
+    from cython.cimports.libc.string import memcpy, memmove  # type: ignore[import-not-found, unused-ignore]
+else:  # compiled code has them as C functions, through the .pxd
+    from rillet.structs.lzf import pack, refuse_block, unpack
+
+PIECE = 1 << 20
+"""Bytes that are written or read at a time."""
+
 _INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
+_PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
+_WINDOW = cython.declare(cython.Py_ssize_t, 1 << 18)
+_MOST = cython.declare(cython.ulonglong, 1 << 62)  # no string is longer
+# Room before a block whose size is not known yet: a form, two lengths.
+_HEAD = cython.declare(cython.Py_ssize_t, 19)
 
 
+class EmptyValue(Corrupt):
+    """A value without an element: old servers could write one, and a file's reader leaves it out, as Redis does."""
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_length(p: cython.p_uchar, at: cython.Py_ssize_t, n: cython.ulonglong) -> cython.Py_ssize_t:
+    """Write a length, for which there are 9 bytes of room; return the position after it."""
+    i: cython.Py_ssize_t
+    if n < 64:
+        p[at] = n
+        return at + 1
+    if n < 16384:
+        p[at] = 0x40 | (n >> 8)
+        p[at + 1] = n & 0xFF
+        return at + 2
+    width: cython.Py_ssize_t = 4 if n <= 0xFFFFFFFF else 8
+    p[at] = 0x80 if width == 4 else 0x81
+    for i in range(width, 0, -1):
+        p[at + i] = n & 0xFF
+        n >>= 8
+    return at + 1 + width
+
+
+@cython.cclass
 class RdbWriter:
-    """Bytes in the making; `compression` is the setting rdbcompression."""
+    """Bytes in the making; `compression` is the setting rdbcompression, `sink` takes a piece that is full."""
 
-    __slots__ = ("out", "compression")
+    __slots__ = ("out", "compression", "sink")
 
-    def __init__(self, compression: bool = True) -> None:
+    def __init__(self, compression: bool = True, sink: Callable[[bytes], object] | None = None) -> None:
         self.out = bytearray()
         self.compression = compression
+        self.sink = sink
 
-    def raw(self, data: bytes | bytearray) -> None:
+    @cython.cfunc
+    def _room(self, n: cython.Py_ssize_t) -> bytearray:
+        """Return `out` with n bytes more."""
+        if cython.compiled:
+            PyByteArray_Resize(self.out, len(self.out) + n)
+        else:
+            self.out += bytes(n)
+        return self.out
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _cut(self, size: cython.Py_ssize_t) -> cython.bint:
+        """Take back room that was not needed."""
+        if cython.compiled:
+            PyByteArray_Resize(self.out, size)
+        else:
+            del self.out[size:]
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def spill(self) -> cython.bint:
+        """Hand on what was gathered, if that is a piece and there is a sink; call it where a piece may end."""
+        if self.sink is not None and len(self.out) >= _PIECE:
+            self.flush()
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def flush(self) -> cython.bint:
+        """Hand on what was gathered, to the sink that there is."""
+        data: bytes = bytes(self.out)
+        self._cut(0)
+        sink: Any = self.sink
+        sink(data)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def raw(self, data: bytes | bytearray) -> cython.bint:
         """Append bytes as they are."""
         self.out += data
+        return True
 
-    def length(self, n: int) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def byte(self, n: cython.int) -> cython.bint:
+        """Append one byte: an opcode, a type."""
+        self.out.append(n)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def length(self, n: cython.ulonglong) -> cython.bint:
         """Append a length or count, 0 to 2**64-1 (rdbSaveLen)."""
-        if n < 1 << 6:
-            self.out.append(n)
-        elif n < 1 << 14:
-            self.out += struct.pack(">H", 0x4000 | n)
-        elif n < 1 << 32:
-            self.out += struct.pack(">BI", 0x80, n)
-        else:
-            self.out += struct.pack(">BQ", 0x81, n)
+        at: cython.Py_ssize_t = len(self.out)
+        out: bytearray = self._room(9)
+        return self._cut(put_length(out, at, n))
 
-    def string(self, data: bytes) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def string(self, data: bytes) -> cython.bint:
         """Append a string in the form that Redis chooses (rdbSaveRawString)."""
         if len(data) <= 11 and self._integer(data):
-            return
-        if self.compression and len(data) > 20:
-            block = compress(data)
-            if block:
-                self.out.append(0xC0 | _LZF)
-                self.length(len(block))
-                self.length(len(data))
-                self.out += block
-                return
-        self.length(len(data))
-        self.out += data
+            return True
+        return self._plain(data, len(data))
 
-    def _integer(self, data: bytes) -> bool:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def buffer(self, data: bytearray, size: cython.Py_ssize_t) -> cython.bint:
+        """Append the first bytes of a buffer, a listpack's, as a string; it has more than 11 or is no integer."""
+        if size < 0 or size > len(data):
+            raise IndexError("bytes beyond the buffer")
+        return self._plain(data, size)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _plain(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Append a string that is no integer: compressed, if that is on and saves 4 bytes, or as it is."""
+        at: cython.Py_ssize_t = len(self.out)
+        block: cython.Py_ssize_t = 0
+        end: cython.Py_ssize_t
+        out: bytearray = self._room(_HEAD + size + 8)
+        if self.compression and size > 20:
+            block = pack(data, size, out, at + _HEAD, size - 4)
+        if block:
+            out[at] = 0xC3
+            end = put_length(out, at + 1, block)
+            end = put_length(out, end, size)
+            if cython.compiled:
+                to: cython.p_uchar = out
+                memmove(to + end, to + at + _HEAD, block)
+            else:
+                out[end : end + block] = out[at + _HEAD : at + _HEAD + block]
+            return self._cut(end + block)
+        end = put_length(out, at, size)
+        if cython.compiled:
+            to = out
+            memcpy(to + end, data, size)
+        else:
+            out[end : end + size] = data[:size]
+        return self._cut(end + size)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _integer(self, data: bytes) -> cython.bint:
         value = string2ll(data)
         if value is None:
             return False
@@ -78,72 +229,368 @@ class RdbWriter:
             return False
         return True
 
-    def milliseconds(self, ms: int) -> None:
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def milliseconds(self, ms: cython.longlong) -> cython.bint:
         """Append a time in milliseconds, signed 64 bits, little endian (rdbSaveMillisecondTime)."""
-        self.out += struct.pack("<q", ms)
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = len(self.out)
+        out: bytearray = self._room(8)
+        for i in range(8):
+            out[at + i] = (ms >> (8 * i)) & 0xFF
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def raw_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Append a stream ID as 16 bytes, big endian (streamEncodeID)."""
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = len(self.out)
+        out: bytearray = self._room(16)
+        for i in range(8):
+            out[at + i] = (ms >> (56 - 8 * i)) & 0xFF
+            out[at + 8 + i] = (seq >> (56 - 8 * i)) & 0xFF
+        return True
 
 
+@cython.final
+@cython.cclass
 class RdbReader:
-    """Bytes to be read, from `position` to `end`; every read past the end is Corrupt."""
+    """Bytes to be read: data[position:end], or what a source gives, called with a buffer to be filled."""
 
-    __slots__ = ("data", "position", "end")
+    __slots__ = (
+        "p", "window", "at", "limit", "base", "mark", "ms", "seq", "special", "source", "checksum",
+        "_summed", "_sums", "_kept", "_kept_from",
+    )  # fmt: skip
 
-    def __init__(self, data: bytes, position: int = 0, end: int | None = None) -> None:
-        self.data = data
-        self.position = position
-        self.end = len(data) if end is None else end
+    def __init__(self, data: bytes = b"", position: cython.Py_ssize_t = 0, end: int | None = None) -> None:
+        if end is None:
+            end = len(data)
+        if position < 0 or end > len(data):
+            raise IndexError("a range outside the data")
+        self.window = data
+        self.p = data
+        self.at = position
+        self.limit = end
+        self.base = 0
+        self.mark = position
+        self.ms = self.seq = 0
+        self.special = False
+        self.source = None
+        self.checksum = 0
+        self._summed = 0
+        self._sums = False
+        self._kept = None
+        self._kept_from = 0
 
-    def raw(self, n: int) -> bytes:
+    @staticmethod
+    def of(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:
+        """Return a reader of what `source` puts into a buffer; it returns how many bytes that were, 0 at the end."""
+        reader: RdbReader = RdbReader()
+        window: bytearray = bytearray(_WINDOW)
+        reader.window = window
+        reader.p = window
+        reader.source = source
+        reader._sums = checksum
+        return reader
+
+    @property
+    def position(self) -> int:
+        """How many bytes were consumed."""
+        return self.base + self.at
+
+    # -- the window
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def need(self, n: cython.Py_ssize_t) -> cython.bint:
+        """Have n bytes from `at` on in the window, or raise Corrupt."""
+        if n > self.limit - self.at:
+            return self._refill(n)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _refill(self, n: cython.Py_ssize_t) -> cython.bint:
+        """Move what is left to the front and read on until n bytes are there."""
+        if self.source is None:
+            raise Corrupt(f"{n} bytes expected, {self.limit - self.at} left")
+        self._settle()
+        left: cython.Py_ssize_t = self.limit - self.at
+        window: bytearray = self.window
+        size: cython.Py_ssize_t = len(window)
+        got: cython.Py_ssize_t
+        if size > 4 * _WINDOW and n <= _WINDOW:  # what was large is behind us
+            window = bytearray(_WINDOW)
+        self._move(window, left)
+        source: Any = self.source
+        while self.limit < n:
+            if self.limit == len(window):
+                larger: bytearray = bytearray(2 * len(window))
+                larger[: self.limit] = window
+                window = larger
+                self.window = window
+                self.p = window
+            with memoryview(window) as view:
+                got = source(view[self.limit :]) or 0
+            if got == 0:
+                raise Corrupt(f"{n} bytes expected, {self.limit} left")
+            if got < 0 or got > len(window) - self.limit:
+                raise IndexError("more bytes than there was room for")
+            self.limit += got
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _move(self, window: bytearray, left: cython.Py_ssize_t) -> cython.bint:
+        """Make `window` the window, beginning with the bytes that are left of the old one."""
+        if cython.compiled:
+            to: cython.p_uchar = window
+            memmove(to, self.p + self.at, left)
+        else:
+            window[:left] = self.p[self.at : self.at + left]
+        self.base += self.at
+        self._summed = self._kept_from = 0
+        self.at = 0
+        self.limit = left
+        self.window = window
+        self.p = window
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _settle(self) -> cython.bint:
+        """Put what was consumed since last time into the checksum, and into what is kept."""
+        if self._sums and self.at > self._summed:
+            with memoryview(self.window) as view:
+                self.checksum = crc64(view[self._summed : self.at], self.checksum)
+        self._summed = self.at
+        if self._kept is not None:
+            self._kept += self.p[self._kept_from : self.at]
+        self._kept_from = self.at
+        return True
+
+    @cython.ccall
+    @cython.exceptval(0, check=True)
+    def checksum_so_far(self) -> cython.ulonglong:
+        """Return the CRC-64 of all that was consumed."""
+        self._settle()
+        return self.checksum
+
+    def keep(self) -> None:
+        """Keep all that is consumed from here on, until `kept` asks for it."""
+        self._settle()
+        self._kept = bytearray()
+
+    def kept(self) -> bytes:
+        """Return what was consumed since `keep`."""
+        self._settle()
+        kept, self._kept = self._kept, None
+        return bytes(kept)
+
+    def rest(self) -> bytes:
+        """Return what is in the window but was not consumed: the beginning of what follows the RDB part."""
+        return bytes(self.p[self.at : self.limit])
+
+    # -- what stands in it
+
+    @cython.ccall
+    def raw(self, n: cython.Py_ssize_t) -> bytes:
         """Return the next n bytes."""
-        start = self.position
-        if n < 0 or n > self.end - start:
-            raise Corrupt(f"{n} bytes expected at offset {start}, {self.end - start} left")
-        self.position = start + n
-        return self.data[start : start + n]
+        self.mark = self.base + self.at
+        if n < 0:
+            raise Corrupt(f"{n} bytes expected")
+        return self._take(n)
 
-    def byte(self) -> int:
+    @cython.cfunc
+    def _take(self, n: cython.Py_ssize_t) -> bytes:
+        self.need(n)
+        start: cython.Py_ssize_t = self.at
+        self.at = start + n
+        if cython.compiled:
+            return self.p[start : start + n]
+        return bytes(self.p[start : start + n])
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def byte(self) -> cython.int:
         """Return the next byte."""
-        return self.raw(1)[0]
+        self.mark = self.base + self.at
+        self.need(1)
+        self.at += 1
+        return self.p[self.at - 1]
 
-    def length(self) -> int:
+    @cython.ccall
+    @cython.exceptval(7777777777777777777, check=True)
+    def length(self) -> cython.ulonglong:
         """Return a length or count; a special form is Corrupt here (rdbLoadLen)."""
-        n, special = self._length_or_special()
-        if special:
-            raise Corrupt(f"a length expected at offset {self.position}")
+        n: cython.ulonglong = self._length_or_special()
+        if self.special:
+            raise Corrupt(f"a length expected, found the special form {n}")
         return n
 
-    def _length_or_special(self) -> tuple[int, bool]:
-        first = self.byte()
+    @cython.cfunc
+    @cython.exceptval(7777777777777777777, check=True)
+    def _length_or_special(self) -> cython.ulonglong:
+        """Return a length, or the number of a special form and set `special`."""
+        first: cython.int
+        kind: cython.int
+        i: cython.Py_ssize_t
+        width: cython.Py_ssize_t
+        n: cython.ulonglong = 0
+        self.mark = self.base + self.at
+        self.need(1)
+        first = self.p[self.at]
+        self.special = False
         kind = first >> 6
         if kind == 0:
-            return first & 0x3F, False
+            self.at += 1
+            return first
         if kind == 1:
-            return (first & 0x3F) << 8 | self.byte(), False
+            self.need(2)
+            self.at += 2
+            return ((first & 0x3F) << 8) | self.p[self.at - 1]
         if kind == 3:
-            return first & 0x3F, True
-        if first == 0x80:
-            return int.from_bytes(self.raw(4), "big"), False
-        if first == 0x81:
-            return int.from_bytes(self.raw(8), "big"), False
-        raise Corrupt(f"unknown length encoding {first:#x} at offset {self.position - 1}")
+            self.at += 1
+            self.special = True
+            return first & 0x3F
+        if first > 0x81:
+            raise Corrupt(f"a length expected, found the byte {first:#04x}")
+        width = 4 if first == 0x80 else 8
+        self.need(1 + width)
+        for i in range(self.at + 1, self.at + 1 + width):
+            n = (n << 8) | self.p[i]
+        self.at += 1 + width
+        return n
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _size(self) -> cython.Py_ssize_t:
+        """Return a length that is one of bytes."""
+        n: cython.ulonglong = self.length()
+        if n >= _MOST:
+            raise Corrupt(f"{n} bytes expected, which no file has")
+        return n
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _block(self) -> cython.Py_ssize_t:
+        """Have an LZF block in the window whose lengths come next; return its size and put that of its bytes into seq."""
+        packed: cython.Py_ssize_t = self._size()
+        size: cython.Py_ssize_t = self._size()
+        self.need(packed)
+        if packed < _MOST // 264 and size > packed * 264:
+            refuse_block(5)
+        self.seq = size
+        return packed
+
+    @cython.cfunc
+    def _text(self, form: cython.ulonglong) -> bytes:
+        """Return the text of an integer, or refuse the form."""
+        data: bytes
+        if form > 2:
+            raise Corrupt(f"a string expected, found the special form {form}")
+        data = self._take(1 << form)
+        return b"%d" % int.from_bytes(data, "little", signed=True)
+
+    @cython.ccall
     def string(self) -> bytes:
         """Return a string, whatever its form (rdbGenericLoadStringObject)."""
-        n, special = self._length_or_special()
-        if not special:
-            return self.raw(n)
-        if n == _INT8:
-            return b"%d" % int.from_bytes(self.raw(1), "little", signed=True)
-        if n == _INT16:
-            return b"%d" % int.from_bytes(self.raw(2), "little", signed=True)
-        if n == _INT32:
-            return b"%d" % int.from_bytes(self.raw(4), "little", signed=True)
-        if n == _LZF:
-            packed, size = self.length(), self.length()
-            return decompress(self.raw(packed), size)
-        raise Corrupt(f"unknown string encoding {n} at offset {self.position - 1}")
+        mark: cython.longlong = self.base + self.at
+        n: cython.ulonglong = self._length_or_special()
+        packed: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        damage: cython.int
+        data: bytes
+        if self.special:
+            if n != 3:
+                return self._text(n)
+            packed = self._block()
+            size = self.seq
+            self.mark = mark
+            if cython.compiled:
+                data = PyBytes_FromStringAndSize(cython.NULL, size)
+                to: cython.p_uchar = cython.cast(cython.p_uchar, cython.cast(cython.p_char, data))
+                damage = unpack(self.p, self.at, self.at + packed, to, size)
+            else:
+                out = bytearray(size)
+                damage = unpack(self.p, self.at, self.at + packed, out, size)
+                data = bytes(out)
+            if damage:
+                refuse_block(damage)
+            self.at += packed
+            return data
+        if n >= _MOST:
+            raise Corrupt(f"{n} bytes expected, which no file has")
+        return self._take(n)
 
-    def milliseconds(self) -> int:
+    @cython.ccall
+    def buffer(self) -> bytearray:
+        """Return a string in a buffer of the caller's own: what becomes a listpack is not copied again."""
+        mark: cython.longlong = self.base + self.at
+        n: cython.ulonglong = self._length_or_special()
+        is_block: cython.bint = self.special
+        packed: cython.Py_ssize_t
+        size: cython.Py_ssize_t
+        damage: cython.int = 0
+        data: bytearray
+        if is_block and n != 3:
+            return bytearray(self._text(n))
+        if is_block:
+            packed = self._block()
+            size = self.seq
+        else:
+            if n >= _MOST:
+                raise Corrupt(f"{n} bytes expected, which no file has")
+            packed = size = n
+            self.need(packed)
+        self.mark = mark
+        if cython.compiled:
+            data = PyByteArray_FromStringAndSize(cython.NULL, size)
+        else:
+            data = bytearray(size)
+        if is_block:
+            damage = unpack(self.p, self.at, self.at + packed, data, size)
+        elif cython.compiled:
+            to: cython.p_uchar = data
+            memcpy(to, self.p + self.at, size)
+        else:
+            data[:] = self.p[self.at : self.at + size]
+        if damage:
+            refuse_block(damage)
+        self.at += packed
+        return data
+
+    @cython.ccall
+    @cython.exceptval(-1, check=True)
+    def milliseconds(self) -> cython.longlong:
         """Return a time in milliseconds."""
-        value: int = struct.unpack("<q", self.raw(8))[0]
-        return value
+        i: cython.Py_ssize_t
+        n: cython.longlong
+        self.mark = self.base + self.at
+        self.need(8)
+        n = self.p[self.at + 7]
+        if n >= 128:
+            n -= 256
+        for i in range(self.at + 6, self.at - 1, -1):
+            n = n * 256 + self.p[i]
+        self.at += 8
+        return n
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def raw_id(self) -> cython.bint:
+        """Read a stream ID of 16 bytes into ms and seq (streamDecodeID)."""
+        i: cython.Py_ssize_t
+        ms: cython.ulonglong = 0
+        seq: cython.ulonglong = 0
+        self.mark = self.base + self.at
+        self.need(16)
+        for i in range(self.at, self.at + 8):
+            ms = (ms << 8) | self.p[i]
+            seq = (seq << 8) | self.p[i + 8]
+        self.ms = ms
+        self.seq = seq
+        self.at += 16
+        return True

@@ -23,7 +23,7 @@ from rillet.structs.ziplist import read_ziplist, write_ziplist
 from rillet.structs.zipmap import read_zipmap
 from rillet.types.hash import Hash
 from rillet.types.limits import DEFAULTS, Limits
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
 
 TYPE_HASH, TYPE_HASH_ZIPMAP, TYPE_HASH_ZIPLIST, TYPE_HASH_LISTPACK = 4, 9, 13, 16
 _LISTPACKS_SINCE = 10
@@ -58,7 +58,7 @@ def _load_hash(reader: RdbReader, limits: Limits) -> Hash:
     """Return a hash of strings: a listpack for as long as what came so far fits it."""
     count = reader.length()
     if not count:
-        raise Corrupt("a hash without a field")
+        raise EmptyValue("a hash without a field")
     value = Hash()
     if count > limits.hash_max_listpack_entries:
         value.to_hashtable()
@@ -87,8 +87,10 @@ def _of_listpack(listpack: Listpack, limits: Limits) -> Hash:
     value.listpack = listpack
     words = value.words()
     fields = words[::2]
-    if not words or len(words) % 2 or len(set(fields)) != len(fields):
-        raise Corrupt("a hash without a field, with a field twice, or with one that has no value")
+    if not words:
+        raise EmptyValue("a hash without a field")
+    if len(words) % 2 or len(set(fields)) != len(fields):
+        raise Corrupt("a hash with a field twice, or with one that has no value")
     if len(fields) > limits.hash_max_listpack_entries:
         value.to_hashtable()
     return value

@@ -3,8 +3,8 @@
     type                         value
      1  list                     count, then each element as a string                       read
     10  list of a ziplist        the ziplist as a string                                    read
-    14  list, quicklist          count of nodes, then each node's ziplist as a string       read
-    18  list, quicklist 2        count of nodes, then for each: 1 (PLAIN) or 2, its bytes   read, written
+    14  list, quicklist          count of nodes, then each node's ziplist as a string       read, written for RDB 9
+    18  list, quicklist 2        count of nodes, then for each: 1 (PLAIN) or 2, its bytes   read, written from RDB 10 on
      2  set                      count, then each member as a string                        read, written
     11  set of an intset         the intset as a string                                     read, written
     20  set of a listpack        the listpack as a string                                   read, written from RDB 11 on
@@ -25,15 +25,17 @@ from collections.abc import Callable
 from rillet.errors import Corrupt
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
-from rillet.structs.ziplist import read_ziplist
+from rillet.structs.lzf import decompress
+from rillet.structs.ziplist import read_ziplist, write_ziplist
 from rillet.types.limits import DEFAULTS, Limits, has_compact
 from rillet.types.list import List
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
 from rillet.types.set import Set
 from rillet.types.string import string2ll
 
 TYPE_LIST, TYPE_SET, TYPE_LIST_ZIPLIST, TYPE_SET_INTSET = 1, 2, 10, 11
 TYPE_LIST_QUICKLIST, TYPE_LIST_QUICKLIST_2, TYPE_SET_LISTPACK = 14, 18, 20
+_LISTPACK_LISTS_SINCE = 10
 _LISTPACK_SETS_SINCE = 11
 _PLAIN, _PACKED = 1, 2
 _LZF_STRING = 0xC3
@@ -42,7 +44,7 @@ _LZF_STRING = 0xC3
 def type_of(value: List | Set, version: int) -> int:
     """Return the RDB type in which the value is written for that RDB version (rdbSaveObjectType)."""
     if isinstance(value, List):
-        return TYPE_LIST_QUICKLIST_2
+        return TYPE_LIST_QUICKLIST_2 if version >= _LISTPACK_LISTS_SINCE else TYPE_LIST_QUICKLIST
     if value.intset is not None:
         return TYPE_SET_INTSET
     return TYPE_SET_LISTPACK if value.listpack is not None and version >= _LISTPACK_SETS_SINCE else TYPE_SET
@@ -51,7 +53,10 @@ def type_of(value: List | Set, version: int) -> int:
 def save(out: RdbWriter, value: List | Set, kind: int) -> None:
     """Append the value in that type, which `type_of` gave. O(bytes)"""
     if isinstance(value, List):
-        _save_list(out, value)
+        if kind == TYPE_LIST_QUICKLIST:
+            _save_ziplists(out, value)
+        else:
+            _save_list(out, value)
     elif kind == TYPE_SET_INTSET and value.intset is not None:
         out.string(value.intset.to_bytes())
     elif kind == TYPE_SET_LISTPACK and value.listpack is not None:
@@ -78,6 +83,19 @@ def _save_list(out: RdbWriter, value: List) -> None:
             out.string(node.plain)
 
 
+def _save_ziplists(out: RdbWriter, value: List) -> None:
+    out.length(value.elements.nodes)
+    for node in value.elements.chain():
+        data = b"" if node.block is None else decompress(node.block, node.nbytes())  # the node stays as it is
+        if node.is_plain():
+            elements = [data if node.plain is None else node.plain]
+        else:
+            packed = Listpack.from_bytes(data, False) if node.packed is None else node.packed
+            elements = [b"%d" % one if isinstance(one, int) else one for one in packed.values()]
+        out.string(write_ziplist(elements))
+        out.spill()
+
+
 # -- reading ------------------------------------------------------------------------------------------
 
 
@@ -92,7 +110,7 @@ def _new_list(limits: Limits) -> List:
 
 def _filled(value: List, limits: Limits, converted: bool = True) -> List:
     if not len(value):
-        raise Corrupt("a list without an element")
+        raise EmptyValue("a list without an element")
     if converted:
         value.shrink(limits, built=True)
     return value
@@ -144,7 +162,7 @@ def _load_set(reader: RdbReader, limits: Limits) -> Set:
     """Return a set of strings: each encoding is tried for as long as what came so far fits it."""
     count = reader.length()
     if not count:
-        raise Corrupt("a set without a member")
+        raise EmptyValue("a set without a member")
     value = Set.empty("intset" if count <= limits.set_max_intset_entries else "hashtable")
     widest = 0
     for _ in range(count):
@@ -173,8 +191,10 @@ def _load_listpack(reader: RdbReader, limits: Limits) -> Set:
     value = Set.empty("listpack")
     value.listpack = Listpack.from_bytes(reader.string())
     members = list(value)
-    if not members or len(set(members)) != len(members):
-        raise Corrupt("a set without a member, or with one twice")
+    if not members:
+        raise EmptyValue("a set without a member")
+    if len(set(members)) != len(members):
+        raise Corrupt("a set with a member twice")
     if not has_compact(limits) or len(members) > limits.set_max_listpack_entries:
         value.to_hashtable()
     return value

@@ -28,7 +28,7 @@ from rillet.structs.doubles import parse, parse_bound
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist, write_ziplist
 from rillet.types.limits import DEFAULTS, Limits
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
 from rillet.types.zset import Pair, Zset
 
 TYPE_ZSET, TYPE_ZSET_2, TYPE_ZSET_ZIPLIST, TYPE_ZSET_LISTPACK = 3, 5, 12, 17
@@ -83,8 +83,10 @@ def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, Li
             if score != score:
                 raise Corrupt("a score that is not a number in a sorted set")
             pairs[member] = score
-        if not count or len(pairs) != count:
-            raise Corrupt("a sorted set without a member, or with one twice")
+        if not count:
+            raise EmptyValue("a sorted set without a member")
+        if len(pairs) != count:
+            raise Corrupt("a sorted set with a member twice")
         return Zset.of(pairs.items(), limits)
 
     return load_pairs
@@ -111,8 +113,10 @@ def _of_listpack(packed: Listpack, limits: Limits) -> Zset:
         if number is None:
             raise Corrupt("a score that is no number in a sorted set")
         pairs.append((member if isinstance(member, bytes) else b"%d" % member, number))
-    if not values or len(values) % 2 or len(dict(pairs)) != len(pairs):
-        raise Corrupt("a sorted set without a member, or with one twice")
+    if not values:
+        raise EmptyValue("a sorted set without a member")
+    if len(values) % 2 or len(dict(pairs)) != len(pairs):
+        raise Corrupt("a sorted set with a member twice, or one without a score")
     if any((one[1], one[0]) > (other[1], other[0]) for one, other in zip(pairs, pairs[1:], strict=False)):
         raise Corrupt("a sorted set whose members are not in order")
     value = Zset()

@@ -1,7 +1,7 @@
 cimport cython
 from rillet.structs.listpack cimport Listpack
 from rillet.types.stream_id cimport key_ms, key_seq, less, undelta
-from rillet.types.stream_node cimport first_entry, int_at, master_fields, size_at
+from rillet.types.stream_node cimport first_entry, int_at, master_fields, size_at, validate_node
 
 @cython.final
 cdef class LivingEntries:
@@ -12,4 +12,7 @@ cdef class LivingEntries:
     cdef readonly unsigned long long last_seq
     cdef readonly bint rises
     cdef readonly bint set_back
+    cpdef bint take_node(self, bytes key, Listpack lp) except -1
+    cdef bint _walk(self, unsigned long long master_ms, unsigned long long master_seq, bytearray buf,
+                    Py_ssize_t used) except -1
     cpdef bint add_node(self, bytes key, Listpack lp) except -1

@@ -35,16 +35,23 @@ servers can write such (XGROUP SETID with an ENTRIESREAD beyond what was added),
 
 from __future__ import annotations
 
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
+from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.group import Consumer, Group
 from rillet.types.idmp import DURATION_RANGE, MAX_ENTRIES_RANGE, Producer, Producers
-from rillet.types.pending import PendingIndex
+from rillet.types.pending import Pending
 from rillet.types.rdb_bytes import RdbReader, RdbWriter
 from rillet.types.stream import Stream
-from rillet.types.stream_id import StreamID
-from rillet.types.stream_node import validate_node
 from rillet.types.stream_order import LivingEntries
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.types.stream_id import less
 
 TYPE_STREAM_5 = 15
 TYPE_STREAM_7 = 19
@@ -54,9 +61,14 @@ TYPE_STREAM_88 = 27
 STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_STREAM_86: 13, TYPE_STREAM_88: 14}
 """The types, with the RDB version that had them first."""
 
-_UNKNOWN = 2**64 - 1  # entries-read of -1, as an unsigned length
-_MAX_I64 = 2**63 - 1
-_END_OF_TIME = 2**62
+_UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read of -1, as an unsigned length
+_MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
+_END_OF_TIME = cython.declare(cython.longlong, 1 << 62)
+_TYPE_5 = cython.declare(cython.int, 15)
+_TYPE_7 = cython.declare(cython.int, 19)
+_TYPE_72 = cython.declare(cython.int, 21)
+_TYPE_86 = cython.declare(cython.int, 26)
+_TYPE_88 = cython.declare(cython.int, 27)
 
 
 def oldest_type(stream: Stream) -> int:
@@ -71,69 +83,126 @@ def oldest_type(stream: Stream) -> int:
     return TYPE_STREAM_7
 
 
+def newest_type(version: int) -> int:
+    """Return the newest type that readers of an RDB version know."""
+    return max(kind for kind, since in STREAM_TYPES.items() if since <= version)
+
+
+def lost_of_stream(stream: Stream, kind: int) -> list[str]:
+    """Return what a stream written in that type leaves out, for people: counters only where a reader's guess is wrong."""
+    lost: list[str] = []
+    groups = list(stream.groups.values())
+    if kind < TYPE_STREAM_7:
+        if stream.entries_added != stream.length or stream.max_deleted_ms or stream.max_deleted_seq:
+            lost.append("how many entries were added, and the greatest ID deleted")
+        reads = [one for one in groups if one.entries_read != stream.distance_from_first(one.last_ms, one.last_seq)]
+        lost += [f"how many entries the group {_shown(one.name)} has read" for one in reads]
+    if kind < TYPE_STREAM_72:
+        for group in groups:
+            timed = sum(one.active_time != one.seen_time for one in group.consumers.values())
+            if timed:
+                lost.append(f"when {timed} consumer(s) of the group {_shown(group.name)} were last active")
+    if kind < TYPE_STREAM_86 and stream.idmp is not None and not stream.idmp.is_default:
+        lost.append("what its idempotent producers have sent (IDMP)")
+    if kind < TYPE_STREAM_88:
+        lost += [
+            f"{one.nacked_count} released entries of the group {_shown(one.name)}, which are not delivered again"
+            for one in groups if one.nacked_count
+        ]  # fmt: skip
+    return lost
+
+
+def _shown(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
+
+
 # -- writing -----------------------------------------------------------------------------------------------
 
 
-def save_stream(out: RdbWriter, stream: Stream, kind: int, now: int = 0) -> None:
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.longlong = 0) -> cython.bint:
     """Append a stream in the form of that type; what it has no place for is left out. O(bytes)
 
     now: iids that expired until then (ms) are left out, as Redis 8.8 does; 0 writes them all.
     """
-    out.length(stream.rax.numele)
-    for key, node in stream.rax.items():
-        out.string(key)
-        out.string(node.to_bytes())
-    for number in (stream.length, stream.last_ms, stream.last_seq):
-        out.length(number)
-    if kind >= TYPE_STREAM_7:
-        for number in (stream.first_ms, stream.first_seq, stream.max_deleted_ms, stream.max_deleted_seq,
-                       stream.entries_added):  # fmt: skip
-            out.length(number)
+    group: Group
+    _save_nodes(out, stream)
+    out.length(stream.length)
+    out.length(stream.last_ms)
+    out.length(stream.last_seq)
+    if kind >= _TYPE_7:
+        out.length(stream.first_ms)
+        out.length(stream.first_seq)
+        out.length(stream.max_deleted_ms)
+        out.length(stream.max_deleted_seq)
+        out.length(stream.entries_added)
     groups = stream.sorted_groups()
     out.length(len(groups))
     for group in groups:
         _save_group(out, group, kind)
-    if kind >= TYPE_STREAM_86:
+    if kind >= _TYPE_86:
         _save_producers(out, stream.idmp or Producers(), now)
+    return True
 
 
-def _save_group(out: RdbWriter, group: Group, kind: int) -> None:
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
+    """Append the nodes, each with its ID. What is gathered may go to the file after any of them."""
+    node: Listpack
+    nodes: RaxIterator = RaxIterator(stream.rax)
+    out.length(stream.rax.numele)
+    nodes.seek("^")
+    while nodes.next():
+        node = nodes.data
+        out.string(nodes.key)
+        out.buffer(node.buf, node.used)
+        out.spill()
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
+    table: Pending = group.table
+    consumer: Consumer
+    slot: cython.Py_ssize_t
+    left: cython.Py_ssize_t
     out.string(group.name)
     out.length(group.last_ms)
     out.length(group.last_seq)
-    if kind >= TYPE_STREAM_7:
+    if kind >= _TYPE_7:
         out.length(group.entries_read & _UNKNOWN)
-    table = group.table
-    out.length(group.pending_count)
+    # What was released belongs to nobody, and a server that knows no such thing expects a consumer.
+    out.length(group.pending_count if kind >= _TYPE_88 else group.pending_count - group.nacked_count)
     for slot in group.index.slots():
-        out.raw(_raw_id(group, slot))
+        if kind < _TYPE_88 and table.owner(slot) is group.nobody:
+            continue
+        out.raw_id(table.ms(slot), table.seq(slot))
         out.milliseconds(table.delivery_time(slot))
         out.length(table.delivery_count(slot))
+        out.spill()
     consumers = group.sorted_consumers()
     out.length(len(consumers))
     for consumer in consumers:
         out.string(consumer.name)
         out.milliseconds(consumer.seen_time)
-        if kind >= TYPE_STREAM_72:
+        if kind >= _TYPE_72:
             out.milliseconds(consumer.active_time)
-        _save_index(out, group, consumer.index)
-    if kind >= TYPE_STREAM_88:
-        released = group.nacked_count
-        out.length(released)
+        out.length(len(consumer.index))
+        for slot in consumer.index.slots():
+            out.raw_id(table.ms(slot), table.seq(slot))
+        out.spill()
+    if kind >= _TYPE_88:
+        left = group.nacked_count
+        out.length(left)
         slot = group.oldest()
-        for _ in range(released):
-            out.raw(_raw_id(group, slot))
+        while left > 0:
+            out.raw_id(table.ms(slot), table.seq(slot))
             slot = table.next_by_time(slot)
-
-
-def _raw_id(group: Group, slot: int) -> bytes:
-    return (group.table.ms(slot) << 64 | group.table.seq(slot)).to_bytes(16, "big")
-
-
-def _save_index(out: RdbWriter, group: Group, index: PendingIndex) -> None:
-    out.length(len(index))
-    for slot in index.slots():
-        out.raw(_raw_id(group, slot))
+            left -= 1
+    return True
 
 
 def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
@@ -156,108 +225,168 @@ def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def load_stream(reader: RdbReader, kind: int, now: int = 0, strict: bool = False) -> Stream:
+@cython.ccall
+def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, strict: cython.bint = False) -> Stream:
     """Return the next stream; Corrupt where it is malformed. O(bytes)
 
     now: iids that expired until then (ms) are left out; 0 takes them all. strict: see the module.
     """
-    stream = Stream()
-    for _ in range(reader.length()):
-        _load_node(reader, stream)
-    living = LivingEntries()
-    for key, node in stream.rax.items():
-        if not living.add_node(key, node):
-            raise Corrupt("a node that contradicts itself")
+    stream: Stream = Stream()
+    living: LivingEntries = _load_nodes(reader, stream)
     if not living.rises and not living.set_back:
         raise Corrupt("IDs that do not rise")
     _load_counters(reader, stream, kind, living)
     if strict and stream.entries_added > _MAX_I64:
         raise Corrupt("more entries added than can be counted")
-    for _ in range(reader.length()):
-        group = _load_group(reader, stream, kind)
-        if strict and not -1 <= group.entries_read <= stream.entries_added:
+    left: cython.ulonglong = reader.length()
+    while left > 0:
+        group: Group = _load_group(reader, stream, kind)
+        if strict and (group.entries_read < -1 or (group.entries_read >= 0 and group.entries_read > stream.entries_added)):
             raise Corrupt("a group that read more entries than were added")
-    if kind >= TYPE_STREAM_86:
+        left -= 1
+    if kind >= _TYPE_86:
         stream.idmp = _load_producers(reader, now)
     return stream
 
 
-def _load_node(reader: RdbReader, stream: Stream) -> None:
-    key = reader.string()
-    if len(key) != 16:
-        raise Corrupt(f"a node's ID of {len(key)} bytes")
-    node = Listpack.from_bytes(reader.string())
-    if not validate_node(node):
-        raise Corrupt("a node that is not sound")
-    if not stream.add_node(key, node):
-        raise Corrupt("two nodes of the same ID")
+@cython.cfunc
+def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
+    """Read the nodes and walk each as it comes, or all in the end where they do not come in their order."""
+    living: LivingEntries = LivingEntries()
+    in_order: cython.bint = True
+    before: bytes = b""
+    key: bytes
+    node: Listpack
+    left: cython.ulonglong = reader.length()
+    while left > 0:
+        key = reader.string()
+        if len(key) != 16:
+            raise Corrupt(f"a node's ID of 16 bytes expected, found {len(key)}")
+        if cython.compiled:
+            node = Listpack.__new__(Listpack)  # without the empty buffer that it would begin with
+        else:
+            node = Listpack()
+        node.buf = reader.buffer()
+        node.used = len(node.buf)
+        in_order = in_order and before < key
+        if in_order and not living.take_node(key, node):
+            raise Corrupt("a node that is not sound, or contradicts itself")
+        if not stream.add_node(key, node):
+            raise Corrupt("two nodes of the same ID")
+        before = key
+        left -= 1
+    return living if in_order else _walk_all(stream)
 
 
-def _load_counters(reader: RdbReader, stream: Stream, kind: int, living: LivingEntries) -> None:
-    length = reader.length()
+@cython.cfunc
+def _walk_all(stream: Stream) -> LivingEntries:
+    """Walk the nodes of a payload that no server writes: in the order of their IDs."""
+    living: LivingEntries = LivingEntries()
+    node: Listpack
+    nodes: RaxIterator = RaxIterator(stream.rax)
+    nodes.seek("^")
+    while nodes.next():
+        node = nodes.data
+        if not living.take_node(nodes.key, node):
+            raise Corrupt("a node that is not sound, or contradicts itself")
+    return living
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries) -> cython.bint:
+    length: cython.ulonglong = reader.length()
     if length != living.count:
         raise Corrupt(f"a stream of {length} entries whose nodes hold {living.count}")
     stream.length = length
-    stream.last_ms, stream.last_seq = reader.length(), reader.length()
-    if not living.set_back and (stream.last_ms, stream.last_seq) < (living.last_ms, living.last_seq):
+    stream.last_ms = reader.length()
+    stream.last_seq = reader.length()
+    if not living.set_back and less(stream.last_ms, stream.last_seq, living.last_ms, living.last_seq):
         raise Corrupt("an entry beyond the stream's last ID")
-    if kind == TYPE_STREAM_5:
+    if kind == _TYPE_5:
         stream.entries_added = length
     else:
-        stream.first_ms, stream.first_seq = reader.length(), reader.length()
-        stream.max_deleted_ms, stream.max_deleted_seq = reader.length(), reader.length()
+        stream.first_ms = reader.length()
+        stream.first_seq = reader.length()
+        stream.max_deleted_ms = reader.length()
+        stream.max_deleted_seq = reader.length()
         stream.entries_added = reader.length()
         if stream.entries_added < length:
             raise Corrupt("fewer entries added than there are")
     if not living.set_back:  # else nobody can tell what a server thought of it
-        stream.first_ms, stream.first_seq = living.first_ms, living.first_seq
+        stream.first_ms = living.first_ms
+        stream.first_seq = living.first_seq
+    return True
 
 
-def _load_group(reader: RdbReader, stream: Stream, kind: int) -> Group:
-    name = reader.string()
-    ms, seq = reader.length(), reader.length()
-    if kind == TYPE_STREAM_5:
+@cython.cfunc
+def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
+    name: bytes = reader.string()
+    ms: cython.ulonglong = reader.length()
+    seq: cython.ulonglong = reader.length()
+    number: cython.ulonglong
+    read: cython.longlong
+    left: cython.ulonglong
+    if kind == _TYPE_5:
         read = stream.distance_from_first(ms, seq)
     else:
         number = reader.length()
-        read = number - (1 << 64) if number > _MAX_I64 else number
-    group = stream.create_group(name, ms, seq, read)
+        read = -1 - cython.cast(cython.longlong, _UNKNOWN - number) if number > _MAX_I64 else number
+    group: Group | None = stream.create_group(name, ms, seq, read)
     if group is None:
         raise Corrupt("two groups of the same name")
-    for _ in range(reader.length()):
-        ms, seq = StreamID.unpack(reader.raw(16))
+    left = reader.length()
+    while left > 0:
+        reader.raw_id()
+        ms = reader.ms
+        seq = reader.seq
         if not group.load(ms, seq, _time(reader), reader.length()):
             raise Corrupt("a pending entry twice in a group")
-    for _ in range(reader.length()):
+        left -= 1
+    left = reader.length()
+    while left > 0:
         _load_consumer(reader, group, kind)
-    if kind >= TYPE_STREAM_88:
-        for _ in range(reader.length()):
-            if not group.load_nacked(*StreamID.unpack(reader.raw(16))):
+        left -= 1
+    if kind >= _TYPE_88:
+        left = reader.length()
+        while left > 0:
+            reader.raw_id()
+            if not group.load_nacked(reader.ms, reader.seq):
                 raise Corrupt("a released entry that is not pending, has a consumer, or is there twice")
+            left -= 1
     if group.orphans():
         raise Corrupt("a pending entry without a consumer")
     group.settle()
     return group
 
 
-def _time(reader: RdbReader) -> int:
+@cython.cfunc
+@cython.exceptval(-2, check=True)
+def _time(reader: RdbReader) -> cython.longlong:
     """Return a time, which may be taken from now without overflow."""
-    time = reader.milliseconds()
-    if not -1 <= time < _END_OF_TIME:
+    time: cython.longlong = reader.milliseconds()
+    if time < -1 or time >= _END_OF_TIME:
         raise Corrupt(f"a time that no clock shows: {time}")
     return time
 
 
-def _load_consumer(reader: RdbReader, group: Group, kind: int) -> None:
-    name = reader.string()
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.bint:
+    name: bytes = reader.string()
     consumer: Consumer | None = group.create_consumer(name, _time(reader))
+    left: cython.ulonglong
     if consumer is None:
         raise Corrupt("two consumers of the same name")
     # Before Redis 7.2 nobody noted when a consumer got something; that it was seen is the best that is known.
-    consumer.active_time = _time(reader) if kind >= TYPE_STREAM_72 else consumer.seen_time
-    for _ in range(reader.length()):
-        if not group.assign(*StreamID.unpack(reader.raw(16)), consumer):
+    consumer.active_time = _time(reader) if kind >= _TYPE_72 else consumer.seen_time
+    left = reader.length()
+    while left > 0:
+        reader.raw_id()
+        if not group.assign(reader.ms, reader.seq, consumer):
             raise Corrupt("a consumer's pending entry that its group does not have, or that another one has")
+        left -= 1
+    return True
 
 
 def _load_producers(reader: RdbReader, now: int) -> Producers:

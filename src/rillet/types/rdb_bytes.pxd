@@ -1,0 +1,57 @@
+cimport cython
+from rillet.structs.lzf cimport pack, refuse_block, unpack
+
+
+cdef class RdbWriter:
+    cdef readonly bytearray out
+    cdef public bint compression
+    cdef public object sink
+    cdef bytearray _room(self, Py_ssize_t n)
+    cdef bint _cut(self, Py_ssize_t size) except -1
+    cdef bint _plain(self, const unsigned char *data, Py_ssize_t size) except -1
+    cdef bint _integer(self, bytes data) except -1
+    cpdef bint spill(self) except -1
+    cpdef bint flush(self) except -1
+    cpdef bint raw(self, object data) except -1
+    cpdef bint byte(self, int n) except -1
+    cpdef bint length(self, unsigned long long n) except -1
+    cpdef bint string(self, bytes data) except -1
+    cpdef bint buffer(self, bytearray data, Py_ssize_t size) except -1
+    cpdef bint milliseconds(self, long long ms) except -1
+    cpdef bint raw_id(self, unsigned long long ms, unsigned long long seq) except -1
+
+
+@cython.final
+cdef class RdbReader:
+    cdef const unsigned char *p
+    cdef object window
+    cdef Py_ssize_t at
+    cdef Py_ssize_t limit
+    cdef long long base
+    cdef readonly long long mark
+    cdef readonly unsigned long long ms
+    cdef readonly unsigned long long seq
+    cdef readonly bint special
+    cdef object source
+    cdef unsigned long long checksum
+    cdef Py_ssize_t _summed
+    cdef bint _sums
+    cdef bytearray _kept
+    cdef Py_ssize_t _kept_from
+    cdef bint need(self, Py_ssize_t n) except -1
+    cdef bint _refill(self, Py_ssize_t n) except -1
+    cdef bint _move(self, bytearray window, Py_ssize_t left) except -1
+    cdef bint _settle(self) except -1
+    cpdef unsigned long long checksum_so_far(self) except? 0
+    cpdef bytes raw(self, Py_ssize_t n)
+    cdef bytes _take(self, Py_ssize_t n)
+    cpdef int byte(self) except -1
+    cpdef unsigned long long length(self) except? 7777777777777777777
+    cdef unsigned long long _length_or_special(self) except? 7777777777777777777
+    cdef Py_ssize_t _size(self) except -1
+    cdef Py_ssize_t _block(self) except -1
+    cdef bytes _text(self, unsigned long long form)
+    cpdef bytes string(self)
+    cpdef bytearray buffer(self)
+    cpdef long long milliseconds(self) except? -1
+    cpdef bint raw_id(self) except -1
