@@ -58,6 +58,7 @@ cdef class Engine:
     cdef bint _mute(self, Session session, Py_ssize_t mark) except -1
     cdef bint _take_effects(self, Session session, list[bytes] argv) except -1
     cdef bint _feed(self, int db, list[bytes] argv, long long now) except -1
+    cdef bint _frame(self, int db, bytes word, long long now) except -1
     cdef long long _log_time(self) except -1
     cdef bint _flush_pending(self) except -1
     cdef bint _reply_error(self, Session session, Py_ssize_t mark, object error) except -1

@@ -450,10 +450,17 @@ class Engine:
         now: cython.longlong = self._log_time()
         if len(pending) == 1:
             return self._feed(pending[0][0], pending[0][1], now)
-        self._feed(pending[0][0], [b"MULTI"], now)
+        self._frame(pending[0][0], b"MULTI", now)
         for index, argv in pending:
             self._feed(index, argv, now)
-        return self._feed(pending[len(pending) - 1][0], [b"EXEC"], now)
+        return self._frame(pending[len(pending) - 1][0], b"EXEC", now)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _frame(self, db: cython.int, word: bytes, now: cython.longlong) -> cython.bint:
+        """Log MULTI or EXEC, which belong to no database: a SELECT comes behind MULTI (feedAppendOnlyFile)."""
+        feed: Feed | None = self.feed
+        return self._feed(db if feed is None else feed.db, [word], now)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -729,7 +736,8 @@ class Engine:
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
         if self._log is not None and not self.loading and self.refusal is None:
-            self._pending.append((database.index, [b"DEL", key]))
+            name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
+            self._pending.append((database.index, [name, key]))
             if self._depth == 0:
                 self._flush_pending()
 
