@@ -1,11 +1,13 @@
 """The `rillet` console script: one file per subcommand, each imported when it is asked for.
 
-    rillet info                         which build runs, and which optional packages it finds
+    rillet info                                    which build runs, and which optional packages it finds
     rillet serve [redis.conf] [--port N] [--dir D]
+    rillet check PATH [--repair]                   whether what lies on the disk is whole
     rillet --version
 
-A subcommand is a module of this package with a function `run`. `serve` takes redis-server's grammar, in which any
-`--name value` is a setting, so its arguments never pass through argparse.
+A subcommand is a module of this package with `add_arguments(parser)` and `run(options)`, which returns the exit status.
+`serve` takes redis-server's grammar, in which any `--name value` is a setting, so its arguments never pass through
+argparse.
 """
 
 from __future__ import annotations
@@ -13,8 +15,16 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 
 import rillet
+
+SUBCOMMANDS = {
+    "info": "show which build runs, and which optional packages it finds",
+    "serve": "serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]",
+    "check": "see whether a store, a log or an RDB file is whole: rillet check PATH [--repair]",
+}
+"""The names of the subcommands, with their line of help."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -24,21 +34,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from rillet.cli import serve
 
         return serve.run(given[1:])
-    parser = _parser()
+    parser = _parser(given[0] if given else "")
     options = parser.parse_args(given)
     if options.command is None:
         parser.print_help()
         return 2
-    from rillet.cli import info
+    status: int = import_module(f"rillet.cli.{options.command}").run(options)
+    return status
 
-    return info.run()
 
-
-def _parser() -> argparse.ArgumentParser:
+def _parser(asked: str) -> argparse.ArgumentParser:
+    """Return the parser, with the arguments of the subcommand that is asked for."""
     parser = argparse.ArgumentParser(prog="rillet", description="Redis Streams in Python.")
     speed = "compiled" if rillet.compiled() else "interpreted"
     parser.add_argument("--version", action="version", version=f"rillet {rillet.__version__} ({speed})")
     commands = parser.add_subparsers(dest="command", metavar="command")
-    commands.add_parser("info", help="show which build runs, and which optional packages it finds")
-    commands.add_parser("serve", help="serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]")
+    for name, line in SUBCOMMANDS.items():
+        found = commands.add_parser(name, help=line, description=line)
+        if name == asked:
+            import_module(f"rillet.cli.{name}").add_arguments(found)
     return parser

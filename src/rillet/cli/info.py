@@ -6,6 +6,7 @@ pip hides what the build said unless it is run with -v.
 
 from __future__ import annotations
 
+import argparse
 import platform
 import shutil
 from importlib.metadata import PackageNotFoundError, version
@@ -25,7 +26,11 @@ OPTIONAL = {
 PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the judge of the tests and benchmarks"}
 
 
-def run() -> int:
+def add_arguments(_parser: argparse.ArgumentParser) -> None:
+    """It takes none."""
+
+
+def run(_options: argparse.Namespace | None = None) -> int:
     """Print the report and return 0."""
     print("\n".join(report()))
     return 0

@@ -13,6 +13,7 @@ cdef class CommandParser(Intake):
     cdef public Py_ssize_t proto_max_bulk_len
     cdef public Py_ssize_t max_multibulk_len
     cdef public Py_ssize_t query_buffer_limit
+    cdef public bint exact
 
     cdef Py_ssize_t after
     cdef Py_ssize_t first
@@ -25,5 +26,6 @@ cdef class CommandParser(Intake):
     cdef Py_ssize_t _line_end(self, int terminator)
     cdef Py_ssize_t _read_count(self)
     cdef Py_ssize_t _read_length(self)
+    cdef bint _see_line_feed(self, Py_ssize_t end) except -1
     cdef object _parse_inline(self)
     cdef bint _refuse(self, str reason) except -1

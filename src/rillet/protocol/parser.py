@@ -145,7 +145,7 @@ def plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.P
     while at < stop and 48 <= buf[at] <= 57:
         number = number * 10 + (buf[at] - 48)
         at += 1
-    if at > size - 2 or buf[at] != 13 or at == pos + 1 or (buf[pos + 1] == 48 and at > pos + 2):
+    if at > size - 2 or buf[at] != 13 or buf[at + 1] != 10 or at == pos + 1 or (buf[pos + 1] == 48 and at > pos + 2):
         return 0
     return number * 16 + (at + 2 - pos)
 
@@ -156,7 +156,7 @@ class CommandParser(Intake):
     """Bytes in, commands out: `feed`, then `next` until it gives None (networking.c, processInputBuffer)."""
 
     __slots__ = ("argv", "argc", "missing", "bulk_len", "authenticated", "proto_max_bulk_len", "max_multibulk_len",
-                 "query_buffer_limit", "after", "first")  # fmt: skip
+                 "query_buffer_limit", "exact", "after", "first")  # fmt: skip
     argv: Any
     argc: cython.Py_ssize_t
     missing: cython.Py_ssize_t
@@ -165,6 +165,7 @@ class CommandParser(Intake):
     proto_max_bulk_len: cython.Py_ssize_t
     max_multibulk_len: cython.Py_ssize_t
     query_buffer_limit: cython.Py_ssize_t
+    exact: cython.bint
     after: cython.Py_ssize_t
     first: cython.Py_ssize_t
 
@@ -179,6 +180,8 @@ class CommandParser(Intake):
         self.proto_max_bulk_len = PROTO_MAX_BULK_LEN
         self.max_multibulk_len = MAX_MULTIBULK_LEN
         self.query_buffer_limit = QUERY_BUFFER_LIMIT
+        # Whether both bytes of each CR LF are looked at, as in a log; of a client Redis takes any two.
+        self.exact = False
         self.after = 0
         self.first = 0
 
@@ -272,9 +275,10 @@ class CommandParser(Intake):
             if end - pos < 6 or buf[pos] != 36:  # $0 CR LF CR LF
                 return 0
             length = buf[pos + 1] - 48
-            if 0 <= length <= 9 and buf[pos + 2] == 13:  # nearly every length has one digit or two
+            # Nearly every length has one digit or two.
+            if 0 <= length <= 9 and buf[pos + 2] == 13 and buf[pos + 3] == 10:
                 pos += 4
-            elif 1 <= length <= 9 and 48 <= buf[pos + 2] <= 57 and buf[pos + 3] == 13:
+            elif 1 <= length <= 9 and 48 <= buf[pos + 2] <= 57 and buf[pos + 3] == 13 and buf[pos + 4] == 10:
                 length = length * 10 + (buf[pos + 2] - 48)
                 pos += 5
             else:
@@ -283,7 +287,7 @@ class CommandParser(Intake):
                 if line == 0 or length > _UNAUTHENTICATED_BULK_LEN or length > self.proto_max_bulk_len:
                     return 0
                 pos += line & 15
-            if end - pos < length + 2:
+            if end - pos < length + 2 or buf[pos + length] != 13 or buf[pos + length + 1] != 10:
                 return 0
             if cython.compiled:
                 at[index] = buf + pos
@@ -350,6 +354,9 @@ class CommandParser(Intake):
                 if length >= 0:
                     self.wanted = length + 2
                 return None
+            if self.exact and (buf[pos + length] != 13 or buf[pos + length + 1] != 10):
+                self.pos = pos + length
+                self._refuse("CR LF expected behind a value")
             if argc < len(argv):
                 argv[argc] = buf[pos : pos + length]
             else:
@@ -388,6 +395,7 @@ class CommandParser(Intake):
             return -1
         if count > UNAUTHENTICATED_MULTIBULK_LEN and not self.authenticated:
             self._refuse("unauthenticated multibulk length")
+        self._see_line_feed(end)
         self.pos = end + 2
         return max(count, 0)
 
@@ -409,8 +417,18 @@ class CommandParser(Intake):
             return -1
         if length > UNAUTHENTICATED_BULK_LEN and not self.authenticated:
             self._refuse("unauthenticated bulk length")
+        self._see_line_feed(end)
         self.pos = end + 2
         return length
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _see_line_feed(self, end: cython.Py_ssize_t) -> cython.bint:
+        """Refuse a line whose CR, at `end`, has something else than LF behind it, where that counts."""
+        data: bytes = self.data
+        if self.exact and data[end + 1] != 10:
+            self._refuse("LF expected behind CR")
+        return True
 
     @cython.cfunc
     def _parse_inline(self) -> Command:

@@ -1,0 +1,280 @@
+"""Checking what lies on the disk, without changing it: every byte is read, every structure built and verified.
+
+    an RDB file            read to its end, its checksum compared
+    a log (its folder,     the manifest, each file that it names, replayed in order; what lies beside them is named
+    its manifest, or a
+    single file of a
+    server before 7.0)
+    a store's directory,   all of these that are in it
+    or a server's
+
+What was read is in an engine of its own, in memory, and there `check()` of every value and database runs: a stream's
+nodes are walked to the last byte, counts added up, pending entries held against their consumers.
+
+One kind of damage can be repaired, and only where it is asked for: a torn end, which a power loss leaves in the last
+file of a log. `repair` copies the file first, to `<name>.torn-<offset>`, and cuts it where the last whole command
+ends. Whoever opens the log would do the same without the copy. All other damage is told with its file, its offset and
+what was expected there; what to do about it is for people to decide.
+
+A store that is open is not checked: its owner is writing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreBusy, StoreError
+from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.persistence.manifest import draft_of, read_manifest
+from rillet.persistence.rdb import MAGICS, load_rdb
+from rillet.persistence.replay import TornLog, replay
+from rillet.types.stream import Stream
+
+_PIECE = 1 << 20
+_MANY_DATABASES = 128
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Something that is wrong: the file, the offset in it (-1: none), and what. torn: it can be repaired."""
+
+    path: Path
+    offset: int
+    what: str
+    torn: bool = False
+
+    def __str__(self) -> str:
+        where = f"{self.path}: offset {self.offset}: " if self.offset >= 0 else f"{self.path}: "
+        return where + self.what.removeprefix(where)
+
+
+@dataclass(slots=True)
+class Report:
+    """What was found: lines on what was read, the damages, and remarks on what is no damage but worth knowing."""
+
+    read: list[str] = field(default_factory=list)
+    damages: list[Damage] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.damages
+
+
+class _Untouched(Disk):
+    """The operating system's files, of which none is changed: a replay that cuts off a torn end cuts nothing here."""
+
+    __slots__ = ()
+
+    def truncate(self, path: Path, size: int) -> None:
+        """Leave the file as it is."""
+
+
+def check(path: Path, progress: Progress | None = None) -> Report:
+    """Check a file or directory; StoreError where there is nothing to check, or a store that is open. O(bytes)"""
+    report = Report()
+    with _held(path):
+        for what, target in _targets(path):
+            what(target, report, progress)
+        if not report.read and not report.damages:
+            raise StoreError(f"{path} holds neither a log nor an RDB file")
+    return report
+
+
+def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
+    """Cut a torn end off its file and return where the file is kept as it was; OSError leaves it so."""
+    assert damage.torn
+    with _held(path):
+        kept = damage.path.with_name(f"{damage.path.name}.torn-{damage.offset}")
+        copy = disk.create(kept)
+        try:
+            with disk.read_from(damage.path) as file:
+                while piece := file.read(_PIECE):
+                    write_all(copy, piece)
+            copy.sync()
+        finally:
+            copy.close()
+        disk.sync_folder(kept.parent)
+        disk.truncate(damage.path, damage.offset)
+    return kept
+
+
+# -- what is there ------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _held(path: Path) -> Iterator[None]:
+    """Keep others from opening the store meanwhile; StoreBusy where one has it open."""
+    lock = path / "lock"
+    if not lock.is_file():
+        yield
+        return
+    number = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        try:
+            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StoreBusy(f"{path} is open{_by_whom(path)}: close it there, then check it") from None
+        yield
+    finally:
+        os.close(number)
+
+
+def _by_whom(path: Path) -> str:
+    try:
+        return f" in process {int(json.loads((path / 'owner.json').read_bytes())['pid'])}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def _targets(path: Path) -> Iterator[tuple[Callable[[Path, Report, Progress | None], None], Path]]:
+    """Yield what there is to check, and how."""
+    if not path.exists():
+        raise StoreError(f"{path} does not exist")
+    if path.is_dir():
+        yield from _in_folder(path)
+    elif path.name.endswith(".manifest"):
+        yield _check_log, path
+    elif _magic(path).startswith(MAGICS) and path.suffix != ".aof":
+        yield _check_rdb, path
+    else:
+        yield _check_single, path
+
+
+def _in_folder(path: Path) -> Iterator[tuple[Callable[[Path, Report, Progress | None], None], Path]]:
+    entries = sorted(path.iterdir())
+    manifests = [one for one in entries if one.name.endswith(".manifest") and not one.name.startswith("temp-")]
+    for one in manifests:
+        yield _check_log, one
+    for one in entries:
+        if one.is_dir():
+            yield from ((_check_log, found) for found in sorted(one.glob("*.manifest"))
+                        if not found.name.startswith("temp-"))  # fmt: skip
+        elif one.is_file() and not manifests:
+            if one.suffix == ".rdb" and not one.name.startswith("temp-"):
+                yield _check_rdb, one
+            elif one.suffix == ".aof":
+                yield _check_single, one
+
+
+def _magic(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return file.read(9)
+
+
+# -- checking -----------------------------------------------------------------------------------------
+
+
+def _engine() -> Engine:
+    return Engine(Settings(databases=_MANY_DATABASES))
+
+
+def _check_rdb(path: Path, report: Report, progress: Progress | None) -> None:
+    """Check an RDB file."""
+    engine = _engine()
+    engine.loading = True
+    with _damages(path, report):
+        loaded = load_rdb(path, engine)
+        size = path.stat().st_size
+        if loaded.end != size:
+            raise LogCorrupt(str(path), loaded.end, f"{size - loaded.end} bytes behind the end of the RDB file")
+        report.read.append(f"{path}: RDB, {size} bytes, {loaded.keys} keys")
+        _check_values(path, engine, report)
+
+
+def _check_single(path: Path, report: Report, progress: Progress | None) -> None:
+    """Check a log of one file."""
+    _check_files(path, [path], report, progress)
+
+
+def _check_log(path: Path, report: Report, progress: Progress | None) -> None:
+    """Check the log that a manifest describes."""
+    with _damages(path, report):
+        manifest = read_manifest(path)
+        report.read.append(f"{path}: manifest of {len(manifest.files)} files")
+        missing = [file.name for file in manifest.loaded if not (path.parent / file.name).exists()]
+        for name in missing:
+            report.damages.append(Damage(path, -1, f"the file {name} is missing"))
+        _name_strays(path, {file.name for file in manifest.files}, report)
+        if not missing:
+            _check_files(path, [path.parent / file.name for file in manifest.loaded], report, progress)
+
+
+def _name_strays(path: Path, known: set[str], report: Report) -> None:
+    """Remark on files that no manifest names: what an interrupted rewrite leaves, or a person put there."""
+    for entry in sorted(path.parent.iterdir()):
+        if entry.name not in known and entry != path and entry.is_file():
+            leaving = entry.name.startswith("temp-") or entry == draft_of(path)
+            what = "left by an interrupted rewrite; the next opening removes it" if leaving else "not part of the log"
+            report.remarks.append(f"{entry}: {what}")
+
+
+def _check_files(path: Path, files: list[Path], report: Report, progress: Progress | None) -> None:
+    """Replay the files of a log into an engine, and check what came of it."""
+    engine = _engine()
+    with _damages(path, report), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", TornLog)
+        found = replay(engine, files, progress, disk=_Untouched())
+        report.read.append(
+            f"{path}: {found.commands} commands behind {found.keys} keys of a base, {found.bytes} bytes in "
+            f"{len(files)} file{'s' if len(files) != 1 else ''}"
+        )
+        _check_values(path, engine, report)
+        if found.dropped:
+            torn = [file for file in files if file.stat().st_size][-1]
+            what = str(told[-1].message).partition(": ")[2] if told else ""
+            kind = "transaction" if "transaction" in what else "command"
+            what = f"a torn end: {found.dropped} bytes of an unfinished {kind}"
+            report.damages.append(Damage(torn, found.offset, what, torn=True))
+
+
+def _check_values(path: Path, engine: Engine, report: Report) -> None:
+    """Run check() of everything that was loaded."""
+    kinds: Counter[str] = Counter()
+    entries = 0
+    for database in engine.databases:
+        for key, value in database.values.items():
+            kinds[type(value).__name__.lower()] += 1
+            entries += value.length if isinstance(value, Stream) else 0
+            try:
+                value.check()
+            except (AssertionError, Corrupt, IndexError) as error:
+                name = key.decode("utf-8", "backslashreplace")
+                what = f"the key {name!r} (database {database.index}) is not sound: {error}"
+                report.damages.append(Damage(path, -1, what))
+    try:
+        engine.check()
+    except AssertionError as error:
+        report.damages.append(Damage(path, -1, f"the databases are not sound: {error}"))
+    counts = ", ".join(f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in sorted(kinds.items()))
+    streams = f" ({entries} entries in streams)" if kinds["stream"] else ""
+    report.read.append(f"{path}: every structure checked: {counts or 'no keys'}{streams}")
+
+
+@contextlib.contextmanager
+def _damages(path: Path, report: Report) -> Iterator[None]:
+    """Take an error of reading as a damage."""
+    try:
+        yield
+    except LogCorrupt as error:
+        report.damages.append(Damage(Path(error.path), error.offset, error.reason))
+    except NewerFormat as error:
+        report.damages.append(Damage(path, -1, str(error).removeprefix(f"{path}: ")))
+    except OSError as error:
+        report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))
+
+
+__all__ = ["Damage", "Report", "check", "repair"]
