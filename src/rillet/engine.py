@@ -359,6 +359,9 @@ class Engine:
         """
         count: cython.Py_ssize_t = 0
         ran: cython.Py_ssize_t = 1
+        size: cython.int = parser.first_size()
+        if size < 0 or not self._shortcut_sizes >> size & 1:
+            return 0
         self._since = self.clock.ticks()
         try:
             while ran > 0:

@@ -1,7 +1,7 @@
 """Replay: the files of an append-only log, carried out again (Redis: aof.c, loadSingleAppendOnlyFile).
 
     base.rdb    REDIS0010 ... EOF CRC64           read by rillet.persistence.rdb
-    incr.aof    *3 $3 SET ...  *5 $4 XADD ...     every command through the engine, by a trusted session
+    incr.aof    *3 $3 SET ...  *5 $4 XADD ...     every command through the engine (playback.py)
 
 While it runs, the engine is `loading`: no key expires by itself, because the log says when one went, and nothing is
 logged again.
@@ -16,7 +16,6 @@ unfinished command is seen as torn: the warning says how many bytes went.
 from __future__ import annotations
 
 import re
-import sys
 import time
 import warnings
 from collections.abc import Callable
@@ -26,13 +25,12 @@ from pathlib import Path
 
 from rillet.commands.session import Session
 from rillet.engine import Engine
-from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
+from rillet.errors import LogCorrupt
 from rillet.persistence.disk import REAL, Disk
+from rillet.persistence.playback import Playback
 from rillet.persistence.rdb import HEADER, MAGICS, load_rdb
-from rillet.protocol.parser import CommandParser
 
 _CHUNK = 1 << 20
-_STAR, _HASH = 42, 35
 # A count or length, whole or torn off anywhere.
 _HEADER = re.compile(rb"[*$](?:(\d{1,10})(?:\r\n?)?)?")
 
@@ -104,105 +102,52 @@ class _FileReplay:
         self.last = last
         self.truncates = truncates
         self.keys = 0
-        self.good = 0
         self.dropped = 0
-        self.commands = 0
-        self._here = 0
-        self._transaction: list[list[bytes]] | None = None
+        self.playback = Playback(str(path), session, 0)
+
+    @property
+    def good(self) -> int:
+        """Where the last whole command ended."""
+        return self.playback.good
+
+    @property
+    def commands(self) -> int:
+        """How many were carried out."""
+        return self.playback.commands
 
     def run(self, progress: Callable[[int], None]) -> None:
         """Carry out every command of the file."""
-        parser = CommandParser()
-        # The limits are for clients: what was logged was taken, in process without any, and a base has whole values.
-        parser.proto_max_bulk_len = parser.query_buffer_limit = parser.max_multibulk_len = sys.maxsize
-        size = fed = 0
+        start = 0
         with self.disk.read_from(self.path) as file:
             size = self.disk.size(self.path)
             if file.read(HEADER).startswith(MAGICS):
                 loaded = load_rdb(self.path, self.session.engine)
-                fed, self.keys = loaded.end, loaded.keys
-            file.seek(fed)
-            self._here = self.good = fed
+                start, self.keys = loaded.end, loaded.keys
+            file.seek(start)
+            self.playback = Playback(str(self.path), self.session, start)
             while chunk := file.read(_CHUNK):
-                fed += len(chunk)
-                parser.feed(chunk)
-                self._drain(parser, chunk, fed)
+                self.playback.feed(chunk)
                 progress(self.good)
         progress(self.good)
         if size != self.good:
             self._cut(size)
-
-    def _drain(self, parser: CommandParser, chunk: bytes, fed: int) -> None:
-        """Run the commands that are whole; `here` is where the one being read begins."""
-        chunk_start = fed - len(chunk)
-        here = self._here
-        while here < fed:
-            # What the parser would take for a command typed by hand is no part of a log.
-            if here >= chunk_start and chunk[here - chunk_start] not in (_STAR, _HASH):
-                head = chunk[here - chunk_start : here - chunk_start + 1]
-                raise LogCorrupt(str(self.path), here, f"a command expected, found {head!r}")
-            try:
-                argv = parser.next()
-            except ProtocolError as error:
-                raise LogCorrupt(str(self.path), here, str(error)) from None
-            if argv is None:
-                return
-            self._here = fed - parser.buffered
-            if argv:
-                self._take(argv, here)
-            here = self._here
-            if self._transaction is None:
-                self.good = here
-
-    def _take(self, argv: list[bytes], start: int) -> None:
-        """Run a command, or keep it until its transaction is whole."""
-        if self._transaction is None and argv[0][:1] not in b"mMeE#":
-            self._run(argv, start)
-            return
-        name = argv[0].upper()
-        if name.startswith(b"#"):  # an annotation such as #TS:<seconds>
-            return
-        if name == b"MULTI":
-            self._transaction = []
-        elif name == b"EXEC" and self._transaction is not None:
-            whole, self._transaction = self._transaction, None
-            for one in whole:
-                self._run(one, start)
-        elif self._transaction is not None:
-            self._transaction.append(argv)
-        else:
-            self._run(argv, start)
-
-    def _run(self, argv: list[bytes], start: int) -> None:
-        session = self.session
-        session.engine.execute(session, argv)
-        reply = session.out.take()
-        if reply[0] == 45:
-            self._refused(argv, start, reply[1:-2].decode("utf-8", "replace"))
-        self.commands += 1
-
-    def _refused(self, argv: list[bytes], start: int, reason: str) -> None:
-        command = b" ".join(argv[:3])[:100].decode("utf-8", "replace")
-        if reason.startswith("ERR unknown command"):
-            raise NewerFormat(f"{self.path}: offset {start}: {command!r}: this version has no such command")
-        raise LogCorrupt(str(self.path), start, f"{command!r} was refused: {reason}")
 
     def _cut(self, size: int) -> None:
         """Take an unfinished command or transaction off the end of the last file."""
         if not self.last:
             raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and others follow it")
         with self.disk.read_from(self.path) as file:
-            file.seek(self._here)
+            file.seek(self.playback.here)
             tail = file.read()
         if tail and not begins_a_command(tail):
-            raise LogCorrupt(str(self.path), self._here, "neither a command nor the beginning of one")
+            raise LogCorrupt(str(self.path), self.playback.here, "neither a command nor the beginning of one")
         if not self.truncates:
             # aof.c: loadSingleAppendOnlyFile, the words of its label uxeof
             raise LogCorrupt(str(self.path), self.good, "Unexpected end of file reading the append only file, and "
                              "aof-load-truncated is no")  # fmt: skip
         self.dropped = size - self.good
         self.disk.truncate(self.path, self.good)
-        what = "transaction" if self._transaction is not None else "command"
+        what = "transaction" if self.playback.transaction is not None else "command"
         told = f"{self.path}: {self.dropped} bytes of an unfinished {what} were dropped at offset {self.good}"
         warnings.warn(told, TornLog, stacklevel=6)
 

@@ -1,0 +1,139 @@
+"""Playback: the commands of one file of the log, carried out as the file's bytes come in.
+
+    chunk ── CommandParser ──► plain XADDs ──► Engine.replay       runs of them, no object for any word
+                           └─► every other ──► Engine.execute      MULTI ... EXEC kept until it is whole
+
+`here` is where the command begins that is read next, `good` where the last whole one ended outside of a transaction:
+what lies behind it at the end of the file was torn off. Both count bytes from the beginning of the file.
+
+Compiled, because a log of millions of commands is read at every start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+import sys
+
+from rillet.commands.session import Session
+from rillet.engine import Engine
+from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
+from rillet.protocol.parser import CommandParser
+
+# What a command begins with whose meaning is this module's: MULTI, EXEC, #TS and whatever shares their letters.
+_MARKED = cython.declare(bytes, b"mMeE#")
+
+
+@cython.final
+@cython.cclass
+class Playback:
+    """Carries out the commands of a file by a trusted session; `path` is for the errors."""
+
+    __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "transaction")
+    path: str
+    session: Session
+    engine: Engine
+    parser: CommandParser
+    here: cython.longlong
+    good: cython.longlong
+    fed: cython.longlong
+    commands: cython.longlong
+    transaction: Any  # list[list[bytes]] | None
+
+    def __init__(self, path: str, session: Session, start: cython.longlong) -> None:
+        self.path = path
+        self.session = session
+        self.engine = session.engine
+        self.parser = CommandParser()
+        self.parser.exact = True
+        # The limits are for clients: what was logged was taken, in process without any, and a base has whole values.
+        self.parser.proto_max_bulk_len = self.parser.query_buffer_limit = sys.maxsize
+        self.parser.max_multibulk_len = sys.maxsize
+        self.here = self.good = self.fed = start
+        self.commands = 0
+        self.transaction = None
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def feed(self, chunk: bytes) -> cython.bint:
+        """Carry out the commands that the next bytes of the file make whole; LogCorrupt where one cannot be."""
+        start: cython.longlong = self.fed
+        at: cython.Py_ssize_t
+        ran: cython.Py_ssize_t = 0
+        argv: list[bytes] | None
+        self.fed += len(chunk)
+        self.parser.feed(chunk)
+        while self.here < self.fed:
+            if self.transaction is None:
+                ran = self.engine.replay(self.session, self.parser)
+                self.commands += ran
+            if ran == 0:
+                # What the parser would take for a command typed by hand is no part of a log.
+                at = self.here - start
+                if at >= 0 and chunk[at] != 42 and chunk[at] != 35:
+                    raise LogCorrupt(self.path, self.here, f"a command expected, found {chunk[at : at + 1]!r}")
+                argv = self._next()
+                if argv is None:
+                    return True
+                if argv:
+                    self._take(argv)
+            ran = 0
+            self.here = self.fed - self.parser.buffered
+            if self.transaction is None:
+                self.good = self.here
+        return True
+
+    @cython.cfunc
+    def _next(self) -> list[bytes] | None:
+        try:
+            return self.parser.next()
+        except ProtocolError as error:
+            raise LogCorrupt(self.path, self.here, str(error)) from None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _take(self, argv: list[bytes]) -> cython.bint:
+        """Run a command, or keep it until its transaction is whole."""
+        first: bytes = argv[0]
+        if self.transaction is None and (len(first) == 0 or first[0] not in _MARKED):
+            return self._run(argv)
+        name: bytes = first.upper()
+        if name.startswith(b"#"):  # an annotation such as #TS:<seconds>
+            return True
+        if name == b"MULTI":
+            self.transaction = []
+        elif name == b"EXEC" and self.transaction is not None:
+            whole: list[Any] = self.transaction
+            self.transaction = None
+            for one in whole:
+                self._run(one)
+        elif self.transaction is not None:
+            self.transaction.append(argv)
+        else:
+            self._run(argv)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _run(self, argv: list[bytes]) -> cython.bint:
+        session: Session = self.session
+        self.engine.execute(session, argv)
+        if session.out.used > 0 and session.out.buf[0] == 45:
+            self._refused(argv, session.out.take().strip(b"-\r\n").decode("utf-8", "replace"))
+        session.out.truncate(0)
+        self.commands += 1
+        return True
+
+    def _refused(self, argv: list[bytes], reason: str) -> None:
+        command = b" ".join(argv[:3])[:100].decode("utf-8", "replace")
+        if reason.startswith("ERR unknown command"):
+            raise NewerFormat(f"{self.path}: offset {self.here}: {command!r}: this version has no such command")
+        raise LogCorrupt(self.path, self.here, f"{command!r} was refused: {reason}")
+
+
+__all__ = ["Playback"]
