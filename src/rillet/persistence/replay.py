@@ -121,7 +121,7 @@ class _FileReplay:
         with self.disk.read_from(self.path) as file:
             size = self.disk.size(self.path)
             if file.read(HEADER).startswith(MAGICS):
-                loaded = load_rdb(self.path, self.session.engine)
+                loaded = load_rdb(self.path, self.session.engine, disk=self.disk)
                 start, self.keys = loaded.end, loaded.keys
             file.seek(start)
             self.playback = Playback(str(self.path), self.session, start)
