@@ -461,9 +461,11 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _frame(self, db: cython.int, word: bytes, now: cython.longlong) -> cython.bint:
-        """Log MULTI or EXEC, which belong to no database: a SELECT comes behind MULTI (feedAppendOnlyFile)."""
+        """Log MULTI or EXEC: since 7.2 they belong to no database, and a SELECT comes behind MULTI (propagateNow)."""
         feed: Feed | None = self.feed
-        return self._feed(db if feed is None else feed.db, [word], now)
+        if feed is not None and self.settings.compat.knows(72):
+            db = feed.db
+        return self._feed(db, [word], now)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
