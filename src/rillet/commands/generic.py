@@ -30,7 +30,6 @@ TYPE_NAMES: dict[type, bytes] = {
 """What TYPE calls the values (db.c: getObjectTypeName)."""
 
 _CURSOR = re.compile(rb"(?:([+-]?)([0-9]+))?(?:\0.*)?", re.DOTALL)
-_ONLY_IN_HSCAN = "NOVALUES option can only be used in HSCAN"
 _SAME_OBJECT = "source and destination objects are the same"
 
 
@@ -147,15 +146,22 @@ def parse_cursor(raw: bytes) -> int:
     return -number % (1 << 64) if match[1] == b"-" else number
 
 
+def _is_novalues(session: Session, option: bytes, of_hash: bool) -> bool:
+    """Whether the option is NOVALUES; CommandError for it in any other scan than that of a hash."""
+    compat = session.engine.settings.compat
+    if option != b"novalues" or not (compat.knows(74) or compat.valkey):
+        return False
+    if not of_hash:
+        raise CommandError("NOVALUES option can only be used in HSCAN")
+    return True
+
+
 def scan_options(session: Session, argv: list[bytes], start: int, of_hash: bool = False) -> tuple[int, bytes, bool]:
     """Return COUNT, MATCH and whether NOVALUES is given, from argv[start] on (db.c: scanGenericCommand)."""
-    compat = session.engine.settings.compat
     count, pattern, bare, at = 10, b"*", False, start
     while at < len(argv):
         option = argv[at].lower()
-        if option == b"novalues" and (compat.knows(74) or compat.valkey):
-            if not of_hash:
-                raise CommandError(_ONLY_IN_HSCAN)
+        if _is_novalues(session, option, of_hash):
             bare = True
             at += 1
             continue
@@ -180,6 +186,7 @@ def scan(session: Session, argv: list[bytes]) -> None:
     count, pattern, kind = 10, b"*", b""
     for at in range(2, len(argv), 2):
         option = argv[at].lower()
+        _is_novalues(session, option, of_hash=False)  # where it is, it is refused
         if at + 1 == len(argv) or option not in (b"count", b"match", b"type"):
             raise syntax_error()
         if option == b"count":
