@@ -8,9 +8,9 @@ The engine writes here what one command after the other changed; whoever owns th
 the bytes before replies leave. Below it there is no file: a feed is as good for a file as for a replica.
 
 A command comes as a list of words, or as words that still lie where its client sent them: `header`, then `words` and
-what is to stand in place of some of them. Words that lie behind each other as Redis would write them are one copy.
-A client may have ended a line or a word by something else than CR LF, which Redis does not look at; such words are
-written one by one, so that the bytes are the same whichever way a command came.
+what is to stand in place of some of them. Words that lie behind each other are one copy, headers and all, for the
+parser's `scan` leaves a command alone that is not written as Redis writes it (a client may end a line or a word by
+something else than CR LF). So the bytes are the same whichever way a command came.
 
 Invariants: `0 <= used <= len(buf)`; `db` is the database in which a reader of all that was fed since `forget_db`
 stands, -1 where it cannot know; `second` is the time noted last, and never goes back (aof.c:
@@ -164,7 +164,7 @@ class Feed:
     def words(
         self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append the words start to stop of a command, where CommandParser.scan found them."""
+        """Append the words start to stop of a command, where CommandParser.scan found them: all as they should be."""
         i: cython.Py_ssize_t
         if not cython.compiled:
             word: Any
@@ -174,30 +174,13 @@ class Feed:
             return True
         if start >= stop:
             return True
-        plain: cython.bint = True
-        room: cython.Py_ssize_t = 0
-        for i in range(start, stop):
-            room += size[i] + _ROOM
-            # The LF of its length, CR and LF behind it. Before and behind a word that was found there is always a byte.
-            if (at[i] - 1)[0] != 10 or at[i][size[i]] != 13 or at[i][size[i] + 1] != 10:
-                plain = False
-        buf: bytearray = self._reserve(room)
+        last: cython.Py_ssize_t = stop - 1
+        before: cython.Py_ssize_t = count_digits(size[start]) + 3  # the first one's header: $, digits, CR LF
+        total: cython.Py_ssize_t = before + (at[last] - at[start]) + size[last] + 2
+        buf: bytearray = self._reserve(total)
         target: cython.p_uchar = buf
-        pos: cython.Py_ssize_t = self.used
-        if plain:
-            i = count_digits(size[start]) + 3  # a length is canonical, or `scan` would have left the command alone
-            room = at[stop - 1] - at[start] + size[stop - 1] + i + 2
-            memcpy(target + pos, at[start] - i, room)
-            self.used = pos + room
-            return True
-        for i in range(start, stop):
-            pos = put_header(target, pos, 36, size[i])
-            memcpy(target + pos, at[i], size[i])
-            pos += size[i]
-            target[pos] = 13
-            target[pos + 1] = 10
-            pos += 2
-        self.used = pos
+        memcpy(target + self.used, at[start] - before, total)
+        self.used += total
         return True
 
     @cython.ccall
