@@ -149,7 +149,7 @@ class Generator:
         if kind == 0:
             return [self.random.choice((b"BLPOP", b"BRPOP")), self._list(), self._list(), soon]
         if kind == 1:
-            return [b"BLMOVE", self._list(), self._list(), b"LEFT", self.random.choice((b"LEFT", b"RIGHT")), soon]
+            return [b"BLMOVE", self._list(), self._list(), b"LEFT", self.random.choice((b"left", b"RIGHT")), soon]
         if kind == 2:
             return [b"BRPOPLPUSH", self._list(), self._list(), soon]
         return [b"BLMPOP", soon, b"2", self._list(), self._list(), b"RIGHT", b"COUNT", b"2"]

@@ -3,9 +3,10 @@
 A log is read as a list of `Unit`s: what one client's command, or one transaction, or one expired key left. Commands are
 compared word by word. Milliseconds since the epoch may differ by the time between the two sides.
 
-What differs on purpose is taken out of both (docs/compatibility.md, "Different on purpose"): XGROUP CREATECONSUMER, which
-tells of consumers that came to be by asking, and with it the frame of a transaction that it alone makes necessary; what
-a trim by reference reached; and the ID of an entry that is a duplicate.
+What differs on purpose is taken out of both (docs/compatibility.md, "Different on purpose"): XGROUP CREATECONSUMER,
+which tells of consumers that came to be by asking, and with it the frame of a transaction that it alone makes
+necessary; an XDELEX that only references were left of; what a trim by reference reached; the ID of a duplicate; HSET
+for the HSETEX ... KEEPTTL that newer servers make of HINCRBYFLOAT.
 """
 
 from __future__ import annotations
@@ -88,14 +89,36 @@ def units(data: bytes) -> list[Unit]:
                 found.append(Unit([]))
             if [word.upper() for word in argv[:2]] != [b"XGROUP", b"CREATECONSUMER"]:
                 found[-1].commands.append((db, argv))
+    return _framed(found)
+
+
+def _framed(found: list[Unit]) -> list[Unit]:
+    """Return the units that hold anything; one command alone needs no frame."""
     for unit in found:
         unit.framed = len(unit.commands) > 1
     return [unit for unit in found if unit.commands]
 
 
+def _without_references(ours: list[Unit], theirs: list[Unit]) -> list[Unit]:
+    """Return our units without each XDELEX DELREF that the other side has not."""
+    real = [argv for unit in theirs for _, argv in unit.commands]
+    at = 0
+    for unit in ours:
+        commands = unit.commands
+        unit.commands = []
+        for db, argv in commands:
+            extra = argv[0].upper() == b"XDELEX" and b"DELREF" in [word.upper() for word in argv]
+            if not extra or (at < len(real) and argv == real[at]):
+                unit.commands.append((db, argv))
+                at += 1
+    return _framed(ours)
+
+
 def without_purpose(argv: list[bytes]) -> list[bytes]:
-    """Return an XADD or XTRIM without what a trim by reference reached, and without the ID of a duplicate by IDMP."""
+    """Return a command without what differs on purpose in its words."""
     words = [word.upper() for word in argv]
+    if words[0] == b"HSETEX":
+        return [b"HSET", argv[1], *argv[5:]]
     if words[0] == b"XADD" and (b"IDMP" in words or b"IDMPAUTO" in words):
         argv = [b"..." if word == b"*" or word.startswith(_FAR) else word for word in argv]
     if words[0] in (b"XADD", b"XTRIM") and (b"DELREF" in words or b"ACKED" in words):
@@ -128,10 +151,12 @@ def _same_time(our: bytes, their: bytes) -> bool:
 
 def assert_same(ours: list[Unit], theirs: list[Unit], where: str = "") -> None:
     """Compare two logs unit by unit."""
+    ours = _without_references(ours, theirs)
     for number, (our, their) in enumerate(zip(ours, theirs, strict=False)):
         for at, (one, other) in enumerate(zip(our.commands, their.commands, strict=False)):
+            before = (our.commands[:at] or ours[:number])[-3:]
             same = one[0] == other[0] and same_words(one[1], other[1])
-            assert same, (where, number, "behind", (our.commands[:at] or ours[:number])[-3:], "ours", one, "theirs", other)
+            assert same, (where, number, "behind", before, "ours", one, "theirs", other)
         assert len(our.commands) == len(their.commands), (where, number, "ours", our, "theirs", their)
     assert len(ours) == len(theirs), (where, ours[len(theirs) :][:3], theirs[len(ours) :][:3])
 

@@ -34,8 +34,16 @@ class Redis:
 
     def run(self, *commands: list[bytes]) -> list[bytes]:
         """Send the commands in one write and return the reply of each."""
-        self.socket.sendall(b"".join(pack(argv) for argv in commands))
+        self.send(*commands)
         return [self._reply() for _ in commands]
+
+    def send(self, *commands: list[bytes]) -> None:
+        """Send the commands in one write."""
+        self.socket.sendall(b"".join(pack(argv) for argv in commands))
+
+    def reply(self) -> bytes:
+        """Return the next reply."""
+        return self._reply()
 
     def _reply(self) -> bytes:
         line = self.file.readline()

@@ -87,7 +87,7 @@ class _Move:
     def run_or_wait(self, session: Session, timeout: int) -> None:
         """Move at once, or wait for the source."""
         if self.run(session):
-            self._log(session)
+            self._log(session, session.argv[3:5])
         elif session.can_block:
             session.block([self.source], timeout, self.serve, _timed_out)
         else:
@@ -97,12 +97,15 @@ class _Move:
         """Answer a waiting client whose source changed (serveClientBlockedOnList)."""
         if not isinstance(session.db.lookup(key), List):
             return False
+        sides = session.blocked.argv[3:5]
         self.run(session)
-        self._log(session)
+        if not session.engine.settings.compat.knows(72):
+            sides = [b"left" if head else b"right" for head in (self.from_head, self.to_head)]
+        self._log(session, sides)
         return True
 
-    def _log(self, session: Session) -> None:
-        sides = [b"LEFT" if head else b"RIGHT" for head in (self.from_head, self.to_head)]
+    def _log(self, session: Session, sides: list[bytes]) -> None:
+        """Log the command that does not wait; its sides are spelled as the client did, unless 7.0 served it."""
         session.propagate([self.word, self.source, self.target, *(sides if self.word == b"LMOVE" else [])])
 
 
