@@ -72,7 +72,7 @@ def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int, compat:
     ("waiting", "logged"),
     [
         ("BLPOP l 0", "LPOP l"), ("BRPOP x l 0", "RPOP l"), ("BLMPOP 0 1 l RIGHT COUNT 9", "RPOP l 2"),
-        ("BLMOVE l m left Right 0", "LMOVE l m left Right"), ("BRPOPLPUSH l m 0", "RPOPLPUSH l m"),
+        ("BLMOVE l m left right 0", "LMOVE l m left right"), ("BRPOPLPUSH l m 0", "RPOPLPUSH l m"),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("first", ["the client", "the list"])
