@@ -165,16 +165,17 @@ class Hash:
         if self.listpack is None:
             return
         sizes = list(map(len, words))
-        many = has_compact(limits) and len(words) // 2 > limits.hash_max_listpack_entries
+        many = len(words) // 2 > limits.hash_max_listpack_entries and has_compact(limits)
         if many or max(sizes) > limits.hash_max_listpack_value or not self.listpack.can_append(sum(sizes)):
             self.to_hashtable()
 
     def set(self, field: bytes, value: bytes, limits: Limits = DEFAULTS) -> bool:
         """Give a field a value; False where the field was there (hashTypeSet). O(1), in a listpack O(n)"""
-        if self.listpack is not None:
-            widest = max(len(field), len(value))
-            if widest <= limits.hash_max_listpack_value and self.listpack.can_append(len(field) + len(value)):
-                return self._set_packed(self.listpack, field, value, limits)
+        listpack = self.listpack
+        if listpack is not None:
+            longest, one, two = limits.hash_max_listpack_value, len(field), len(value)
+            if one <= longest and two <= longest and listpack.can_append(one + two):
+                return self._set_packed(listpack, field, value, limits)
             self.to_hashtable()
         assert self.table is not None
         new = field not in self.table
@@ -190,7 +191,7 @@ class Hash:
         else:
             listpack.append(field)
             listpack.append(value)
-        if len(self) > limits.hash_max_listpack_entries:
+        if listpack.length() > 2 * limits.hash_max_listpack_entries:
             self.to_hashtable()
         return pos == -1
 
