@@ -8,13 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from rillet.persistence.base import rewrite
 from rillet.persistence.rdb import load_rdb
 from rillet.persistence.rdb_writer import write_rdb
 from tests.commands.ends import Bench
 from tests.commands.test_pubsub import compare, steps_of
 from tests.judge import Judge, redis_binary, running_redis
-from tests.persistence.state import Opened, state_of
+from tests.persistence.state import Opened, rewrite, state_of
 
 EVENTS = """
 RPUSH l a b c a|LPUSH l x|LPUSHX l y|RPUSHX nothing z|LSET l 0 b|LSET l 99 b|LINSERT l BEFORE a q
@@ -100,7 +99,7 @@ def test_a_log_brings_them_back(tmp_path: Path, rewritten: bool) -> None:
         fill(opened)
         before = values_of(opened)
     if rewritten:
-        rewrite(tmp_path, "appendonly.aof", opened.engine)
+        rewrite(tmp_path, opened.engine)
     with Opened(tmp_path) as opened:
         opened.engine.settings.set_text("enable-debug-command", "yes")
         assert values_of(opened) == before

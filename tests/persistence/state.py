@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from rillet.commands.session import Session
@@ -10,6 +11,8 @@ from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof import AppendOnlyLog
+from rillet.persistence.rewriting import Rewriting
+from rillet.persistence.writers import Inline
 from rillet.protocol.replies import parse_all
 
 State = dict[tuple[int, bytes], tuple[bytes, int]]
@@ -49,6 +52,11 @@ class Opened:
 
     def state(self) -> State:
         return state_of(self)
+
+
+def rewrite(folder: Path, engine: Engine) -> None:
+    """Let the closed log in the folder be a base of the engine's data."""
+    Rewriting(AppendOnlyLog(folder), engine, Inline(engine)).rewrite_now()
 
 
 def state_of(run: Callable[..., Any]) -> State:

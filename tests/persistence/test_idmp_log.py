@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from rillet.commands.settings import Settings
-from rillet.persistence.base import rewrite
 from rillet.types.compat import COMPATS
 from rillet.types.rdb import dump
-from tests.persistence.state import Opened
+from tests.persistence.state import Opened, rewrite
 
 T0 = 1_700_000_000_000
 
@@ -86,7 +85,7 @@ def test_a_base_holds_it_all_whatever_the_settings_are_then(tmp_path: Path, prea
         first.clock.us += 3_600_000_000
         first.engine.settings.set_text("aof-use-rdb-preamble", preamble)
         engine, folder = first.engine, first.log.folder
-    rewrite(folder, "appendonly.aof", engine)
+    rewrite(folder, engine)
     later = T0 + 10_000_000
     with Opened(tmp_path, now=later) as again:
         again.engine.settings.set_text("stream-idmp-duration", str(duration))

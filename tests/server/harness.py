@@ -149,6 +149,11 @@ class Client:
         except ConnectionResetError:
             return b""
 
+    def rewritten(self) -> None:
+        """Return once no rewrite of the log is going on, or about to begin."""
+        while {self.info("aof_rewrite_in_progress"), self.info("aof_rewrite_scheduled")} != {"0"}:
+            threading.Event().wait(0.005)
+
     def info(self, field: str) -> str:
         """Return one field of INFO."""
         text = self.call("INFO everything").decode()

@@ -1,4 +1,4 @@
-"""A server's files, by command: SAVE, BGSAVE, LASTSAVE, DEBUG RELOAD, BGREWRITEAOF, SHUTDOWN SAVE, the next start."""
+"""A server's files, by command: SAVE, BGSAVE, LASTSAVE, DEBUG RELOAD, BGREWRITEAOF, SHUTDOWN, the next start."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.harness import Client, Running, running
+from tests.server.test_bgsave import ended
 
 DEBUG = ("--enable-debug-command", "yes")
 STREAM = """
@@ -57,7 +58,7 @@ def test_save_and_the_next_start(tmp_path: Path) -> None:
         assert "3 keys loaded, 0 were expired" in server.ended()[1]
     with running(tmp_path, "--dbfilename", "other.rdb") as server, server.client() as client:
         assert client.call("DBSIZE") == b":0\r\n"
-    with running(tmp_path, "--appendonly", "yes") as server, server.client() as client:
+    with running(tmp_path, "--appendonly", "yes", "--save", "") as server, server.client() as client:
         assert client.call("DBSIZE") == b":0\r\n"  # the log is what counts, as in Redis
     with running(tmp_path) as server, server.client() as client:
         assert client.call("DBSIZE") == b":4\r\n"
@@ -66,24 +67,22 @@ def test_save_and_the_next_start(tmp_path: Path) -> None:
 def test_bgsave(tmp_path: Path) -> None:
     with running(tmp_path, *DEBUG) as server, server.client() as client:
         before = fill(client)
-        # A transaction that asks for it is in the file whole; what the client sends behind it in the same piece too.
-        client.send("MULTI", "BGSAVE", "SET k2 1", "BGSAVE", "EXEC", "INFO persistence")
+        # A transaction that asks for it, and what the client sends behind it in the same piece, are in the file whole.
+        client.send("MULTI", "BGSAVE", "SET k2 1", "BGSAVE", "EXEC", "SET k3 1", "INFO persistence")
         assert [client.reply() for _ in range(4)] == [b"+OK\r\n", *[b"+QUEUED\r\n"] * 3]
-        assert client.reply() == (
-            b"*3\r\n+Background saving started\r\n+OK\r\n-ERR Background save already in progress\r\n"
-        )
-        assert b"rdb_bgsave_in_progress:1" in client.reply()
-        assert client.info("rdb_bgsave_in_progress") == "0" and client.info("rdb_saves") == "1"
-        assert client.call("BGSAVE SCHEDULE") == b"+Background saving started\r\n"
+        assert client.reply() == b"*3\r\n+Background saving scheduled\r\n+OK\r\n+Background saving scheduled\r\n"
+        assert client.reply() == b"+OK\r\n" and b"rdb_bgsave_in_progress:0" in client.reply()
+        ended(client, 1)
+        assert client.info("rdb_changes_since_last_save") == "0"
         assert client.call("BGSAVE NOW") == b"-ERR syntax error\r\n"
         client.send("MULTI", "SAVE")
         assert client.reply() == b"+OK\r\n"
         assert client.reply() == b"-ERR Command not allowed inside a transaction\r\n"
         client.call("DISCARD")
-        assert client.call("DEL k2") == b":1\r\n" and seen(client) == before
-        server.stop()
+        assert client.call("DEL k2 k3") == b":2\r\n" and seen(client) == before
+        assert client.call("SHUTDOWN NOSAVE") == b""
     with running(tmp_path, *DEBUG) as server, server.client() as client:
-        assert client.call("DEL k2") == b":1\r\n" and seen(client) == before
+        assert client.call("DEL k2 k3") == b":2\r\n" and seen(client) == before
 
 
 def test_a_save_that_fails(tmp_path: Path) -> None:
@@ -91,15 +90,22 @@ def test_a_save_that_fails(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb" / "in the way").touch()
     with running(tmp_path, "--dbfilename", "fine.rdb") as server, server.client() as client:
         assert client.call("SAVE") == b"+OK\r\n"
-    with running(tmp_path, "--dbfilename", "missing/dump.rdb") as server, server.client() as client:
+    (tmp_path / "dump.rdb" / "in the way").unlink()
+    (tmp_path / "dump.rdb").rmdir()
+    with running(tmp_path, "--save", "") as server, server.client() as client:
+        (tmp_path / "dump.rdb").mkdir()
         client.call("SET k v")
-        assert client.call("SAVE") == b"-ERR the RDB file cannot be written: No such file or directory\r\n"
+        assert client.call("SAVE") == b"-ERR the RDB file cannot be written: Is a directory\r\n"
+        assert client.info("rdb_last_bgsave_status") == "ok" and client.info("rdb_saves") == "1"
         assert client.call("BGSAVE") == b"+Background saving started\r\n"
+        ended(client, 2)
         assert client.info("rdb_last_bgsave_status") == "err" and client.call("GET k") == b"$1\r\nv\r\n"
-        assert client.call("SHUTDOWN SAVE").startswith(b"-ERR the RDB file cannot be written")
+        assert client.call("SHUTDOWN SAVE") == b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
         assert client.call("PING") == b"+PONG\r\n"
         _, errors = server.stop()
-        assert "the RDB file cannot be written" in errors
+        assert "# Write error saving DB on disk: Is a directory" in errors
+        assert "# Background saving error" in errors and "# Error trying to save the DB, can't exit." in errors
+    assert [path.name for path in tmp_path.glob("*.rdb")].count("dump.rdb") == 1 and not list(tmp_path.glob("temp-*"))
 
 
 @pytest.mark.parametrize("log", ["no", "yes"])
@@ -134,7 +140,8 @@ def test_the_log_rewritten(tmp_path: Path, preamble: str) -> None:
         assert client.reply() == b"+Background append only file rewriting started\r\n"
         assert client.reply() == b"-ERR Background append only file rewriting already in progress\r\n"
         assert b"aof_rewrite_in_progress:1" in client.reply()
-        assert client.info("aof_rewrite_in_progress") == "0" and client.info("aof_enabled") == "1"
+        client.rewritten()
+        assert client.info("aof_last_bgrewrite_status") == "ok" and client.info("aof_enabled") == "1"
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
         assert seen(client) == before
         kind = "rdb" if preamble == "yes" else "aof"
@@ -161,6 +168,7 @@ def test_a_log_turned_on_and_off(server: Running, client: Client) -> None:
         assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
         assert client.info("aof_enabled") == "1"
         client.call("SET between 1")
+        client.rewritten()
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
         assert client.call("DEL between") == b":1\r\n" and seen(client) == before
         assert client.call("CONFIG SET appendonly no") == b"+OK\r\n" and client.info("aof_enabled") == "0"
@@ -171,6 +179,7 @@ def test_a_log_that_is_written_once_and_loaded_without_being_on(tmp_path: Path) 
         assert client.call("DEBUG LOADAOF") == b"-ERR there is no append-only file to load\r\n"
         before = fill(client)
         assert client.call("BGREWRITEAOF") == b"+Background append only file rewriting started\r\n"
+        client.rewritten()
         client.call("SET later 1")
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
         assert seen(client) == before and client.info("aof_enabled") == "0"

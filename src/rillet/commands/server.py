@@ -95,8 +95,10 @@ def bgrewriteaof(session: Session, argv: list[bytes]) -> None:
     """Write the append-only file anew, as short as the data allows."""
     if "rewrite_log" not in session.engine.services:
         raise CommandError("BGREWRITEAOF needs a server with an append-only file")
-    session.engine.services["rewrite_log"]()
-    session.out.simple(b"Background append only file rewriting started")
+    # As with BGSAVE, a transaction's middle is no moment to be kept.
+    started = session.engine.services["rewrite_log"](later=session.in_exec)
+    what = b"started" if started else b"scheduled"
+    session.out.simple(b"Background append only file rewriting " + what)
 
 
 @command("lolwut", arity=-1, flags="readonly fast", group="server", since="5.0.0", complexity="O(1)",

@@ -37,6 +37,7 @@ Replay (rillet.persistence.replay) is the other direction.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import re
@@ -46,7 +47,8 @@ from pathlib import Path
 
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt, Misconf
-from rillet.persistence.disk import REAL, Disk, DiskFile
+from rillet.persistence.batches import batch
+from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
 from rillet.persistence.manifest import LogFile, Manifest, commit, draft_of, read_manifest, recover
 from rillet.persistence.replay import Replayed, TornLog, replay
 from rillet.protocol.feed import Feed
@@ -77,6 +79,8 @@ class AppendOnlyLog:
         # Whether replies wait for no sync for now (no-appendfsync-on-rewrite, while a child writes).
         self.relaxed = False
         self.truncates = True  # aof-load-truncated
+        self.keeps_history = False  # aof-disable-auto-gc
+        self.checksums = False  # aof-checksums: each write is a batch (rillet.persistence.batches)
         self.feed = Feed()
         self.size = 0
         self.synced = 0
@@ -85,6 +89,8 @@ class AppendOnlyLog:
         self.base_size = 0
         self._kept = b""
         self._begins = 0  # the position at which the current file begins
+        self._sealed = True  # no batch stands at its end that no later one tells to be on the disk
+        self._foreign = False  # the last file ends with what is not ours
         self._file: DiskFile | None = None
         self._path = folder
         self._sync_error: OSError | None = None
@@ -114,18 +120,32 @@ class AppendOnlyLog:
 
     def load(self, engine: Engine, progress: Callable[[int, int], None] | None = None) -> Replayed:
         """Replay what is there into the engine; a log that is refused is left as it is (loadAppendOnlyFiles)."""
-        self.manifest = self._find()
+        self.manifest = self._adopt(self.find())
+        return self._load(engine, progress)
+
+    def reload(self, engine: Engine) -> Replayed:
+        """Replay the log as it is now, while it is written or not (DEBUG LOADAOF)."""
+        if self.state != ON:
+            self.manifest = read_manifest(self.path, self.disk) if self.disk.exists(self.path) else Manifest()
+        return self._load(engine, None)
+
+    def _load(self, engine: Engine, progress: Callable[[int, int], None] | None) -> Replayed:
         for file in self.manifest.loaded:
             if not self.disk.exists(self.folder / file.name):
                 # aof.c: loadAppendOnlyFiles, "doesn't exist"
                 raise LogCorrupt(str(self.path), 0, f"the file {file.name} is missing: {os.strerror(errno.ENOENT)}")
         paths = [self.folder / file.name for file in self.manifest.loaded]
-        return replay(engine, paths, progress, disk=self.disk, truncates=self.truncates)
+        replayed = replay(engine, paths, progress, disk=self.disk, truncates=self.truncates)
+        self._foreign = replayed.foreign
+        return replayed
 
-    def _find(self) -> Manifest:
-        """Return the manifest, after what a crash left undone was done or undone; empty where there is no log."""
+    def find(self) -> Manifest:
+        """Return the manifest, after what a crash left undone was done or undone; empty where there is no log.
+
+        For a log that is neither open nor being rewritten.
+        """
         disk = self.disk
-        if not disk.exists(self.folder) and not disk.exists(self.folder.parent / self.name):
+        if not disk.exists(self.folder):
             return Manifest()
         recover(self.path, disk)
         for name in disk.names(self.folder):
@@ -137,7 +157,7 @@ class AppendOnlyLog:
             for name in disk.names(self.folder):
                 if own.fullmatch(name) and disk.size(self.folder / name) and not disk.exists(self.path):
                     raise LogCorrupt(str(self.path), 0, f"the manifest is missing, and {name} is there")
-        return self._adopt(manifest)
+        return manifest
 
     def _adopt(self, manifest: Manifest) -> Manifest:
         """Take the single file of a server before 7.0 as the base of a log (aofUpgradePrepare)."""
@@ -167,11 +187,24 @@ class AppendOnlyLog:
             made = made.with_base(self.name, write_base(self.folder / draft) == "rdb", 0)
             assert made.base is not None
             moves.append((draft, made.base.name))
+        if self.checksums and made.incrs and self._foreign:
+            before = disk.append_to(self.folder / made.incrs[-1].name)
+            try:
+                before.sync()
+            finally:
+                before.close()
+            made = made.with_incr(self.name)
         if not made.incrs:
             made = made.with_incr(self.name)
         self._path = self.folder / made.incrs[-1].name
-        self._file = disk.append_to(self._path)
+        if made.incrs != self.manifest.incrs:
+            moves.append((self.aside, self._path.name))
+            self._file = disk.create(self.folder / self.aside)
+        else:
+            self._file = disk.append_to(self._path)
         try:
+            if moves or not disk.size(self._path):
+                self._begin_file(self._file, made.incr_seq)
             # A process that was killed may have left bytes and names that are seen and not on the disk.
             self._file.sync()
             if made is not self.manifest:
@@ -188,7 +221,29 @@ class AppendOnlyLog:
         self.closed_size = sum(disk.size(self.folder / file.name) for file in made.loaded[:-1])
         self.base_size = disk.size(self.folder / made.base.name) if made.base else 0
         self.state = ON
+        self.failure = self._sync_error = None
         self.feed.forget_db()
+        self.set_fsync(self.fsync)
+        engine.log = self
+        if self.manifest.history and not self.keeps_history:
+            with contextlib.suppress(OSError):
+                self.remove_history()
+
+    def _begin_file(self, file: DiskFile, seq: int) -> int:
+        """Write what a file of batches begins with, and return how many bytes that is."""
+        self._sealed = True
+        if not self.checksums:
+            return 0
+        head = batch(b"", offset=0, synced=0, seq=seq)
+        write_all(file, head)
+        file.sync()
+        return len(head)
+
+    def start_waiting(self, engine: Engine) -> None:
+        """Take the engine's changes as soon as a rewrite begins, which is to bring the base (startAppendOnly)."""
+        self.manifest = self.find()
+        self.state = WAITING
+        self.failure = self._sync_error = None
         self.set_fsync(self.fsync)
         engine.log = self
 
@@ -235,7 +290,7 @@ class AppendOnlyLog:
         if self.failure is not None:
             return 0
         if self.feed.used:
-            self._hand_on(self.feed.take())
+            self._hand_on(self._taken())
         return self.size + len(self._kept)
 
     def flush(self) -> None:
@@ -265,6 +320,27 @@ class AppendOnlyLog:
                     self._sync()
             self.settled(position)
 
+    def _taken(self) -> bytes:
+        """Return what the feed holds as it is to stand in the file."""
+        data = self.feed.take()
+        if not self.checksums or not data:
+            return data
+        self._sealed = False
+        seq = self.manifest.incr_seq + (self.state == WAITING)
+        return batch(data, offset=self.file_size + len(self._kept), synced=self.synced - self._begins, seq=seq)
+
+    def _seal(self) -> None:
+        """Tell in the file that all of it is on the disk; it does no harm where that cannot be written."""
+        assert self._file is not None
+        if self.checksums and not self._sealed and self.synced == self.size:
+            size = self.file_size
+            try:
+                write_all(self._file, batch(b"", offset=size, synced=size, seq=self.manifest.incr_seq))
+                self._file.sync()
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(size)
+
     def _hand_on(self, data: bytes) -> None:
         assert self._file is not None
         done = 0
@@ -290,7 +366,7 @@ class AppendOnlyLog:
         if self._file is None:
             self._drop()
             return
-        data = self.feed.take()
+        data = self._taken()
         done = 0
         try:
             while done < len(data):
@@ -308,6 +384,11 @@ class AppendOnlyLog:
         self.feed.forget_db()
 
     # -- failures ------------------------------------------------------------------------------------
+
+    @property
+    def collects(self) -> bool:
+        """Whether all that was logged since the last `rotate` or `open_aside` is in a file."""
+        return self._file is not None and self._sync_error is None
 
     @property
     def broken(self) -> bool:
@@ -355,7 +436,7 @@ class AppendOnlyLog:
         failure, self.failure = self.failure, None
         told, self.on_failure = self.on_failure, None
         try:
-            self._hand_on(self._kept + self.feed.take())
+            self._hand_on(self._kept + self._taken())
         finally:
             self.on_failure = told
         if self.failure is None:
@@ -380,6 +461,7 @@ class AppendOnlyLog:
             # Where a failure leaves it in the manifest, empty, it does no harm: the next try begins with it.
             file = self.disk.create(path)
             try:
+                head = self._begin_file(file, made.incr_seq)
                 commit(self.path, made, [], self.disk)
             except OSError:
                 file.close()
@@ -387,7 +469,7 @@ class AppendOnlyLog:
             self._drop_file()
             self._file, self._path, self.manifest = file, path, made
             self.closed_size += self.file_size
-            self._begins = self.size
+            self._begins = self.size - head
             self.feed.forget_db()
 
     def open_aside(self) -> None:
@@ -400,7 +482,7 @@ class AppendOnlyLog:
             self.disk.make_folder(self.folder)
             self._path = self.folder / self.aside
             self._file = self.disk.create(self._path)
-            self._begins = self.size
+            self._begins = self.size - self._begin_file(self._file, self.manifest.incr_seq + 1)
 
     def close_aside(self) -> None:
         """Forget what was collected: there is no base for it."""
@@ -408,7 +490,8 @@ class AppendOnlyLog:
             if self.state == WAITING and self._file is not None:
                 self._drop_file()
                 self._sync_error = None
-                self.disk.remove(self._path)
+                with contextlib.suppress(OSError):  # the next one takes its place, or the next opening
+                    self.disk.remove(self._path)
 
     def take_over(self, draft: str, as_rdb: bool) -> None:
         """Make the written base, and what was collected beside it, the log; OSError leaves the one that there was.
@@ -529,19 +612,21 @@ class AppendOnlyLog:
             if known is not None:
                 self._hand_on_again()
             self.write()
-            if self.failure is None and self.synced < self.size:
+            if self.failure is None:
                 with self._syncing:
-                    self._sync()
-        error, self._sync_error = self._sync_error, None
+                    if self.synced < self.size:
+                        self._sync()
+                    if self._sync_error is None:
+                        self._seal()
+        error = self._sync_error
         self.close_aside()
         self.state = OFF
         self._drop_file()
         self._drop()
-        if error is not None and known is None:
+        if error is not None and self.failure is None:
             self._fail(error)
-        told, self.failure = self.failure, None
-        if told is not None and told != known:
-            raise Misconf(told)
+        if self.failure is not None and self.failure != known:
+            raise Misconf(self.failure)
 
 
 def _told(error: OSError | None) -> str:

@@ -16,22 +16,27 @@ that half a base is never taken for one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rillet.engine import Engine
 from rillet.persistence.disk import REAL, Disk, write_all
-from rillet.persistence.rdb_writer import readable_by, write_rdb
+from rillet.persistence.rdb_writer import debug_delay, readable_by, write_rdb
 from rillet.protocol.parser import pack_command
 from rillet.types import rdb
 
 _PIECE = 1 << 20
+_PROGRESS_MASK = 1023
 
 
-def base_commands(engine: Engine) -> Iterator[bytes]:
+Progress = Callable[[int], None]
+
+
+def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[bytes]:
     """Yield the commands, packed, that bring back every key whose time has not come. O(data)"""
-    compression, compat = engine.settings.rdbcompression, engine.settings.compat
-    if engine.settings.aof_timestamp_enabled:
+    settings = engine.settings
+    done = 0
+    if settings.aof_timestamp_enabled:
         yield b"#TS:%d\r\n" % (engine.clock.now_ms() // 1000)
     for database in engine.databases:
         keys = list(database.live_keys())
@@ -40,22 +45,28 @@ def base_commands(engine: Engine) -> Iterator[bytes]:
         for key in keys:
             expiry = b"%d" % database.expires.get(key, 0)
             value = database.values[key]
-            payload = rdb.dump(value, compression, readable_by(compat, value))
+            payload = rdb.dump(value, settings.rdbcompression, readable_by(settings.compat, value))
             yield pack_command([b"RESTORE", key, expiry, payload, b"ABSTTL"])
+            done += 1
+            if progress is not None and done & _PROGRESS_MASK == 0:
+                progress(done)
+            if settings.rdb_key_save_delay:
+                debug_delay(settings.rdb_key_save_delay)
 
 
-def write_base(path: Path, engine: Engine, disk: Disk = REAL) -> str:
+def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress | None = None) -> str:
     """Write the base as the settings ask, and return its kind, "rdb" or "aof"; it is on the disk, whole, then. O(data)
 
-    The path is one that nobody takes for a base yet; where the writing fails (OSError) nothing stays there.
+    The path is one that nobody takes for a base yet; where the writing fails (OSError) nothing stays there, where it
+    is killed the path or its part. progress(keys done so far).
     """
     if engine.settings.aof_use_rdb_preamble:
-        write_rdb(path, engine, log_base=True)
+        write_rdb(path, engine, log_base=True, draft=part_of(path), progress=progress, disk=disk)
         return "rdb"
     try:
         out = disk.create(path)
         try:
-            for piece in _pieces(base_commands(engine)):
+            for piece in _pieces(base_commands(engine, progress)):
                 write_all(out, piece)
             out.sync()
         finally:
@@ -64,6 +75,11 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL) -> str:
         disk.remove(path)
         raise
     return "aof"
+
+
+def part_of(path: Path) -> Path:
+    """Return the name that a base has until all of it is written."""
+    return path.with_name(f"{path.name}.part")
 
 
 def _pieces(commands: Iterator[bytes]) -> Iterator[bytes]:
@@ -79,4 +95,4 @@ def _pieces(commands: Iterator[bytes]) -> Iterator[bytes]:
     yield b"".join(gathered)
 
 
-__all__ = ["base_commands", "write_base"]
+__all__ = ["base_commands", "part_of", "write_base"]
