@@ -87,6 +87,10 @@ class Fault:
         return True
 
 
+class Killed(BaseException):
+    """The process ends here, as by kill -9: nothing that it does on its way out reaches the disk."""
+
+
 class _SimulatedFile:
     """A file that is written; it stays the same file when its name changes or goes."""
 
@@ -114,7 +118,7 @@ class _SimulatedFile:
 class SimulatedDisk(Disk):
     """Files in memory, a journal of what was done to them, and calls that fail as planned."""
 
-    __slots__ = ("calls", "contents", "evicts", "faults", "folders", "journal", "names_of", "unsynced")
+    __slots__ = ("calls", "contents", "evicts", "faults", "folders", "journal", "kill_in", "names_of", "unsynced")
 
     def __init__(self, files: dict[str, bytes] | None = None, folders: Iterable[str] = ("/",)) -> None:
         self.folders = set(folders)
@@ -124,6 +128,8 @@ class SimulatedDisk(Disk):
         self.faults: list[Fault] = []
         # How many calls were made that may fail, by which a fault's place is named.
         self.calls = 0
+        # So many calls go well until the process is killed, -1: it is not.
+        self.kill_in = -1
         self.evicts = False
         self.unsynced: dict[int, bytes] = {}
         for path, data in (files or {}).items():
@@ -145,6 +151,10 @@ class SimulatedDisk(Disk):
     def _call(self, kind: str, path: str) -> Fault | None:
         """Count a call and raise what was planned for it; a short write is the caller's to carry out."""
         self.calls += 1
+        if self.kill_in >= 0:
+            if not self.kill_in:
+                raise Killed
+            self.kill_in -= 1
         for fault in [fault for fault in self.faults if fault.strikes(kind)]:
             if kind == "write" and fault.short:
                 return fault
@@ -309,6 +319,10 @@ class SimulatedDisk(Disk):
         """Return every file's bytes as whoever lives sees them."""
         return {path: bytes(self.contents[number]) for path, number in self.names_of.items()}
 
+    def changes(self) -> list[Operation]:
+        """Return the operations that changed what whoever lives sees."""
+        return [one for one in self.journal if one.kind not in ("sync", "sync_failed", "sync_folder", "note")]
+
     def copy(self) -> SimulatedDisk:
         """Return a disk that holds the same, with a journal of its own: what another process finds after a kill."""
         return SimulatedDisk(self.files(), self.folders)
@@ -376,7 +390,7 @@ class _OnDisk:
         size = max(0, end - sector * SECTOR)
         self.durable[sector * SECTOR : end] = data[:size].ljust(size, b"\0")
 
-    def image(self, random: Random) -> bytes:
+    def image(self, random: Random, orderly: bool) -> bytes:
         """Return what may be on the disk when the power goes now."""
         if not self.pending and not self.doubtful:
             if self.frozen is None:
@@ -387,7 +401,7 @@ class _OnDisk:
             if random.random() < 0.5:
                 start = sector * SECTOR
                 disk[start : start + SECTOR] = _sector(self.cache, sector)[: max(0, len(disk) - start)]
-        way = random.randrange(4)
+        way = random.randrange(3 if orderly else 4)
         if way == 0 or not self.pending:  # nothing more was written back
             return bytes(disk)
         if way == 1:  # all of it was
@@ -450,6 +464,7 @@ def _scatter(disk: bytearray, pending: list[Operation], random: Random) -> None:
 
 def _fill(disk: bytearray, size: int, random: Random) -> None:
     """Let the file grow to the size: with zeroes, with bytes of nobody knows what, or with what was there once."""
+    disk.extend(bytes(max(0, min(size - len(disk), -len(disk) % SECTOR))))  # the rest of a sector is empty
     missing = size - len(disk)
     if missing <= 0:
         return
@@ -459,7 +474,7 @@ def _fill(disk: bytearray, size: int, random: Random) -> None:
     elif way == 1:
         disk.extend(random.randbytes(missing))
     else:
-        start = random.randrange(len(disk))
+        start = random.randrange(0, len(disk), SECTOR)
         stale = bytes(disk[start : start + missing])
         disk.extend((stale * (missing // len(stale) + 1))[:missing])
 
@@ -514,8 +529,10 @@ class PowerLoss:
     """What a disk may hold after the power went, for one place in the journal after the other. O(operations) in all."""
 
     def __init__(self, journal: list[Operation], files: dict[str, bytes] | None = None,
-                 folders: Iterable[str] = ("/",)) -> None:
+                 folders: Iterable[str] = ("/",), orderly: bool = False) -> None:
         self.journal = journal
+        # Whether writes are on the disk in their order, the last one torn: an ext4 with data=ordered on a good day.
+        self.orderly = orderly
         self.at = 0
         self._files: dict[int, _OnDisk] = {}
         self._folders: dict[str, _OnDiskFolder] = {}
@@ -542,30 +559,39 @@ class PowerLoss:
         elif kind == "sync_failed":
             self._file(one.file).fail()
         elif kind == "sync_folder":
-            self._folder(one.path).sync()
+            self._sync_folder(self._folder(one.path))
+        elif kind == "rename" and _folder(one.target) != _folder(one.path):
+            self._folder(_folder(one.target)).changes.append(one._replace(kind="create", path=one.target))
+            self._folder(_folder(one.path)).changes.append(one._replace(kind="remove"))
         elif kind != "note":
             self._folder(_folder(one.path)).changes.append(one)
-            if kind == "rename" and _folder(one.target) != _folder(one.path):
-                raise NotImplementedError("a rename from one folder to another has two parts, and nobody does it")
         return one
+
+    def _sync_folder(self, folder: _OnDiskFolder) -> None:
+        for one in folder.changes:
+            if one.kind == "remove" and one.target:  # the file cannot be in neither folder
+                self._folder(_folder(one.target)).durable[one.target] = one.file
+        folder.sync()
 
     def _file(self, number: int) -> _OnDisk:
         return self._files.setdefault(number, _OnDisk())
 
     def image(self, random: Random) -> SimulatedDisk:
         """Return a disk that holds what may be left."""
-        files: dict[str, bytes] = {}
-        folders: list[str] = []
+        names: dict[str, int] = {}
         waiting = ["/"]
         while waiting:
-            folder = waiting.pop()
-            folders.append(folder)
-            for path, number in self._folder(folder).image(random).items():
-                if number == FOLDER:
-                    waiting.append(path)
-                else:
-                    files[path] = self._file(number).image(random)
-        return SimulatedDisk(files, folders)
+            found = self._folder(waiting.pop()).image(random)
+            names.update(found)
+            waiting += [path for path, number in found.items() if number == FOLDER]
+        for folder in self._folders.values():
+            for one in folder.changes:  # what moves to another folder is in one of them, or in both
+                if one.target and one.kind == "remove" and one.file not in names.values():
+                    names[one.path] = one.file
+        files = {
+            path: self._file(number).image(random, self.orderly) for path, number in names.items() if number != FOLDER
+        }
+        return SimulatedDisk(files, ["/", *(path for path, number in names.items() if number == FOLDER)])
 
 
 def losses(disk: SimulatedDisk, files: dict[str, bytes], folders: Iterable[str], seed: int) -> Iterator[SimulatedDisk]:
@@ -578,4 +604,4 @@ def losses(disk: SimulatedDisk, files: dict[str, bytes], folders: Iterable[str],
         yield power.image(random)
 
 
-__all__ = ["FOREVER", "SECTOR", "Fault", "Operation", "PowerLoss", "SimulatedDisk", "losses"]
+__all__ = ["FOREVER", "SECTOR", "Fault", "Killed", "Operation", "PowerLoss", "SimulatedDisk", "losses"]

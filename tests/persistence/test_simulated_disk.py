@@ -208,6 +208,21 @@ def test_a_removal_may_be_undone_until_the_folder_is_synced() -> None:
     assert left(disk, "a", before) == {None}
 
 
+def test_what_moves_to_another_folder_is_in_one_of_them() -> None:
+    before = {"/d/a": b"1"}
+    for synced in (None, ROOT, ROOT / "sub"):
+        disk = SimulatedDisk(before, ["/", "/d", "/d/sub"])
+        disk.rename(ROOT / "a", ROOT / "sub/a")
+        if synced is not None:
+            disk.sync_folder(synced)
+        found = set()
+        for seed in range(100):
+            *_, image = losses(disk, before, ["/", "/d", "/d/sub"], seed)
+            found.add(tuple(sorted(image.files())))
+        everywhere = {("/d/a",), ("/d/a", "/d/sub/a"), ("/d/sub/a",)}
+        assert found == {None: everywhere, ROOT: {("/d/sub/a",)}, ROOT / "sub": everywhere - {("/d/a",)}}[synced]
+
+
 def test_a_folder_that_was_not_synced_may_be_gone_with_all_in_it() -> None:
     disk = SimulatedDisk()
     disk.make_folder(ROOT)

@@ -26,11 +26,11 @@ from pathlib import Path
 from rillet.commands.session import Session
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt
+from rillet.persistence.batches import BatchReader
 from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.playback import Playback
 from rillet.persistence.rdb import HEADER, MAGICS, load_rdb
 
-_CHUNK = 1 << 20
 # A count or length, whole or torn off anywhere.
 _HEADER = re.compile(rb"[*$](?:(\d{1,10})(?:\r\n?)?)?")
 
@@ -43,7 +43,8 @@ class TornLog(UserWarning):
 class Replayed:
     """What a replay found: commands carried out, bytes read, bytes dropped at a torn end, seconds.
 
-    offset: where the torn end was in its file, -1 where there was none. keys: those that an RDB base brought.
+    offset: where the torn end was in its file, -1 where there was none. keys: those that an RDB base brought. foreign:
+    whether the last file ends with what was not written in batches.
     """
 
     commands: int
@@ -52,6 +53,7 @@ class Replayed:
     seconds: float
     offset: int = -1
     keys: int = 0
+    foreign: bool = False
 
 
 def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], None] | None = None, *,
@@ -66,10 +68,12 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     last = max((at for at, size in enumerate(sizes) if size), default=-1)
     commands = done = dropped = keys = 0
     offset = -1
+    foreign = False
     engine.loading = True
     try:
         for at, path in enumerate(paths):
             if not sizes[at] and path.suffix != ".rdb":  # which is never empty
+                foreign = False
                 continue
             session = engine.session(trusted=True)  # each file begins in database 0
             try:
@@ -80,11 +84,12 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
             commands += one.commands
             keys += one.keys
             done += one.good
+            foreign = one.foreign
             if one.dropped:
                 dropped, offset = one.dropped, one.good
     finally:
         engine.loading = False
-    return Replayed(commands, done, dropped, time.monotonic() - started, offset, keys)
+    return Replayed(commands, done, dropped, time.monotonic() - started, offset, keys, foreign)
 
 
 def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, here: int) -> None:
@@ -103,6 +108,7 @@ class _FileReplay:
         self.truncates = truncates
         self.keys = 0
         self.dropped = 0
+        self.foreign = False
         self.playback = Playback(str(path), session, 0)
 
     @property
@@ -125,31 +131,40 @@ class _FileReplay:
                 start, self.keys = loaded.end, loaded.keys
             file.seek(start)
             self.playback = Playback(str(self.path), self.session, start)
-            while chunk := file.read(_CHUNK):
+            batches = BatchReader(file, size, start)
+            while chunk := batches.read():
                 self.playback.feed(chunk)
                 progress(self.good)
+            self.foreign = batches.plain_from >= 0
+            if batches.break_at >= 0 and (not self.last or batches.was_synced()):
+                raise LogCorrupt(str(self.path), batches.break_at, batches.why)
         progress(self.good)
         if size != self.good:
-            self._cut(size)
+            self._cut(size, batches.break_at >= 0)
 
-    def _cut(self, size: int) -> None:
-        """Take an unfinished command or transaction off the end of the last file."""
+    def _cut(self, size: int, in_batch: bool) -> None:
+        """Take an unfinished batch, command or transaction off the end of the last file."""
         if not self.last:
             raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and others follow it")
-        with self.disk.read_from(self.path) as file:
-            file.seek(self.playback.here)
-            tail = file.read()
-        if tail and not begins_a_command(tail):
-            raise LogCorrupt(str(self.path), self.playback.here, "neither a command nor the beginning of one")
+        if not in_batch:
+            self._check_tail()
         if not self.truncates:
             # aof.c: loadSingleAppendOnlyFile, the words of its label uxeof
             raise LogCorrupt(str(self.path), self.good, "Unexpected end of file reading the append only file, and "
                              "aof-load-truncated is no")  # fmt: skip
         self.dropped = size - self.good
         self.disk.truncate(self.path, self.good)
-        what = "transaction" if self.playback.transaction is not None else "command"
+        what = "batch" if in_batch else "transaction" if self.playback.transaction is not None else "command"
         told = f"{self.path}: {self.dropped} bytes of an unfinished {what} were dropped at offset {self.good}"
         warnings.warn(told, TornLog, stacklevel=6)
+
+    def _check_tail(self) -> None:
+        """Raise LogCorrupt where what is left at the end is not the beginning of a command."""
+        with self.disk.read_from(self.path) as file:
+            file.seek(self.playback.here)
+            tail = file.read()
+        if tail and not begins_a_command(tail):
+            raise LogCorrupt(str(self.path), self.playback.here, "neither a command nor the beginning of one")
 
 
 def begins_a_command(tail: bytes) -> bool:
