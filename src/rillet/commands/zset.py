@@ -42,9 +42,10 @@ def zset_for_write(session: Session, key: bytes) -> Zset | None:
     return value
 
 
-def score_argument(raw: bytes, message: str = NOT_A_FLOAT) -> float:
+def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> float:
     """Return a double (object.c: getDoubleFromObjectOrReply)."""
-    value = doubles.parse(raw)
+    compat = session.engine.settings.compat
+    value = doubles.parse(raw, not compat.valkey, compat.knows(88))
     if value is None:
         raise CommandError(message)
     return value
@@ -88,7 +89,7 @@ class _Add:
 
     __slots__ = ("added", "flags", "members", "scores", "updated")
 
-    def __init__(self, argv: list[bytes], incr: bool) -> None:
+    def __init__(self, session: Session, argv: list[bytes], incr: bool) -> None:
         self.flags = {b"incr"} if incr else set()
         self.added = self.updated = 0
         at = 2
@@ -104,7 +105,7 @@ class _Add:
             raise CommandError("GT, LT, and/or NX options at the same time are not compatible")
         if b"incr" in self.flags and len(pairs) > 2:
             raise CommandError("INCR option supports a single increment-element pair")
-        self.scores = [score_argument(raw) for raw in pairs[::2]]
+        self.scores = [score_argument(session, raw) for raw in pairs[::2]]
         self.members = pairs[1::2]
 
     def apply(self, session: Session, value: Zset) -> float | None:
@@ -156,7 +157,7 @@ class _Add:
 
 def _add(session: Session, argv: list[bytes], incr: bool) -> None:
     key = argv[1]
-    request = _Add(argv, incr)
+    request = _Add(session, argv, incr)
     value = request.target(session, key)
     result = None if value is None else request.apply(session, value)
     changed = request.added + request.updated

@@ -120,7 +120,7 @@ class _Request:
             raise syntax_error()
         if option == b"weights":
             for source, raw in zip(self.sources, rest, strict=False):
-                source.weight = score_argument(raw, "weight value is not a float")
+                source.weight = score_argument(session, raw, "weight value is not a float")
         elif option == b"limit":
             self.limit = positive(rest[0], "LIMIT can't be negative")
         else:

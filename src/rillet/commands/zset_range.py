@@ -19,6 +19,7 @@ from rillet.commands.set_algebra import store_result
 from rillet.commands.zset import end_if_empty, read_zset, write_pairs, zset_for_write
 from rillet.errors import CommandError
 from rillet.structs import doubles
+from rillet.types.compat import Compat
 from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset
 
 RANK, SCORE, MEMBER = "rank", "score", "lex"
@@ -28,9 +29,10 @@ _SEARCH = "O(log(N)+M) with N being the number of elements in the sorted set and
 # -- bounds ------------------------------------------------------------------------------------------
 
 
-def score_range(low: bytes, high: bytes) -> ScoreRange:
+def score_range(low: bytes, high: bytes, compat: Compat) -> ScoreRange:
     """Return a range of scores (zslParseRange)."""
-    ends = [doubles.parse_bound(raw[1:] if raw.startswith(b"(") else raw) for raw in (low, high)]
+    plain = compat.valkey or (compat.knows(80) and not compat.knows(88))
+    ends = [doubles.parse_bound(raw[1:] if raw.startswith(b"(") else raw, plain) for raw in (low, high)]
     if ends[0] is None or ends[1] is None:
         raise CommandError("min or max is not a float")
     return ScoreRange(ends[0], ends[1], low.startswith(b"("), high.startswith(b"("))
@@ -55,10 +57,13 @@ def member_range(low: bytes, high: bytes) -> MemberRange:
 class Range:
     """A range of some kind, as it was asked for."""
 
-    __slots__ = ("backwards", "bounds", "limit", "offset", "start", "stop")
+    __slots__ = ("backwards", "bounds", "limit", "offset", "start", "stop", "valkey")
 
-    def __init__(self, kind: str, first: bytes, last: bytes, backwards: bool = False) -> None:
+    def __init__(
+        self, session: Session, kind: str, first: bytes, last: bytes, backwards: bool = False
+    ) -> None:
         self.backwards = backwards
+        self.valkey = session.engine.settings.compat.valkey
         self.bounds: ScoreRange | MemberRange | None = None
         self.start = self.stop = 0
         self.offset, self.limit = 0, -1
@@ -67,7 +72,10 @@ class Range:
             return
         if backwards:
             first, last = last, first
-        self.bounds = score_range(first, last) if kind == SCORE else member_range(first, last)
+        if kind == SCORE:
+            self.bounds = score_range(first, last, session.engine.settings.compat)
+        else:
+            self.bounds = member_range(first, last)
 
     def window(self, value: Zset) -> tuple[int, int]:
         """Return the rank of the lowest member of the range, and how many members it has."""
@@ -78,9 +86,10 @@ class Range:
             start, count = value.window_of_scores(self.bounds)
         else:
             start, count = value.window_of_members(self.bounds, self.backwards)
-        if self.offset < 0:
-            return start, 0
         rest = max(count - self.offset, 0)
+        if self.offset < 0:
+            # Valkey's skiplist takes it as an offset from the end (zslNthInRange).
+            rest = -self.offset if self.valkey and value.listpack is None and -self.offset <= count else 0
         taken = rest if self.limit < 0 else min(rest, self.limit)
         return (start + rest - taken if self.backwards else start + count - rest), taken
 
@@ -93,7 +102,9 @@ class _Request:
 
     __slots__ = ("key", "range", "with_scores")
 
-    def __init__(self, argv: list[bytes], at: int = 1, kind: str = "", backwards: bool | None = None) -> None:
+    def __init__(
+        self, session: Session, argv: list[bytes], at: int = 1, kind: str = "", backwards: bool | None = None
+    ) -> None:
         store = at == 2
         asked_kind, asked_backwards = kind, backwards
         self.with_scores = False
@@ -122,7 +133,7 @@ class _Request:
         if self.with_scores and kind == MEMBER:
             raise CommandError("syntax error, WITHSCORES not supported in combination with BYLEX")
         self.key = argv[at]
-        self.range = Range(kind, argv[at + 1], argv[at + 2], bool(backwards))
+        self.range = Range(session, kind, argv[at + 1], argv[at + 2], bool(backwards))
         self.range.offset, self.range.limit = offset, limit
 
 
@@ -140,42 +151,42 @@ def _read(session: Session, request: _Request) -> None:
          syntax="key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]")
 def zrange(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of ranks, scores or members."""
-    _read(session, _Request(argv))
+    _read(session, _Request(session, argv))
 
 
 @command("zrevrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
          complexity=_SEARCH + " returned.", syntax="key start stop [WITHSCORES]")
 def zrevrange(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of ranks, the highest score first."""
-    _read(session, _Request(argv, kind=RANK, backwards=True))
+    _read(session, _Request(session, argv, kind=RANK, backwards=True))
 
 
 @command("zrangebyscore", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.0.5",
          complexity=_SEARCH + " being returned.", syntax="key min max [WITHSCORES] [LIMIT offset count]")
 def zrangebyscore(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of scores."""
-    _read(session, _Request(argv, kind=SCORE, backwards=False))
+    _read(session, _Request(session, argv, kind=SCORE, backwards=False))
 
 
 @command("zrevrangebyscore", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.2.0",
          complexity=_SEARCH + " being returned.", syntax="key max min [WITHSCORES] [LIMIT offset count]")
 def zrevrangebyscore(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of scores, the highest score first."""
-    _read(session, _Request(argv, kind=SCORE, backwards=True))
+    _read(session, _Request(session, argv, kind=SCORE, backwards=True))
 
 
 @command("zrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
          complexity=_SEARCH + " being returned.", syntax="key min max [LIMIT offset count]")
 def zrangebylex(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of members, where all scores are equal."""
-    _read(session, _Request(argv, kind=MEMBER, backwards=False))
+    _read(session, _Request(session, argv, kind=MEMBER, backwards=False))
 
 
 @command("zrevrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
          complexity=_SEARCH + " being returned.", syntax="key max min [LIMIT offset count]")
 def zrevrangebylex(session: Session, argv: list[bytes]) -> None:
     """Return the members in a range of members, where all scores are equal, the last one first."""
-    _read(session, _Request(argv, kind=MEMBER, backwards=True))
+    _read(session, _Request(session, argv, kind=MEMBER, backwards=True))
 
 
 @command("zrangestore", arity=-5, flags="write denyoom", keys=(1, 2, 1), group="sorted-set", since="6.2.0",
@@ -183,10 +194,11 @@ def zrevrangebylex(session: Session, argv: list[bytes]) -> None:
          syntax="dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]")
 def zrangestore(session: Session, argv: list[bytes]) -> None:
     """Keep the members in a range as another sorted set."""
-    request = _Request(argv, 2)
+    request = _Request(session, argv, 2)
     settings = session.engine.settings
     value = read_zset(session, request.key)
-    found = [] if value is None else value.slice(*request.range.window(value))
+    # In the order in which they are read: a zero below zero stays one, if it is not there before it is a skiplist.
+    found = [] if value is None else value.slice(*request.range.window(value), request.range.backwards)
     result = Zset.for_size(len(found) if request.range.bounds is None else 0, 0, settings)
     for member, score in found:
         result.add(member, score, settings)
@@ -197,7 +209,7 @@ def zrangestore(session: Session, argv: list[bytes]) -> None:
 
 
 def _count(session: Session, argv: list[bytes], kind: str) -> None:
-    wanted = Range(kind, argv[2], argv[3])
+    wanted = Range(session, kind, argv[2], argv[3])
     value = read_zset(session, argv[1])
     session.out.integer(0 if value is None else wanted.window(value)[1])
 
@@ -222,7 +234,7 @@ def zlexcount(session: Session, argv: list[bytes]) -> None:
 def _remove(session: Session, argv: list[bytes], kind: str, event: bytes) -> None:
     """Answer ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX (zremrangeGenericCommand)."""
     key = argv[1]
-    wanted = Range(kind, argv[2], argv[3])
+    wanted = Range(session, kind, argv[2], argv[3])
     value = zset_for_write(session, key)
     count = 0
     if value is not None:

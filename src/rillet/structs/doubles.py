@@ -23,7 +23,13 @@ double, and m-, m+ the middles between it and its neighbours:
 10^k is one of 87 powers, eight decades apart, of 64 bits each, made from Python's integers when first asked for.
 
 Reading is C's strtod: decimal, hexadecimal, inf, and for scores nothing around it (`parse`), while the ends of a
-range may have blanks in front, be empty, which is 0, and be too large, which is infinite (`parse_bound`).
+range may have blanks in front, be empty, which is 0, and be too large, which is infinite (`parse_bound`). Some
+servers have readers of their own, which take less, or more:
+
+                              7.0     8.0     newest     Valkey
+    hexadecimal score         yes     yes     yes        no
+    hexadecimal end, blanks   yes     no      yes        no
+    2e308, 1e-324 as scores   no      no      inf, 0     no           (`wide`: no more than 19 digits)
 """
 
 from __future__ import annotations
@@ -43,17 +49,25 @@ _MASK = (1 << 64) - 1
 # -- reading -----------------------------------------------------------------------------------------
 
 
-def parse(text: bytes) -> float | None:
+def parse(text: bytes, hexadecimal: bool = True, wide: bool = False) -> float | None:
     """Return the double that a text stands for; None where it is none, NaN, or out of range (util.c: string2d)."""
     value = _strtod(text)
     if value is None or _INFINITE.fullmatch(text):
         return value
-    return None if isinf(value) or (value == 0 and _digits_of(text).strip(b"0")) else value
+    if not hexadecimal and _HEXADECIMAL.fullmatch(text):
+        return None
+    out_of_range = isinf(value) or (value == 0 and _digits_of(text).strip(b"0"))
+    return None if out_of_range and not (wide and _is_short(text)) else value
 
 
-def parse_bound(text: bytes) -> float | None:
-    """Return the double that an end of a range stands for, None where it is none (t_zset.c: zslParseRange)."""
+def parse_bound(text: bytes, plain: bool = False) -> float | None:
+    """Return the double that an end of a range stands for, None where it is none (t_zset.c: zslParseRange).
+
+    plain: hexadecimal ones, and blanks in front, are not taken.
+    """
     text = text.split(b"\0", 1)[0]
+    if plain and (text[:1].strip(_BLANKS) != text[:1] or _HEXADECIMAL.fullmatch(text)):
+        return None
     return _strtod(text.lstrip(_BLANKS)) if text else 0.0
 
 
@@ -75,6 +89,16 @@ def _digits_of(text: bytes) -> bytes:
     if match is not None:
         return (match[1] or b"") + (match[2] or b"") + (match[3] or b"")
     return re.split(rb"[pP]", text)[0].lstrip(b"+-")[2:].replace(b".", b"")
+
+
+def _is_short(text: bytes) -> bool:
+    """Whether the newest reader takes a decimal text without asking C, and so without its check of the range."""
+    match = _DECIMAL.fullmatch(text)
+    if match is None or len(_digits_of(text).lstrip(b"0")) > 19:
+        return False
+    power = re.split(rb"[eE]", text)[1:] or [b"0"]
+    fraction = match[2] if match[3] is None else match[3]
+    return -342 <= int(power[0]) - len(fraction) <= 308
 
 
 # -- writing -----------------------------------------------------------------------------------------
