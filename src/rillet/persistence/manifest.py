@@ -198,9 +198,4 @@ def recover(path: Path, disk: Disk = REAL) -> None:
     disk.sync_folder(path.parent)
 
 
-def sync_folder(folder: Path) -> None:
-    """Put the folder's own entries on disk, so that a created or renamed file outlives a power loss."""
-    REAL.sync_folder(folder)
-
-
-__all__ = ["LogFile", "Manifest", "commit", "draft_of", "read_manifest", "recover", "sync_folder"]
+__all__ = ["LogFile", "Manifest", "commit", "draft_of", "read_manifest", "recover"]

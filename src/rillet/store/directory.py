@@ -22,11 +22,13 @@ from pathlib import Path
 
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreError
-from rillet.persistence.manifest import sync_folder
+from rillet.persistence.disk import REAL
 
 FORMAT = 1
 MARKER = "rillet.json"
 LOG_FOLDER = "appendonlydir"
+# The log of a redis-server before 7.0, which the first opening makes the base of its own (AppendOnlyLog).
+SINGLE_FILE = "appendonly.aof"
 _SOCKET_FOLDER = "rillet-"
 _LONGEST_SOCKET_PATH = 107  # sizeof(sockaddr_un.sun_path) less its terminator
 
@@ -53,7 +55,7 @@ class Directory:
         else:
             # What another opener of this moment may have made, before its marker.
             strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
-            if strange and not self.redis_logs():
+            if strange and not self.redis_logs() and SINGLE_FILE not in names:
                 raise NotAStore(
                     f"{self.path} is not a store: it has no {MARKER}, but {strange[0]!r}; give an empty or a new "
                     "directory"
@@ -106,7 +108,7 @@ class Directory:
             self._remove_leavings()
             if not (self.path / MARKER).exists():
                 self._write(MARKER, {"format": FORMAT, "written_by": rillet.__version__})
-                sync_folder(self.path)
+                REAL.sync_folder(self.path)
         except OSError as error:
             self.unlock()
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error

@@ -1,8 +1,13 @@
-"""The owner's side of a durable store: the engine, its log, and a server thread for other processes.
+"""The owner's side of a durable store: the engine, its log and its rewrites, and a server thread for other processes.
 
 The engine runs in the threads that call the store; attached processes reach it through a Unix socket
 that an event loop in a thread of its own serves. One lock keeps them apart: everything a connection
 does to the engine happens while its thread holds it.
+
+The same thread looks after the log: what could not be written is tried again, and when the log has grown enough it is
+rewritten (rillet.persistence.rewriting). The base is written by a process of its own from the log's closed files, so
+nobody waits and nothing is forked in a process that belongs to somebody else. Where no such process can be started, and
+for a log that broke, it is written here, and everybody waits.
 """
 
 from __future__ import annotations
@@ -11,14 +16,17 @@ import asyncio
 import contextlib
 import os
 import threading
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 from rillet.commands.settings import SettingError, Settings
 from rillet.engine import Engine
-from rillet.errors import StoreError
+from rillet.errors import CommandError, Corrupt, StoreError
 from rillet.persistence.aof import AppendOnlyLog, Replayed
+from rillet.persistence.rewriting import Rewriting
+from rillet.persistence.writers import Inline, Spawned
 from rillet.server.connection import Connection
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
@@ -104,7 +112,14 @@ class Owner:
         if len(names) > 1:
             raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave one there")
         self.log = AppendOnlyLog(directory.path / LOG_FOLDER, name=names[0], fsync=settings.appendfsync,
-                                 on_failure=self._failed)  # fmt: skip
+                                 on_failure=self._failed, on_recovery=self._recovered)  # fmt: skip
+        self._inline = Inline(self.engine)
+        self._spawned = Spawned(settings)
+        writer = self._spawned if Spawned.possible() else self._inline
+        self.rewriting = Rewriting(self.log, self.engine, writer, from_memory=self._inline)
+        self._take_settings()
+        self.engine.services["rewrite_log"] = self._rewrite
+        self.engine.info_sections["persistence"] = self.rewriting.facts
         try:
             self.replayed: Replayed = self.log.open(self.engine, progress)
         except OSError as error:
@@ -128,6 +143,32 @@ class Owner:
         self.engine.refusal = reason
         warnings.warn(f"{self.directory.path}: {reason}; writes are refused from now on", RuntimeWarning, stacklevel=2)
 
+    def _recovered(self) -> None:
+        self.engine.refusal = None
+
+    def _take_settings(self) -> None:
+        settings = self.engine.settings
+        self.log.truncates = settings.aof_load_truncated
+        self.log.keeps_history = settings.aof_disable_auto_gc
+        self.log.feed.timestamps = settings.aof_timestamp_enabled
+
+    def _rewrite(self, later: bool = False) -> bool:
+        """Begin a rewrite (BGREWRITEAOF); False where that comes later, CommandError where it cannot be."""
+        rewriting = self.rewriting
+        if rewriting.in_progress:
+            raise CommandError("Background append only file rewriting already in progress")
+        if later:
+            rewriting.scheduled = True
+            return False
+        try:
+            rewriting.begin()
+        except (OSError, Corrupt) as error:
+            raise CommandError(f"Can't execute an AOF background rewriting: {error}") from error
+        return True
+
+    def _cron(self) -> None:
+        self.rewriting.tick(time.monotonic())
+
     def _serve(self) -> None:
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
             runner.run(self._main())
@@ -139,6 +180,7 @@ class Owner:
             # A store ends when its process closes it, not when a client says so.
             self.engine.services.pop("shutdown", None)
             self.engine.services["setting_changed"] = self._setting_changed
+            self._server.cron_jobs.append(self._cron)
             self._loop = asyncio.get_running_loop()
             await self._server.start(tcp=False)
             assert self._server.unix_path is not None
@@ -162,6 +204,7 @@ class Owner:
         elif name == "appendonly":
             raise SettingError("a store in a directory has a log")
         else:
+            self._take_settings()
             self._server.setting_changed(name)
 
     def forget_in_child(self) -> None:
@@ -171,9 +214,11 @@ class Owner:
         hold them; `_from_parents` keeps those objects.
         """
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        for number in [*_descriptors(self._server), *self.log.descriptors()]:
+        numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors()]
+        for number in numbers:
             os.dup2(null, number, inheritable=False)
         os.close(null)
+        self._spawned.forget_in_child()
         self.directory.forget_in_child()
         _from_parents.append(self)
 
@@ -188,6 +233,7 @@ class Owner:
             self._thread.join()
         try:
             with self.lock:
+                self.rewriting.abort()
                 self.engine.log = None
                 self.log.close()
         finally:
