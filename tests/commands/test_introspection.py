@@ -239,7 +239,7 @@ def test_reload_keeps_the_digest(bench: Bench) -> None:
 
 def test_shutdown_is_the_door_s_business(bench: Bench) -> None:
     assert bench("SHUTDOWN").startswith("ERR SHUTDOWN needs a server")
-    stopped: list[bool] = []
-    bench.engine.services["shutdown"] = lambda: stopped.append(True)
-    assert bench.run([b"SHUTDOWN", b"NOSAVE"]) == b""
-    assert stopped == [True] and bench.session.closing
+    stopped: list[dict[str, bool]] = []
+    bench.engine.services["shutdown"] = lambda **asked: stopped.append(asked)
+    assert bench.run([b"SHUTDOWN", b"NOSAVE", b"NOW", b"FORCE"]) == b""
+    assert stopped == [{"save": False, "nosave": True, "force": True}] and bench.session.closing

@@ -351,6 +351,14 @@ class Children:
         assert ended is not None
         ended(outcome)
 
+    def stats(self) -> dict[str, object]:
+        """Return what INFO stats tells of all children."""
+        return {"latest_fork_usec": self.latest_fork_usec, "total_forks": self.forks}
+
+    def reset(self) -> None:
+        """Begin the statistics anew (CONFIG RESETSTAT)."""
+        self.latest_fork_usec = self.forks = 0
+
     def facts(self) -> dict[str, object]:
         """Return what INFO persistence tells of the child that is at work."""
         child = self.active

@@ -22,6 +22,10 @@ class Refusals:
         self._engine = engine
         self._reasons: dict[str, str] = {}
 
+    def reason(self, cause: str) -> str | None:
+        """Return why changes are refused on account of the cause, None where they are not."""
+        return self._reasons.get(cause)
+
     def set(self, cause: str, reason: str | None) -> None:
         """Say why changes are refused on account of the cause; None: they are not, on its account."""
         if reason is None:

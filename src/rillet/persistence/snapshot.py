@@ -5,9 +5,9 @@
     save points, a scheduled BGSAVE ──► BGSAVE
 
 SAVE holds everybody up while it writes. BGSAVE forks a child (rillet.persistence.child) that writes what the data is
-now, while the parent goes on; `cron`, called some times a second, begins the ones that are due: `save 60 1000` when more
-than 60 seconds have passed since the last one that succeeded, and 1000 changes. One that failed is tried again after
-5 seconds.
+now, while the parent goes on; `cron`, called some times a second, begins the ones that are due: `save 60 1000` when
+more than 60 seconds have passed since the last one that succeeded, and there were 1000 changes. One that failed is
+tried again after 5 seconds.
 
 What counts as changed since: `engine.dirty`, less what it was at the fork when a child succeeds, for the changes made
 meanwhile are not in its file. An error leaves the old file; one while loading leaves what was loaded so far, as
@@ -196,9 +196,12 @@ class Snapshots:
 
         With save points the empty file is written; whether it was.
         """
-        self.stop_child()
         if not self.engine.settings.save:
+            if self.children.active is not None and self.children.is_at(PURPOSE):
+                self.children.active.kill()
             return False
+        # One that is not gone yet might put its file in the place of the new one.
+        self.stop_child()
         try:
             self.write()
         except CommandError:

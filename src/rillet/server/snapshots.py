@@ -11,8 +11,8 @@ The end, asked for by SHUTDOWN, SIGTERM or SIGINT (server.c: prepareForShutdown,
     from here on no command of a client is run: what was acknowledged is in the file
     Server.stop, Durability.close
 
-Where the file cannot be written the server stays: SHUTDOWN is answered by an error, a signal by a line in the log. FORCE
-goes all the same. Nobody waits for replicas, so a SHUTDOWN is over when it is answered, and ABORT comes too late.
+Where the file cannot be written the server stays: SHUTDOWN is answered by an error, a signal by a line in the log.
+FORCE goes all the same. Nobody waits for replicas, so a SHUTDOWN is over when it is answered, and ABORT comes too late.
 
 A second SIGINT while the last file is written ends the process at once, with status 1 and without the file.
 """
@@ -24,6 +24,7 @@ import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 from rillet.commands.settings import SettingError
 from rillet.engine import Engine
@@ -44,10 +45,12 @@ class ServerSnapshots:
     def __init__(self, engine: Engine, children: Children, refusals: Refusals,
                  end_log: Callable[[bool], None]) -> None:  # fmt: skip
         self._engine = engine
+        self._settings: Any = engine.settings
         self._children = children
         self._end_log = end_log
         self._server: Server
         self._ending = False
+        self._folder: str = engine.settings.dir
         self.snapshots = Snapshots(engine, children=children, refusals=refusals, say=_tell)
         engine.services.update(save=self.snapshots.save, bgsave=self.snapshots.background,
                                last_save=lambda: self.snapshots.last_save, flushed=self.snapshots.flushed)  # fmt: skip
@@ -67,38 +70,53 @@ class ServerSnapshots:
         self._server = server
         loop = asyncio.get_running_loop()
 
+        def unwatch(number: int) -> None:
+            loop.remove_reader(number)
+
         def watch(child: Child) -> None:
-            child.on_close = loop.remove_reader
+            child.on_close = unwatch
             loop.add_reader(child.fileno(), self._children.poll)
 
         self._children.watch = watch
-        self._engine.services["shutdown"] = self.shutdown
+        services, sections = self._engine.services, self._engine.info_sections
+        stats, reset = sections["stats"], services["reset_stats"]
+        sections["stats"] = lambda: {**stats(), **self._children.stats()}
+
+        def reset_all() -> None:
+            reset()
+            self._children.reset()
+
+        services.update(shutdown=self.shutdown, reset_stats=reset_all)
         for number in _SIGNAL_SETTINGS:
             loop.add_signal_handler(number, self._signalled, number)
 
     def setting_changed(self, name: str) -> None:
         """Act on CONFIG SET; SettingError where a setting cannot be had."""
         if name == "dir":
-            self._enter(self._engine.settings.dir)
+            self._enter(self._settings.dir)
         elif name in ("save", "stop-writes-on-bgsave-error"):
             self.snapshots.refuse_or_not()
 
     def _enter(self, folder: str) -> None:
-        """Make the folder the one that RDB files are in, and the working one (config.c: setConfigDirOption)."""
+        """Make the folder the one that RDB files are in; it is named as seen from the last one (setConfigDirOption).
+
+        The process itself stays where it is: modules that are yet to be imported may be named by relative paths.
+        """
+        path = os.path.join(self._folder, folder)
         try:
-            os.chdir(folder)
+            os.stat(os.path.join(path, "."))  # what chdir would refuse
         except OSError as error:
             raise SettingError(str(error.strerror)) from error
-        self._engine.settings.dir = os.getcwd()
+        self._folder = self._settings.dir = os.path.realpath(path)
 
     def facts(self) -> dict[str, object]:
         """Return what INFO persistence tells of children and of the file."""
-        return {"async_loading": 0, **self._children.facts(), **self.snapshots.facts()}
+        return {**self._children.facts(), **self.snapshots.facts()}
 
     # -- the end -------------------------------------------------------------------------------------
 
     def shutdown(self, save: bool = False, nosave: bool = False, force: bool = False) -> None:
-        """Do what is to be done before the end, then let it come (prepareForShutdown); CommandError: the server stays."""
+        """Do what is due before the end, then let it come (prepareForShutdown); CommandError: the server stays."""
         if self._ending:
             return
         say("User requested shutdown...", WARNING)
@@ -116,7 +134,7 @@ class ServerSnapshots:
             say("There is a child saving an .rdb. Killing it!", WARNING)
             self.snapshots.stop_child()
         self._end_log(force)
-        if save or (self._engine.settings.save and not nosave):
+        if save or (self._settings.save and not nosave):
             say("Saving the final RDB snapshot before exiting.")
             try:
                 with self._insisting():
@@ -146,7 +164,7 @@ class ServerSnapshots:
     def _signalled(self, number: int) -> None:
         """End the server on a signal, as shutdown-on-sigterm and shutdown-on-sigint say."""
         say(f"Received {signal.Signals(number).name} scheduling shutdown...", WARNING)
-        flags: tuple[str, ...] = getattr(self._engine.settings, _SIGNAL_SETTINGS[signal.Signals(number)])
+        flags: tuple[str, ...] = getattr(self._settings, _SIGNAL_SETTINGS[signal.Signals(number)])
         with contextlib.suppress(CommandError):  # it was said why
             self.shutdown("save" in flags, "nosave" in flags, "force" in flags)
 

@@ -1,0 +1,220 @@
+"""When a snapshot is due, what counts as changed since, what is refused after one that failed; the clock is moved."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.errors import CommandError
+from rillet.keyspace.clock import ManualClock
+from rillet.persistence.child import Children, Outcome
+from rillet.persistence.rdb import load_rdb
+from rillet.persistence.refusals import LOG, SNAPSHOT, Refusals
+from rillet.persistence.snapshot import Snapshots, draft_name
+from rillet.protocol.replies import parse_all
+
+
+class Kept:
+    """An engine with an RDB file, driven command by command; `said` is what was told whoever runs it."""
+
+    def __init__(self, folder: Path, **settings: Any) -> None:
+        self.clock = ManualClock(1_700_000_000_000)
+        self.engine = Engine(Settings(**settings), self.clock)
+        self.children = Children()
+        self.refusals = Refusals(self.engine)
+        self.said: list[str] = []
+        self.snapshots = Snapshots(self.engine, folder, children=self.children, refusals=self.refusals, say=self._say)
+        self.session = self.engine.session()
+
+    def _say(self, text: str, *, warning: bool = False) -> None:
+        self.said.append(text)
+
+    def __call__(self, command: str) -> Any:
+        self.engine.execute(self.session, command.encode().split())
+        return parse_all(self.session.out.take())[0]
+
+    def tick(self, seconds: float = 0) -> bool:
+        """Let time pass and the cron run; whether a child was begun. It is waited for."""
+        self.clock.advance(round(seconds * 1000))
+        before = self.children.forks
+        self.snapshots.cron()
+        self.snapshots.cron_scheduled()
+        if self.children.forks == before:
+            return False
+        self.end()
+        return True
+
+    def end(self) -> None:
+        """Wait for the child."""
+        assert self.children.active is not None
+        self.children.active.wait()
+        self.children.poll()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        return {**self.children.facts(), **self.snapshots.facts()}
+
+
+def test_a_point_needs_its_changes_and_more_than_its_seconds(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, save=((60, 3), (10, 100)))
+    assert not kept.tick(1000)  # no changes
+    kept = Kept(tmp_path, save=((60, 3), (10, 100)))
+    for at in range(3):
+        kept(f"SET key{at} 1")
+    assert not kept.tick(60.9)
+    assert kept.tick(0.1) and kept.said[0] == "3 changes in 60 seconds. Saving..."
+    assert kept.facts["rdb_changes_since_last_save"] == 0 and kept.facts["rdb_last_save_time"] == 1_700_000_061
+    for at in range(99):
+        kept(f"SET key{at} 1")
+    assert not kept.tick(11)
+    kept("SET last 1")
+    assert kept.tick() and kept.facts["rdb_saves"] == 2 and "100 changes in 10 seconds. Saving..." in kept.said
+    assert kept.snapshots.loaded.keys == 0 and load_rdb(kept.snapshots.path, Engine(Settings())).keys == 100
+
+
+def test_a_clock_that_is_set_back_delays_nothing(tmp_path: Path) -> None:
+    class Wall(ManualClock):
+        """Its time of day jumps, its ticks do not."""
+
+        back = 0
+
+        def now_ms(self) -> int:
+            return super().now_ms() - self.back
+
+    kept = Kept(tmp_path, save=((60, 1),))
+    wall = Wall(1_700_000_000_000)
+    kept.engine.clock = kept.clock = wall
+    kept("SET k v")
+    wall.back = 10**9
+    assert kept.tick(61) and kept.facts["rdb_last_save_time"] == 1_699_000_061
+
+
+def test_what_changes_while_a_child_writes_is_not_saved(tmp_path: Path) -> None:
+    kept = Kept(tmp_path)
+    kept("SET a 1")
+    assert kept.snapshots.background()
+    kept("SET b 1")
+    kept("SET c 1")
+    assert kept.facts["rdb_changes_since_last_save"] == 3 and kept.facts["rdb_bgsave_in_progress"] == 1
+    assert kept.facts["rdb_current_bgsave_time_sec"] == 0 and kept.facts["current_save_keys_total"] == 1
+    for again in (kept.snapshots.save, kept.snapshots.background, lambda: kept.snapshots.background(schedule=True)):
+        with pytest.raises(CommandError, match="Background save already in progress"):
+            again()
+    kept.end()
+    assert kept.facts["rdb_changes_since_last_save"] == 2 and kept.facts["rdb_bgsave_in_progress"] == 0
+    assert kept.facts["rdb_last_bgsave_time_sec"] == 0 and kept.facts["rdb_last_cow_size"] > 0
+    assert load_rdb(kept.snapshots.path, Engine(Settings())).keys == 1
+    assert kept.said[-1] == "Background saving terminated with success"
+
+
+def test_another_child_comes_first(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, save=((1, 1),))
+    kept("SET a 1")
+    ends: list[Outcome] = []
+    kept.children.start("something else", lambda _report: None, ends.append)
+    assert not kept.tick(10)
+    with pytest.raises(CommandError, match=r"^ERR Another child process is active \(AOF\?\): can't BGSAVE right now"):
+        kept.snapshots.background()
+    assert not kept.snapshots.background(schedule=True) and kept.snapshots.scheduled
+    kept.snapshots.save()  # which forks nothing
+    assert not kept.tick()
+    kept.end()
+    assert ends[0].ok and kept.tick() and not kept.snapshots.scheduled and not kept.tick()
+    assert not kept.snapshots.background(later=True) and kept.snapshots.scheduled and kept.tick()
+
+
+def test_one_that_failed_is_tried_again_after_a_while(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, save=((10, 1),), dbfilename="dump.rdb")
+    (tmp_path / "dump.rdb").mkdir()
+    kept("SET a 1")
+    assert kept.tick(11) and kept.facts["rdb_last_bgsave_status"] == "err"
+    assert kept.said[-2:] == ["Write error saving DB on disk: Is a directory", "Background saving error"]
+    assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
+    refused = str(kept("SET a 2"))
+    assert refused.startswith("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist")
+    assert kept("GET a") == b"1" and kept.facts["rdb_changes_since_last_save"] == 1
+    assert not kept.tick(5) and kept.tick(0.1) and not kept.tick()
+    assert not kept.snapshots.background(later=True) and not kept.tick(4)  # a scheduled one waits as well
+    (tmp_path / "dump.rdb").rmdir()
+    assert kept.tick(2) and kept.facts["rdb_last_bgsave_status"] == "ok" and kept("SET a 2") == b"OK"
+
+
+def test_a_save_on_demand_that_fails_refuses_nothing(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, save=((10, 1),))
+    (tmp_path / "dump.rdb").mkdir()
+    with pytest.raises(CommandError, match="the RDB file cannot be written: Is a directory"):
+        kept.snapshots.save()
+    assert kept.facts["rdb_last_bgsave_status"] == "ok" and kept.facts["rdb_saves"] == 1 and kept("SET a 1") == b"OK"
+
+
+def test_a_fork_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none_left() -> int:
+        raise OSError(11, "Resource temporarily unavailable")
+
+    kept = Kept(tmp_path, save=((10, 1),))
+    kept("SET a 1")
+    monkeypatch.setattr(os, "fork", none_left)
+    with pytest.raises(CommandError, match="^ERR Can't save in background: fork: Resource temporarily unavailable$"):
+        kept.snapshots.background()
+    assert kept.facts["rdb_last_bgsave_status"] == "err" and kept.facts["rdb_saves"] == 1
+    assert not kept.tick(11) and kept.facts["rdb_saves"] == 2  # it was tried
+    assert str(kept("SET a 2")).startswith("MISCONF ")
+    monkeypatch.undo()
+    assert kept.tick(6) and kept("SET a 2") == b"OK"
+
+
+def test_a_child_that_is_killed(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, rdb_key_save_delay=10**8)
+    kept("SET a 1")
+    for by_us in (True, False):
+        assert kept.snapshots.background() and kept.children.active is not None
+        pid = kept.children.active.pid
+        while not (tmp_path / draft_name(pid)).exists():
+            os.sched_yield()
+        if by_us:
+            kept.snapshots.stop_child()
+        else:
+            os.kill(pid, 15)
+            kept.end()
+        assert not list(tmp_path.iterdir()) and kept.children.active is None
+        assert kept.facts["rdb_last_bgsave_status"] == ("ok" if by_us else "err")
+    assert kept.said[-1] == "Background saving terminated by signal 15"
+    kept.snapshots.stop_child()
+
+
+def test_everything_is_deleted(tmp_path: Path) -> None:
+    kept = Kept(tmp_path, rdb_key_save_delay=10**8)
+    kept.engine.services["flushed"] = kept.snapshots.flushed
+    kept("SET a 1")
+    kept.snapshots.background()
+    assert kept("FLUSHALL") == b"OK"
+    kept.end()
+    assert not list(tmp_path.iterdir()) and kept.facts["rdb_changes_since_last_save"] == 2
+    kept.engine.settings.set_text("save", "900 1")
+    kept("SET a 1")
+    kept.snapshots.background()
+    assert kept("FLUSHALL") == b"OK" and kept.facts["rdb_changes_since_last_save"] == 0
+    assert kept.children.active is None and load_rdb(tmp_path / "dump.rdb", Engine(Settings())).keys == 0
+    (tmp_path / "dump.rdb").unlink()
+    (tmp_path / "dump.rdb").mkdir()
+    kept.engine.settings.set_text("rdb-key-save-delay", "0")
+    kept("SET a 1")
+    assert kept("FLUSHALL") == b"OK" and kept.facts["rdb_changes_since_last_save"] == 2
+
+
+def test_causes_come_and_go_by_themselves() -> None:
+    engine = Engine(Settings())
+    refusals = Refusals(engine)
+    refusals.set(LOG, "the log")
+    assert engine.refusal == "the log"
+    refusals.set(SNAPSHOT, "the snapshot")
+    assert engine.refusal == "the snapshot" and refusals.reason(LOG) == "the log"
+    refusals.set(LOG, None)
+    refusals.set(SNAPSHOT, None)
+    refusals.set(SNAPSHOT, None)
+    assert engine.refusal is None and refusals.reason(LOG) is None
