@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: all against its peers; --only PART,PART, --rounds, --scale, --json."""
+"""`python -m benchmarks [PART ...]`: all against its peers, or the parts that are named; --rounds, --scale, --json."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import embedded, groups, memory, server, streams
+from benchmarks import durability, embedded, groups, memory, server, streams
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
-PARTS = ("server", "streams", "groups", "embedded", "memory", "spark")
+PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", "spark")
 
 
 def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
@@ -25,6 +25,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += streams.run(rounds, mode, scale)
     if "groups" in parts:
         figures += groups.run(rounds, mode, scale)
+    if "durability" in parts:
+        figures += durability.run(rounds, mode, scale)
     if "embedded" in parts:
         figures += embedded.run(rounds, scale)
     if "memory" in parts:
@@ -52,7 +54,7 @@ def _other_build(arguments: argparse.Namespace) -> list[Figure]:
                 "--scale",
                 str(arguments.scale * 0.1),
                 "--only",
-                ",".join(set(arguments.only.split(",")) - {"spark"}),
+                ",".join(set(arguments.part or arguments.only.split(",")) - {"spark"}),
                 "--json",
                 str(target),
             ],
@@ -67,14 +69,15 @@ def _other_build(arguments: argparse.Namespace) -> list[Figure]:
 def main() -> None:
     """Measure, print the table, write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", default=",".join(PARTS))
+    parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)}; all where none is named")
+    parser.add_argument("--only", default=",".join(PARTS), help="the same, with commas between them")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="multiplies the work of every case")
     parser.add_argument("--interpreted", action="store_true", help="measure the interpreted build too")
     parser.add_argument("--build", choices=tuple(BUILDS), default="compiled")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "benchmarks.json")
     arguments = parser.parse_args()
-    parts = arguments.only.split(",")
+    parts = arguments.part or arguments.only.split(",")
     unknown = set(parts) - set(PARTS)
     if unknown:
         parser.error(f"unknown parts: {', '.join(sorted(unknown))}")

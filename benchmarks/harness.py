@@ -10,22 +10,25 @@ import json
 import os
 import platform
 import shutil
+import socket
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from tests.judge import _wait_until_ready, free_port, redis_binary
+from tests.judge import free_port, redis_binary
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILDS = {
     "compiled": Path(os.environ.get("RILLET_COMPILED", ROOT / "build" / "compiled")),
     "interpreted": ROOT / "src",
 }
+_START = 600.0  # seconds that a server is given to load what there is
 
 
 @dataclass(frozen=True)
@@ -73,38 +76,58 @@ def alternate(rounds: int, peer: Callable[[], float], ours: Callable[[], float])
 
 
 @contextmanager
-def redis_server(*arguments: str) -> Iterator[tuple[int, int]]:
-    """Start redis-server without persistence; yield (port, pid)."""
+def redis_server(*arguments: str, folder: Path | None = None) -> Iterator[tuple[int, int]]:
+    """Start redis-server, without persistence unless the arguments ask for it; yield (port, pid)."""
     program = redis_binary()
     assert program is not None, "redis-server is not installed (Debian: apt-get install redis-server)"
-    with _running([program, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1", *arguments]) as found:
+    with _running(
+        [program, "--save", "", "--appendonly", "no", "--bind", "127.0.0.1", *arguments], None, folder
+    ) as found:
         yield found
 
 
 @contextmanager
-def rillet_server(mode: str = "compiled", *arguments: str) -> Iterator[tuple[int, int]]:
-    """Start `rillet serve` of one build without persistence; yield (port, pid)."""
+def rillet_server(mode: str = "compiled", *arguments: str, folder: Path | None = None) -> Iterator[tuple[int, int]]:
+    """Start `rillet serve` of one build, without persistence unless the arguments ask for it; yield (port, pid)."""
     environment = {**os.environ, "PYTHONPATH": str(BUILDS[mode])}
-    with _running([sys.executable, "-m", "rillet", "serve", *arguments], environment) as found:
+    with _running([sys.executable, "-m", "rillet", "serve", "--save", "", *arguments], environment, folder) as found:
         yield found
 
 
 @contextmanager
-def _running(command: Sequence[str], environment: dict[str, str] | None = None) -> Iterator[tuple[int, int]]:
-    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
+def _running(
+    command: Sequence[str], environment: dict[str, str] | None, folder: Path | None
+) -> Iterator[tuple[int, int]]:
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as own:
         port = free_port()
         process = subprocess.Popen(
-            [*command, "--port", str(port), "--dir", folder],
+            [*command, "--port", str(port), "--dir", str(folder or own)],
             env=environment,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
         try:
-            _wait_until_ready(port, process)
+            _until_ready(port, process)
             yield port, process.pid
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
+
+
+def _until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
+    """Return once the server answers PING: Redis says LOADING before, ours does not listen yet."""
+    deadline = time.monotonic() + _START
+    while time.monotonic() < deadline:
+        assert process.poll() is None, f"{process.args!r} ended at once"
+        try:
+            with socket.create_connection(("127.0.0.1", port)) as connection:
+                connection.sendall(b"PING\r\n")
+                if connection.recv(16).startswith(b"+PONG"):
+                    return
+        except OSError:
+            pass
+        time.sleep(0.005)
+    raise AssertionError(f"{process.args!r} did not answer in time")
 
 
 def redis_benchmark(port: int, requests: int, clients: int, pipeline: int, command: Sequence[str]) -> float:
@@ -120,6 +143,11 @@ def redis_benchmark(port: int, requests: int, clients: int, pipeline: int, comma
     )
     last = done.stdout.strip().splitlines()[-1]
     return float(last.split('","')[1].strip('"'))
+
+
+def cpu_us(pid: int) -> float:
+    """Return the CPU time that the threads of the process have had, in microseconds."""
+    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1000
 
 
 def resident_bytes(pid: int) -> int:
@@ -144,4 +172,13 @@ def report(figures: Sequence[Figure], target: Path) -> None:
     print(f"\nwritten: {target}")
 
 
-__all__ = ["Figure", "alternate", "redis_benchmark", "redis_server", "report", "resident_bytes", "rillet_server"]
+__all__ = [
+    "Figure",
+    "alternate",
+    "cpu_us",
+    "redis_benchmark",
+    "redis_server",
+    "report",
+    "resident_bytes",
+    "rillet_server",
+]

@@ -10,9 +10,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
-from benchmarks.harness import Figure, redis_benchmark, redis_server, rillet_server
+from benchmarks.harness import Figure, cpu_us, redis_benchmark, redis_server, rillet_server
 from benchmarks.memory import fill
 from benchmarks.server import FIVE_FIELDS
 
@@ -59,16 +58,11 @@ def cases() -> list[Case]:
     return found
 
 
-def _cpu_us(pid: int) -> float:
-    """Return the CPU time that the process's first thread has had, in microseconds: both servers work in that one."""
-    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1000
-
-
 def _measure(port: int, pid: int, case: Case, count: int) -> tuple[float, float]:
     """Return requests per second, and microseconds of CPU for one request."""
-    before = _cpu_us(pid)
+    before = cpu_us(pid)
     speed = redis_benchmark(port, count, 50, case.pipeline, case.command)
-    spent = (_cpu_us(pid) - before) / count
+    spent = (cpu_us(pid) - before) / count
     redis_benchmark(port, 1, 1, 1, ["DEL", "bench"])
     return speed, spent
 
@@ -81,15 +75,23 @@ def run(rounds: int, mode: str, scale: float, wanted: Callable[[Case], bool] = l
             fill(port, "hundred", 2_000)
             redis_benchmark(port, FULL + FULL // 10, 50, 64, ["XADD", "full", "*", *FIVE_FIELDS])
         for case in filter(wanted, cases()):
-            count = max(1_000, int(case.requests * scale))
-            measured: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
-            for _ in range(rounds):
-                for (port, pid), results in zip((peer, own), measured, strict=True):
-                    results.append(_measure(port, pid, case, count))
-            rates = [statistics.median(rate for rate, _ in results) for results in measured]
-            costs = [statistics.median(cost for _, cost in results) for results in measured]
-            goal = case.target if mode == "compiled" else None
-            figures.append(Figure(case.what, "redis-server", rates[0], rates[1], "requests/s", goal, mode))
-            name = f"{case.what}: server's CPU"
-            figures.append(Figure(name, "redis-server", costs[0], costs[1], "µs", None, mode, True))
+            figures += compare(case, peer, own, rounds, mode, scale)
     return figures
+
+
+def compare(
+    case: Case, peer: tuple[int, int], own: tuple[int, int], rounds: int, mode: str, scale: float
+) -> list[Figure]:
+    """Measure one case in rounds that alternate between the servers (port, pid): the rates, and the CPU's part."""
+    count = max(1_000, int(case.requests * scale))
+    measured: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
+    for _ in range(rounds):
+        for (port, pid), results in zip((peer, own), measured, strict=True):
+            results.append(_measure(port, pid, case, count))
+    rates = [statistics.median(rate for rate, _ in results) for results in measured]
+    costs = [statistics.median(cost for _, cost in results) for results in measured]
+    goal = case.target if mode == "compiled" else None
+    return [
+        Figure(case.what, "redis-server", rates[0], rates[1], "requests/s", goal, mode),
+        Figure(f"{case.what}: server's CPU", "redis-server", costs[0], costs[1], "µs", None, mode, True),
+    ]

@@ -33,7 +33,7 @@ def markdown(measured: dict[str, Any], whole: bool) -> str:
         if not whole and row["what"].endswith(CPU):
             continue
         beside = slow.get((row["what"], row["peer_name"]))
-        unit = {"bytes": "", "µs": " µs"}.get(row["unit"], "/s")
+        unit = {"bytes": "", "µs": " µs", "ms": " ms", "s": " s"}.get(row["unit"], "/s")
         cells = (
             row["what"],
             row["peer_name"],

@@ -1,0 +1,277 @@
+"""What durability costs: logged writes, loading what is there, snapshots and rewrites, against redis-server.
+
+Both servers load the same files. A load is the time from a server's start until it answers, less what the same server
+takes with nothing to load; ours begins with importing Python modules, and both figures are without that. What a load
+costs in CPU is beside it, since disks and neighbours differ.
+
+The folders are made where Python makes temporary ones (TMPDIR): on a disk in memory, syncing costs nothing. About two
+gigabytes are needed there, and as much memory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import redis
+
+from benchmarks.harness import BUILDS, Figure, cpu_us, redis_benchmark, redis_server, rillet_server
+from benchmarks.pinging import Pinging
+from benchmarks.server import FIVE_FIELDS
+from benchmarks.streams import Case, compare
+from rillet.protocol.parser import pack_command
+
+ADDS = 2_000_000
+ENTRIES = 5_000_000
+BASE = 100_000_000
+KEEP = ("--auto-aof-rewrite-percentage", "0")
+MANIFEST = "appendonlydir/appendonly.aof.manifest"
+# Five fields, of which two are different each time.
+ENTRY = ["device", "sensor-__rand_int__", "temperature", "21.53", "humidity", "45", "status", "ok", "session",
+         "__rand_int__"]  # fmt: skip
+
+Servers = tuple[Callable[..., AbstractContextManager[tuple[int, int]]], ...]
+
+
+def _sides(mode: str) -> Servers:
+    """Return what starts either server: redis-server, and ours of that build."""
+
+    def ours(*arguments: str, folder: Path | None = None) -> AbstractContextManager[tuple[int, int]]:
+        return rillet_server(mode, *arguments, folder=folder)
+
+    return redis_server, ours
+
+
+def _figures(
+    what: str, unit: str, sides: tuple[list[float], list[float]], goal: float | None, mode: str
+) -> list[Figure]:
+    """Return the row of what was measured on either side, less being better."""
+    peer, own = (statistics.median(side) for side in sides)
+    return [Figure(what, "redis-server", peer, own, unit, goal if mode == "compiled" else None, mode, True)]
+
+
+# -- logged writes ---------------------------------------------------------------------------------------
+
+
+def logged(rounds: int, mode: str, scale: float) -> list[Figure]:
+    """XADD with a log: many at once under everysec, one by one from many clients under always."""
+    figures = []
+    words = ["XADD", "bench", "*", *FIVE_FIELDS]
+    for policy, pipeline, requests in (("everysec", 64, 600_000), ("always", 1, 50_000)):
+        settings = ("--appendonly", "yes", "--appendfsync", policy, *KEEP)
+        case = Case(f"XADD 5 fields, appendfsync {policy}, -c 50 -P {pipeline}", words, requests, pipeline, 1.0)
+        with redis_server(*settings) as peer, rillet_server(mode, *settings) as own:
+            figures += compare(case, peer, own, rounds, mode, scale)
+    return figures
+
+
+# -- loading ---------------------------------------------------------------------------------------------
+
+
+def write_log(folder: Path, count: int) -> None:
+    """Write a log of XADDs without a base, as both servers read it."""
+    (folder / "appendonlydir").mkdir(parents=True)
+    (folder / MANIFEST).write_text("file appendonly.aof.1.incr.aof seq 1 type i\n")
+    with open(folder / "appendonlydir" / "appendonly.aof.1.incr.aof", "wb") as out:
+        out.write(pack_command([b"SELECT", b"0"]))
+        for start in range(0, count, 10_000):
+            out.write(b"".join(map(_logged_add, range(start, min(start + 10_000, count)))))
+
+
+def _logged_add(number: int) -> bytes:
+    """Return an XADD as a log has it, of five fields."""
+    words = [b"XADD", b"stream", b"%d-0" % (1_700_000_000_000 + number), b"device", b"sensor-%05d" % (number % 50_000),
+             b"temperature", b"21.53", b"humidity", b"45", b"status", b"ok", b"session",
+             b"%016x" % (number * 2**40 // 71)]  # fmt: skip
+    return pack_command(words)
+
+
+def write_snapshot(folder: Path, count: int) -> Path:
+    """Let redis-server write an RDB file that holds a stream of so many entries."""
+    folder.mkdir(parents=True)
+    with redis_server(folder=folder) as (port, _):
+        redis_benchmark(port, count, 50, 64, ["-r", "100000000", "XADD", "stream", "*", *ENTRY])
+        with redis.Redis(port=port, socket_timeout=600) as client:
+            client.save()
+    return folder / "dump.rdb"
+
+
+def _started(start: Callable[..., AbstractContextManager[tuple[int, int]]], *arguments: str,
+             folder: Path | None = None) -> tuple[float, float]:  # fmt: skip
+    """Return the seconds until a server answers, and those of its CPU."""
+    begin = time.perf_counter()
+    with start(*arguments, folder=folder) as (_, pid):
+        return time.perf_counter() - begin, cpu_us(pid) / 1e6
+
+
+def loading(what: str, folder: Path, arguments: tuple[str, ...], rounds: int, mode: str) -> list[Figure]:
+    """Start either server on the same folder, and on none."""
+    spent: tuple[list[float], list[float]] = ([], [])
+    cpu: tuple[list[float], list[float]] = ([], [])
+    for _ in range(rounds):
+        for side, start in enumerate(_sides(mode)):
+            without = _started(start, *arguments)
+            there = _started(start, *arguments, folder=folder)
+            spent[side].append(there[0] - without[0])
+            cpu[side].append(there[1] - without[1])
+    return [
+        *_figures(what, "s", spent, 1.0, mode),
+        *_figures(f"{what}: server's CPU", "s", cpu, None, mode),
+    ]
+
+
+# -- snapshots and rewrites --------------------------------------------------------------------------------
+
+
+def _busy(client: redis.Redis) -> bool:
+    facts = client.info("persistence")
+    return bool(facts["rdb_bgsave_in_progress"] or facts["aof_rewrite_in_progress"] or facts["aof_rewrite_scheduled"])
+
+
+def _until_idle(client: redis.Redis) -> None:
+    while _busy(client):
+        time.sleep(0.01)
+    facts = client.info("persistence")
+    assert facts["rdb_last_bgsave_status"] == facts["aof_last_bgrewrite_status"] == "ok", facts
+
+
+def _in_background(port: int, command: str) -> tuple[float, float]:
+    """Return the seconds that the command's work takes, and the longest PING meanwhile in milliseconds."""
+    with redis.Redis(port=port, socket_timeout=600) as client:
+        with Pinging(port) as pinging:
+            begin = time.perf_counter()
+            client.execute_command(command)
+            _until_idle(client)
+            spent = time.perf_counter() - begin
+        return spent, pinging.longest
+
+
+def background(snapshot: Path, entries: int, rounds: int, mode: str) -> list[Figure]:
+    """BGSAVE and BGREWRITEAOF of the entries, each as long as it takes, and the longest pause of a client."""
+    spent: dict[str, tuple[list[float], list[float]]] = {}
+    pauses: dict[str, tuple[list[float], list[float]]] = {}
+    commands = ("BGSAVE", "BGREWRITEAOF")
+    with _loaded(snapshot, mode) as ports:
+        for _ in range(rounds):
+            for command in commands:
+                for side, port in enumerate(ports):
+                    seconds, pause = _in_background(port, command)
+                    spent.setdefault(command, ([], []))[side].append(seconds)
+                    pauses.setdefault(command, ([], []))[side].append(pause)
+    figures = []
+    for command in commands:
+        figures += _figures(f"{command} of {entries:,} entries", "s", spent[command], 0.7, mode)
+    for command in commands:
+        what = f"longest pause of a client during {command} of {entries:,} entries"
+        figures += _figures(what, "ms", pauses[command], 1.0, mode)
+    return figures
+
+
+@contextmanager
+def _loaded(snapshot: Path, mode: str) -> Iterator[list[int]]:
+    """Run both servers with the RDB file loaded and a log turned on; yield their ports."""
+    peers, ours = _sides(mode)
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
+        folders = [Path(folder) / side for side in ("peer", "ours")]
+        for one in folders:
+            one.mkdir()
+            os.link(snapshot, one / "dump.rdb")
+        with peers(*KEEP, folder=folders[0]) as peer, ours(*KEEP, folder=folders[1]) as own:
+            ports = [peer[0], own[0]]
+            for port in ports:
+                with redis.Redis(port=port, socket_timeout=600) as client:
+                    client.config_set("appendonly", "yes")
+                    _until_idle(client)
+            yield ports
+
+
+# -- the library -------------------------------------------------------------------------------------------
+
+# Times rillet.open of a directory and the reading of its base, in turn: what is imported is imported before.
+_OPENING = """
+import os, sys, time
+import rillet
+
+folder, base, rounds, cold = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4] == "cold"
+buffer = bytearray(1 << 20)
+
+def prepare():
+    with open(base, "rb", buffering=0) as file:
+        if cold:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        else:
+            while file.readinto(buffer):
+                pass
+
+def read():
+    with open(base, "rb", buffering=0) as file:
+        while file.readinto(buffer):
+            pass
+
+rillet.open().close()
+for _ in range(rounds):
+    prepare()
+    begin = time.perf_counter()
+    read()
+    middle = time.perf_counter()
+    prepare()
+    start = time.perf_counter()
+    store = rillet.open(folder)
+    end = time.perf_counter()
+    assert store.execute("XLEN", "stream") > 0
+    store.close()
+    print(middle - begin, end - start)
+"""
+
+
+def opening(snapshot: Path, rounds: int, mode: str) -> list[Figure]:
+    """rillet.open of a base against reading it: from the disk (the kernel is asked to forget the file), from memory."""
+    figures = []
+    size = snapshot.stat().st_size
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as found:
+        folder = Path(found)
+        (folder / "appendonlydir").mkdir()
+        base = folder / "appendonlydir" / "appendonly.aof.1.base.rdb"
+        shutil.copy(snapshot, base)
+        (folder / "appendonlydir" / "appendonly.aof.1.incr.aof").touch()
+        (folder / MANIFEST).write_text(
+            "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n"
+        )
+        for state in ("cold", "warm"):
+            command = [sys.executable, "-c", _OPENING, str(folder), str(base), str(rounds), state]
+            environment = {**os.environ, "PYTHONPATH": str(BUILDS[mode])}
+            done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=3000)
+            pairs = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+            peer, own = (statistics.median(column) for column in zip(*pairs, strict=True))
+            what = f"rillet.open, base of {size / 1e6:,.0f} MB, {state}"
+            goal = 0.5 if mode == "compiled" and state == "cold" else None
+            figures.append(Figure(what, "reading the file", peer, own, "s", goal, mode, True))
+    return figures
+
+
+def run(rounds: int, mode: str, scale: float) -> list[Figure]:
+    """Measure every row, on files that are made first."""
+    figures = logged(rounds, mode, scale)
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as found:
+        folder = Path(found)
+        adds, entries = max(10_000, int(ADDS * scale)), max(20_000, int(ENTRIES * scale))
+        write_log(folder / "log", adds)
+        what = f"loading a log of {adds:,} XADDs"
+        figures += loading(what, folder / "log", ("--appendonly", "yes", *KEEP), rounds, mode)
+        shutil.rmtree(folder / "log")
+        snapshot = write_snapshot(folder / "snapshot", entries)
+        what = f"loading an RDB file with a stream of {entries:,} entries"
+        figures += loading(what, folder / "snapshot", (), rounds, mode)
+        figures += background(snapshot, entries, rounds, mode)
+        part = int(entries * BASE * scale / snapshot.stat().st_size)
+        figures += opening(write_snapshot(folder / "base", part), rounds, mode)
+    return figures
