@@ -33,13 +33,17 @@ Progress = Callable[[int], None]
 
 
 def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[bytes]:
-    """Yield the commands, packed, that bring back every key whose time has not come. O(data)"""
+    """Yield the commands, packed, that bring back every key. O(data)
+
+    One whose time has come is written, too, as Redis does: the log behind the base says when it went, and if that is
+    read later than it was written, it may say before that the key was to stay.
+    """
     settings = engine.settings
     done = 0
     if settings.aof_timestamp_enabled:
         yield b"#TS:%d\r\n" % (engine.clock.now_ms() // 1000)
     for database in engine.databases:
-        keys = list(database.live_keys())
+        keys = list(database.values)
         if keys:
             yield pack_command([b"SELECT", b"%d" % database.index])
         for key in keys:
