@@ -5,8 +5,8 @@
     FE  n                                  what follows belongs to database n
     FB  keys expires                       sizes for a hash table, skipped
     F4  slot keys expires                  the same for a slot of a cluster, skipped
-    F5  code                               a function library; F6 as 7.0's first previews wrote one     } what rillet has
-    F7  module 2 when  parts 0             what a module keeps beside the keys                          } no use for
+    F5  code                               a function library; F6 as 7.0's first previews wrote one
+    F7  module 2 when  parts 0             what a module keeps beside the keys
     [FC ms] [FD s] [F8 idle] [F9 freq]     of the next key: when it expires, how lately and often it was used
     type key value                         a key; the value as in rillet.types.rdb
     FF  CRC-64 (8, little endian)          the end; since version 5. A checksum of 0 was not computed
@@ -16,13 +16,13 @@ is what the data takes, and a window of the file (rillet.types.rdb_bytes). This 
 so a directory of Redis can be opened as it is, and what SAVE writes (rillet.persistence.rdb_writer).
 
 **What is refused.** A key of a type that rillet has not, by its name; what is malformed, with the file, the offset and
-what was expected there; bytes that the checksum does not vouch for. All of it by an exception: what was loaded until then
-is in the databases, and whoever called decides what becomes of them.
+what was expected there; bytes that the checksum does not vouch for. All of it by an exception: what was loaded until
+then is in the databases, and whoever called decides what becomes of them.
 
-**What is left out on request.** Function libraries, modules' values and what modules keep beside the keys can be stepped
-over without knowing them. `unknown` says what becomes of them: "refuse" is the default, since leaving them out would lose
-them with the next SAVE; "skip" leaves them out and counts them; "keep" puts their bytes aside (`Kept`), and whoever
-writes the data set writes them too.
+**What is left out on request.** Function libraries, modules' values and what modules keep beside the keys can be
+stepped over without knowing them. `unknown` says what becomes of them: "refuse" is the default, since leaving them out
+would lose them with the next SAVE; "skip" leaves them out and counts them; "keep" puts their bytes aside (`Kept`), and
+whoever writes the data set writes them too.
 
 A key whose time has come is kept under a log, which says when it went; a file that stands alone says nothing more, so
 there the key is dropped (`drop_expired`), as Redis does. A value without an element, which bugs of old servers left in
@@ -44,7 +44,7 @@ from rillet.errors import Corrupt, LogCorrupt, NewerFormat
 from rillet.persistence.disk import REAL, Disk
 from rillet.types import rdb
 from rillet.types.compat import COMPATS
-from rillet.types.rdb_bytes import EmptyValue, RdbReader
+from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
 from rillet.types.rdb_hash import EXPIRING_TYPES
 
 Unknown = Literal["refuse", "skip", "keep"]
@@ -264,11 +264,7 @@ class _RdbFile:
         if kind == _FUNCTION:
             reader.string()
         elif kind == _FUNCTION_PREVIEW:
-            reader.string()
-            reader.string()
-            if reader.length():
-                reader.string()
-            reader.string()
+            library = self._preview_library()
         else:
             reader.length()
             if reader.length() != _PART_UNSIGNED:
@@ -276,10 +272,23 @@ class _RdbFile:
             place = kept.after if reader.length() == _AFTER_KEYS else kept.before
             self._parts()
         raw = bytes((kind,)) + reader.kept()
+        if kind == _FUNCTION_PREVIEW:
+            raw = library
         if self.unknown == "keep":
             place.append(raw)
         else:
             self.skipped += 1
+
+    def _preview_library(self) -> bytes:
+        """Read a library as 7.0's previews wrote it; return it as what came later (rdbFunctionLoad)."""
+        reader = self.reader
+        name, engine = reader.string(), reader.string()
+        if reader.length():
+            reader.string()  # its description, which nobody kept
+        out = RdbWriter()
+        out.byte(_FUNCTION)
+        out.string(b"#!%b name=%b\n%b" % (engine, name, reader.string()))
+        return bytes(out.out)
 
     def _module_value(self) -> None:
         """Step over a module's value: its parts say themselves what they are (rdb.c: rdbLoadCheckModuleValue)."""
@@ -336,9 +345,12 @@ class _RdbFile:
         self.keys += 1
 
     def _checksum(self) -> None:
-        if self.version < _CHECKSUM_SINCE:
-            return
         reader = self.reader
+        if self.version < _CHECKSUM_SINCE:
+            # No log ever followed such a file: what stands here is the checksum of one whose version is damaged.
+            if not reader.is_over():
+                raise Corrupt(f"the end of a file of version {self.version} expected, found more")
+            return
         found = reader.checksum_so_far()
         stored = int.from_bytes(reader.raw(8), "little")
         if stored and found != stored:

@@ -13,12 +13,12 @@ thing is left out for its sake: when consumers were active, where `compat` is 7.
 never is.
 
 Whoever names a version instead, 9 to 14 or Valkey's 80, gets a file that the servers of that version load. Each
-value is written in the oldest form that carries it, and where the version has none, in the one that carries most; what was
-lost then is told value by value (`Lost`), before the file takes its name.
+value is written in the oldest form that carries it, and where the version has none, in the one that carries most; what
+was lost then is told value by value (`Lost`).
 
 The file is written piece by piece under another name, synced, and renamed: whoever opens it sees the old one or the
-new one, whole. A piece ends between keys and between the nodes of a stream, so the memory that it costs is a megabyte, or a
-list's, set's or hash's bytes where those are more. Meanwhile the engine stands still; BGSAVE runs the same in a
+new one, whole. A piece ends between keys and between the nodes of a stream, so the memory that it costs is a megabyte,
+or a list's, set's or hash's bytes where those are more. Meanwhile the engine stands still; BGSAVE runs the same in a
 forked child.
 
 A key whose time has come is written all the same, as Redis does: the reader drops it, or keeps it where a log behind
@@ -47,7 +47,7 @@ from rillet.types.stream import Stream
 
 OLDEST_VERSION = 9
 """The oldest version that can be asked for: Redis 5, the first with streams."""
-FUNCTIONS_SINCE = 10
+_FUNCTIONS_SINCE = 10
 
 _FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
 _MODULE_VALUE = 7
@@ -56,7 +56,7 @@ _PROGRESS_MASK = 1023
 
 
 class Lost(NamedTuple):
-    """A value that a version could not carry whole: its database, its key, and what was left out."""
+    """A value that a version could not carry whole: its database (-1: it has none), its key, and what was left out."""
 
     database: int
     key: bytes
@@ -137,9 +137,12 @@ class _RdbFile:
         self._header(log_base)
         for raw in self.kept.before:
             self.piece.raw(raw)
-        if self.version is None or self.version >= FUNCTIONS_SINCE:
-            for raw in self.kept.functions:
+        functions = self.kept.functions
+        if self.version is None or self.version >= _FUNCTIONS_SINCE:
+            for raw in functions:
                 self.piece.raw(raw)
+        elif functions and self.lost is not None:
+            self.lost.append(Lost(-1, b"", f"{len(functions)} function libraries"))
         for database in self.engine.databases:
             foreign = [value for value in self.kept.values if value.database == database.index]
             if len(database) or foreign:

@@ -249,7 +249,11 @@ def _repeat(
 @cython.cfunc
 @cython.exceptval(check=False)
 def unpack(
-    data: cython.p_const_uchar, ip: cython.Py_ssize_t, n: cython.Py_ssize_t, out: cython.p_uchar, size: cython.Py_ssize_t
+    data: cython.p_const_uchar,
+    ip: cython.Py_ssize_t,
+    n: cython.Py_ssize_t,
+    out: cython.p_uchar,
+    size: cython.Py_ssize_t,
 ) -> cython.int:
     """Write the `size` bytes that the block data[ip:n] stands for to out; 0, or what is wrong with it (_DAMAGE)."""
     op: cython.Py_ssize_t = 0

@@ -9,7 +9,7 @@
     entry:  | size of the entry before (1 byte, or 0xFE and u32) | encoding | data |
 
 `last` is the position of the last entry. Numbers are little-endian, lengths of strings are big-endian. RDB
-files of Redis 6 and older carry ziplists, and so do DUMP payloads of those. Nothing is kept in one here: those are read
+files of Redis 6 and older carry ziplists, and so do DUMP payloads of those. Nothing is kept in one here: they are read
 into what came later, and written for servers that know nothing else.
 
     00LLLLLL                    string of 0 to 63 bytes
@@ -20,7 +20,7 @@ into what came later, and written for servers that know nothing else.
     1111xxxx                    the integer xxxx - 1, xxxx being 1 to 13
 
 Reading trusts nothing: each entry lies within the bytes, tells the size of the one before, and the
-last one is where the header says. Writing chooses as Redis does: the text of an integer of 64 bits in its shortest form.
+last one is where the header says. Writing chooses as Redis does: the text of a 64-bit integer in its shortest form.
 """
 
 from __future__ import annotations

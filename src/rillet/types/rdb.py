@@ -12,8 +12,8 @@ that as many servers as possible read them: an ordinary stream is what Redis 7.0
 on, and every Valkey, take it. DUMP can be told to write what one server writes instead (`compat`),
 byte for byte, and then leaves out what that server does not know.
 
-A file can be asked for in a version (`type_within`): then each value takes the oldest form that carries it, or the newest one
-that this version has, and `losses` names what has no place in that.
+A file can be asked for in a version (`type_within`): then each value takes the oldest form that carries it, or the
+newest one that this version has, and `losses` names what has no place in that.
 
 Every version that is known is read, whatever is written: Redis's to 14, and Valkey's 80.
 """

@@ -49,7 +49,7 @@ cdef class RdbReader:
     cpdef unsigned long long length(self) except? 7777777777777777777
     cdef unsigned long long _length_or_special(self) except? 7777777777777777777
     cdef Py_ssize_t _size(self) except -1
-    cdef Py_ssize_t _block(self) except -1
+    cdef Py_ssize_t _block(self, long long mark) except -1
     cdef bytes _text(self, unsigned long long form)
     cpdef bytes string(self)
     cpdef bytearray buffer(self)

@@ -378,6 +378,14 @@ class RdbReader:
         self._settle()
         return self.checksum
 
+    def is_over(self) -> bool:
+        """Whether nothing is left to be read."""
+        try:
+            self.need(1)
+        except Corrupt:
+            return True
+        return False
+
     def keep(self) -> None:
         """Keep all that is consumed from here on, until `kept` asks for it."""
         self._settle()
@@ -475,10 +483,11 @@ class RdbReader:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _block(self) -> cython.Py_ssize_t:
-        """Have an LZF block in the window whose lengths come next; return its size and put that of its bytes into seq."""
+    def _block(self, mark: cython.longlong) -> cython.Py_ssize_t:
+        """Have the LZF block that comes next in the window; return its size, and that of what it stands for in seq."""
         packed: cython.Py_ssize_t = self._size()
         size: cython.Py_ssize_t = self._size()
+        self.mark = mark
         self.need(packed)
         if packed < _MOST // 264 and size > packed * 264:
             refuse_block(5)
@@ -506,9 +515,8 @@ class RdbReader:
         if self.special:
             if n != 3:
                 return self._text(n)
-            packed = self._block()
+            packed = self._block(mark)
             size = self.seq
-            self.mark = mark
             if cython.compiled:
                 data = PyBytes_FromStringAndSize(cython.NULL, size)
                 to: cython.p_uchar = cython.cast(cython.p_uchar, cython.cast(cython.p_char, data))
@@ -538,14 +546,13 @@ class RdbReader:
         if is_block and n != 3:
             return bytearray(self._text(n))
         if is_block:
-            packed = self._block()
+            packed = self._block(mark)
             size = self.seq
         else:
             if n >= _MOST:
                 raise Corrupt(f"{n} bytes expected, which no file has")
             packed = size = n
             self.need(packed)
-        self.mark = mark
         if cython.compiled:
             data = PyByteArray_FromStringAndSize(cython.NULL, size)
         else:

@@ -43,7 +43,7 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 @cython.inline
 @cython.exceptval(check=False)
 def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the position behind a box that lies before `end` and tells its length rightly, else -1; pos is below end."""
+    """Return the position behind the box at pos, below `end`; -1 unless it ends by then and tells its length right."""
     b: cython.int = p[pos]
     n: cython.Py_ssize_t
     if b < 0x80:

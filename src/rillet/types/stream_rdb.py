@@ -89,14 +89,15 @@ def newest_type(version: int) -> int:
 
 
 def lost_of_stream(stream: Stream, kind: int) -> list[str]:
-    """Return what a stream written in that type leaves out, for people: counters only where a reader's guess is wrong."""
+    """Return what a stream written in that type leaves out, for people; counters only where a reader guesses wrong."""
     lost: list[str] = []
     groups = list(stream.groups.values())
     if kind < TYPE_STREAM_7:
         if stream.entries_added != stream.length or stream.max_deleted_ms or stream.max_deleted_seq:
             lost.append("how many entries were added, and the greatest ID deleted")
-        reads = [one for one in groups if one.entries_read != stream.distance_from_first(one.last_ms, one.last_seq)]
-        lost += [f"how many entries the group {_shown(one.name)} has read" for one in reads]
+        for group in groups:
+            if group.entries_read != stream.distance_from_first(group.last_ms, group.last_seq):
+                lost.append(f"how many entries the group {_shown(group.name)} has read")
     if kind < TYPE_STREAM_72:
         for group in groups:
             timed = sum(one.active_time != one.seen_time for one in group.consumers.values())
@@ -241,7 +242,9 @@ def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, s
     left: cython.ulonglong = reader.length()
     while left > 0:
         group: Group = _load_group(reader, stream, kind)
-        if strict and (group.entries_read < -1 or (group.entries_read >= 0 and group.entries_read > stream.entries_added)):
+        if strict and group.entries_read != -1 and (
+            group.entries_read < 0 or cython.cast(cython.ulonglong, group.entries_read) > stream.entries_added
+        ):
             raise Corrupt("a group that read more entries than were added")
         left -= 1
     if kind >= _TYPE_86:
