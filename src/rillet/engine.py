@@ -624,6 +624,11 @@ class Engine:
         if blocked.deadline and blocked.deadline <= now:
             self.expire_block(session)
         elif blocked.retry_at and blocked.retry_at <= now:
+            if not blocked.keys:
+                # It waits for something else, and is alone in that.
+                blocked.retry_at = 0
+                self._serve(blocked, b"")
+                return
             if self.paused:
                 # A claim is a write.
                 blocked.retry_at = now + _PAUSED_RETRY
@@ -633,6 +638,10 @@ class Engine:
             for key in blocked.keys:
                 blocked.db.signal_ready(key)
             self._serve_ready()
+
+    def has_unlogged(self) -> bool:
+        """Whether a command that runs, or a transaction, changed something that is to be logged when it ends."""
+        return len(self._pending) > 0
 
     def expire_block(self, session: Session) -> None:
         """The session waited long enough: write the reply of a time-out and wake it."""

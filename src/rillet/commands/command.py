@@ -124,6 +124,7 @@ _TIPS: dict[str, str] = {
     "slowlog|get": "request_policy:all_nodes " + _OUTPUT,
     "slowlog|len": "request_policy:all_nodes response_policy:agg_sum " + _OUTPUT,
     "wait": "request_policy:all_shards response_policy:agg_min",
+    "waitaof": "request_policy:all_shards response_policy:agg_min",
 }  # fmt: skip
 
 
@@ -132,7 +133,7 @@ def categories(entry: Command) -> list[str]:
     found = set(_MORE_CATEGORIES.get(entry.fullname, "").split())
     if entry.subcommands is None and entry.group in _CATEGORY_OF_GROUP:
         found.add(_CATEGORY_OF_GROUP[entry.group])
-    if entry.fullname.partition("|")[0] in ("command", "wait"):
+    if entry.fullname.partition("|")[0] in ("command", "wait", "waitaof"):
         found.add("connection")
         found.discard("keyspace")
     flags = entry.flags

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from rillet.commands.args import integer, small_integer, syntax_error, timeout_ms
+from rillet.commands.args import integer, small_integer, syntax_error
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.commands.stream_idmp import track
@@ -381,15 +381,3 @@ def flushall(session: Session, argv: list[bytes]) -> None:
         session.dirty = 0  # the empty file is written
     session.propagate(argv)
     session.out.ok()
-
-
-@command("wait", arity=3, flags="noscript", group="generic", since="3.0.0", complexity="O(1)",
-         syntax="numreplicas timeout")
-def wait(session: Session, argv: list[bytes]) -> None:
-    """Wait until replicas have the changes made so far; there are none, so only 0 of them is ever reached."""
-    replicas = integer(argv[1])
-    milliseconds = timeout_ms(argv[2])
-    if replicas <= 0 or not session.can_block:
-        session.out.integer(0)
-        return
-    session.block([], milliseconds, lambda _session, _key: False, lambda waiting: waiting.out.integer(0))
