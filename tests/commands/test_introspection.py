@@ -16,7 +16,7 @@ from tests.differential.wire import Redis, read
 from tests.judge import Judge
 
 # Declared here and newer than Redis 7.0, or with a note in Redis's own words.
-NEWER = {"client|setinfo", "client|no-touch"}
+NEWER = {"client|setinfo", "client|no-touch", "waitaof"}
 NOTED = {"getex", "set", "xadd"}
 
 

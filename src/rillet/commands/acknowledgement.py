@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.commands.args import integer, positive, timeout_ms
+from rillet.commands.args import LLONG_MAX, integer, positive, timeout_ms
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.errors import CommandError
@@ -26,12 +26,21 @@ _NO_LOG = "WAITAOF cannot be used when numlocal is set but appendonly is disable
 _ASK_AGAIN = 10  # milliseconds
 
 
+def _timeout(session: Session, raw: bytes) -> int:
+    """Return a time-out in milliseconds; since 7.2 it may not end behind the end of time."""
+    milliseconds = timeout_ms(raw)
+    engine = session.engine
+    if engine.settings.compat.knows(72) and milliseconds > LLONG_MAX - engine.clock.now_ms():
+        raise CommandError("timeout is out of range")
+    return milliseconds
+
+
 @command("wait", arity=3, flags="noscript", group="generic", since="3.0.0", complexity="O(1)",
          syntax="numreplicas timeout")
 def wait(session: Session, argv: list[bytes]) -> None:
     """Wait until replicas have the changes made so far; there are none, so only 0 of them is ever reached."""
     replicas = integer(argv[1])
-    milliseconds = timeout_ms(argv[2])
+    milliseconds = _timeout(session, argv[2])
     if replicas <= 0 or not session.can_block:
         session.out.integer(0)
         return
@@ -46,7 +55,7 @@ def waitaof(session: Session, argv: list[bytes]) -> None:
     if not 0 <= local <= 1:
         raise CommandError(_NUMLOCAL)
     replicas = positive(argv[2])
-    milliseconds = timeout_ms(argv[3])
+    milliseconds = _timeout(session, argv[3])
     log = session.engine.log
     if local and log is None:
         raise CommandError(_NO_LOG)
