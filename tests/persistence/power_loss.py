@@ -73,6 +73,7 @@ class Plan:
     preamble: str = "yes"
     commands: int = 300
     orderly: bool = False
+    checksums: bool = True
 
     def line(self, at: int, survivor: int) -> str:
         """Return the command that brings a crash back."""
@@ -104,12 +105,12 @@ def settings_of(plan: Plan) -> Settings:
 class Opened:
     """An engine with its log on a disk."""
 
-    def __init__(self, disk: SimulatedDisk, settings: Settings, fsync: str, now: int) -> None:
+    def __init__(self, disk: SimulatedDisk, settings: Settings, plan: Plan, now: int) -> None:
         self.disk = disk
         self.clock = ManualClock(now)
         self.engine = Engine(settings, self.clock)
-        self.log = AppendOnlyLog(FOLDER, fsync=fsync, threads=False, disk=disk)
-        self.log.checksums = True
+        self.log = AppendOnlyLog(FOLDER, fsync=plan.fsync, threads=False, disk=disk)
+        self.log.checksums = plan.checksums
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always")
             self.replayed = self.log.open(self.engine)
@@ -150,13 +151,13 @@ class FromFiles:
 class Workload:
     """One run over a simulated disk; `states` after each step, the journal with what was reached."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: Plan, disk: SimulatedDisk | None = None) -> None:
         self.plan = plan
         self.random = Random(plan.seed)
         # Members that SPOP picks come from there.
         global_random.seed(plan.seed)
         self.settings = settings_of(plan)
-        self.disk = SimulatedDisk(folders=FOLDERS)
+        self.disk = disk or SimulatedDisk(folders=FOLDERS)
         self.now = START
         self.states = [0]
         self.acknowledged = self.certain = self.snapshot = 0
@@ -164,7 +165,7 @@ class Workload:
         self._open()
 
     def _open(self) -> None:
-        opened = Opened(self.disk, self.settings, self.plan.fsync, self.now)
+        opened = Opened(self.disk, self.settings, self.plan, self.now)
         self.engine, self.log, self.clock = opened.engine, opened.log, opened.clock
         self.tracker = StateTracker(self.engine)
         self.sessions = [self.engine.session() for _ in range(4)]
@@ -426,7 +427,7 @@ class Crashes:
     def _open(self, image: SimulatedDisk, random: Random) -> Found:
         """Open an image and see to it that this was the end of it."""
         kept = image.files(), set(image.folders)
-        opened = Opened(image, self.workload.settings, self.plan.fsync, self.reached.now)
+        opened = Opened(image, self.workload.settings, self.plan, self.reached.now)
         opened.engine.check()
         found = Found(state(opened.engine), bool(image.changes()))
         self.figures.images += 1
@@ -443,7 +444,7 @@ class Crashes:
 
     def _second_opening(self, image: SimulatedDisk, found: Found) -> None:
         """The process is killed once it has opened the store: the next one finds nothing to repair."""
-        again = Opened(image.copy(), self.workload.settings, self.plan.fsync, self.reached.now)
+        again = Opened(image.copy(), self.workload.settings, self.plan, self.reached.now)
         changes = again.repairs + [str(one) for one in again.disk.changes()]
         if changes or again.replayed.dropped:
             raise CrashFailure(f"opened a second time, it is repaired again: {changes}")
@@ -455,7 +456,7 @@ class Crashes:
         power = PowerLoss(image.journal, *kept, self.plan.orderly)
         for _ in range(random.randint(1, len(image.journal))):
             power.step()
-        again = Opened(power.image(random), self.workload.settings, self.plan.fsync, self.reached.now)
+        again = Opened(power.image(random), self.workload.settings, self.plan, self.reached.now)
         self.figures.twice += 1
         self._is_promised(state(again.engine))
 
@@ -471,7 +472,7 @@ class Crashes:
         power = PowerLoss(opened.disk.journal, *kept, self.plan.orderly)
         while power.at < len(power.journal):
             power.step()
-        again = Opened(power.image(random), self.workload.settings, self.plan.fsync, self.reached.now)
+        again = Opened(power.image(random), self.workload.settings, self.plan, self.reached.now)
         self.figures.written_on += 1
         if again.repairs or state(again.engine) != expected:
             raise CrashFailure(f"what was written after the opening is not there: {again.repairs}")
@@ -487,9 +488,10 @@ class Crashes:
         self._is_promised(self._snapshots[data], self.reached.snapshot)
 
 
-def explore(plan: Plan, survivors: int = 1, only: tuple[int, int] | None = None) -> Figures:
+def explore(plan: Plan, survivors: int = 1, only: tuple[int, int] | None = None,
+            disk: SimulatedDisk | None = None) -> Figures:  # fmt: skip
     """Run a plan's workload and try its crash points."""
-    workload = Workload(plan)
+    workload = Workload(plan, disk)
     workload.run()
     workload.check()
     return Crashes(workload).run(survivors, only)

@@ -1,0 +1,159 @@
+"""The power goes at every operation of a workload (power_loss.py), and a store that cuts a corner is found out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+import rillet
+from rillet.engine import Engine
+from rillet.keyspace.clock import ManualClock
+from rillet.persistence.rewriting import Rewriting
+from tests.persistence.power_loss import (
+    FOLDERS,
+    POLICIES,
+    START,
+    CrashFailure,
+    Figures,
+    FromFiles,
+    Opened,
+    Plan,
+    explore,
+    main,
+    settings_of,
+)
+from tests.persistence.simulated_disk import PowerLoss, SimulatedDisk
+from tests.persistence.workload import state
+
+# (steps, images of each crash point): nearly 40,000 crash points compiled, some hundreds interpreted.
+SIZE = (1500, 4) if rillet.compiled() else (120, 1)
+
+
+@pytest.fixture(scope="module")
+def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
+    """What all runs covered, told at the end."""
+    figures = Figures()
+    yield figures
+    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"\npower loss: {figures}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("preamble", ["yes", "no"])
+@pytest.mark.parametrize("fsync", POLICIES)
+def test_every_crash_point(fsync: str, preamble: str, total: Figures) -> None:
+    steps, survivors = SIZE
+    figures = explore(Plan(1, fsync, preamble, steps), survivors)
+    total.add(figures)
+    assert figures.steps >= steps and figures.points > steps * survivors / 2
+    # All that the run is about has happened.
+    met = (figures.rewrites, figures.kills, figures.torn, figures.repaired, figures.twice, figures.snapshots)
+    assert all(met), str(figures)
+
+
+# -- whoever cuts a corner is found --------------------------------------------------------------------
+
+
+class Lying(SimulatedDisk):
+    """A disk of which some calls do nothing: what a store that forgot to make them would see."""
+
+    __slots__ = ("forgets",)
+
+    def __init__(self, forgets: str) -> None:
+        super().__init__(folders=FOLDERS)
+        self.forgets = forgets
+
+    def _sync(self, path: str, number: int) -> None:
+        kind = "manifest" if path.endswith("manifest") else "base" if ".base" in path else "incr"
+        if self.forgets != f"sync of {kind}":
+            super()._sync(path, number)
+
+    def sync_folder(self, folder: Path) -> None:
+        """Put the names on the disk, perhaps."""
+        if self.forgets != "sync_folder":
+            super().sync_folder(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("forgets", ["sync of incr", "sync of base", "sync of manifest", "sync_folder"])
+def test_a_forgotten_call_is_found_and_found_again(forgets: str) -> None:
+    plan = Plan(1, "always", "yes", 150)
+    with pytest.raises(CrashFailure, match="again: python -m tests.persistence.power_loss --fsync always") as found:
+        explore(plan, 2, disk=Lying(forgets))
+    words = str(found.value).split()
+    only = int(words[words.index("--at") + 1]), int(words[words.index("--survivor") + 1])
+    with pytest.raises(CrashFailure) as again:
+        explore(plan, 2, only, Lying(forgets))
+    assert str(again.value) == str(found.value)
+
+
+@pytest.mark.slow
+def test_without_checksums_a_lost_sector_is_found() -> None:
+    """RESP alone does not tell what a disk left that writes in any order; of one that keeps the order it does."""
+    with pytest.raises(CrashFailure, match="again: "):
+        explore(Plan(1, "no", "yes", 300, checksums=False), 4)
+    explore(Plan(1, "no", "yes", 150, checksums=False, orderly=True), 2)
+
+
+def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--commands", "30", "--fsync", "always", "--preamble", "yes", "--seeds", "2"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3 and lines[0].startswith("always   yes seed 1: ") and lines[2].endswith("; 0 failed")
+    assert main(["--commands", "30", "--fsync", "no", "--preamble", "no", "--at", "3", "--survivor", "3"]) == 0
+    assert "1 crash points of" in capsys.readouterr().out
+
+
+# -- what was found, once each -------------------------------------------------------------------------
+
+
+def _opened(disk: SimulatedDisk, fsync: str, preamble: str = "yes", now: int = START) -> Opened:
+    plan = Plan(1, fsync, preamble)
+    return Opened(disk, settings_of(plan), plan, now)
+
+
+def _run(opened: Opened, *lines: str) -> None:
+    session = opened.engine.session()
+    for line in lines:
+        opened.engine.execute(session, line.encode().split())
+        opened.engine.before_reply()
+
+
+def _after_power_loss(disk: SimulatedDisk, seed: int) -> SimulatedDisk:
+    power = PowerLoss(disk.journal, folders=FOLDERS)
+    while power.at < len(power.journal):
+        power.step()
+    return power.image(Random(seed))
+
+
+@pytest.mark.parametrize("fsync", POLICIES)
+def test_what_a_killed_process_left_is_synced_by_the_next(fsync: str) -> None:
+    """It is seen, so it may be answered with; and nobody would write, and so sync, that file again."""
+    disk = SimulatedDisk(folders=FOLDERS)
+    _run(_opened(disk, "no"), "SET a 1", "SET b 2")
+    before = state(_opened(disk, fsync).engine)
+    for seed in range(20):
+        assert state(_opened(_after_power_loss(disk, seed), fsync).engine) == before
+
+
+@pytest.mark.parametrize("preamble", ["yes", "no"])
+def test_a_key_that_was_kept_after_the_rotation_is_in_the_base(preamble: str) -> None:
+    """The writer reads what was logged before, later than its keys should have gone."""
+    disk = SimulatedDisk(folders=FOLDERS)
+    opened = _opened(disk, "always", preamble)
+    engine: Engine = opened.engine
+    clock: ManualClock = opened.clock
+    rewriting = Rewriting(opened.log, engine, FromFiles(engine.settings, disk, clock))
+    _run(opened, "SET kept 1 PX 100", "SET gone 1 PX 100")
+    rewriting.begin()
+    _run(opened, "PERSIST kept")
+    clock.advance(150)
+    rewriting.tick(1.0)
+    rewriting.tick(2.0)
+    assert not rewriting.in_progress and rewriting.succeeded
+    _run(opened, "GET gone")
+    assert list(engine.databases[0].values) == [b"kept"]
+    assert state(_opened(disk.copy(), "always", preamble, START + 200).engine) == state(engine)
