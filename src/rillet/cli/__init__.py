@@ -3,6 +3,7 @@
     rillet info                                    which build runs, and which optional packages it finds
     rillet serve [redis.conf] [--port N] [--dir D]
     rillet check PATH [--repair]                   whether what lies on the disk is whole
+    rillet export SOURCE OUT.rdb [--rdb-version N] the data as an RDB file, for a server of any age
     rillet --version
 
 A subcommand is a module of this package with `add_arguments(parser)` and `run(options)`, which returns the exit status.
@@ -23,6 +24,7 @@ SUBCOMMANDS = {
     "info": "show which build runs, and which optional packages it finds",
     "serve": "serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]",
     "check": "see whether a store, a log or an RDB file is whole: rillet check PATH [--repair]",
+    "export": "write the data of a store, a log or an RDB file as an RDB file, for a server of any age",
 }
 """The names of the subcommands, with their line of help."""
 

@@ -41,7 +41,7 @@ from rillet.persistence.replay import TornLog, replay
 from rillet.types.stream import Stream
 
 _PIECE = 1 << 20
-_MANY_DATABASES = 128
+MANY_DATABASES = 128
 
 Progress = Callable[[int, int], None]
 
@@ -74,7 +74,7 @@ class Report:
         return not self.damages
 
 
-class _Untouched(Disk):
+class Untouched(Disk):
     """The operating system's files, of which none is changed: a replay that cuts off a torn end cuts nothing here."""
 
     __slots__ = ()
@@ -86,7 +86,7 @@ class _Untouched(Disk):
 def check(path: Path, progress: Progress | None = None) -> Report:
     """Check a file or directory; StoreError where there is nothing to check, or a store that is open. O(bytes)"""
     report = Report()
-    with _held(path):
+    with held(path):
         for what, target in _targets(path):
             what(target, report, progress)
         if not report.read and not report.damages:
@@ -97,7 +97,7 @@ def check(path: Path, progress: Progress | None = None) -> Report:
 def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
     """Cut a torn end off its file and return where the file is kept as it was; OSError leaves it so."""
     assert damage.torn
-    with _held(path):
+    with held(path):
         kept = damage.path.with_name(f"{damage.path.name}.torn-{damage.offset}")
         copy = disk.create(kept)
         try:
@@ -116,7 +116,7 @@ def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
 
 
 @contextlib.contextmanager
-def _held(path: Path) -> Iterator[None]:
+def held(path: Path) -> Iterator[None]:
     """Keep others from opening the store meanwhile; StoreBusy where one has it open."""
     lock = path / "lock"
     if not lock.is_file():
@@ -179,7 +179,7 @@ def _magic(path: Path) -> bytes:
 
 
 def _engine() -> Engine:
-    return Engine(Settings(databases=_MANY_DATABASES))
+    return Engine(Settings(databases=MANY_DATABASES))
 
 
 def _check_rdb(path: Path, report: Report, progress: Progress | None) -> None:
@@ -227,7 +227,7 @@ def _check_files(path: Path, files: list[Path], report: Report, progress: Progre
     engine = _engine()
     with _damages(path, report), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", TornLog)
-        found = replay(engine, files, progress, disk=_Untouched())
+        found = replay(engine, files, progress, disk=Untouched())
         report.read.append(
             f"{path}: {found.commands} commands behind {found.keys} keys of a base, {found.bytes} bytes in "
             f"{len(files)} file{'s' if len(files) != 1 else ''}"
@@ -277,4 +277,4 @@ def _damages(path: Path, report: Report) -> Iterator[None]:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))
 
 
-__all__ = ["Damage", "Report", "check", "repair"]
+__all__ = ["MANY_DATABASES", "Damage", "Report", "Untouched", "check", "held", "repair"]

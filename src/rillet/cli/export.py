@@ -1,0 +1,195 @@
+"""`rillet export SOURCE OUT.rdb [--rdb-version N]`: the data of a store, a log or an RDB file as an RDB file.
+
+SOURCE is a store's directory, a server's, a log's folder or manifest, an RDB file, or a log of one file. It is read
+and left as it is. OUT.rdb is in the oldest version that carries everything, or in the one that is asked for, so that
+data can go back to a server of that age:
+
+    version     9               10         11              12         13         14         80
+    loaded by   Redis 5 and 6   Redis 7.0  Redis 7.2,      Redis 7.4  Redis 8.6  Redis 8.8  Valkey 9
+    and newer                              Valkey 7.2, 8   and 8.0
+
+What a version has no place for is left out, and told value by value. Listpacks that become ziplists, and whatever else
+a reader has back when it has loaded the file, is no loss and not told. Function libraries and modules' data are carried
+as they are.
+
+Exit status: 0 all was carried, or what was not is said to be fine (--lossy); 3 the file is written, but something was
+left out; 1 the source is damaged or holds what rillet does not read; 2 there is nothing to export, or no place for it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
+from rillet.persistence.checking import MANY_DATABASES, Untouched, held
+from rillet.persistence.disk import Disk, DiskFile
+from rillet.persistence.manifest import read_manifest
+from rillet.persistence.rdb import HEADER, MAGICS, Unknown, load_rdb
+from rillet.persistence.rdb_writer import OLDEST_VERSION, Lost, write_rdb
+from rillet.persistence.replay import TornLog, replay
+from rillet.store.progress import ProgressBar
+from rillet.types.rdb import NEWEST_VERSION, can_write
+
+CARRIED, DAMAGED, NOTHING, LEFT_OUT = 0, 1, 2, 3
+
+_READERS = {
+    9: "Redis 5.0 and newer, Valkey", 10: "Redis 7.0 and newer, Valkey", 11: "Redis 7.2 and newer, Valkey",
+    12: "Redis 7.4 and newer", 13: "Redis 8.6 and newer", 14: "Redis 8.8 and newer", 80: "Valkey 9 and newer",
+}  # fmt: skip
+
+Progress = Callable[[int, int], None]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the subcommand takes."""
+    parser.add_argument("source", type=Path, help="a directory of a store or server, a log, or an RDB file")
+    parser.add_argument("out", type=Path, metavar="OUT.rdb", help="the file to be written")
+    parser.add_argument("--rdb-version", type=_version, metavar="N", help="9 to 14, or 80 (Valkey 9)")
+    parser.add_argument("--lossy", action="store_true", help="leaving something out is fine: exit status 0")
+    parser.add_argument("--skip-foreign", action="store_true", help="leave out function libraries and modules' data")
+    parser.add_argument("--force", action="store_true", help="replace OUT.rdb if it is there")
+
+
+def _version(text: str) -> int:
+    version = int(text)
+    if not can_write(version):
+        raise argparse.ArgumentTypeError(f"{OLDEST_VERSION} to {NEWEST_VERSION} are written, and Valkey's 80")
+    return version
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read, write, tell; return the exit status."""
+    source, out = options.source, options.out
+    try:
+        if out.exists() and not options.force:
+            raise StoreError(f"{out} is there already; --force replaces it")
+        engine = Engine(Settings(databases=MANY_DATABASES))
+        engine.loading = True
+        with held(source):
+            with ProgressBar(f"{source.name}: reading") as bar:
+                size = read_source(source, engine, "skip" if options.skip_foreign else "keep", bar)
+            lost: list[Lost] = []
+            with ProgressBar(f"{out.name}: writing") as bar:
+                keys = write_rdb(out, engine, version=options.rdb_version, lost=lost, disk=_Told(bar, size))
+    except (LogCorrupt, NewerFormat) as error:
+        print(f"rillet: {error}", file=sys.stderr)
+        return DAMAGED
+    except (RilletError, OSError) as error:
+        print(f"rillet: {error}", file=sys.stderr)
+        return NOTHING
+    for entry in lost:
+        print(f"left out of {_name(entry)}: {entry.what}")
+    version = _version_of(out)
+    print(f"{out}: RDB version {version}, {keys} keys, {out.stat().st_size} bytes, for {_READERS[version]}")
+    if lost:
+        values = len({(entry.database, entry.key) for entry in lost})
+        print(f"{values} of its values could not be carried whole by version {version}")
+    return LEFT_OUT if lost and not options.lossy else CARRIED
+
+
+def _name(entry: Lost) -> str:
+    if entry.database < 0:
+        return "the file"
+    return f"{entry.key.decode('utf-8', 'backslashreplace')!r} (database {entry.database})"
+
+
+def _version_of(path: Path) -> int:
+    with open(path, "rb") as file:
+        return int(file.read(HEADER).lstrip(b"REDISVALKY"))
+
+
+# -- reading -------------------------------------------------------------------------------------------
+
+
+def read_source(path: Path, engine: Engine, unknown: Unknown, progress: Progress) -> int:
+    """Put the data of a store, a log or an RDB file into the engine, and return its size in bytes. O(bytes)"""
+    files = find_files(path)
+    if files[0].suffix != ".aof" and _is_rdb(files[0]) and len(files) == 1:
+        size = files[0].stat().st_size
+        load_rdb(files[0], engine, unknown=unknown, progress=lambda done: progress(done, size))
+        return size
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always", TornLog)
+        replay(engine, files, progress, disk=Untouched())
+    for warning in told:
+        print(f"rillet: {warning.message}", file=sys.stderr)
+    return sum(file.stat().st_size for file in files)
+
+
+def find_files(path: Path) -> list[Path]:
+    """Return the files that hold the data behind a path, in their order; StoreError where none do, or several could."""
+    if not path.exists():
+        raise StoreError(f"{path} does not exist")
+    if not path.is_dir():
+        return _of_manifest(path) if path.name.endswith(".manifest") else [path]
+    found = [one for one in (*path.glob("*.manifest"), *path.glob("*/*.manifest")) if not one.name.startswith("temp-")]
+    if not found:
+        found = [*path.glob("*.aof")] or [one for one in path.glob("*.rdb") if not one.name.startswith("temp-")]
+    if len(found) != 1:
+        names = ", ".join(sorted(one.name for one in found))
+        what = f"more than one: name one of {names}" if found else "neither a log nor an RDB file"
+        raise StoreError(f"{path} holds {what}")
+    return find_files(found[0])
+
+
+def _of_manifest(path: Path) -> list[Path]:
+    files = [path.parent / file.name for file in read_manifest(path).loaded]
+    for file in files:
+        if not file.exists():
+            raise LogCorrupt(str(path), 0, f"the file {file.name} is missing")
+    if not files:
+        raise LogCorrupt(str(path), 0, "it names no file that holds data")
+    return files
+
+
+def _is_rdb(path: Path) -> bool:
+    with open(path, "rb") as file:
+        return file.read(HEADER).startswith(MAGICS)
+
+
+# -- writing -------------------------------------------------------------------------------------------
+
+
+class _Told(Disk):
+    """The operating system's files; what is written to one is told, of about as much as was read."""
+
+    __slots__ = ("progress", "total")
+
+    def __init__(self, progress: Progress, total: int) -> None:
+        self.progress = progress
+        self.total = total
+
+    def create(self, path: Path) -> DiskFile:
+        """Open an empty file to be written."""
+        return _ToldFile(super().create(path), self)
+
+
+class _ToldFile:
+    def __init__(self, file: DiskFile, disk: _Told) -> None:
+        self.file = file
+        self.disk = disk
+        self.written = 0
+
+    def write(self, data: bytes | bytearray | memoryview) -> int:
+        written = self.file.write(data)
+        self.written += written
+        self.disk.progress(self.written, max(self.written, self.disk.total))
+        return written
+
+    def sync(self) -> None:
+        self.file.sync()
+
+    def truncate(self, size: int) -> None:
+        self.file.truncate(size)
+
+    def close(self) -> None:
+        self.file.close()
+
+    def fileno(self) -> int:
+        return self.file.fileno()

@@ -1,0 +1,126 @@
+"""`rillet export`: from a store, a log or a file to an RDB file of any version, and what that could not carry."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+import rillet
+from rillet.cli import main
+from rillet.persistence.rdb import load_rdb
+from rillet.persistence.rdb_writer import write_rdb
+from rillet.protocol.parser import pack_command
+from tests.judge import redis_binary, running_redis
+from tests.persistence.rdb_files import file, key, text
+from tests.persistence.state import LATER
+from tests.persistence.test_rdb_file import Bare
+from tests.persistence.test_rdb_versions import FOREIGN, LIBRARY, all_types
+
+Said = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "events.rillet"
+    with rillet.open(path, appendfsync="no") as opened:
+        for line in ["SET k v", "RPUSH l a b", "HSET h f v", "ZADD z 1 a", "XADD s 1-1 a 1", "XADD s 1-2 a 1",
+                     "XDEL s 1-2", "XGROUP CREATE s g 0", "XADD sent IDMP shop order-1 * a 1"]:  # fmt: skip
+            opened.execute(*line.split())
+    return path
+
+
+def test_a_store_and_its_parts(store: Path, tmp_path: Path, capsys: Said) -> None:
+    before = {one: one.read_bytes() for one in store.rglob("*") if one.is_file()}
+    digests = set()
+    sources = store, store / "appendonlydir", next(store.glob("*/*.manifest"))
+    for number, source in enumerate(sources):
+        out = tmp_path / f"{number}.rdb"
+        assert main(["export", str(source), str(out)]) == 0
+        told = f"{out}: RDB version 13, 6 keys, {out.stat().st_size} bytes, for Redis 8.6 and newer\n"
+        assert capsys.readouterr().out == told
+        one = Bare(compat="newest")
+        load_rdb(out, one.engine)
+        one.engine.check()
+        digests.add(one("DEBUG", "DIGEST"))
+    assert len(digests) == 1
+    assert {one: one.read_bytes() for one in store.rglob("*") if one.is_file()} == before
+
+
+def test_what_an_older_version_cannot_carry(store: Path, tmp_path: Path, capsys: Said) -> None:
+    out = tmp_path / "old.rdb"
+    assert main(["export", "--rdb-version", "9", str(store), str(out)]) == 3
+    said = capsys.readouterr().out
+    assert "left out of 'sent' (database 0): what its idempotent producers have sent (IDMP)\n" in said
+    assert "left out of 's' (database 0): how many entries were added, and the greatest ID deleted\n" in said
+    assert "RDB version 9, 6 keys" in said
+    assert said.endswith("2 of its values could not be carried whole by version 9\n")
+    assert out.read_bytes().startswith(b"REDIS0009")
+    assert main(["export", "--rdb-version", "9", "--lossy", "--force", str(store), str(out)]) == 0
+    assert main(["export", "--rdb-version", "80", "--force", str(store), str(out)]) == 3
+    assert out.read_bytes().startswith(b"VALKEY080")
+
+
+def test_function_libraries_go_along(tmp_path: Path, capsys: Said) -> None:
+    source, out = tmp_path / "in.rdb", tmp_path / "out.rdb"
+    source.write_bytes(file(10, *FOREIGN))
+    assert main(["export", str(source), str(out)]) == 0
+    assert FOREIGN[1] in out.read_bytes() and FOREIGN[5] in out.read_bytes()
+    assert main(["export", "--rdb-version", "9", "--force", str(source), str(out)]) == 3
+    assert "left out of the file: 2 function libraries\n" in capsys.readouterr().out
+    assert main(["export", "--skip-foreign", "--force", str(source), str(out)]) == 0
+    assert LIBRARY not in out.read_bytes()
+
+
+def test_what_goes_wrong(store: Path, tmp_path: Path, capsys: Said) -> None:
+    out, damaged, array = tmp_path / "out.rdb", tmp_path / "damaged.rdb", tmp_path / "array.rdb"
+    damaged.write_bytes(file(10, key(0, b"k", text(b"v")))[:-3])
+    array.write_bytes(file(14, key(28, b"list of lists", b"")))
+    (tmp_path / "two").mkdir()
+    for name in "ab":
+        (tmp_path / "two" / f"{name}.rdb").write_bytes(file(10))
+    (tmp_path / "none").mkdir()
+    for source, status, told in (
+        (damaged, 1, "damaged.rdb: offset 15: 8 bytes expected, 5 left"),
+        (array, 1, "the key 'list of lists' (database 0) holds an array"),
+        (tmp_path / "nothing", 2, "does not exist"), (tmp_path / "none", 2, "holds neither a log nor an RDB file"),
+        (tmp_path / "two", 2, "holds more than one: name one of a.rdb, b.rdb"),
+    ):  # fmt: skip
+        assert main(["export", str(source), str(out)]) == status
+        assert told in capsys.readouterr().err and not out.exists()
+    out.write_bytes(b"mine")
+    assert main(["export", str(store), str(out)]) == 2 and out.read_bytes() == b"mine"
+    assert "is there already; --force replaces it" in capsys.readouterr().err
+    with rillet.open(store):
+        assert main(["export", str(store), str(tmp_path / "x.rdb")]) == 2
+        assert "is open in process" in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        main(["export", "--rdb-version", "8", str(store), str(out)])
+    assert "9 to 14 are written, and Valkey's 80" in capsys.readouterr().err
+
+
+@pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
+def test_back_to_redis(tmp_path: Path, capsys: Said) -> None:
+    """What only the newest server holds, exported for 7.0.15: it loads, to the digest that was exported."""
+    one = all_types(time.time_ns() // 1_000_000, compat="newest").work(LATER)
+    write_rdb(tmp_path / "newest.rdb", one.engine)
+    assert main(["export", "--rdb-version", "10", str(tmp_path / "newest.rdb"), str(tmp_path / "dump.rdb")]) == 3
+    assert "released entries of the group g, which are not delivered again" in capsys.readouterr().out
+    two = Bare()
+    load_rdb(tmp_path / "dump.rdb", two.engine)
+    with running_redis("--dir", str(tmp_path)) as server:
+        client = server.client()
+        assert client.execute_command("DEBUG", "DIGEST") == two("DEBUG", "DIGEST")
+        client.close()
+        client.connection_pool.disconnect()
+
+
+def test_a_log_of_one_file(tmp_path: Path) -> None:
+    one = Bare()
+    commands = pack_command([b"SELECT", b"3"]) + pack_command([b"SET", b"k", b"v"])
+    (tmp_path / "appendonly.aof").write_bytes(commands + b"*1\r\n")
+    assert main(["export", str(tmp_path), str(tmp_path / "out.rdb")]) == 0
+    load_rdb(tmp_path / "out.rdb", one.engine)
+    one("SELECT", 3)
+    assert one("GET", "k") == b"v"
