@@ -105,17 +105,22 @@ def _memory(engine: Any) -> Facts:
 
 def _persistence(engine: Any) -> Facts:
     # All of Redis's fields in its order; a door that has files and children puts its own figures in their places.
+    compat = engine.settings.compat
+    saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(82) else {})}
+    forks = {"module_fork_in_progress": 0, "module_fork_last_cow_size": 0}
+    if compat.valkey:
+        forks["slot_migration_fork_in_progress"] = 0
     return {
         "loading": int(engine.loading), "async_loading": 0, "current_cow_peak": 0, "current_cow_size": 0,
         "current_cow_size_age": 0, "current_fork_perc": "0.00", "current_save_keys_processed": 0,
         "current_save_keys_total": 0, "rdb_changes_since_last_save": engine.dirty, "rdb_bgsave_in_progress": 0,
         "rdb_last_save_time": engine.started_ms // 1000, "rdb_last_bgsave_status": "ok", "rdb_last_bgsave_time_sec": -1,
-        "rdb_current_bgsave_time_sec": -1, "rdb_saves": 0, "rdb_last_cow_size": 0, "rdb_last_load_keys_expired": 0,
+        "rdb_current_bgsave_time_sec": -1, **saves, "rdb_last_cow_size": 0, "rdb_last_load_keys_expired": 0,
         "rdb_last_load_keys_loaded": 0, "aof_enabled": int(engine.log is not None), "aof_rewrite_in_progress": 0,
         "aof_rewrite_scheduled": 0, "aof_last_rewrite_time_sec": -1, "aof_current_rewrite_time_sec": -1,
         "aof_last_bgrewrite_status": "ok", "aof_rewrites": 0, "aof_rewrites_consecutive_failures": 0,
         "aof_last_write_status": "ok" if engine.refusal is None else "err", "aof_last_cow_size": 0,
-        "module_fork_in_progress": 0, "module_fork_last_cow_size": 0,
+        **forks,
     }  # fmt: skip
 
 
