@@ -749,7 +749,8 @@ class Engine:
         database.touch(key)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
-        if self._log is not None and not self.loading and self.refusal is None:
+        # While writes are refused, too: the log keeps it until it can be written again.
+        if self._log is not None and not self.loading:
             name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
             self._pending.append((database.index, [name, key]))
             if self._depth == 0:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from rillet.commands.session import Session
 from rillet.commands.settings import Settings
@@ -43,7 +43,7 @@ class Opened:
             raise
         return parse_all(self.session.out.take())[0]
 
-    def __enter__(self) -> Opened:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -75,10 +75,12 @@ def test_an_empty_one_and_one_that_was_cut_off(tmp_path: Path) -> None:
 def test_a_rewrite_and_one_that_failed_before_it() -> None:
     """The order of the lines, and the numbers, are those of redis-server 7.0.15."""
     first = Manifest().with_base("a", True, 0).with_incr("a")
-    assert [file.line() for file in first.files] == ["file a.1.base.rdb seq 1 type b\n", "file a.1.incr.aof seq 1 type i\n"]
+    lines = [file.line() for file in first.files]
+    assert lines == ["file a.1.base.rdb seq 1 type b\n", "file a.1.incr.aof seq 1 type i\n"]
     again = first.with_incr("a").with_incr("a").with_base("a", False, 1)
     assert [(file.name, file.type) for file in again.files] == [
-        ("a.2.base.aof", "b"), ("a.1.incr.aof", "h"), ("a.2.incr.aof", "h"), ("a.1.base.rdb", "h"), ("a.3.incr.aof", "i"),
+        ("a.2.base.aof", "b"), ("a.1.incr.aof", "h"), ("a.2.incr.aof", "h"), ("a.1.base.rdb", "h"),
+        ("a.3.incr.aof", "i"),
     ]  # fmt: skip
     third = again.with_incr("a").with_base("a", True, 1)
     assert [file.name for file in third.history[:2]] == ["a.3.incr.aof", "a.2.base.aof"] and len(third.history) == 5

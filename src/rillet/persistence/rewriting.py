@@ -31,7 +31,6 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
-from pathlib import Path
 
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
@@ -199,7 +198,7 @@ class Rewriting:
         self._phase = IDLE
 
     def abort(self) -> None:
-        """Give up what is going on, if anything is; the log goes on with the files that it has (killAppendOnlyChild)."""
+        """Give up what is going on, if anything is; the log goes on with its files (killAppendOnlyChild)."""
         if self._phase == FINISHING:
             self._finished()
         elif self._phase != IDLE:

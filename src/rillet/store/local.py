@@ -6,7 +6,8 @@
 
 Every thread has a session of its own, so SELECT, MULTI and WATCH are a thread's own affair. The lock makes a
 command atomic, and the log is written while it is held. Who then has to wait for the disk (`appendfsync always`) waits
-without it, until the log has come to his position: one thread syncs for all that wrote before. A command that blocks gives the lock back and sleeps until the engine wakes its session.
+without it, until the log has come to his position: one thread syncs for all that wrote before. A command that blocks
+gives the lock back and sleeps until the engine wakes its session.
 
 A task of an event loop uses the session of the loop's thread; where its command blocks, that session
 stays with the task until it is served, and the thread gets a new one in the same state: other tasks go on.
