@@ -10,7 +10,7 @@ from importlib import import_module
 # Files that declare commands. The stream's are split by what they do to the stream.
 MODULES = (
     "connection", "generic", "expire", "object", "string", "lcs", "server", "config", "transactions", "dump", "command",
-    "debug", "scripting", "acl", "pubsub", "acknowledgement",
+    "debug", "debug_disturb", "scripting", "acl", "pubsub", "acknowledgement",
     "list", "list_move", "set", "set_algebra",
     "zset", "zset_range", "zset_algebra", "zset_pop", "zset_scan", "hash", "hash_scan",
     "stream_write", "stream_delete", "stream_read", "stream_consume", "stream_group", "stream_claim", "stream_nack",

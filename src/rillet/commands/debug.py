@@ -35,7 +35,7 @@ Action = Callable[[Session, list[bytes]], None]
 _ACTIONS: dict[bytes, tuple[Action, int, int, str]] = {}
 
 
-def _action(name: str, least: int, most: int | None = None, usage: str = "") -> Callable[[Action], Action]:
+def action(name: str, least: int, most: int | None = None, usage: str = "") -> Callable[[Action], Action]:
     """Record a sub-command of DEBUG that takes so many words, DEBUG and its own name counted."""
 
     def record(action: Action) -> Action:
@@ -57,7 +57,7 @@ def debug(session: Session, argv: list[bytes]) -> None:
     action(session, argv)
 
 
-@_action("help", 2)
+@action("help", 2)
 def _help(session: Session, argv: list[bytes]) -> None:
     """Show this help."""
     reply_lines(session, "debug", ((usage, (action.__doc__ or "").strip())
@@ -67,7 +67,7 @@ def _help(session: Session, argv: list[bytes]) -> None:
 # -- time and logging -------------------------------------------------------------------------------
 
 
-@_action("sleep", 3, usage="<seconds>")
+@action("sleep", 3, usage="<seconds>")
 def _sleep(session: Session, argv: list[bytes]) -> None:
     """Stop everything for a while."""
     try:
@@ -78,20 +78,20 @@ def _sleep(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-def _atoi(raw: bytes) -> int:
+def atoi(raw: bytes) -> int:
     """Return the number that the text begins with, 0 where it begins with none (C's atoi)."""
     match = _NUMBER.match(raw)
     return int(match[1]) if match else 0
 
 
-@_action("set-active-expire", 3, usage="<0|1>")
+@action("set-active-expire", 3, usage="<0|1>")
 def _set_active_expire(session: Session, argv: list[bytes]) -> None:
     """Let keys go at their time by themselves (1), or only when they are looked up (0)."""
-    session.engine.active_expire = _atoi(argv[2]) != 0
+    session.engine.active_expire = atoi(argv[2]) != 0
     session.out.ok()
 
 
-@_action("log", 3, usage="<message>")
+@action("log", 3, usage="<message>")
 def _log(session: Session, argv: list[bytes]) -> None:
     """Write a line to the server's log."""
     if "log_line" in session.engine.services:
@@ -102,7 +102,7 @@ def _log(session: Session, argv: list[bytes]) -> None:
 # -- values -----------------------------------------------------------------------------------------
 
 
-@_action("object", 3, usage="<key>")
+@action("object", 3, usage="<key>")
 def _object(session: Session, argv: list[bytes]) -> None:
     """Show what is known of a key's value."""
     value: Any = session.db.values.get(argv[2])
@@ -125,7 +125,7 @@ def _nodes(elements: Quicklist) -> str:
     )
 
 
-@_action("digest", 2)
+@action("digest", 2)
 def _digest(session: Session, argv: list[bytes]) -> None:
     """Show a digest of all databases."""
     databases = ((database.index, _keys(database)) for database in session.engine.databases if len(database))
@@ -137,7 +137,7 @@ def _keys(database: Database) -> Iterator[tuple[bytes, object, bool]]:
         yield key, value, key in database.expires
 
 
-@_action("digest-value", 2, 1 << 30, "<key> [<key> ...]")
+@action("digest-value", 2, 1 << 30, "<key> [<key> ...]")
 def _digest_value(session: Session, argv: list[bytes]) -> None:
     """Show a digest of each key's value."""
     database = session.db
@@ -150,7 +150,7 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
         session.out.simple(found.hex().encode())
 
 
-@_action("quicklist-packed-threshold", 3, usage="<size>")
+@action("quicklist-packed-threshold", 3, usage="<size>")
 def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
     """Set a size from which on a list element has a node to itself; 0 lets the settings decide."""
     size = parse_memory(text(argv[2]))
@@ -163,7 +163,7 @@ def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
 # -- disk -------------------------------------------------------------------------------------------
 
 
-@_action("reload", 2, 5, "[NOSAVE] [NOFLUSH] [MERGE]")
+@action("reload", 2, 5, "[NOSAVE] [NOFLUSH] [MERGE]")
 def _reload(session: Session, argv: list[bytes]) -> None:
     """Write the RDB file, empty all databases, load it; without a server, take each value through its RDB bytes."""
     options = {word.lower() for word in argv[2:]}
@@ -179,7 +179,7 @@ def _reload(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@_action("loadaof", 2)
+@action("loadaof", 2)
 def _loadaof(session: Session, argv: list[bytes]) -> None:
     """Empty all databases and replay the append-only file."""
     if "load_log" not in session.engine.services:
@@ -188,13 +188,13 @@ def _loadaof(session: Session, argv: list[bytes]) -> None:
     session.out.ok()
 
 
-@_action("config-rewrite-force-all", 2)
+@action("config-rewrite-force-all", 2)
 def _config_rewrite_force_all(session: Session, argv: list[bytes]) -> None:
     """Write every setting to the configuration file, what is at its default too."""
     rewrite_config(session, True)
 
 
-@_action("change-repl-id", 2)
+@action("change-repl-id", 2)
 def _change_repl_id(session: Session, argv: list[bytes]) -> None:
     """Take a new replication ID."""
     from os import urandom
@@ -206,13 +206,13 @@ def _change_repl_id(session: Session, argv: list[bytes]) -> None:
 # -- protocol ---------------------------------------------------------------------------------------
 
 
-@_action("error", 3, usage="<string>")
+@action("error", 3, usage="<string>")
 def _error(session: Session, argv: list[bytes]) -> None:
     """Reply with this error."""
     session.out.error(argv[2])
 
 
-@_action("protocol", 3, usage="<type>")
+@action("protocol", 3, usage="<type>")
 def _protocol(session: Session, argv: list[bytes]) -> None:
     """Reply with a sample of a RESP type."""
     sample = _SAMPLES.get(argv[2].lower())

@@ -39,7 +39,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
     ttl = integer(argv[2])
     if ttl < 0:
         raise CommandError("Invalid TTL value, must be >= 0")
-    if not rdb.seal_is_valid(argv[3]):
+    if not rdb.seal_is_valid(argv[3], session.engine.settings.skip_checksum_validation):
         raise CommandError("DUMP payload version or checksum are wrong")
     try:
         value = _value(session, argv)

@@ -328,7 +328,11 @@ class Settings:
     notify_keyspace_events: Events
 
     def __init__(self, **values: Any) -> None:
-        self.quicklist_packed_threshold = 0  # no setting: DEBUG QUICKLIST-PACKED-THRESHOLD
+        # No settings, but switches of DEBUG: QUICKLIST-PACKED-THRESHOLD, SET-SKIP-CHECKSUM-VALIDATION and
+        # AOF-FLUSH-SLEEP (microseconds).
+        self.quicklist_packed_threshold = 0
+        self.skip_checksum_validation = False
+        self.aof_flush_sleep = 0
         for parameter in PARAMETERS.values():
             if parameter.alias:
                 continue

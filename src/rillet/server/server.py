@@ -59,6 +59,7 @@ class Server:
         self.unix_path: Path | None = None
         self._stopping: asyncio.Event
         self._all_gone: asyncio.Event
+        self._cron_paused = False
         self._dirty: list[Connection] = []
         self._with_messages: list[Connection] = []
         # Replies that wait until the log has come to a position, oldest first: the position, the connections.
@@ -68,7 +69,7 @@ class Server:
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
         engine.services.update(shutdown=self.request_stop, pause=self.pause, unpause=engine.unpause,
-                               memory=memory, reset_stats=self.figures.reset)
+                               memory=memory, reset_stats=self.figures.reset, pause_cron=self.pause_cron)
         engine.services.setdefault("setting_changed", self.setting_changed)
         engine.info_sections.update(clients=self.figures.clients, stats=self.figures.stats)
 
@@ -142,8 +143,15 @@ class Server:
 
     # -- while it runs ---------------------------------------------------------------------------------
 
+    def pause_cron(self, paused: bool) -> None:
+        """Let nothing happen by the clock for now, or let it again (DEBUG PAUSE-CRON)."""
+        self._cron_paused = paused
+
     def _tick(self) -> None:
         """What has to happen from time to time (server.c: serverCron), `hz` times a second."""
+        if self._cron_paused:
+            self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
+            return
         engine = self.engine
         engine.mstime = now = engine.clock.now_ms()
         with self.guard:

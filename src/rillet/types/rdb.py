@@ -72,14 +72,14 @@ def dump(value: object, compression: bool = True, compat: Compat | None = None, 
     return bytes(out.out)
 
 
-def seal_is_valid(payload: bytes) -> bool:
-    """Whether the version of a DUMP payload is known, and its checksum right (cluster.c: verifyDumpPayload)."""
+def seal_is_valid(payload: bytes, unchecked: bool = False) -> bool:
+    """Whether the version of a DUMP payload is known, and its checksum right or unchecked (verifyDumpPayload)."""
     if len(payload) < _FOOTER:
         return False
     version = int.from_bytes(payload[-10:-8], "little")
     if version > NEWEST_VERSION and version != _VALKEY:
         return False
-    return crc64(payload[:-8]) == int.from_bytes(payload[-8:], "little")
+    return unchecked or crc64(payload[:-8]) == int.from_bytes(payload[-8:], "little")
 
 
 def restore(payload: bytes, limits: Limits = DEFAULTS, now: int = 0, strict: bool = False) -> object:
