@@ -31,6 +31,7 @@ their files, is left out and counted, as Redis does, too.
 
 from __future__ import annotations
 
+import gc
 import re
 import sys
 from collections.abc import Callable
@@ -147,7 +148,14 @@ def load_rdb_from(
     More bytes than those of the RDB part may have been read when it returns.
     """
     reader = RdbReader.of(_reading(source, progress))
-    return _RdbFile(name, engine, reader, drop_expired, merge, unknown).load()
+    # Whatever is made here is kept, so looking through all of it for garbage again and again is in vain.
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        return _RdbFile(name, engine, reader, drop_expired, merge, unknown).load()
+    finally:
+        if collects:
+            gc.enable()
 
 
 def _reading(source: Any, progress: Callable[[int], None] | None) -> Callable[[memoryview], int | None]:
