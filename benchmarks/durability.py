@@ -23,7 +23,7 @@ from pathlib import Path
 
 import redis
 
-from benchmarks.harness import BUILDS, Figure, cpu_us, redis_benchmark, redis_server, rillet_server
+from benchmarks.harness import BUILDS, ROOT, Figure, cpu_us, redis_benchmark, redis_server, rillet_server
 from benchmarks.pinging import Pinging
 from benchmarks.server import FIVE_FIELDS
 from benchmarks.streams import Case, compare
@@ -83,15 +83,16 @@ def write_log(folder: Path, count: int) -> None:
     with open(folder / "appendonlydir" / "appendonly.aof.1.incr.aof", "wb") as out:
         out.write(pack_command([b"SELECT", b"0"]))
         for start in range(0, count, 10_000):
-            out.write(b"".join(map(_logged_add, range(start, min(start + 10_000, count)))))
+            numbers = range(start, min(start + 10_000, count))
+            out.write(b"".join(pack_command(add(number)) for number in numbers))
 
 
-def _logged_add(number: int) -> bytes:
-    """Return an XADD as a log has it, of five fields."""
-    words = [b"XADD", b"stream", b"%d-0" % (1_700_000_000_000 + number), b"device", b"sensor-%05d" % (number % 50_000),
-             b"temperature", b"21.53", b"humidity", b"45", b"status", b"ok", b"session",
-             b"%016x" % (number * 2**40 // 71)]  # fmt: skip
-    return pack_command(words)
+def add(number: int) -> list[bytes]:
+    """Return an XADD as a log has it, of five fields with values that differ."""
+    mixed = number * 0x9E3779B97F4A7C15 % 2**64
+    return [b"XADD", b"stream", b"%d-0" % (1_700_000_000_000 + number), b"device", b"sensor-%05d" % (mixed % 50_000),
+            b"temperature", b"%d.%03d" % (mixed % 65 - 20, mixed % 997), b"humidity", b"%d" % (mixed % 101),
+            b"status", (b"ok", b"degraded", b"offline")[mixed % 3], b"session", b"%016x" % mixed]  # fmt: skip
 
 
 def write_snapshot(folder: Path, count: int) -> Path:
@@ -195,6 +196,23 @@ def _loaded(snapshot: Path, mode: str) -> Iterator[list[int]]:
 
 # -- the library -------------------------------------------------------------------------------------------
 
+# Fills a directory with entries and has its log rewritten, so that they are in the base.
+_FILLING = """
+import sys, time
+import rillet
+from benchmarks.durability import add
+
+folder, count = sys.argv[1], int(sys.argv[2])
+with rillet.open(folder) as store:
+    store.execute("CONFIG", "SET", "auto-aof-rewrite-percentage", "0")
+    for start in range(0, count, 10_000):
+        store.execute_many([add(number) for number in range(start, min(start + 10_000, count))])
+    store.execute("BGREWRITEAOF")
+    while store.info()["aof_rewrite_in_progress"] != "0":
+        time.sleep(0.05)
+    assert store.info()["aof_last_bgrewrite_status"] == "ok"
+"""
+
 # Times rillet.open of a directory and the reading of its base, in turn: what is imported is imported before.
 _OPENING = """
 import os, sys, time
@@ -233,27 +251,34 @@ for _ in range(rounds):
 """
 
 
-def opening(snapshot: Path, rounds: int, mode: str) -> list[Figure]:
+def _run(script: str, mode: str, *arguments: str | int | Path) -> str:
+    """Run a script in the build `mode` and return what it prints."""
+    command = [sys.executable, "-c", script, *map(str, arguments)]
+    environment = {**os.environ, "PYTHONPATH": f"{BUILDS[mode]}{os.pathsep}{ROOT}"}
+    return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=3000).stdout
+
+
+def _base(folder: Path, entries: int, mode: str) -> Path:
+    """Let a store be filled and its log rewritten; return the path of the base."""
+    _run(_FILLING, mode, folder, entries)
+    (base,) = (folder / "appendonlydir").glob("*.base.rdb")
+    return base
+
+
+def opening(size: int, rounds: int, mode: str) -> list[Figure]:
     """rillet.open of a base against reading it: from the disk (the kernel is asked to forget the file), from memory."""
     figures = []
-    size = snapshot.stat().st_size
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as found:
-        folder = Path(found)
-        (folder / "appendonlydir").mkdir()
-        base = folder / "appendonlydir" / "appendonly.aof.1.base.rdb"
-        shutil.copy(snapshot, base)
-        (folder / "appendonlydir" / "appendonly.aof.1.incr.aof").touch()
-        (folder / MANIFEST).write_text(
-            "file appendonly.aof.1.base.rdb seq 1 type b\nfile appendonly.aof.1.incr.aof seq 1 type i\n"
-        )
-        for state in ("cold", "warm"):
-            command = [sys.executable, "-c", _OPENING, str(folder), str(base), str(rounds), state]
-            environment = {**os.environ, "PYTHONPATH": str(BUILDS[mode])}
-            done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True, timeout=3000)
-            pairs = [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
+        sample = 50_000
+        one = _base(Path(found) / "sample", sample, mode).stat().st_size / sample
+        folder = Path(found) / "store"
+        base = _base(folder, int(size / one), mode)
+        for state, target in (("cold", 0.5), ("warm", None)):
+            lines = _run(_OPENING, mode, folder, base, rounds, state).splitlines()
+            pairs = [[float(word) for word in line.split()] for line in lines]
             peer, own = (statistics.median(column) for column in zip(*pairs, strict=True))
-            what = f"rillet.open, base of {size / 1e6:,.0f} MB, {state}"
-            goal = 0.5 if mode == "compiled" and state == "cold" else None
+            what = f"rillet.open, base of {base.stat().st_size / 1e6:,.0f} MB, {state}"
+            goal = target if mode == "compiled" else None
             figures.append(Figure(what, "reading the file", peer, own, "s", goal, mode, True))
     return figures
 
@@ -272,6 +297,4 @@ def run(rounds: int, mode: str, scale: float) -> list[Figure]:
         what = f"loading an RDB file with a stream of {entries:,} entries"
         figures += loading(what, folder / "snapshot", (), rounds, mode)
         figures += background(snapshot, entries, rounds, mode)
-        part = int(entries * BASE * scale / snapshot.stat().st_size)
-        figures += opening(write_snapshot(folder / "base", part), rounds, mode)
-    return figures
+    return figures + opening(max(1_000_000, int(BASE * scale)), rounds, mode)
