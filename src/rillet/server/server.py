@@ -223,6 +223,8 @@ class Server:
     def _flush_guarded(self) -> None:
         waiting, self._dirty = self._dirty, []
         log = self.engine.log
+        if log is not None and self.settings.aof_flush_sleep and log.unwritten:
+            self.engine.clock.sleep(self.settings.aof_flush_sleep / 1_000_000)
         position = 0 if log is None else log.write()
         if waiting:
             for connection in waiting:
