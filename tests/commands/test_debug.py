@@ -1,0 +1,54 @@
+"""DEBUG's sub-commands that a test disturbs a server with, against a real one."""
+
+from __future__ import annotations
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from tests.differential.logs import kept
+from tests.differential.wire import Local, Redis
+from tests.judge import Judge
+
+LINES = """
+    DEBUG POPULATE 3            DEBUG POPULATE 2 p           DEBUG POPULATE 3 q 20        DEBUG POPULATE 2 r 4
+    DEBUG POPULATE -1           DEBUG POPULATE x             DEBUG POPULATE 3 p           GET key:2
+    GET p:1                     GET q:0                      GET r:1
+    DEBUG SET-SKIP-CHECKSUM-VALIDATION 1
+    DEBUG SET-DISABLE-DENY-SCRIPTS 0
+    DEBUG REPLICATE X Y         DEBUG AOF-FLUSH-SLEEP 0      DEBUG PAUSE-CRON 0           DEBUG STRANGE
+    DEBUG DIGEST                DBSIZE                       DEBUG PAUSE-CRON             DEBUG CHANGE-REPL-ID
+    DEBUG CONFIG-REWRITE-FORCE-ALL x
+"""
+
+
+def test_replies_and_data_are_the_judge_s(judge: Judge) -> None:
+    local = Local(Engine(Settings(compat="7.0", enable_debug_command="yes")))
+    with Redis(judge.port) as redis:
+        redis.run([b"FLUSHALL"])
+        for row in LINES.strip().splitlines():
+            for line in (line.strip() for line in row.split("  ") if line.strip()):
+                argv = [word.encode() for word in line.split()]
+                assert local.run(argv) == redis.run(argv)[0], line
+        redis.run([b"DEBUG", b"SET-SKIP-CHECKSUM-VALIDATION", b"0"])
+
+
+def test_a_payload_whose_checksum_is_wrong() -> None:
+    """It is refused, unless checksums are not looked at."""
+    local = Local(Engine(Settings(enable_debug_command="yes")))
+    local("SET", "k", "v")
+    payload = local("DUMP", "k")[:-1] + b"\0"
+    assert local("RESTORE", "other", 0, payload) == "ERR DUMP payload version or checksum are wrong"
+    local("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", 1)
+    assert local("RESTORE", "other", 0, payload) == b"OK" and local("GET", "other") == b"v"
+    local("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", 0)
+    assert local("RESTORE", "again", 0, payload) == "ERR DUMP payload version or checksum are wrong"
+
+
+def test_what_populate_makes_is_not_logged() -> None:
+    local = Local(Engine(Settings(enable_debug_command="yes")))
+    log = kept(local.engine)
+    local("WATCH", "key:0")
+    assert local("DEBUG", "POPULATE", 100) == b"OK"
+    local("MULTI")
+    assert local("EXEC") is None
+    assert log.feed.take() == b"" and local("DBSIZE") == 100
+    local.engine.check()
