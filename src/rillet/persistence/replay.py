@@ -8,13 +8,15 @@ logged again.
 
 A command torn off at the very end of the last file (the process or the machine stopped while it was written) is
 cut off with a warning, and so is a transaction without its EXEC: neither was acknowledged. Empty files behind do not
-count: a rewrite begins with one. `aof-load-truncated no` refuses instead. Anything else that is no RESP, or that the engine refuses, is LogCorrupt with file and offset; nothing is loaded in part silently. RESP
-has no checksums, so damage inside a value is not seen, and damage that makes the last commands look like one long
-unfinished command is seen as torn: the warning says how many bytes went.
+count: a rewrite begins with one. `aof-load-truncated no` refuses instead. Anything else that is no RESP, or that the
+engine refuses, is LogCorrupt with file and offset; nothing is loaded in part silently. RESP has no checksums, so damage
+inside a value is not seen, and damage that makes the last commands look like one long unfinished command is seen as
+torn: the warning says how many bytes went.
 """
 
 from __future__ import annotations
 
+import gc
 import re
 import time
 import warnings
@@ -69,6 +71,8 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     commands = done = dropped = keys = 0
     offset = -1
     foreign = False
+    collects = gc.isenabled()
+    gc.disable()  # nothing that is loaded is a cycle, and each of its passes would visit all that is there so far
     engine.loading = True
     try:
         for at, path in enumerate(paths):
@@ -89,6 +93,8 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
                 dropped, offset = one.dropped, one.good
     finally:
         engine.loading = False
+        if collects:
+            gc.enable()
     return Replayed(commands, done, dropped, time.monotonic() - started, offset, keys, foreign)
 
 
