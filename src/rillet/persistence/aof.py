@@ -429,7 +429,7 @@ class AppendOnlyLog:
             self._hand_on_again()
         elif not self.disk.exists(self._path):
             self._break(FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT)))
-        elif not self.threads and self.fsync == "everysec":
+        if self.state == ON and not self.threads and self.fsync == "everysec":
             self.sync_soon()
 
     def _hand_on_again(self) -> None:
@@ -521,8 +521,11 @@ class AppendOnlyLog:
         self.base_size = self.current_size if self.state == ON else base_size
 
     def resumed(self) -> None:
-        """Let writes be taken again after a base made the log whole; by whoever holds the engine."""
-        if self.failure is not None and self.state == ON:
+        """Let writes be taken again after a base made the log whole; by whoever holds the engine.
+
+        Bytes that could not be written are not in a base that was begun before them: they still wait.
+        """
+        if self.failure is not None and self.state == ON and not self._kept:
             self._resume()
 
     def remove_history(self) -> None:
