@@ -151,7 +151,8 @@ class Client:
 
     def rewritten(self) -> None:
         """Return once no rewrite of the log is going on, or about to begin."""
-        while {self.info("aof_rewrite_in_progress"), self.info("aof_rewrite_scheduled")} != {"0"}:
+        busy = (b"aof_rewrite_in_progress:1", b"aof_rewrite_scheduled:1")
+        while any(fact in told for told in [self.call("INFO persistence")] for fact in busy):
             threading.Event().wait(0.005)
 
     def info(self, field: str) -> str:

@@ -280,7 +280,7 @@ class AppendOnlyLog:
         While writes are refused nothing has to wait: what is still answered was there before.
         """
         if self._sync_error is not None and self.state == ON:
-            position = self.position
+            position = self.position if self.feed.used else 0
             self._break(self._sync_error)
             return position
         if self.state != ON:

@@ -29,6 +29,7 @@ wait 1, 2, 4 ... 60 minutes (aof.c: aofRewriteLimited); a broken log, on which a
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
 from collections.abc import Callable
 
@@ -79,7 +80,8 @@ class Rewriting:
         self._not_before = float("-inf")
         self._limit: float | None = None
         self._minutes = 0
-        self._draft = f"temp-{log.name}.base"
+        # No other process's: the child of a server that was killed may still be writing its own.
+        self._draft = f"temp-{log.name}.{os.urandom(4).hex()}.base"
         self._job: threading.Thread | None = None
         self._error = ""
 
