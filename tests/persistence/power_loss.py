@@ -316,6 +316,7 @@ class Figures:
     steps: int = 0
     rewrites: int = 0
     kills: int = 0
+    faults: int = 0
 
     def add(self, other: Figures) -> None:
         """Add another run's."""

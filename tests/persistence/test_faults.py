@@ -1,0 +1,183 @@
+"""Every call of the disk fails once, or from then on: what is decided for it holds (docs/durability.md).
+
+A small workload with rewrites runs over a simulated disk; its calls are counted first. Then it runs again for every
+call, with the call failing. Whatever fails: no reply tells of a change that is not as safe as promised, writes are
+refused with MISCONF, reads go on, and a second or so after the disk works again writes are taken; what is on the disk
+then is what is in memory. And the power may go after any operation of that, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from errno import EIO, ENOSPC, EROFS
+
+import pytest
+
+import rillet
+from rillet.errors import Misconf, StoreError
+from rillet.persistence.aof import WAITING
+from rillet.protocol.replies import parse_all
+from tests.persistence.power_loss import Crashes, CrashFailure, Figures, Opened, Plan, Workload
+from tests.persistence.simulated_disk import FOREVER, SimulatedDisk
+from tests.persistence.workload import state
+
+NAMES = {ENOSPC: "a full disk", EIO: "an I/O error", EROFS: "a read-only file system"}
+# What a full disk and one that was remounted read-only refuse; an error of input and output may hit any call.
+KINDS: dict[int, tuple[str, ...]] = {
+    ENOSPC: ("write", "create", "rename", "make_folder"),
+    EROFS: ("write", "create", "rename", "remove", "truncate", "make_folder"),
+    EIO: (),
+}
+STEPS = 40
+# Of the runs with each fault, every so many-th is also cut off by the power at every operation.
+CRASHED = 4 if rillet.compiled() else 20
+
+
+class FaultyRun(Workload):
+    """A workload whose disk fails; what was refused is counted, and is in `states` as what may be there."""
+
+    def __init__(self, plan: Plan, disk: SimulatedDisk) -> None:
+        self.refused = 0
+        self.stopped = FOREVER
+        self.trouble: list[str] = []
+        super().__init__(plan, disk)
+
+    def _open(self) -> None:
+        for _ in range(2):
+            try:
+                super()._open()
+                break
+            except (OSError, StoreError) as error:
+                # A store that cannot be opened says so, and can be opened once the disk works.
+                self.trouble.append(f"opening: {error}")
+                self.disk.works()
+        engine, log = self.engine, self.log
+
+        def failed(reason: str) -> None:
+            engine.refusal = reason
+            self.trouble.append(reason)
+
+        def recovered() -> None:
+            engine.refusal = None
+
+        log.on_failure = failed
+        log.on_recovery = recovered
+
+    def note(self) -> None:
+        """Note how far it is; from a failed sync until there is a new base, nothing more becomes a second old.
+
+        What was acknowledged in the second before it is in doubt, and stays so.
+        """
+        broken = self.log.state == WAITING or self.log._sync_error is not None
+        self.stopped = min(self.stopped, self.now) if broken else FOREVER
+        now, self.now = self.now, min(self.now, self.stopped)
+        super().note()
+        self.now = now
+
+    def _acknowledge(self) -> None:
+        self.note()
+        try:
+            self.engine.before_reply()
+        except Misconf:
+            self.refused += 1
+        if self.engine.refusal is None:
+            self.acknowledged = len(self.states) - 1
+        else:
+            self._look_at_refusal()
+        self.note()
+
+    def _look_at_refusal(self) -> None:
+        """Writes are refused in Redis's words, and reads go on."""
+        session = self.engine.session()
+        self.engine.execute(session, [b"SET", b"refused", b"1"])
+        self.engine.execute(session, [b"EXISTS", b"refused"])
+        said = parse_all(session.out.take())
+        self.engine.close_session(session)
+        assert str(said[0]).startswith("MISCONF Errors writing to the AOF file: "), said
+        assert said[1] == 0
+
+    def run(self) -> None:
+        """Run, with a rewrite every few turns; the disk works again after two thirds of it."""
+        turn = 0
+        while len(self.states) <= STEPS:
+            turn += 1
+            self._batch(self.random.randint(1, 3))
+            if turn % 6 == 2 and not self.rewriting.in_progress:
+                try:
+                    self.rewriting.begin()
+                except OSError as error:
+                    self.trouble.append(f"rewrite: {error}")
+            if turn % 3 == 0:
+                self._pass_time(600)
+            if turn == 14:
+                self.recover()
+        self.recover()
+        self._reopen()
+
+    def recover(self) -> None:
+        """The disk works; some seconds later all is well, and what is on it is what is in memory."""
+        self.disk.works()
+        for _ in range(3):
+            self._pass_time(1200)
+        assert self.engine.refusal is None, self.trouble
+        self._batch(1)
+        assert self.acknowledged == len(self.states) - 1
+        opened = Opened(self.disk.copy(), self.settings, self.plan, self.now)
+        assert not opened.repairs and state(opened.engine) == self.states[-1], self.trouble
+
+
+def _plan(fsync: str, preamble: str) -> Plan:
+    return Plan(3, fsync, preamble, STEPS)
+
+
+def _calls(plan: Plan) -> int:
+    run = FaultyRun(plan, SimulatedDisk(folders=("/", "/store")))
+    run.run()
+    assert not run.trouble and not run.refused
+    return run.disk.calls
+
+
+def _each_call(plan: Plan, error: int, times: int) -> Iterator[tuple[int, SimulatedDisk]]:
+    for call in range(_calls(plan)):
+        disk = SimulatedDisk(folders=("/", "/store"))
+        disk.evicts = bool(call % 2)
+        disk.fail(error, *KINDS[error], at=call, times=times, short=call % 3 * 7)
+        yield call, disk
+
+
+@pytest.fixture(scope="module")
+def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
+    """What all runs covered, told at the end: calls that failed are its `faults`."""
+    figures = Figures()
+    yield figures
+    reporter = request.config.pluginmanager.getplugin("terminalreporter")
+    if reporter is not None:
+        reporter.write_line(f"\nfaults: {figures.faults} calls failed; after some of them {figures}")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [1, FOREVER], ids=["once", "from then on"])
+@pytest.mark.parametrize("error", NAMES, ids=list(NAMES.values()))
+@pytest.mark.parametrize(("fsync", "preamble"), [("always", "yes"), ("everysec", "no"), ("no", "yes")])
+def test_every_call_fails(fsync: str, preamble: str, error: int, times: int, total: Figures) -> None:
+    plan = _plan(fsync, preamble)
+    struck = crashed = 0
+    for call, disk in _each_call(plan, error, times):
+        run = FaultyRun(plan, disk)
+        fault = disk.faults[0] if disk.faults else None
+        try:
+            run.run()
+        except Exception as problem:
+            raise AssertionError(f"call {call} ({NAMES[error]}): {type(problem).__name__}: {problem}; {run.trouble}"
+                                 ) from problem  # fmt: skip
+        if fault is not None and not fault.told:
+            break  # the later ones are too late for this kind of fault
+        struck += 1
+        total.faults += 1
+        if struck % CRASHED == 0:
+            try:
+                total.add(Crashes(run).run())
+            except CrashFailure as problem:
+                raise AssertionError(f"call {call} ({NAMES[error]}), then the power: {problem}") from problem
+            crashed += 1
+    assert struck > 20 and crashed
