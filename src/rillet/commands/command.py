@@ -70,6 +70,16 @@ _ACCESS: dict[str, str] = {
     **dict.fromkeys("hset hmset".split(), "RW update"),
     "hsetnx": "RW insert",
     "hgetdel": "RW access delete",
+    **dict.fromkeys("zpopmin zpopmax bzpopmin bzpopmax zmpop bzmpop".split(), "RW access delete"),
+    **dict.fromkeys("zrem zremrangebyrank zremrangebyscore zremrangebylex".split(), "RW delete"),
+    **dict.fromkeys(
+        "zscore zmscore zcount zlexcount zrank zrevrank zrange zrevrange zrangebyscore zrevrangebyscore zrangebylex "
+        "zrevrangebylex zunion zinter zdiff zintercard zrandmember zscan".split(),
+        "RO access",
+    ),
+    "zadd": "RW update",
+    "zincrby": "RW access update",
+    **dict.fromkeys("zrangestore zunionstore zinterstore zdiffstore".split(), "OW update;RO access"),
     **dict.fromkeys("lmove rpoplpush blmove brpoplpush smove".split(), "RW access delete;RW insert"),
     "lset": "RW update",
     "sinterstore": "RW update;RO access",
@@ -85,7 +95,10 @@ _ACCESS: dict[str, str] = {
 }
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
 # Where the number of the keys that follow it stands.
-_NUMBER_SEARCH = {"lmpop": 1, "blmpop": 2, "sintercard": 1, "sunioncard": 1, "sdiffcard": 1}
+_NUMBER_SEARCH = {
+    "lmpop": 1, "blmpop": 2, "sintercard": 1, "sunioncard": 1, "sdiffcard": 1, "zmpop": 1, "bzmpop": 2, "zunion": 1,
+    "zinter": 1, "zdiff": 1, "zintercard": 1, "zunionstore": 2, "zinterstore": 2, "zdiffstore": 2,
+}  # fmt: skip
 _OUTPUT = "nondeterministic_output"
 _TIPS: dict[str, str] = {
     **dict.fromkeys(
@@ -111,7 +124,7 @@ _TIPS: dict[str, str] = {
     **dict.fromkeys("acl|users command command|docs command|info command|list function|list module|list".split(),
                     _OUTPUT + "_order"),
     **dict.fromkeys("smembers sinter sunion sdiff hgetall hkeys hvals".split(), _OUTPUT + "_order"),
-    **dict.fromkeys("spop srandmember sscan hrandfield hscan".split(), _OUTPUT),
+    **dict.fromkeys("spop srandmember sscan hrandfield hscan zrandmember zscan".split(), _OUTPUT),
     "acl|users": "", "latency|reset": "request_policy:all_nodes response_policy:all_succeeded",
     "dbsize": "request_policy:all_shards response_policy:agg_sum",
     "keys": "request_policy:all_shards " + _OUTPUT + "_order",
@@ -196,7 +209,7 @@ def _key_specs(out: Replies, entry: Command) -> None:
             _pair(out, b"begin_search", b"keyword", {b"keyword": keyword, b"startfrom": start})
             _pair(out, b"find_keys", b"range", {b"lastkey": -1, b"keystep": 1, b"limit": 2})
             continue
-        if entry.fullname in _NUMBER_SEARCH:
+        if entry.fullname in _NUMBER_SEARCH and index == len(access) - 1:
             _pair(out, b"begin_search", b"index", {b"index": _NUMBER_SEARCH[entry.fullname]})
             _pair(out, b"find_keys", b"keynum", {b"keynumidx": 0, b"firstkey": 1, b"keystep": 1})
             continue

@@ -159,14 +159,14 @@ def _blocking_pop(session: Session, argv: list[bytes], greatest: bool) -> None:
     _Pop(argv[1:-1], greatest, None).run_or_wait(session, timeout)
 
 
-@command("bzpopmin", arity=-3, flags="write fast blocking", keys=(1, -2, 1), group="sorted-set", since="5.0.0",
+@command("bzpopmin", arity=-3, flags="write noscript fast blocking", keys=(1, -2, 1), group="sorted-set", since="5.0.0",
          complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key [key ...] timeout")
 def bzpopmin(session: Session, argv: list[bytes]) -> None:
     """Remove the member with the lowest score of the first sorted set that there is; wait where there is none."""
     _blocking_pop(session, argv, False)
 
 
-@command("bzpopmax", arity=-3, flags="write fast blocking", keys=(1, -2, 1), group="sorted-set", since="5.0.0",
+@command("bzpopmax", arity=-3, flags="write noscript fast blocking", keys=(1, -2, 1), group="sorted-set", since="5.0.0",
          complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key [key ...] timeout")
 def bzpopmax(session: Session, argv: list[bytes]) -> None:
     """Remove the member with the highest score of the first sorted set that there is; wait where there is none."""
