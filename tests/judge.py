@@ -48,14 +48,21 @@ class Judge:
 
 
 @contextmanager
-def running_redis(*arguments: str, binary: str | None = None) -> Iterator[Judge]:
-    """Start redis-server with the arguments in an empty folder, wait until it answers, stop it at the end."""
+def running_redis(*arguments: str, binary: str | None = None, conf: Path | None = None,
+                  folder: Path | None = None) -> Iterator[Judge]:  # fmt: skip
+    """Start redis-server with the arguments in an empty folder, wait until it answers, stop it at the end.
+
+    With a configuration file and a folder, what that file says about saving and logging stands.
+    """
     program = binary or redis_binary()
     assert program is not None, "redis-server is not installed"
-    folder = Path(tempfile.mkdtemp(prefix="rillet-judge-"))
+    given = folder
+    folder = folder or Path(tempfile.mkdtemp(prefix="rillet-judge-"))
     port = free_port()
-    command = [program, "--port", str(port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
-               "--appendonly", "no", "--enable-debug-command", "yes", "--enable-protected-configs", "yes", *arguments]
+    quiet = ["--save", "", "--appendonly", "no"] if conf is None else []
+    command = [program, *([str(conf)] if conf is not None else []), "--port", str(port), "--bind", "127.0.0.1",
+               "--dir", str(folder), *quiet, "--enable-debug-command", "yes", "--enable-protected-configs", "yes",
+               *arguments]  # fmt: skip
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         _wait_until_ready(port, process)
@@ -63,7 +70,8 @@ def running_redis(*arguments: str, binary: str | None = None) -> Iterator[Judge]
     finally:
         process.terminate()
         process.wait(timeout=10)
-        shutil.rmtree(folder, ignore_errors=True)
+        if given is None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:

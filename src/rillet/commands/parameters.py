@@ -88,12 +88,12 @@ def parse_integer(text: str) -> int | None:
 
 
 def parse_memory(text: str) -> int | None:
-    """Return the bytes that a text such as "64mb" stands for, or None (util.c: memtoull)."""
+    """Return the bytes that a text such as "64mb" stands for, or None; no digits are 0 (util.c: memtoull)."""
     digits = text.rstrip("bBkKmMgG")
     unit = text[len(digits) :].lower()
-    if unit not in _UNITS or len(digits) > _MOST_DIGITS or not digits.isascii() or not digits.isdigit():
+    if unit not in _UNITS or len(digits) > _MOST_DIGITS or not (digits + "0").isascii() or not (digits + "0").isdigit():
         return None
-    return int(digits) * _UNITS[unit]
+    return int(digits or "0") * _UNITS[unit]
 
 
 def show_memory(size: int) -> str:
