@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -72,7 +73,7 @@ def test_nothing_is_synced_for_its_sake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
-def test_a_store_waits_for_the_disk(tmp_path: Path, fsync: str) -> None:
+def test_a_store_waits_for_the_disk(tmp_path: Path, fsync: Literal["everysec", "always"]) -> None:
     """In the library, too, in several threads at once."""
     with rillet.open(tmp_path / "store", appendfsync=fsync) as store:
         replies = []
