@@ -21,6 +21,7 @@ Refused are an empty sorted set, a member twice, a score that is no number, and 
 from __future__ import annotations
 
 import struct
+import sys
 from collections.abc import Callable
 
 from rillet.errors import Corrupt
@@ -52,7 +53,7 @@ def save(out: RdbWriter, value: Zset, kind: int) -> None:
         out.string(write_ziplist([word if isinstance(word, bytes) else b"%d" % word for word in words]))
     else:
         out.length(len(value))
-        for member, score in value.slice(0, len(value), True):
+        for member, score in value.backwards():
             out.string(member)
             out.raw(struct.pack("<d", score))
 
@@ -76,18 +77,20 @@ def _binary_score(reader: RdbReader) -> float:
 
 def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, Limits], Zset]:
     def load_pairs(reader: RdbReader, limits: Limits) -> Zset:
-        pairs: dict[bytes, float] = {}
         count = reader.length()
+        if not count:
+            raise EmptyValue("a sorted set without a member")
+        # The bounds of a listpack are asked for at the end: what comes may be in no order.
+        few = count <= limits.zset_max_listpack_entries
+        value = Zset.for_size(sys.maxsize, 0, limits)
         for _ in range(count):
             member, score = reader.string(), read_score(reader)
             if score != score:
                 raise Corrupt("a score that is not a number in a sorted set")
-            pairs[member] = score
-        if not count:
-            raise EmptyValue("a sorted set without a member")
-        if len(pairs) != count:
-            raise Corrupt("a sorted set with a member twice")
-        return Zset.of(pairs.items(), limits)
+            if member in value:
+                raise Corrupt("a sorted set with a member twice")
+            value.add(member, score)
+        return Zset.of(value, limits) if few else value
 
     return load_pairs
 

@@ -141,6 +141,17 @@ class Zset:
             for node in self.skiplist:
                 yield node.member, node.score
 
+    def backwards(self) -> Iterator[Pair]:
+        """Yield (member, score), the highest first."""
+        if self.listpack is not None:
+            yield from self.slice(0, len(self), True)
+            return
+        assert self.skiplist is not None
+        node = self.skiplist.tail
+        while node is not None:
+            yield node.member, node.score
+            node = node.backward
+
     def score(self, member: bytes) -> float | None:
         """Return the score of a member, None where it is none (zsetScore). O(1), in a listpack O(n)"""
         if self.listpack is not None:
@@ -305,7 +316,7 @@ class Zset:
             twin.listpack = Listpack.from_bytes(self.listpack.to_bytes(), False)
         else:
             twin.listpack, twin.skiplist = None, Skiplist()
-            for member, score in self.slice(0, len(self), True):
+            for member, score in self.backwards():
                 twin._insert(member, score)
         return twin
 
