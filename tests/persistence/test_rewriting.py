@@ -501,7 +501,8 @@ def test_the_process_itself(tmp_path: Path) -> None:
                "settings": {"rdbcompression": "no"}}  # fmt: skip
     assert compact(request) == "rdb" and (tmp_path / "base").read_bytes().startswith(b"REDIS")
     ended: list[int] = []
-    end_with(open("/dev/null", "rb"), ended.append)  # noqa: SIM115
+    with open("/dev/null", "rb") as leash:
+        end_with(leash, ended.append)
     assert ended == [1]
 
 
