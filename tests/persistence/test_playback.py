@@ -1,0 +1,142 @@
+"""A log's commands are carried out the same however its bytes come in, and what cannot be is told with its place."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from rillet.engine import Engine
+from rillet.errors import LogCorrupt, NewerFormat
+from rillet.keyspace.clock import ManualClock
+from rillet.persistence.playback import Playback
+from rillet.persistence.replay import TornLog, replay
+from rillet.protocol.feed import Feed
+from rillet.protocol.parser import pack_command
+from rillet.types.rdb import dump
+
+NOW = 1_700_000_000_000
+
+
+def adds(count: int, key: bytes = b"s", first: int = 1) -> list[bytes]:
+    """Return XADDs as a log has them."""
+    return [pack_command([b"XADD", key, b"%d-%d" % (number // 3 + 1, number % 3), b"f", b"%d" % number])
+            for number in range(first, first + count)]  # fmt: skip
+
+
+def loading() -> Engine:
+    """Return an engine that loads."""
+    engine = Engine(clock=ManualClock(NOW))
+    engine.loading = True
+    return engine
+
+
+def played(engine: Engine, data: bytes, sizes: random.Random | None = None) -> Playback:
+    """Play the bytes back, in one piece or in many."""
+    playback = Playback("a.aof", engine.session(trusted=True), 0)
+    at = 0
+    while at < len(data):
+        size = len(data) if sizes is None else sizes.choice([1, 2, 7, 50, 300])
+        playback.feed(data[at : at + size])
+        at += size
+    return playback
+
+
+def values(engine: Engine) -> dict[tuple[int, bytes], bytes]:
+    """Return the keys and their payloads."""
+    engine.check()
+    return {(database.index, key): dump(value) for database in engine.databases
+            for key, value in database.values.items()}  # fmt: skip
+
+
+def some_log(chance: random.Random) -> bytes:
+    """Return a log of many plain XADDs, and between them whatever else a log holds."""
+    parts = [pack_command([b"SELECT", b"0"])]
+    for number in range(60):
+        parts += adds(chance.randrange(1, 9), chance.choice([b"s", b"t"]), 100 * number)
+        between = pack_command([b"SET", b"k", b"%d" % number])
+        group = pack_command([b"XGROUP", b"CREATE", b"s", b"g%d" % number, b"0", b"MKSTREAM"])
+        transaction = pack_command([b"MULTI"]) + b"".join(adds(3, b"s", 100 * number + 20)) + pack_command([b"EXEC"])
+        trim = pack_command([b"XADD", b"s", b"MAXLEN", b"=", b"20", b"%d" % (33 * number + 31), b"f", b"v"])
+        parts.append(chance.choice([b"", b"#TS:%d\r\n" % (1_700_000_000 + number), between, group, transaction, trim,
+                                    pack_command([b"SELECT", b"%d" % chance.randrange(2)])]))  # fmt: skip
+    return b"".join(parts)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_log_in_pieces_is_the_log(seed: int) -> None:
+    chance = random.Random(seed)
+    data = some_log(chance)
+    whole, pieces, handled = loading(), loading(), loading()
+    one, many = played(whole, data), played(pieces, data, chance)
+    handled.notify_events = True  # whoever has to tell events takes no shortcut
+    third = played(handled, data)
+    assert values(whole) == values(pieces) == values(handled)
+    assert one.commands == many.commands == third.commands
+    assert one.good == one.here == many.good == third.good == len(data)
+    assert whole.dirty == pieces.dirty == handled.dirty
+
+
+@pytest.mark.parametrize("bad", [
+    pack_command([b"XADD", b"s", b"1-0", b"f", b"v"]),
+    pack_command([b"XADD", b"s", b"99-0", b"f"]),
+    pack_command([b"XADD", b"text", b"99-0", b"f", b"v"]),
+    pack_command([b"XADD", b"s", b"x", b"f", b"v"]),
+])  # fmt: skip
+def test_a_command_that_is_refused_is_told_with_its_place(bad: bytes) -> None:
+    before = pack_command([b"SET", b"text", b"1"]) + b"".join(adds(50))
+    engine = loading()
+    with pytest.raises(LogCorrupt, match=rf"a\.aof: offset {len(before)}: .*XADD .* was refused: "):
+        played(engine, before + bad + b"".join(adds(3, first=200)))
+    assert engine.databases[0].values[b"s"].length == 50
+
+
+def test_a_command_of_another_time_is_told() -> None:
+    before = b"".join(adds(9))
+    with pytest.raises(NewerFormat, match=rf"offset {len(before)}: .*XFUTURE"):
+        played(loading(), before + pack_command([b"XFUTURE", b"s"]))
+
+
+@pytest.mark.parametrize("noise", [b"x", b"\0", b"\r\n", b"PING\r\n"])
+def test_what_is_no_command_is_told_with_its_place(noise: bytes) -> None:
+    before = b"".join(adds(9))
+    with pytest.raises(LogCorrupt, match=f"offset {len(before)}: a command expected"):
+        played(loading(), before + noise + before)
+
+
+def test_half_a_transaction_is_not_carried_out() -> None:
+    before = b"".join(adds(9))
+    engine = loading()
+    playback = played(engine, before + pack_command([b"MULTI"]) + b"".join(adds(5, first=50)))
+    assert engine.databases[0].values[b"s"].length == 9
+    assert playback.good == len(before) and len(playback.transaction) == 5
+    playback.feed(pack_command([b"EXEC"]))
+    assert engine.databases[0].values[b"s"].length == 14 and playback.transaction is None
+
+
+def test_a_torn_end_anywhere(tmp_path: Path) -> None:
+    """Whatever is missing of the last command: those before are carried out, and the file ends behind them."""
+    before, last = b"".join(adds(5)), adds(1, first=70)[0]
+    path = tmp_path / "a.aof"
+    for kept in range(1, len(last)):
+        path.write_bytes(before + last[:kept])
+        engine = Engine()
+        with pytest.warns(TornLog, match=f"{kept} bytes of an unfinished command were dropped at offset {len(before)}"):
+            found = replay(engine, [path])
+        assert (found.commands, found.bytes, found.dropped) == (5, len(before), kept)
+        assert path.read_bytes() == before and engine.databases[0].values[b"s"].length == 5
+
+
+def test_nothing_is_logged_again_and_nothing_expires() -> None:
+    class Fed:
+        feed = Feed()
+
+    engine = loading()
+    engine.log = Fed()
+    gone = pack_command([b"PEXPIREAT", b"s", b"1000"])
+    playback = played(engine, b"".join(adds(5)) + gone + b"".join(adds(5, first=20)))
+    assert engine.databases[0].values[b"s"].length == 10 and playback.commands == 11
+    assert engine.log.feed.take() == b""
+    engine.loading = False
+    assert engine.databases[0].lookup(b"s") is None
