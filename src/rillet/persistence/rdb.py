@@ -36,6 +36,7 @@ import re
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from io import RawIOBase
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NamedTuple
 
@@ -47,6 +48,8 @@ from rillet.types import rdb
 from rillet.types.compat import COMPATS
 from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
 from rillet.types.rdb_hash import EXPIRING_TYPES
+from rillet.types.stream import Stream
+from rillet.types.string import new_string
 
 Unknown = Literal["refuse", "skip", "keep"]
 """What becomes of function libraries and modules' data."""
@@ -134,7 +137,7 @@ def load_rdb(
 
 
 def load_rdb_from(
-    source: BinaryIO,
+    source: BinaryIO | RawIOBase,
     name: str,
     engine: Engine,
     *,
@@ -336,20 +339,26 @@ class _RdbFile:
                 f"{_READS}"
             )
         expires, self.expires = self.expires, -1
+        value: object
         try:
-            value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0))
+            if kind == rdb.TYPE_STRING:  # without asking for each of a million small ones what else it could be
+                value = new_string(reader.string())
+            else:
+                value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0))
         except EmptyValue:
             self.empty += 1
             return
         if 0 <= expires < self.now:
             self.expired += 1
             return
-        if not self.merge and self.database.lookup(key) is not None:
+        database = self.database
+        if not self.merge and key in database.values:
             raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} twice")
-        self.database.set(key, value)
-        track(self.database, key, value)
+        database.set(key, value)
+        if isinstance(value, Stream):
+            track(database, key, value)
         if expires >= 0:
-            self.database.set_expire(key, expires)
+            database.set_expire(key, expires)
         self.keys += 1
 
     def _checksum(self) -> None:

@@ -24,7 +24,7 @@ def _table() -> tuple[int, ...]:
 _ROWS = _table()
 
 
-def crc64_by_table(data: bytes, crc: int = 0) -> int:
+def crc64_by_table(data: bytes | memoryview, crc: int = 0) -> int:
     """Return the checksum of data, continuing from crc, in plain Python. O(n)"""
     rows = _ROWS
     for byte in data:
@@ -39,7 +39,7 @@ except ModuleNotFoundError:
 else:
     _engine = _CRC(width=64, poly=0xAD93D23594C935A9, init=0, refin=True, refout=True, xorout=0)
 
-    def crc64(data: bytes, crc: int = 0) -> int:
+    def crc64(data: bytes | memoryview, crc: int = 0) -> int:
         """Return the checksum of data, continuing from crc. O(n)"""
         value: int = _engine.calc(data, crc) if crc else _engine.calc(data)
         return value

@@ -36,6 +36,7 @@ cdef class RdbReader:
     cdef unsigned long long checksum
     cdef Py_ssize_t _summed
     cdef bint _sums
+    cdef bint _keeps
     cdef bytearray _kept
     cdef Py_ssize_t _kept_from
     cdef bint need(self, Py_ssize_t n) except -1

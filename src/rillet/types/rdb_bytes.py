@@ -260,8 +260,12 @@ class RdbReader:
 
     __slots__ = (
         "p", "window", "at", "limit", "base", "mark", "ms", "seq", "special", "source", "checksum",
-        "_summed", "_sums", "_kept", "_kept_from",
+        "_summed", "_sums", "_keeps", "_kept", "_kept_from",
     )  # fmt: skip
+    p: cython.p_const_uchar
+    window: Any
+    source: Any
+    _kept: bytearray
 
     def __init__(self, data: bytes = b"", position: cython.Py_ssize_t = 0, end: int | None = None) -> None:
         if end is None:
@@ -280,7 +284,8 @@ class RdbReader:
         self.checksum = 0
         self._summed = 0
         self._sums = False
-        self._kept = None
+        self._keeps = False
+        self._kept = bytearray()
         self._kept_from = 0
 
     @staticmethod
@@ -366,7 +371,7 @@ class RdbReader:
             with memoryview(self.window) as view:
                 self.checksum = crc64(view[self._summed : self.at], self.checksum)
         self._summed = self.at
-        if self._kept is not None:
+        if self._keeps:
             self._kept += self.p[self._kept_from : self.at]
         self._kept_from = self.at
         return True
@@ -389,13 +394,14 @@ class RdbReader:
     def keep(self) -> None:
         """Keep all that is consumed from here on, until `kept` asks for it."""
         self._settle()
+        self._keeps = True
         self._kept = bytearray()
 
     def kept(self) -> bytes:
         """Return what was consumed since `keep`."""
         self._settle()
-        kept, self._kept = self._kept, None
-        return bytes(kept)
+        self._keeps = False
+        return bytes(self._kept)
 
     def rest(self) -> bytes:
         """Return what is in the window but was not consumed: the beginning of what follows the RDB part."""
@@ -426,8 +432,9 @@ class RdbReader:
         """Return the next byte."""
         self.mark = self.base + self.at
         self.need(1)
+        found: cython.int = self.p[self.at]
         self.at += 1
-        return self.p[self.at - 1]
+        return found
 
     @cython.ccall
     @cython.exceptval(7777777777777777777, check=True)
@@ -457,8 +464,9 @@ class RdbReader:
             return first
         if kind == 1:
             self.need(2)
+            n = ((first & 0x3F) << 8) | self.p[self.at + 1]
             self.at += 2
-            return ((first & 0x3F) << 8) | self.p[self.at - 1]
+            return n
         if kind == 3:
             self.at += 1
             self.special = True
