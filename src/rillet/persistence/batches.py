@@ -32,8 +32,11 @@ file of checksums beside the log (a second write and a second sync); trusting th
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
+
+from rillet.persistence.disk import Disk
 
 MARK = b"#RILLET:"
 _LINE = re.compile(rb"#RILLET:([0-9a-f]{8}) (\d{1,19}) (\d{1,19}) (\d{1,19})\r\n")
@@ -159,4 +162,14 @@ class BatchReader:
         return False
 
 
-__all__ = ["BatchReader", "batch"]
+def holds_nothing(disk: Disk, path: Path) -> bool:
+    """Whether the file is empty, or holds only what a file of batches begins with."""
+    size = disk.size(path)
+    if 0 < size <= _LONGEST:
+        with disk.read_from(path) as file:
+            head = _LINE.fullmatch(file.read(_LONGEST))
+        return head is not None and int(head[2]) == 0
+    return not size
+
+
+__all__ = ["BatchReader", "batch", "holds_nothing"]

@@ -28,7 +28,7 @@ from pathlib import Path
 from rillet.commands.session import Session
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt
-from rillet.persistence.batches import BatchReader
+from rillet.persistence.batches import BatchReader, holds_nothing
 from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.playback import Playback
 from rillet.persistence.rdb import HEADER, MAGICS, load_rdb
@@ -67,7 +67,9 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     started = time.monotonic()
     sizes = [disk.size(path) for path in paths]
     total = sum(sizes)
-    last = max((at for at, size in enumerate(sizes) if size), default=-1)
+    last = len(paths) - 1
+    while last >= 0 and holds_nothing(disk, paths[last]):
+        last -= 1
     commands = done = dropped = keys = 0
     offset = -1
     foreign = False
@@ -133,7 +135,7 @@ class _FileReplay:
         with self.disk.read_from(self.path) as file:
             size = self.disk.size(self.path)
             if file.read(HEADER).startswith(MAGICS):
-                loaded = load_rdb(self.path, self.session.engine, disk=self.disk)
+                loaded = load_rdb(self.path, self.session.engine, disk=self.disk, progress=progress)
                 start, self.keys = loaded.end, loaded.keys
             file.seek(start)
             self.playback = Playback(str(self.path), self.session, start)
