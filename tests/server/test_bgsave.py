@@ -283,7 +283,7 @@ def test_a_disk_that_is_full(tmp_path: Path) -> None:
         assert client.call("SAVE") == b"-ERR the RDB file cannot be written: File too large\r\n"
         assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
         assert (tmp_path / "dump.rdb").read_bytes() == before
-        assert client.call("SHUTDOWN NOSAVE") == b""
+        assert client.call("SHUTDOWN NOSAVE") == b"" and server.ended()[0] == 0
 
 
 # -- the end ---------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def test_bgsave(tmp_path: Path) -> None:
         assert client.reply() == b"-ERR Command not allowed inside a transaction\r\n"
         client.call("DISCARD")
         assert client.call("DEL k2 k3") == b":2\r\n" and seen(client) == before
-        assert client.call("SHUTDOWN NOSAVE") == b""
+        assert client.call("SHUTDOWN NOSAVE") == b"" and server.ended()[0] == 0
     with running(tmp_path, *DEBUG) as server, server.client() as client:
         assert client.call("DEL k2 k3") == b":2\r\n" and seen(client) == before
 

@@ -1,11 +1,12 @@
 """A process that writes the base of a log from the log's closed files: `python -m rillet.persistence.compact`.
 
-    parent ── {"path": ..., "sources": [...], "settings": {...}} ──► stdin      one line; then it stays open: the leash
-           ◄── {"kind": "rdb"} or {"error": "..."} ──────────────── stdout      one line, and the end
+    parent ── {"path": ..., "sources": [...], "settings": {...}, "what": ...} ──► stdin   one line; then it stays open:
+           ◄── {"kind": "rdb"} or {"error": "..."} ────────────────────────── stdout      the leash; one line, the end
 
-The files are replayed into an engine of this process, and what they led to is written. Nobody waits for it: the owner
-of the log goes on writing the file behind them. When the owner ends, however that is, the leash is closed, and so ends
-this process: a base that nobody asks for any more would only be in somebody's way.
+Asked for a "snapshot" it writes an RDB file that stands alone. The files are replayed into an engine of this process,
+and what they led to is written. Nobody waits for it: the owner of the log goes on writing the file behind them. When
+the owner ends, however that is, the leash is closed, and so ends this process: a base that nobody asks for any more
+would only be in somebody's way.
 
 The files are closed, so nothing may be torn there; what cannot be replayed is an error and no base.
 """
@@ -25,14 +26,21 @@ from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.errors import RilletError
 from rillet.persistence.base import write_base
+from rillet.persistence.rdb_writer import write_rdb
 from rillet.persistence.replay import replay
+from rillet.persistence.snapshot import draft_name
+from rillet.persistence.writers import SNAPSHOT
 
 
 def compact(request: dict[str, Any]) -> str:
-    """Write the base that was asked for, and return its kind. O(bytes of the files)"""
+    """Write the base, or the RDB file, that was asked for, and return its kind. O(bytes of the files)"""
     engine = Engine(Settings(**request["settings"]))
     replay(engine, [Path(source) for source in request["sources"]], truncates=False)
-    return write_base(Path(request["path"]), engine)
+    path = Path(request["path"])
+    if request.get("what") == SNAPSHOT:
+        write_rdb(path, engine, draft=path.with_name(draft_name(os.getpid())))
+        return "rdb"
+    return write_base(path, engine)
 
 
 def end_with(leash: BinaryIO, end: Callable[[int], Any] = os._exit) -> None:

@@ -68,8 +68,10 @@ class Snapshots:
         self.children = children or Children()
         self.last_save = engine.clock.now_ms() // 1000
         self.status = "ok"
+        self.error = ""
         self.seconds = -1
         self.saves = 0
+        self.failures = 0  # BGSAVEs that failed since the last that did not
         self.copied = 0
         self.loaded = Loaded(0, 0, 0)
         self.scheduled = False
@@ -80,6 +82,7 @@ class Snapshots:
         self._tried_at = -RETRY_SECONDS * 10**9
         self._dirty_before = 0
         self._draft = Path()
+        self._began = 0.0
 
     @property
     def path(self) -> Path:
@@ -91,7 +94,7 @@ class Snapshots:
 
     def save(self) -> None:
         """Write the file anew (saveCommand); CommandError says why it could not be. O(bytes)"""
-        if self.children.is_at(PURPOSE):
+        if self.saving:
             raise CommandError(_ACTIVE)
         self.saves += 1
         self.write()
@@ -131,42 +134,67 @@ class Snapshots:
 
         later: not at this moment; schedule: later, where another child is at work.
         """
-        if self.children.is_at(PURPOSE):
+        if self.saving:
             raise CommandError(_ACTIVE)
-        if later or (schedule and self.children.active is not None):
+        if later or (schedule and self.busy):
             self.scheduled = True
             return False
-        if self.children.active is not None:
+        if self.busy:
             raise CommandError(_OTHER_CHILD)
         try:
-            self._fork()
+            self._begin()
         except OSError as error:
             raise CommandError(f"Can't save in background: fork: {error.strerror or error}") from error
         return True
 
-    def _fork(self) -> None:
+    def _begin(self) -> None:
         """Start the child (rdbSaveBackground); OSError where there can be none."""
-        engine = self.engine
         path = self.path
         self.saves += 1
-        self._dirty_before = engine.dirty
-        self._tried_at = engine.clock.ticks()
+        self._dirty_before = self.engine.dirty
+        self._tried_at = self.engine.clock.ticks()
+        try:
+            pid = self.start_child(path)
+        except OSError as error:
+            self._set_status("err")
+            self._say(f"Can't save in background: fork: {error.strerror or error}", warning=True)
+            raise
+        self._began = time.monotonic()
+        self._draft = path.with_name(draft_name(pid))
+        self._say(f"Background saving started by pid {pid}")
+
+    @property
+    def saving(self) -> bool:
+        """Whether a child is writing the file."""
+        return self.children.is_at(PURPOSE)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any child is at work."""
+        return self.children.active is not None
+
+    def start_child(self, path: Path) -> int:
+        """Start the process that is to write the file, and return its number; `ended` is called when it is gone."""
+        engine = self.engine
 
         def job(report: Report) -> int:
             return write_rdb(path, engine, draft=path.with_name(draft_name(os.getpid())), progress=report,
                              before_rename=report.insist)  # fmt: skip
 
         keys = sum(len(database) for database in engine.databases)
-        try:
-            child = self.children.start(PURPOSE, job, self._ended, keys=keys)
-        except OSError as error:
-            self._set_status("err")
-            self._say(f"Can't save in background: fork: {error.strerror or error}", warning=True)
-            raise
-        self._draft = path.with_name(draft_name(child.pid))
-        self._say(f"Background saving started by pid {child.pid}")
+        return self.children.start(PURPOSE, job, self.ended, keys=keys).pid
 
-    def _ended(self, outcome: Outcome) -> None:
+    def kill_child(self) -> None:
+        """End the process that writes the file; `ended` will be called."""
+        if self.children.active is not None and self.children.is_at(PURPOSE):
+            self.children.active.kill()
+
+    def stop_child(self) -> None:
+        """End the process that writes the file, and remove what it wrote (killRDBChild)."""
+        if self.children.is_at(PURPOSE):
+            self.children.stop()
+
+    def ended(self, outcome: Outcome) -> None:
         """Take note of how the child ended (backgroundSaveDoneHandlerDisk)."""
         self.seconds = int(outcome.seconds)
         if outcome.ok:
@@ -174,22 +202,20 @@ class Snapshots:
             self._say("DB saved on disk")
             self._say(f"Fork CoW for RDB: peak {outcome.copied >> 20} MB")
             self._say("Background saving terminated with success")
+            self.failures = 0
             self.engine.dirty = max(self.engine.dirty - self._dirty_before, 0)
             self._succeeded()
             return
         self._draft.unlink(missing_ok=True)
+        self.error = outcome.error
         if outcome.signal:
             self._say(f"Background saving terminated by signal {outcome.signal}", warning=True)
         else:
             self._say(f"Write error saving DB on disk: {outcome.error}", warning=True)
             self._say("Background saving error", warning=True)
         if not outcome.wanted:
+            self.failures += 1
             self._set_status("err")
-
-    def stop_child(self) -> None:
-        """End the child that writes the file, and remove what it wrote (killRDBChild)."""
-        if self.children.is_at(PURPOSE):
-            self.children.stop()
 
     def flushed(self) -> bool:
         """Everything was deleted: what a child is writing is not wanted any more (flushAllDataAndResetRDB).
@@ -197,8 +223,7 @@ class Snapshots:
         With save points the empty file is written; whether it was.
         """
         if not self.engine.settings.save:
-            if self.children.active is not None and self.children.is_at(PURPOSE):
-                self.children.active.kill()
+            self.kill_child()
             return False
         # One that is not gone yet might put its file in the place of the new one.
         self.stop_child()
@@ -212,7 +237,7 @@ class Snapshots:
 
     def cron(self) -> None:
         """Begin the BGSAVE that a save point asks for; no other child is there (serverCron)."""
-        if self.children.active is not None:
+        if self.busy:
             return
         since = (self.engine.clock.ticks() - self._saved_at) // 10**9
         for seconds, changes in self.engine.settings.save:
@@ -223,7 +248,7 @@ class Snapshots:
 
     def cron_scheduled(self) -> None:
         """Begin the BGSAVE that was put off; after whatever else may begin a child (serverCron)."""
-        if self.scheduled and self.children.active is None and self._may_try():
+        if self.scheduled and not self.busy and self._may_try():
             self.scheduled = not self._try()
 
     def _may_try(self) -> bool:
@@ -231,7 +256,7 @@ class Snapshots:
 
     def _try(self) -> bool:
         try:
-            self._fork()
+            self._begin()
         except OSError:
             return False
         return True
@@ -264,13 +289,14 @@ class Snapshots:
 
     def facts(self) -> dict[str, object]:
         """Return what INFO persistence tells of it."""
-        child = self.children.active if self.children.is_at(PURPOSE) else None
+        saving = self.saving
+        newer = {"rdb_saves_consecutive_failures": self.failures} if self.engine.settings.compat.knows(82) else {}
         return {
-            "rdb_changes_since_last_save": self.engine.dirty, "rdb_bgsave_in_progress": int(child is not None),
+            "rdb_changes_since_last_save": self.engine.dirty, "rdb_bgsave_in_progress": int(saving),
             "rdb_last_save_time": self.last_save, "rdb_last_bgsave_status": self.status,
             "rdb_last_bgsave_time_sec": self.seconds,
-            "rdb_current_bgsave_time_sec": -1 if child is None else int(time.monotonic() - child.started),
-            "rdb_saves": self.saves, "rdb_last_cow_size": self.copied,
+            "rdb_current_bgsave_time_sec": int(time.monotonic() - self._began) if saving else -1,
+            "rdb_saves": self.saves, **newer, "rdb_last_cow_size": self.copied,
             "rdb_last_load_keys_expired": self.loaded.expired, "rdb_last_load_keys_loaded": self.loaded.keys,
         }  # fmt: skip
 

@@ -32,6 +32,8 @@ from rillet.persistence.child import Children, Outcome, Report
 from rillet.persistence.disk import REAL, Disk
 
 PURPOSE = "AOF"
+BASE, SNAPSHOT = "base", "snapshot"
+"""What a process is asked to write: the base of a log, or an RDB file that stands alone."""
 Ended = Callable[[str, str], None]
 # What has no meaning for whoever reads a log and writes a base, or is nobody else's business.
 _PRIVATE = ("requirepass", "unixsocket", "bind", "port", "dir", "logfile", "save", "appendonly", "appendfsync")
@@ -120,12 +122,13 @@ class Forked:
 
 
 class Spawned:
-    """Lets a new Python process write the base (rillet.persistence.compact)."""
+    """Lets a new Python process write the base, or a snapshot (rillet.persistence.compact)."""
 
     reads_memory = False
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, what: str = BASE) -> None:
         self._settings = settings
+        self._what = what
         self._process: subprocess.Popen[bytes] | None = None
         self._ended: Ended | None = None
 
@@ -146,12 +149,17 @@ class Spawned:
         request = {"path": str(path), "sources": [str(one) for one in sources], "settings": _texts(self._settings)}
         assert process.stdin is not None
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.write(json.dumps({**request, "what": self._what}).encode() + b"\n")
             process.stdin.flush()
         except OSError:
             self.stop()
             raise
         self._ended = ended
+
+    @property
+    def pid(self) -> int:
+        """The number of the process, 0 where there is none."""
+        return 0 if self._process is None else self._process.pid
 
     def poll(self) -> None:
         """See whether the process ended, and what it said."""
@@ -187,7 +195,8 @@ class Spawned:
     def descriptors(self) -> list[int]:
         """Return the numbers of the open files."""
         process = self._process
-        return [] if process is None else [pipe.fileno() for pipe in (process.stdin, process.stdout) if pipe is not None]
+        pipes = () if process is None else (process.stdin, process.stdout)
+        return [pipe.fileno() for pipe in pipes if pipe is not None]
 
     def forget_in_child(self) -> None:
         """After a fork: the process is the parent's."""
@@ -206,4 +215,4 @@ def _texts(settings: Settings) -> dict[str, str]:
     return texts
 
 
-__all__ = ["PURPOSE", "Ended", "Forked", "Inline", "Spawned", "Writer"]
+__all__ = ["BASE", "PURPOSE", "SNAPSHOT", "Ended", "Forked", "Inline", "Spawned", "Writer"]

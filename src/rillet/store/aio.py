@@ -15,7 +15,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed, StoreError
@@ -71,6 +73,11 @@ class AsyncStore(_Face):
     async def delete(self, *names: Value) -> int:
         """Delete keys and return how many there were."""
         return int(await self._call(self._store.delete, *names))
+
+    async def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write an RDB file; see Store.save. A thread waits for it."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._store.workers(), self._store.save, path)
 
     async def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
         """Send a message to whoever listens now; see Store.publish."""

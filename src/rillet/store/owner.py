@@ -25,12 +25,14 @@ from rillet.commands.settings import SettingError, Settings
 from rillet.engine import Engine
 from rillet.errors import CommandError, Corrupt, StoreError
 from rillet.persistence.aof import AppendOnlyLog, Replayed
+from rillet.persistence.refusals import LOG, Refusals
 from rillet.persistence.rewriting import Rewriting
 from rillet.persistence.writers import Inline, Spawned
 from rillet.server.connection import Connection
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.store.local import FairLock
+from rillet.store.snapshots import StoreSnapshots
 
 _TURNS_OF_AN_ACCEPT = 5
 
@@ -116,10 +118,15 @@ class Owner:
         self._inline = Inline(self.engine)
         self._spawned = Spawned(settings)
         writer = self._spawned if Spawned.possible() else self._inline
-        self.rewriting = Rewriting(self.log, self.engine, writer, from_memory=self._inline)
+        self.rewriting = Rewriting(self.log, self.engine, writer, from_memory=self._inline, busy=self._saving)
+        self._refusals = Refusals(self.engine)
+        self.snapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, self._refusals)
         self._take_settings()
-        self.engine.services["rewrite_log"] = self._rewrite
-        self.engine.info_sections["persistence"] = self.rewriting.facts
+        self.engine.services.update(
+            rewrite_log=self._rewrite, save=self.snapshots.save, bgsave=self.snapshots.background,
+            last_save=lambda: self.snapshots.last_save, flushed=self.snapshots.flushed,
+        )  # fmt: skip
+        self.engine.info_sections["persistence"] = lambda: {**self.snapshots.facts(), **self.rewriting.facts()}
         try:
             self.replayed: Replayed = self.log.open(self.engine, progress)
         except OSError as error:
@@ -140,11 +147,14 @@ class Owner:
             raise self._problem
 
     def _failed(self, reason: str) -> None:
-        self.engine.refusal = reason
+        self._refusals.set(LOG, reason)
         warnings.warn(f"{self.directory.path}: {reason}; writes are refused from now on", RuntimeWarning, stacklevel=2)
 
     def _recovered(self) -> None:
-        self.engine.refusal = None
+        self._refusals.set(LOG, None)
+
+    def _saving(self) -> bool:
+        return self.snapshots.saving
 
     def _take_settings(self) -> None:
         settings = self.engine.settings
@@ -157,7 +167,7 @@ class Owner:
         rewriting = self.rewriting
         if rewriting.in_progress:
             raise CommandError("Background append only file rewriting already in progress")
-        if later:
+        if later or self._saving():
             rewriting.scheduled = True
             return False
         try:
@@ -168,6 +178,7 @@ class Owner:
 
     def _cron(self) -> None:
         self.rewriting.tick(time.monotonic())
+        self.snapshots.tick()
 
     def _serve(self) -> None:
         with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
@@ -203,7 +214,10 @@ class Owner:
             self.log.set_fsync(self.engine.settings.appendfsync)
         elif name == "appendonly":
             raise SettingError("a store in a directory has a log")
+        elif name == "dir":
+            raise SettingError("a store stays in its directory")
         else:
+            self.snapshots.refuse_or_not()
             self._take_settings()
             self._server.setting_changed(name)
 
@@ -214,11 +228,13 @@ class Owner:
         hold them; `_from_parents` keeps those objects.
         """
         null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
-        numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors()]
+        numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors(),
+                   *self.snapshots.descriptors()]
         for number in numbers:
             os.dup2(null, number, inheritable=False)
         os.close(null)
         self._spawned.forget_in_child()
+        self.snapshots.forget_in_child()
         self.directory.forget_in_child()
         _from_parents.append(self)
 
@@ -233,6 +249,7 @@ class Owner:
             self._thread.join()
         try:
             with self.lock:
+                self.snapshots.stop_child()
                 self.rewriting.abort()
                 self.engine.log = None
                 self.log.close()

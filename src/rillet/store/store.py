@@ -22,11 +22,13 @@ import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.errors import StoreBusy, StoreClosed, StoreError
+from rillet.persistence.rdb_writer import write_rdb
 from rillet.protocol.replies import parse_all
 from rillet.server.server import answers
 from rillet.store.channels import Names, Subscription, one_reply
@@ -35,6 +37,7 @@ from rillet.store.encoding import Value, decode, encode, encode_name, id_of_repl
 from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
 from rillet.store.local import FairLock, LocalLink
 from rillet.store.owner import Owner
+from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.stream import Stream
 from rillet.types.stream_id import StreamID
 
@@ -165,6 +168,16 @@ class Store:
         """Delete keys and return how many there were."""
         return int(self.execute("DEL", *names))
 
+    # -- files -----------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str] | None = None) -> Path:
+        """Write all data, as they are at one moment, to an RDB file that redis-server loads, and return its path.
+
+        Without a path it is dump.rdb in the store's directory. A store in a directory goes on meanwhile, one in memory
+        does not. OSError or StoreError where the file cannot be written; what was there before stays then. O(bytes)
+        """
+        return self._alive().save(self, None if path is None else Path(path).absolute())
+
     # -- channels ------------------------------------------------------------------------------------
 
     def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
@@ -290,6 +303,10 @@ class _Home(ABC):
     def after_fork(self) -> Link:
         return self.link()
 
+    @abstractmethod
+    def save(self, store: Store, path: Path | None) -> Path:
+        """Write an RDB file."""
+
     def socket(self) -> str | None:
         return None
 
@@ -306,6 +323,13 @@ class _Local(_Home):
 
     def link(self) -> LocalLink:
         return self._link
+
+    def save(self, store: Store, path: Path | None) -> Path:
+        if path is None:
+            raise ValueError("a store in memory has no directory: say where the file is to be")
+        with self._link.lock:
+            write_rdb(path, self._link.engine, draft=path.with_name(f".{path.name}.{os.getpid()}"))
+        return path
 
     def after_fork(self) -> LocalLink:
         self._link.lock = threading.RLock()  # another thread of the parent may hold the old one
@@ -349,6 +373,13 @@ class _Shared(_Home):
             if self._link is None:
                 self._link = self._own() or self._attach()
             return self._link
+
+    def save(self, store: Store, path: Path | None) -> Path:
+        save_in_background(store.execute)
+        made = self._directory.path / decode(store.execute("CONFIG", "GET", "dbfilename")[1])
+        if path is not None and path != made:
+            copy_file(made, path)
+        return path or made
 
     def after_fork(self) -> Link:
         self._guard = threading.Lock()
@@ -421,6 +452,9 @@ class _Remote(_Home):
 
     def link(self) -> RedisLink:
         return self._link
+
+    def save(self, store: Store, path: Path | None) -> Path:
+        raise StoreError("a server writes its RDB file where it is: store.execute('BGSAVE')")
 
     def close(self) -> None:
         self._link.close()
