@@ -177,6 +177,8 @@ def test_functions_and_modules_data() -> None:
     assert (told.keys, told.skipped) == (1, 5) and not kept_of(fresh.engine).values
     fresh("SELECT", 2)
     assert fresh("GET", "k") == b"v" and fresh("TTL", "k") == -1
+    told = load_rdb_from(io.BytesIO(data), "x.rdb", Bare(rdb_foreign="skip").engine)
+    assert told.skipped == 5
     for damaged in (FOREIGN[0][:-1] + b"\x06", b"\xf7\x01\x01\x01\x00"):
         with pytest.raises(LogCorrupt, match="module's data"):
             loaded(file(10, damaged), unknown="skip")

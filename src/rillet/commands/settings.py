@@ -172,6 +172,7 @@ _BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
 _OURS = [
     Parameter("compat", NEWEST, _compat),
     words("dump-format", "oldest", ("oldest", "native")),
+    words("rdb-foreign", "refuse", ("refuse", "skip", "keep")),
 ]
 _NETWORK = [
     Parameter("bind", _LOOPBACK, _bind, mutable=False, multi=True, written=_written_bind),

@@ -20,9 +20,9 @@ what was expected there; bytes that the checksum does not vouch for. All of it b
 then is in the databases, and whoever called decides what becomes of them.
 
 **What is left out on request.** Function libraries, modules' values and what modules keep beside the keys can be
-stepped over without knowing them. `unknown` says what becomes of them: "refuse" is the default, since leaving them out
-would lose them with the next SAVE; "skip" leaves them out and counts them; "keep" puts their bytes aside (`Kept`), and
-whoever writes the data set writes them too.
+stepped over without knowing them. `unknown`, or else the setting `rdb-foreign`, says what becomes of them: "refuse" is
+the default, since leaving them out would lose them with the next SAVE; "skip" leaves them out and counts them; "keep"
+puts their bytes aside (`Kept`), and whoever writes the data set writes them too.
 
 A key whose time has come is kept under a log, which says when it went; a file that stands alone says nothing more, so
 there the key is dropped (`drop_expired`), as Redis does. A value without an element, which bugs of old servers left in
@@ -120,7 +120,7 @@ def load_rdb(
     *,
     drop_expired: bool = False,
     merge: bool = False,
-    unknown: Unknown = "refuse",
+    unknown: Unknown | None = None,
     disk: Disk = REAL,
     progress: Callable[[int], None] | None = None,
 ) -> Loaded:
@@ -143,7 +143,7 @@ def load_rdb_from(
     *,
     drop_expired: bool = False,
     merge: bool = False,
-    unknown: Unknown = "refuse",
+    unknown: Unknown | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Loaded:
     """Do what load_rdb does, from what was opened to be read, a pipe too; `name` is what errors call it.
@@ -155,7 +155,7 @@ def load_rdb_from(
     collects = gc.isenabled()
     gc.disable()
     try:
-        return _RdbFile(name, engine, reader, drop_expired, merge, unknown).load()
+        return _RdbFile(name, engine, reader, drop_expired, merge, unknown or engine.settings.rdb_foreign).load()
     finally:
         if collects:
             gc.enable()
