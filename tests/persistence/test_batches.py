@@ -1,0 +1,169 @@
+"""Batches: a damaged byte anywhere is seen and placed, a torn end is cut, redis-server reads such a log and writes on."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.errors import LogCorrupt
+from rillet.keyspace.clock import ManualClock
+from rillet.persistence.aof import AppendOnlyLog
+from rillet.persistence.batches import BatchReader, batch
+from rillet.persistence.replay import Replayed, TornLog
+from tests.judge import redis_binary, running_redis
+from tests.persistence.workload import state
+
+NOW = 1_700_000_000_000
+FILE = "appendonly.aof.1.incr.aof"
+
+
+class Store:
+    """An engine with a log of batches."""
+
+    def __init__(self, folder: Path, **options: Any) -> None:
+        self.engine = Engine(Settings(compat="7.0"), ManualClock(NOW))
+        self.log = AppendOnlyLog(folder, fsync="always", threads=False, **options)
+        self.log.checksums = True
+        self.replayed: Replayed = self.log.open(self.engine)
+        self.session = self.engine.session()
+
+    def run(self, *lines: str) -> None:
+        """Run commands, each in a write of its own."""
+        for line in lines:
+            self.engine.execute(self.session, line.encode().split())
+            self.engine.before_reply()
+            assert not self.session.out.take().startswith(b"-"), line
+
+    def close(self) -> int:
+        """Close the log and return the state."""
+        self.engine.log = None
+        self.log.close()
+        return state(self.engine)
+
+
+LINES = ("SET a 1", "XADD s 1-1 field value", "SELECT 2", "RPUSH l a b c", "MULTI", "INCR n", "INCR n", "EXEC")
+
+
+def _log(folder: Path, *lines: str) -> int:
+    store = Store(folder)
+    store.run(*(lines or LINES))
+    return store.close()
+
+
+def _state_of(folder: Path) -> int:
+    return Store(folder).close()
+
+
+def _read(data: bytes) -> tuple[bytes, BatchReader]:
+    reader = BatchReader(io.BytesIO(data), len(data))
+    pieces = []
+    while piece := reader.read():
+        pieces.append(piece)
+    return b"".join(pieces), reader
+
+
+@given(parts=st.lists(st.binary(max_size=300), max_size=6), at=st.integers(0, 10_000), flip=st.integers(1, 255))
+def test_no_byte_of_a_batch_can_change(parts: list[bytes], at: int, flip: int) -> None:
+    made = batch(b"", offset=0, synced=0, seq=7)
+    starts = [0]
+    for part in parts:
+        starts.append(len(made))
+        made += batch(part, offset=len(made), synced=len(made), seq=7)
+    assert _read(made)[0] == made and _read(made)[1].break_at == -1
+    at %= len(made)
+    changed = made[:at] + bytes((made[at] ^ flip,)) + made[at + 1 :]
+    got, reader = _read(changed)
+    broken = max(start for start in starts if start <= at)
+    if broken == 0:
+        assert not reader.ours or got == b""
+    else:
+        assert got == made[:broken] and reader.break_at == broken
+        assert reader.was_synced() == (broken != starts[-1])
+    # A cut is a break, too, and nothing behind it says otherwise.
+    got, reader = _read(made[:at])
+    assert at < starts[0] + len(batch(b"", offset=0, synced=0, seq=7)) or got == made[: max(
+        start for start in [*starts, len(made)] if start <= at)]  # fmt: skip
+
+
+def test_a_batch_of_another_place_is_none() -> None:
+    head = batch(b"", offset=0, synced=0, seq=1)
+    moved = batch(b"*1\r\n$4\r\nPING\r\n", offset=0, synced=0, seq=1)
+    other = batch(b"*1\r\n$4\r\nPING\r\n", offset=len(head), synced=0, seq=2)
+    for one in (moved, other):
+        got, reader = _read(head + one)
+        assert got == head and reader.break_at == len(head)
+
+
+def test_a_large_batch() -> None:
+    head = batch(b"", offset=0, synced=0, seq=1)
+    data = head + batch(b"x" * 5_000_000, offset=len(head), synced=0, seq=1)
+    assert _read(data)[0] == data
+
+
+def test_damage_is_refused_and_a_torn_end_is_cut(tmp_path: Path) -> None:
+    before = _log(tmp_path)
+    assert _state_of(tmp_path) == before
+    path = tmp_path / FILE
+    whole = path.read_bytes()
+    starts = [at for at in range(len(whole)) if whole.startswith(b"#RILLET:", at)]
+    assert len(starts) == len(LINES) - 2  # SELECT is no change, MULTI to EXEC are one; the beginning and the end
+    for at in range(starts[1], len(whole), 7):
+        path.write_bytes(whole[:at] + bytes((whole[at] ^ 0x20,)) + whole[at + 1 :])
+        start = max(one for one in starts if one <= at)
+        if start == starts[-1]:  # which only says that all before it is on the disk
+            with pytest.warns(TornLog, match=f"of an unfinished batch were dropped at offset {start}"):
+                assert _state_of(tmp_path) == before
+        else:
+            with pytest.raises(LogCorrupt, match=f"{FILE}: offset {start}: "):
+                Store(tmp_path)
+            assert path.stat().st_size == len(whole)
+    path.write_bytes(whole[: starts[3] + 40])
+    with pytest.warns(TornLog, match=f"40 bytes of an unfinished batch were dropped at offset {starts[3]}"):
+        _state_of(tmp_path)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _state_of(tmp_path)
+
+
+def test_a_log_that_was_opened_and_closed_has_not_grown(tmp_path: Path) -> None:
+    _log(tmp_path)
+    size = (tmp_path / FILE).stat().st_size
+    _state_of(tmp_path)
+    assert (tmp_path / FILE).stat().st_size == size
+
+
+@pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
+def test_redis_reads_it_writes_on_and_is_read(tmp_path: Path) -> None:
+    folder = tmp_path / "appendonlydir"
+    before = _log(folder)
+    checked = shutil.which("redis-check-aof")
+    if checked is not None:
+        said = subprocess.run([checked, str(folder / "appendonly.aof.manifest")], capture_output=True, text=True)
+        assert said.returncode == 0, said.stdout
+    with running_redis("--dir", str(tmp_path), "--appendonly", "yes") as judge, judge.client() as client:
+        assert client.get("a") == b"1" and client.xlen("s") == 1
+        client.execute_command("SELECT", 2)
+        assert client.lrange("l", 0, -1) == [b"a", b"b", b"c"] and client.get("n") == b"2"
+        client.execute_command("SELECT", 0)
+        client.set("by-redis", "x" * 1000)
+        client.execute_command("CONFIG", "SET", "appendfsync", "always")
+        client.append("by-redis", "y")
+    store = Store(folder)
+    assert store.engine.databases[0].values[b"by-redis"].value() == b"x" * 1000 + b"y"
+    # What Redis wrote has no checksums, so what is written next begins a file.
+    assert [file.seq for file in store.log.manifest.incrs] == [1, 2]
+    store.run("DEL by-redis")
+    assert store.close() == before
+    assert _state_of(folder) == before
+    with running_redis("--dir", str(tmp_path), "--appendonly", "yes") as judge, judge.client() as client:
+        assert client.get("by-redis") is None and client.get("a") == b"1"
