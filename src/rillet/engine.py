@@ -43,7 +43,7 @@ from rillet.commands.settings import Settings
 from rillet.commands.shortcut import Shortcut
 from rillet.commands.stream_idmp import expire_idmp
 from rillet.commands.waiting import Turns, Waiters
-from rillet.errors import CommandError, ExecAbort, Misconf, NoAuth, ProtocolError
+from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth, ProtocolError
 from rillet.keyspace.clock import Clock
 from rillet.keyspace.database import Database
 from rillet.protocol.feed import Feed
@@ -226,7 +226,8 @@ class Engine:
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
             entry = self._find_subcommand(entry, argv[1])
         if (entry is None or session.state != 0 or self.refusal is not None or self.paused
-                or not entry.accepts(len(argv)) or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
+                or (self.loading and not session.trusted) or not entry.accepts(len(argv))
+                or (entry.subcommands is not None and len(argv) > 1)):  # fmt: skip
             if self.paused and self._postpone(session, entry, argv):
                 return False
             if session.state & (REPLY_OFF | REPLY_SKIP | REPLY_SKIP_NEXT):
@@ -314,6 +315,8 @@ class Engine:
         if size < 0 or not self._shortcut_sizes >> size & 1:
             return 0
         if session.state != 0 or self.paused or self.notify_events or self.refusal is not None:
+            return 0
+        if self.loading and not session.trusted:
             return 0
         if self._log is not None and self.feed is None and not session.trusted:
             return 0
@@ -562,6 +565,8 @@ class Engine:
                 f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
                 "are allowed in this context"
             )
+        if self.loading and not session.trusted and "loading" not in entry.flags:
+            raise Loading()
 
     # -- pausing -------------------------------------------------------------------------------------
 

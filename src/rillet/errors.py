@@ -140,6 +140,9 @@ class Loading(CommandError):
 
     prefix = "LOADING"
 
+    def __init__(self, message: str = "Redis is loading the dataset in memory") -> None:
+        super().__init__(message)
+
 
 class ReadOnly(CommandError):
     """A write was sent where only reads are served."""

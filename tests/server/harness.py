@@ -54,7 +54,7 @@ class Running:
 
     def client(self) -> Client:
         """Return a new connection."""
-        return Client(socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT))
+        return connected(self.port)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
         """Send the signal, wait for the end, return the exit status and all that it said."""
@@ -98,6 +98,11 @@ def running(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "
                 assert status == 0 and "Traceback" not in errors, errors
         finally:
             process.kill()
+
+
+def connected(port: int) -> Client:
+    """Return a new connection to a server on this machine."""
+    return Client(socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT))
 
 
 class Client:

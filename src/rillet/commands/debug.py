@@ -18,7 +18,7 @@ from rillet.commands.help import reply_lines
 from rillet.commands.parameters import parse_memory
 from rillet.commands.registry import command
 from rillet.commands.session import Session
-from rillet.errors import CommandError
+from rillet.errors import CommandError, Loading
 from rillet.keyspace.database import Database
 from rillet.structs.quicklist import Quicklist
 from rillet.types import digest, rdb
@@ -29,6 +29,9 @@ _NOT_ALLOWED = (
     "connection, otherwise you need to set this option in the configuration file, and then restart the server."
 )
 _NUMBER = re.compile(rb"\s*([+-]?\d+)")
+
+# What touches no data; while these are being read, nothing else of DEBUG is safe.
+_WHILE_LOADING = frozenset((b"help", b"sleep", b"log", b"error", b"protocol", b"set-active-expire"))
 
 Action = Callable[[Session, list[bytes]], None]
 # Name -> what it does, the number of words it takes (least, most), its usage.
@@ -54,6 +57,8 @@ def debug(session: Session, argv: list[bytes]) -> None:
     action, least, most, _usage = _ACTIONS.get(argv[1].lower(), (None, 0, 0, ""))
     if action is None or not least <= len(argv) <= most:
         raise subcommand_error("DEBUG", argv)
+    if session.engine.loading and argv[1].lower() not in _WHILE_LOADING:
+        raise Loading()
     action(session, argv)
 
 

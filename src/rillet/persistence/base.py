@@ -20,8 +20,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rillet.engine import Engine
+from rillet.persistence.delay import debug_delay
 from rillet.persistence.disk import REAL, Disk, write_all
-from rillet.persistence.rdb_writer import debug_delay, readable_by, write_rdb
+from rillet.persistence.rdb_writer import readable_by, write_rdb
 from rillet.protocol.parser import pack_command
 from rillet.types import rdb
 

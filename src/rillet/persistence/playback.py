@@ -23,6 +23,7 @@ import sys
 from rillet.commands.session import Session
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
+from rillet.persistence.delay import debug_delay
 from rillet.protocol.parser import CommandParser
 
 # What a command begins with whose meaning is this module's: MULTI, EXEC, #TS and whatever shares their letters.
@@ -34,7 +35,7 @@ _MARKED = cython.declare(bytes, b"mMeE#")
 class Playback:
     """Carries out the commands of a file by a trusted session; `path` is for the errors."""
 
-    __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "transaction")
+    __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "delay", "transaction")
     path: str
     session: Session
     engine: Engine
@@ -43,6 +44,7 @@ class Playback:
     good: cython.longlong
     fed: cython.longlong
     commands: cython.longlong
+    delay: cython.longlong
     transaction: Any  # list[list[bytes]] | None
 
     def __init__(self, path: str, session: Session, start: cython.longlong) -> None:
@@ -56,6 +58,7 @@ class Playback:
         self.parser.max_multibulk_len = sys.maxsize
         self.here = self.good = self.fed = start
         self.commands = 0
+        self.delay = session.engine.settings.key_load_delay
         self.transaction = None
 
     @cython.ccall
@@ -123,6 +126,8 @@ class Playback:
     def _run(self, argv: list[bytes]) -> cython.bint:
         session: Session = self.session
         self.engine.execute(session, argv)
+        if self.delay != 0:
+            debug_delay(self.delay)
         if session.out.used > 0 and session.out.buf[0] == 45:
             self._refused(argv, session.out.take().strip(b"-\r\n").decode("utf-8", "replace"))
         session.out.truncate(0)

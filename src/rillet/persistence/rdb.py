@@ -43,6 +43,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from rillet.commands.stream_idmp import track
 from rillet.engine import Engine
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat
+from rillet.persistence.delay import debug_delay
 from rillet.persistence.disk import REAL, Disk
 from rillet.types import rdb
 from rillet.types.compat import COMPATS
@@ -188,6 +189,7 @@ class _RdbFile:
         # Keys whose time is before this are dropped.
         self.now = engine.clock.now_ms() if drop_expired else -1
         self.merge = merge
+        self.delay: int = engine.settings.key_load_delay
         self.unknown = unknown
         self.version = 0
         self.database = engine.databases[0]
@@ -355,6 +357,8 @@ class _RdbFile:
         if not self.merge and key in database.values:
             raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} twice")
         database.set(key, value)
+        if self.delay:
+            debug_delay(self.delay)
         if isinstance(value, Stream):
             track(database, key, value)
         if expires >= 0:
@@ -371,7 +375,8 @@ class _RdbFile:
         found = reader.checksum_so_far()
         stored = int.from_bytes(reader.raw(8), "little")
         if stored and found != stored:
-            raise Corrupt(f"the checksum {stored:016x} expected, that of the bytes before it is {found:016x}")
+            # rdb.c: rdbLoadRioWithLoadingCtx, "RDB CRC error"
+            raise Corrupt(f"RDB CRC error: the checksum {stored:016x} expected, that of the bytes before is {found:016x}")
 
 
 __all__ = ["HEADER", "MAGICS", "Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from"]

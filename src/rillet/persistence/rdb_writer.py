@@ -28,8 +28,6 @@ the file says when it went.
 from __future__ import annotations
 
 import os
-import random
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -37,6 +35,7 @@ from typing import NamedTuple
 from rillet.commands.info import memory_facts
 from rillet.engine import Engine
 from rillet.keyspace.database import Database
+from rillet.persistence.delay import debug_delay
 from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
 from rillet.persistence.rdb import Kept, KeptValue, kept_of
 from rillet.structs.crc64 import crc64
@@ -217,12 +216,4 @@ class _RdbFile:
         write_all(self.file, data)
 
 
-def debug_delay(usec: int) -> None:
-    """Wait so many microseconds; of a negative number one, now and then (debug.c: debugDelay). For tests only."""
-    if usec < 0:
-        usec = int(random.randrange(-usec) == 0)
-    if usec:
-        time.sleep(usec / 1_000_000)
-
-
-__all__ = ["OLDEST_VERSION", "Lost", "debug_delay", "readable_by", "write_rdb"]
+__all__ = ["OLDEST_VERSION", "Lost", "readable_by", "write_rdb"]

@@ -263,12 +263,14 @@ class Snapshots:
 
     # -- loading -------------------------------------------------------------------------------------
 
-    def load(self, *, merge: bool = False) -> Loaded:
+    def load(self, progress: Callable[[int, int], None] | None = None, *, merge: bool = False) -> Loaded:
         """Put the file's keys into the databases; nothing where there is no file. OSError, StoreError or Corrupt."""
         if self.path.exists():
             self.engine.loading = True
+            total = self.path.stat().st_size
+            told = None if progress is None else lambda done: progress(done, total)
             try:
-                self.loaded = load_rdb(self.path, self.engine, drop_expired=True, merge=merge)
+                self.loaded = load_rdb(self.path, self.engine, drop_expired=True, merge=merge, progress=told)
             finally:
                 self.engine.loading = False
         return self.loaded

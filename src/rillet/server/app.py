@@ -64,16 +64,18 @@ async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> 
         raise RilletError(f"Can't open the log file: {error.strerror} ({settings.logfile})") from error
     build = "compiled" if rillet.compiled() else "interpreted"
     version = f"rillet {rillet.__version__} ({build}, {loop_name})"
-    say(f"{version} is starting, as Redis {settings.compat.redis_version}, PID: {os.getpid()}")
     engine = Engine(settings)
     if configuration.file is not None:
         engine.services["rewrite_config"] = _rewriter(configuration)
     durability = Durability(engine, folder)
-    durability.open()
     server = Server(engine)
     durability.attach(server)
+    engine.loading = True
     try:
         await server.start()
+        say(f"{version} has started, as Redis {settings.compat.redis_version}, PID: {os.getpid()}")
+        if not await durability.open(server.is_stopping):
+            return 0
         where = [f"{settings.bind.split()[0]}:{server.port}"] if server.port else []
         where += [settings.unixsocket] if settings.unixsocket else []
         calm_garbage_collector()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 from rillet.commands.settings import SettingError
@@ -46,13 +47,13 @@ class ServerLog:
 
     # -- opening -------------------------------------------------------------------------------------
 
-    def open(self) -> None:
+    def open(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Replay the log and tell what was found; a log without a file begins with a base."""
         log, engine = self.log, self._engine
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", TornLog)
             try:
-                replayed = log.load(engine)
+                replayed = log.load(engine, progress)
                 log.start(engine, lambda path: write_base(path, engine, log.disk))
             except OSError as error:
                 raise StoreError(f"{error.filename or log.folder} cannot be opened: {error.strerror}") from error

@@ -8,15 +8,18 @@ Here is what both share: one child at a time, one clock, one refusal of writes, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from rillet.commands.settings import SettingError
 from rillet.engine import Engine
 from rillet.errors import CommandError
 from rillet.persistence.aof import OFF
 from rillet.persistence.child import Children
 from rillet.persistence.refusals import Refusals
 from rillet.server.append_only import ServerLog
+from rillet.server.loading import Loading
 from rillet.server.messages import WARNING, say
 from rillet.server.server import Server
 from rillet.server.snapshots import ServerSnapshots
@@ -34,14 +37,19 @@ class Durability:
         self._file = ServerSnapshots(engine, self.children, refusals, self._log.prepare_end)
         self._snapshots = self._file.snapshots
         engine.services.update(log_line=partial(say, level=WARNING), reload=self._reload)
-        engine.info_sections["persistence"] = lambda: {**self._file.facts(), **self._log.facts()}
+        self._loading = Loading(engine)
+        self._loaded = False
+        engine.info_sections["persistence"] = lambda: {**self._file.facts(), **self._log.facts(),
+                                                       **self._loading.facts()}  # fmt: skip
 
-    def open(self) -> None:
-        """Replay the log, or load the RDB file where the settings ask for no log, and tell what was found."""
-        if self._engine.settings.appendonly:
-            self._log.open()
-        else:
-            self._file.open()
+    async def open(self, stopping: Callable[[], bool]) -> bool:
+        """Replay the log, or load the RDB file where the settings ask for no log, and tell what was found.
+
+        Clients are answered meanwhile. False where `stopping` told that the server is to end.
+        """
+        job = self._log.open if self._engine.settings.appendonly else self._file.open
+        self._loaded = await self._loading.run(job, stopping)
+        return self._loaded
 
     def close(self) -> None:
         """Write and sync the rest; nothing more is logged."""
@@ -52,6 +60,8 @@ class Durability:
         """Let CONFIG SET reach the files as well as the clients, and the server's clock and its end."""
 
         def changed(name: str) -> None:
+            if name == "appendonly" and not self._loaded:
+                raise SettingError("the dataset is still being loaded")
             self._file.setting_changed(name)
             self._log.setting_changed(name)
             if name not in ("appendonly", "appendfsync"):
@@ -64,6 +74,8 @@ class Durability:
 
     def _cron(self) -> None:
         """See what children did, and begin what is due, in the order of server.c: serverCron."""
+        if not self._loaded:
+            return
         self.children.poll()
         self._snapshots.cron()
         self._log.cron()

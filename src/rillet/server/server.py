@@ -272,6 +272,10 @@ class Server:
         """Let `wait` return; called by a signal or by SHUTDOWN."""
         self._stopping.set()
 
+    def is_stopping(self) -> bool:
+        """Whether somebody asked the server to stop."""
+        return self._stopping.is_set()
+
     async def wait(self) -> None:
         """Return once somebody asked the server to stop."""
         await self._stopping.wait()

@@ -55,12 +55,12 @@ class ServerSnapshots:
         engine.services.update(save=self.snapshots.save, bgsave=self.snapshots.background,
                                last_save=lambda: self.snapshots.last_save, flushed=self.snapshots.flushed)  # fmt: skip
 
-    def open(self) -> None:
+    def open(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Load the file, if there is one, and tell what was found; StoreError says why it cannot be read."""
         path = self.snapshots.path
         if path.exists():
             try:
-                loaded = self.snapshots.load()
+                loaded = self.snapshots.load(progress)
             except OSError as error:
                 raise StoreError(f"{path} cannot be read: {error.strerror}") from error
             say(f"{path}: {loaded.keys} keys loaded, {loaded.expired} were expired")
@@ -121,7 +121,8 @@ class ServerSnapshots:
             return
         say("User requested shutdown...", WARNING)
         try:
-            self._prepare(save, nosave or self._engine.loading, force)
+            loading = self._engine.loading  # what is there is a part of what the files hold
+            self._prepare(save and not loading, nosave or loading, force)
         except CommandError:
             say("Errors trying to shut down the server. Check the logs for more information.", WARNING)
             raise CommandError("Errors trying to SHUTDOWN. Check logs.") from None

@@ -1,0 +1,183 @@
+"""A server that reads its files listens already: LOADING for most commands, answers for some, an end when asked for."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.persistence.rdb_writer import write_rdb
+from rillet.protocol.parser import pack_command
+from rillet.server.loading import Loading, Progress
+from rillet.server.server import Server
+from tests.judge import free_port
+from tests.server.harness import Client, connected
+
+LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
+
+
+def big_log(folder: Path, commands: int, size: int = 800) -> None:
+    """A log whose commands set a thousand keys, again and again."""
+    log = folder / "appendonlydir"
+    log.mkdir()
+    (log / "appendonly.aof.manifest").write_text("file appendonly.aof.1.incr.aof seq 1 type i\n")
+    with open(log / "appendonly.aof.1.incr.aof", "wb") as out:
+        for at in range(commands):
+            out.write(pack_command([b"SET", b"key:%d" % (at % 1000), b"%0*d" % (size, at)]))
+
+
+@contextlib.contextmanager
+def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
+    """A server from the moment at which it accepts connections."""
+    port = free_port()
+    command = [sys.executable, "-m", "rillet", "serve", "--port", str(port), "--dir", str(folder), *arguments]
+    with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        try:
+            assert process.stdout is not None and "PID: " in process.stdout.readline()
+            yield process, port
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]:
+    """A client of a server that reads, a piece for each turn of its loop, until the event is set."""
+    engine = Engine(Settings(port=free_port(), bind="127.0.0.1", **settings))
+    enough, listening = threading.Event(), threading.Event()
+    server = Server(engine)
+    loading = Loading(engine)
+    engine.info_sections["persistence"] = loading.facts
+
+    def job(progress: Progress) -> None:
+        while not enough.is_set():
+            loading._turn = float("-inf")  # a turn is always over
+            progress(30, 120)
+
+    async def main() -> None:
+        engine.loading = True
+        await server.start()
+        listening.set()
+        assert await loading.run(job, server.is_stopping)
+        await server.wait()
+        await server.stop()
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    assert listening.wait(20)
+    try:
+        with connected(server.port) as client:
+            yield client, enough
+    finally:
+        enough.set()
+        server.loop.call_soon_threadsafe(server.request_stop)
+        thread.join()
+
+
+def test_what_is_answered_meanwhile() -> None:
+    with reading_forever(enable_debug_command="yes") as (client, enough):
+        assert all(client.call(command) == LOADING for command in ("GET k", "PING", "XADD k * a b", "EXISTS k"))
+        assert client.info("loading") == "1" and client.info("async_loading") == "0"
+        assert client.info("loading_total_bytes") == "120" and client.info("loading_loaded_perc") == "25.00"
+        assert client.info("loading_loaded_bytes") == "30" and int(client.info("loading_eta_seconds")) >= 0
+        assert client.call("DEBUG RELOAD") == LOADING and client.call("DEBUG LOG here") == b"+OK\r\n"
+        assert client.call("SAVE") == LOADING and client.call("FLUSHALL") == LOADING
+        client.send("MULTI", "SET k v", "EXEC")
+        assert client.reply() == b"+OK\r\n" and client.reply() == LOADING
+        assert client.reply().startswith(b"-EXECABORT")
+        enough.set()
+        while client.info("loading") == "1":
+            pass
+        assert client.call("SET k v") == b"+OK\r\n" and client.call("GET k") == b"$1\r\nv\r\n"
+        assert b"loading_total_bytes" not in client.call("INFO persistence")
+
+
+def test_a_log_is_read_while_clients_are_answered(tmp_path: Path) -> None:
+    big_log(tmp_path, 60_000)
+    with starting(tmp_path, "--appendonly", "yes") as (process, port):
+        with connected(port) as client:
+            while client.info("loading") == "1":
+                pass
+            assert client.call("GET key:1").endswith(b"059001\r\n") and client.call("DBSIZE") == b":1000\r\n"
+        process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=20)[0]
+    assert process.returncode == 0 and "Ready to accept connections" in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("how", ["SIGTERM", "SHUTDOWN", "SHUTDOWN SAVE"])
+def test_the_end_comes_while_it_loads(tmp_path: Path, how: str) -> None:
+    big_log(tmp_path, 200, 100_000)
+    before = {one.name: one.read_bytes() for one in tmp_path.glob("appendonlydir/*")}
+    with starting(tmp_path, "--appendonly", "yes", "--key-load-delay", "50000") as (process, port):
+        with connected(port) as client:
+            assert client.call("PING") == LOADING
+            assert client.call("CONFIG SET appendonly no").startswith(b"-ERR CONFIG SET failed")
+            if how.startswith("SHUTDOWN"):
+                assert client.call(how) == b""
+        if how == "SIGTERM":
+            process.send_signal(signal.SIGTERM)
+        said = process.communicate(timeout=20)[0]
+    assert process.returncode == 0 and "Ready to accept" not in said and "Traceback" not in said, said
+    # What was read so far is a part: no file was written from it.
+    assert before == {one.name: one.read_bytes() for one in tmp_path.glob("appendonlydir/*")}
+    assert not (tmp_path / "dump.rdb").exists()
+
+
+def test_an_rdb_file_is_read_in_turns_too(tmp_path: Path) -> None:
+    engine = Engine(Settings(rdbcompression=False))
+    session = engine.session()
+    for at in range(200):
+        engine.execute(session, [b"SET", b"key:%d" % at, os.urandom(200_000)])
+        session.out.take()
+    write_rdb(tmp_path / "dump.rdb", engine)
+    with starting(tmp_path) as (_, port), connected(port) as client:
+        while client.info("loading") == "1":
+            pass
+        assert client.call("DBSIZE") == b":200\r\n" and client.info("rdb_last_load_keys_loaded") == "200"
+
+
+def test_a_file_that_is_damaged_ends_the_server(tmp_path: Path) -> None:
+    big_log(tmp_path, 100)
+    log = tmp_path / "appendonlydir" / "appendonly.aof.1.incr.aof"
+    log.write_bytes(log.read_bytes().replace(b"*3", b"!3"))
+    with starting(tmp_path, "--appendonly", "yes") as (process, _):
+        said = process.communicate(timeout=20)[0]
+    assert process.returncode == 1 and "offset 0: a command expected" in said and "Traceback" not in said
+
+
+def test_the_baton_goes_to_and_fro() -> None:
+    """The reader and the loop never run at once, and an error of the reader is the caller's."""
+    engine = Engine()
+    seen: list[str] = []
+
+    def job(progress: Progress) -> None:
+        for at in range(3):
+            seen.append(f"read {at}")
+            loading._turn = float("-inf")
+            progress(at, 3)
+        raise OSError("the end")
+
+    async def main() -> None:
+        async def loop() -> None:
+            while engine.loading:
+                seen.append("loop")
+                await asyncio.sleep(0)
+
+        engine.loading = True
+        task = asyncio.create_task(loop())
+        with pytest.raises(OSError, match="the end"):
+            await loading.run(job, lambda: False)
+        await task
+
+    loading = Loading(engine)
+    asyncio.run(main())
+    assert seen == ["read 0", "loop", "read 1", "loop", "read 2", "loop"] and not engine.loading
