@@ -264,9 +264,12 @@ def test_who_is_served_leaves_the_same_log(writer: tuple[str, Judge], seed: int)
             for number in range(10, 10 + STEPS):
                 free = [one for one in range(len(crowd.ours)) if one not in crowd.waiting]
                 argv, waits = crowded(chance, number)
-                # Whom SWAPDB wakes first is up to the order of a hashtable there.
-                if free and not (waits and len(free) < 2) and not (argv[0] == b"SWAPDB" and crowd.waiting):
-                    crowd.run(chance.choice(free), argv)
+                if not free or (waits and len(free) < 2):
+                    continue
+                client = chance.choice(free)
+                # Whom these wake first is up to the order of a hashtable there.
+                if argv[0] not in (b"SWAPDB", b"FLUSHDB") or not (crowd.waiting or crowd.ours[client].state):
+                    crowd.run(client, argv)
         finally:
             crowd.close()
         ours, theirs = pair.run([b"DEBUG", b"DIGEST"])
