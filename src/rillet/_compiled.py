@@ -22,6 +22,7 @@ COMPILED = (
     "structs/lzf",
     "structs/quicklist",
     "structs/skiplist",
+    "structs/doubles",
     "types/stream_id",
     "types/string",
     "types/stream_node",

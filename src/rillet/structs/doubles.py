@@ -39,12 +39,17 @@ import struct
 from functools import lru_cache
 from math import isinf, isnan
 
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
 _DECIMAL = re.compile(rb"[+-]?(?:([0-9]+)\.?([0-9]*)|\.([0-9]+))(?:[eE][+-]?[0-9]+)?")
 _HEXADECIMAL = re.compile(rb"[+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)(?:[pP][+-]?[0-9]+)?")
 _INFINITE = re.compile(rb"[+-]?inf(?:inity)?", re.IGNORECASE)
 _BLANKS = b" \t\n\v\f\r"
 _EXACT = 1 << 62
-_MASK = (1 << 64) - 1
+_ALL_BITS = cython.declare(cython.ulonglong, (1 << 64) - 1)
 
 # -- reading -----------------------------------------------------------------------------------------
 
@@ -195,40 +200,78 @@ def _grisu(bits: int) -> tuple[bytes, int]:
     lower = (4 * mantissa - 1) << shift - 1 if nearer else (2 * mantissa - 1) << shift
     exponent -= shift + 1
     factor, binary, decade = _power_for(exponent)
-    middle, lower, upper = (
-        (part * factor + (1 << 63)) >> 64 for part in (mantissa << shift + 1, lower, upper)
-    )
-    digits, power = _generate(middle, lower + 1, upper - 1, -(exponent + binary + 64))
+    digits, power = _generate(mantissa << shift + 1, lower, upper, factor, -(exponent + binary + 64))
     return digits, power - decade
 
 
-def _generate(middle: int, lower: int, upper: int, fraction: int) -> tuple[bytes, int]:
-    """Return digits and a power of ten within lower and upper, of which `fraction` bits are behind the point."""
-    one = 1 << fraction
-    off, delta = upper - middle, upper - lower
-    whole, part = upper >> fraction, upper & (one - 1)
-    digits = bytearray()
-    for power in range(9, -1, -1):
-        unit = 10**power
-        digit, whole = divmod(whole, unit)
-        if digit or digits:
-            digits.append(48 + digit)
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _product(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
+    """Return the upper 64 bits of a product, rounded; no step of it needs more than 64."""
+    half: cython.ulonglong = 0xFFFFFFFF
+    cross: cython.ulonglong = (one >> 32) * (other & half)
+    crossed: cython.ulonglong = (one & half) * (other >> 32)
+    rest: cython.ulonglong = (cross & half) + (crossed & half) + ((one & half) * (other & half) >> 32) + 0x80000000
+    return (one >> 32) * (other >> 32) + (cross >> 32) + (crossed >> 32) + (rest >> 32)
+
+
+@cython.cfunc
+def _generate(
+    middle: cython.ulonglong, lower: cython.ulonglong, upper: cython.ulonglong, factor: cython.ulonglong,
+    fraction: cython.int,
+) -> tuple[bytes, int]:  # fmt: skip
+    """Return digits and a power of ten within lower and upper, all times the factor (generate_digits).
+
+    fraction: bits of the products that are behind the point, 32 to 60.
+    """
+    digits: bytearray = bytearray(24)
+    count: cython.Py_ssize_t = 0
+    one: cython.ulonglong = cython.cast(cython.ulonglong, 1) << fraction
+    top: cython.ulonglong = _product(upper, factor) - 1
+    off: cython.ulonglong = top - _product(middle, factor)
+    delta: cython.ulonglong = top - _product(lower, factor) - 1
+    whole: cython.ulonglong = top >> fraction
+    part: cython.ulonglong = top & (one - 1)
+    unit: cython.ulonglong = 1_000_000_000
+    digit: cython.ulonglong
+    rest: cython.ulonglong
+    power: cython.int = 10
+    while power > 0:
+        digit = whole // unit
+        whole -= digit * unit
+        power -= 1
+        if digit or count:
+            digits[count] = 48 + digit
+            count += 1
         rest = (whole << fraction) + part
         if rest <= delta:
-            return _nearest(digits, delta, rest, unit << fraction, off), power
-    power, scale = 0, 1
+            _come_nearer(digits, count, delta, rest, unit << fraction, off)
+            return bytes(digits[:count]), power
+        unit //= 10
     while True:
-        part, delta, scale, power = part * 10, delta * 10, scale * 10, power - 1
-        digit, part = part >> fraction, part & (one - 1)
-        if digit or digits:
-            digits.append(48 + digit)
+        part *= 10
+        delta *= 10
+        off = off * 10 & _ALL_BITS
+        power -= 1
+        digit = part >> fraction
+        part &= one - 1
+        if digit or count:
+            digits[count] = 48 + digit
+            count += 1
         if part < delta:
-            return _nearest(digits, delta, part, one, off * scale & _MASK), power
+            _come_nearer(digits, count, delta, part, one, off)
+            return bytes(digits[:count]), power
 
 
-def _nearest(digits: bytearray, delta: int, rest: int, unit: int, off: int) -> bytes:
-    """Return the digits, the last one lowered as long as that comes nearer (fpconv_dtoa.c: round_digit)."""
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _come_nearer(
+    digits: bytearray, count: cython.Py_ssize_t, delta: cython.ulonglong, rest: cython.ulonglong,
+    unit: cython.ulonglong, off: cython.ulonglong,
+) -> cython.bint:  # fmt: skip
+    """Lower the last digit as long as that comes nearer to the double (fpconv_dtoa.c: round_digit)."""
     while rest < off and delta - rest >= unit and (rest + unit < off or off - rest > rest + unit - off):
-        digits[-1] -= 1
+        digits[count - 1] -= 1
         rest += unit
-    return bytes(digits)
+    return True
