@@ -12,8 +12,8 @@ What lies behind it decides what a power loss leaves, so each call says what it 
     remove
 
 So whatever must be found whole is written under another name, synced, renamed, and then the folder is synced. Every
-call raises OSError where it fails. Tests put a disk behind the same calls that forgets what was not synced, tears it, and
-fails when told to (tests/persistence/simulated_disk.py).
+call raises OSError where it fails. Tests put a disk behind the same calls that forgets what was not synced, tears it,
+and fails when told to (tests/persistence/simulated_disk.py).
 """
 
 from __future__ import annotations

@@ -376,7 +376,9 @@ class _RdbFile:
         stored = int.from_bytes(reader.raw(8), "little")
         if stored and found != stored:
             # rdb.c: rdbLoadRioWithLoadingCtx, "RDB CRC error"
-            raise Corrupt(f"RDB CRC error: the checksum {stored:016x} expected, that of the bytes before is {found:016x}")
+            raise Corrupt(
+                f"RDB CRC error: the checksum {stored:016x} expected, that of the bytes before is {found:016x}"
+            )
 
 
 __all__ = ["HEADER", "MAGICS", "Kept", "KeptValue", "Loaded", "Unknown", "kept_of", "load_rdb", "load_rdb_from"]

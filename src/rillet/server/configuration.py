@@ -46,8 +46,8 @@ IGNORED = frozenset(
     "slave-ignore-maxmemory replica-lazy-flush slave-lazy-flush replica-priority slave-priority replica-read-only "
     "slave-read-only replica-serve-stale-data slave-serve-stale-data slowlog-log-slower-than slowlog-max-len "
     "socket-mark-id tracking-table-max-keys list-max-ziplist-entries list-max-ziplist-value "
-    "lua-replicate-commands locale-collate array-slice-size array-sparse-kmax array-sparse-kmin hide-user-data-from-log "
-    "rdb-version-check dual-channel-replication-enabled commandlog-execution-slower-than "
+    "lua-replicate-commands locale-collate array-slice-size array-sparse-kmax array-sparse-kmin "
+    "hide-user-data-from-log rdb-version-check dual-channel-replication-enabled commandlog-execution-slower-than "
     "commandlog-slow-execution-max-len commandlog-request-larger-than commandlog-large-request-max-len "
     "commandlog-reply-larger-than commandlog-large-reply-max-len slowlog-entry-max-argc "
     "slowlog-entry-max-string-len".split()

@@ -7,10 +7,10 @@ It is built from two steps on 20 bytes:
     xor(digest, data)   digest ^= SHA1(data)                   order does not matter
     mix(digest, data)   digest = SHA1(digest ^ SHA1(data))     order matters
 
-A value mixes its type's number (four bytes, big endian) and its parts: a string its bytes, a list its
-elements, a stream for each entry "ms.seq" and the fields and values; a set xors its members, a hash the
-mixtures of each field and its value, a sorted set those of each member and its score; then an expiry xors the text "!!expire!!". A key's digest mixes its name, then
-the value; a data set xors those of its keys, after mixing each database's number.
+A value mixes its type's number (four bytes, big endian) and its parts: a string its bytes, a list its elements, a
+stream for each entry "ms.seq" and the fields and values; a set xors its members, a hash the mixtures of each field and
+its value, a sorted set those of each member and its score; then an expiry xors the text "!!expire!!". A key's digest
+mixes its name, then the value; a data set xors those of its keys, after mixing each database's number.
 """
 
 from __future__ import annotations
