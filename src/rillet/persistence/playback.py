@@ -79,7 +79,7 @@ class Playback:
                 # What the parser would take for a command typed by hand is no part of a log.
                 at = self.here - start
                 if at >= 0 and chunk[at] != 42 and chunk[at] != 35:
-                    raise LogCorrupt(self.path, self.here, f"a command expected, found {chunk[at : at + 1]!r}")
+                    raise self._malformed(f"a command expected, found {chunk[at : at + 1]!r}")
                 argv = self._next()
                 if argv is None:
                     return True
@@ -96,7 +96,11 @@ class Playback:
         try:
             return self.parser.next()
         except ProtocolError as error:
-            raise LogCorrupt(self.path, self.here, str(error)) from None
+            raise self._malformed(str(error)) from None
+
+    def _malformed(self, what: str) -> LogCorrupt:
+        # aof.c: loadSingleAppendOnlyFile, the words of its label fmterr
+        return LogCorrupt(self.path, self.here, f"Bad file format reading the append only file: {what}")
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -137,7 +141,11 @@ class Playback:
     def _refused(self, argv: list[bytes], reason: str) -> None:
         command = b" ".join(argv[:3])[:100].decode("utf-8", "replace")
         if reason.startswith("ERR unknown command"):
-            raise NewerFormat(f"{self.path}: offset {self.here}: {command!r}: this version has no such command")
+            name = argv[0][:100].decode("utf-8", "replace")
+            raise NewerFormat(
+                f"{self.path}: offset {self.here}: Unknown command '{name}' reading the append only file: this version "
+                "has no such command"
+            )
         raise LogCorrupt(self.path, self.here, f"{command!r} was refused: {reason}")
 
 
