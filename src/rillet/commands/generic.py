@@ -146,22 +146,29 @@ def parse_cursor(raw: bytes) -> int:
     return -number % (1 << 64) if match[1] == b"-" else number
 
 
-def _is_novalues(session: Session, option: bytes, of_hash: bool) -> bool:
-    """Whether the option is NOVALUES; CommandError for it in any other scan than that of a hash."""
+def _is_bare(session: Session, option: bytes, scan: str) -> bool:
+    """Whether the option is NOVALUES or NOSCORES; CommandError for either in a scan of something else."""
     compat = session.engine.settings.compat
-    if option != b"novalues" or not (compat.knows(74) or compat.valkey):
+    if option == b"novalues" and (compat.knows(74) or compat.valkey):
+        meant = "HSCAN"
+    elif option == b"noscores" and compat.valkey:
+        meant = "ZSCAN"
+    else:
         return False
-    if not of_hash:
-        raise CommandError("NOVALUES option can only be used in HSCAN")
+    if scan != meant:
+        raise CommandError(f"{option.decode().upper()} option can only be used in {meant}")
     return True
 
 
-def scan_options(session: Session, argv: list[bytes], start: int, of_hash: bool = False) -> tuple[int, bytes, bool]:
-    """Return COUNT, MATCH and whether NOVALUES is given, from argv[start] on (db.c: scanGenericCommand)."""
+def scan_options(session: Session, argv: list[bytes], start: int, scan: str = "") -> tuple[int, bytes, bool]:
+    """Return COUNT, MATCH and whether NOVALUES (HSCAN) or NOSCORES (ZSCAN) is given, from argv[start] on.
+
+    Source: db.c, scanGenericCommand.
+    """
     count, pattern, bare, at = 10, b"*", False, start
     while at < len(argv):
         option = argv[at].lower()
-        if _is_novalues(session, option, of_hash):
+        if _is_bare(session, option, scan):
             bare = True
             at += 1
             continue
@@ -186,7 +193,7 @@ def scan(session: Session, argv: list[bytes]) -> None:
     count, pattern, kind = 10, b"*", b""
     for at in range(2, len(argv), 2):
         option = argv[at].lower()
-        _is_novalues(session, option, of_hash=False)  # where it is, it is refused
+        _is_bare(session, option, "SCAN")  # where it is, it is refused
         if at + 1 == len(argv) or option not in (b"count", b"match", b"type"):
             raise syntax_error()
         if option == b"count":

@@ -27,7 +27,7 @@ def hscan(session: Session, argv: list[bytes]) -> None:
     value = read_hash(session, argv[1])
     following, fields, bare = 0, list[bytes](), True
     if value is not None:
-        count, pattern, bare = scan_options(session, argv, 3, of_hash=True)
+        count, pattern, bare = scan_options(session, argv, 3, "HSCAN")
         following, fields = value.scan(cursor, count)
         if pattern != b"*":
             glob = compiled(pattern)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import choice
 
 from rillet.commands.args import LLONG_MAX, LLONG_MIN, integer, syntax_error
-from rillet.commands.generic import parse_cursor
+from rillet.commands.generic import parse_cursor, scan_options
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.commands.zset import read_zset, write_pairs, write_score
@@ -30,14 +30,14 @@ def zscan(session: Session, argv: list[bytes]) -> None:
     value = read_zset(session, argv[1])
     following, texts = 0, list[bytes]()
     if value is not None:
-        count, pattern, with_scores = _scan_options(session, argv)
+        count, pattern, bare = scan_options(session, argv, 3, "ZSCAN")
         following, pairs = value.scan(cursor, count)
         if pattern != b"*":
             glob = compiled(pattern)
             pairs = [pair for pair in pairs if glob.matches(pair[0])]
         for member, score in pairs:
             texts.append(member)
-            if with_scores:
+            if not bare:
                 texts.append(_score_text(session, value, score))
     session.out.array(2)
     session.out.bulk(b"%d" % following)
@@ -51,27 +51,6 @@ def _score_text(session: Session, value: Zset, score: float) -> bytes:
         return doubles.digits_17(score)
     text = doubles.stored(score, is_classic(session.engine.settings))
     return text if isinstance(text, bytes) else b"%d" % text
-
-
-def _scan_options(session: Session, argv: list[bytes]) -> tuple[int, bytes, bool]:
-    """Return COUNT, MATCH, and whether scores are wanted (db.c: scanGenericCommand)."""
-    count, pattern, with_scores = 10, b"*", True
-    words = iter(argv[3:])
-    for word in words:
-        option = word.lower()
-        if option == b"noscores" and session.engine.settings.compat.valkey:
-            with_scores = False
-            continue
-        value = next(words, None)
-        if value is None or option not in (b"count", b"match"):
-            raise syntax_error()
-        if option == b"match":
-            pattern = value
-        else:
-            count = integer(value)
-            if count < 1:
-                raise syntax_error()
-    return count, pattern, with_scores
 
 
 @command("zrandmember", arity=-2, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="6.2.0",
