@@ -103,6 +103,15 @@ def test_refusals_read_as_the_judge_s(bench: Bench, judge: Judge, name: str, val
     assert bench("CONFIG", "SET", name, value) == theirs
 
 
+def test_some_settings_stay_while_data_is_loaded(bench: Bench) -> None:
+    bench.engine.settings.set_text("enable-protected-configs", "yes")
+    bench.engine.loading = True
+    assert bench("CONFIG", "SET", "loglevel", "debug") == b"OK"
+    for name, value in (("dir", "asdf"), ("appendonly", "yes")):
+        assert bench("CONFIG", "SET", "hz", 20, name, value) == "LOADING Redis is loading the dataset in memory"
+    assert bench.engine.settings.hz == 10
+
+
 # -- COMMAND ------------------------------------------------------------------------------------------
 
 

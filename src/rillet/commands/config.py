@@ -15,9 +15,10 @@ from rillet.commands.info import all_commands
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.commands.settings import PARAMETERS, Parameter, SettingError
-from rillet.errors import CommandError
+from rillet.errors import CommandError, Loading
 
 _FLAGS = "admin noscript loading stale"
+_NOT_WHILE_LOADING = ("appendonly", "dir", "repl-diskless-load")  # DENY_LOADING_CONFIG
 _LOCAL = re.compile(r"127\.\d+\.\d+\.\d+:\d+|\[?::1\]?:\d+|/.*")
 
 
@@ -61,6 +62,8 @@ def _chosen(session: Session, names: list[str]) -> list[Parameter]:
             raise _refused(name, "can't set immutable config")
         if parameter.protected and not allows(session, protected):
             raise _refused(name, "can't set protected config")
+        if session.engine.loading and parameter.name in _NOT_WHILE_LOADING:
+            raise Loading
         if parameter in chosen:
             raise _refused(name, "duplicate parameter")
         chosen.append(parameter)
