@@ -1,4 +1,4 @@
-"""Batches: a changed byte anywhere is seen and placed, a torn end is cut, redis-server reads such a log and writes on."""
+"""Batches: a changed byte is seen and placed, a torn end is cut, redis-server reads such a log and writes on."""
 
 from __future__ import annotations
 
