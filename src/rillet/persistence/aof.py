@@ -79,6 +79,7 @@ class AppendOnlyLog:
         # Whether replies wait for no sync for now (no-appendfsync-on-rewrite, while a child writes).
         self.relaxed = False
         self.truncates = True  # aof-load-truncated
+        self.corrupt_tail = 0  # aof-load-corrupt-tail-max-size
         self.keeps_history = False  # aof-disable-auto-gc
         self.checksums = False  # aof-checksums: each write is a batch (rillet.persistence.batches)
         self.feed = Feed()
@@ -135,7 +136,8 @@ class AppendOnlyLog:
                 # aof.c: loadAppendOnlyFiles, "doesn't exist"
                 raise LogCorrupt(str(self.path), 0, f"the file {file.name} is missing: {os.strerror(errno.ENOENT)}")
         paths = [self.folder / file.name for file in self.manifest.loaded]
-        replayed = replay(engine, paths, progress, disk=self.disk, truncates=self.truncates)
+        replayed = replay(engine, paths, progress, disk=self.disk, truncates=self.truncates,
+                          corrupt_tail=self.corrupt_tail)  # fmt: skip
         self._foreign = replayed.foreign
         return replayed
 

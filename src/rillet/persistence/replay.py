@@ -59,10 +59,11 @@ class Replayed:
 
 
 def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], None] | None = None, *,
-           disk: Disk = REAL, truncates: bool = True) -> Replayed:  # fmt: skip
+           disk: Disk = REAL, truncates: bool = True, corrupt_tail: int = 0) -> Replayed:  # fmt: skip
     """Carry out the files in order; progress(bytes done, bytes in all). O(bytes)
 
     truncates: a torn end is cut off the last file that holds anything; else it is refused (aof-load-truncated).
+    corrupt_tail: so is an end of fewer bytes than that which is no command at all (aof-load-corrupt-tail-max-size).
     """
     started = time.monotonic()
     sizes = [disk.size(path) for path in paths]
@@ -83,7 +84,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
                 continue
             session = engine.session(trusted=True)  # each file begins in database 0
             try:
-                one = _FileReplay(path, session, disk, at == last, truncates)
+                one = _FileReplay(path, session, disk, at == last, truncates, corrupt_tail)
                 one.run(partial(_tell, progress, done, total))
             finally:
                 engine.close_session(session)
@@ -108,12 +109,14 @@ def _tell(progress: Callable[[int, int], None] | None, before: int, total: int, 
 class _FileReplay:
     """The replay of one file: `good` bytes were carried out, `dropped` torn off the end of the last file."""
 
-    def __init__(self, path: Path, session: Session, disk: Disk, last: bool, truncates: bool) -> None:
+    def __init__(self, path: Path, session: Session, disk: Disk, last: bool, truncates: bool,
+                 corrupt_tail: int) -> None:  # fmt: skip
         self.path = path
         self.session = session
         self.disk = disk
         self.last = last
         self.truncates = truncates
+        self.corrupt_tail = corrupt_tail
         self.keys = 0
         self.dropped = 0
         self.foreign = False
@@ -140,9 +143,15 @@ class _FileReplay:
             file.seek(start)
             self.playback = Playback(str(self.path), self.session, start)
             batches = BatchReader(file, size, start)
-            while chunk := batches.read():
-                self.playback.feed(chunk)
-                progress(self.good)
+            try:
+                while chunk := batches.read():
+                    self.playback.feed(chunk)
+                    progress(self.good)
+            except LogCorrupt:
+                if not self._may_drop(size):
+                    raise
+                self._drop(size, "what is no command")
+                return
             self.foreign = batches.plain_from >= 0
             if batches.break_at >= 0 and (not self.last or batches.was_synced()):
                 raise LogCorrupt(str(self.path), batches.break_at, batches.why)
@@ -155,16 +164,27 @@ class _FileReplay:
         if not self.last:
             raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and others follow it")
         if not in_batch:
-            self._check_tail()
-        if not self.truncates:
+            try:
+                self._check_tail()
+            except LogCorrupt:
+                if not self._may_drop(size):
+                    raise
+        if not self.truncates and not self._may_drop(size):
             # aof.c: loadSingleAppendOnlyFile, the words of its label uxeof
             raise LogCorrupt(str(self.path), self.good, "Unexpected end of file reading the append only file, and "
                              "aof-load-truncated is no")  # fmt: skip
+        what = "batch" if in_batch else "transaction" if self.playback.transaction is not None else "command"
+        self._drop(size, f"an unfinished {what}")
+
+    def _may_drop(self, size: int) -> bool:
+        """Whether so little is wrong at the end of the last file that the settings let it go."""
+        return self.last and size - self.good < self.corrupt_tail
+
+    def _drop(self, size: int, what: str) -> None:
         self.dropped = size - self.good
         self.disk.truncate(self.path, self.good)
-        what = "batch" if in_batch else "transaction" if self.playback.transaction is not None else "command"
-        told = f"{self.path}: {self.dropped} bytes of an unfinished {what} were dropped at offset {self.good}"
-        warnings.warn(told, TornLog, stacklevel=6)
+        told = f"{self.path}: {self.dropped} bytes of {what} were dropped at offset {self.good}"
+        warnings.warn(told, TornLog, stacklevel=7)
 
     def _check_tail(self) -> None:
         """Raise LogCorrupt where what is left at the end is not the beginning of a command."""

@@ -68,6 +68,7 @@ class ServerLog:
     def _take_settings(self) -> None:
         settings = self._engine.settings
         self.log.truncates = settings.aof_load_truncated
+        self.log.corrupt_tail = settings.aof_load_corrupt_tail_max_size
         self.log.keeps_history = settings.aof_disable_auto_gc
         self.log.feed.timestamps = settings.aof_timestamp_enabled
 

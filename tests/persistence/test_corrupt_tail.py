@@ -1,0 +1,68 @@
+"""aof-load-corrupt-tail-max-size: how much at the end of a log may be no command at all, as newer servers have it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.errors import LogCorrupt
+from rillet.persistence.aof import AppendOnlyLog, TornLog
+from tests.differential.wire import Local
+
+GARBAGE = {
+    "bytes": b"garbage\r\n" * 5, "a wrong count": b"*x\r\n$3\r\nSET\r\n", "a wrong size": b"*2\r\n$x\r\nGET\r\n",
+    "in a transaction": b"*1\r\n$5\r\nMULTI\r\n*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$1\r\nw\r\nno command\r\n",
+}  # fmt: skip
+
+
+def written(folder: Path) -> Path:
+    """Return the file of a log of one SET."""
+    local = Local(Engine(Settings()))
+    log = AppendOnlyLog(folder, fsync="no")
+    log.open(local.engine)
+    local("SET", "k", "v")
+    log.close()
+    [path] = folder.glob("*.incr.aof")
+    return path
+
+
+def opened(folder: Path, corrupt_tail: int, truncates: bool = True) -> Local:
+    """Open the log, which is closed again, and return who holds its data."""
+    local = Local(Engine(Settings()))
+    log = AppendOnlyLog(folder, fsync="no")
+    log.corrupt_tail, log.truncates = corrupt_tail, truncates
+    log.open(local.engine)
+    log.close()
+    return local
+
+
+@pytest.mark.parametrize("truncates", [True, False])
+@pytest.mark.parametrize("what", GARBAGE)
+def test_a_tail_that_is_no_command(tmp_path: Path, what: str, truncates: bool) -> None:
+    """It is refused, unless it is shorter than the setting; then it is cut off, and the log goes on behind the rest."""
+    path = written(tmp_path / "log")
+    good = path.read_bytes()
+    path.write_bytes(good + GARBAGE[what])
+    size = len(GARBAGE[what])
+    for limit in (0, size):
+        with pytest.raises(LogCorrupt):
+            opened(tmp_path / "log", limit, truncates)
+        assert path.read_bytes() == good + GARBAGE[what]
+    with pytest.warns(TornLog, match=f"{size} bytes of .* were dropped at offset {len(good)}"):
+        local = opened(tmp_path / "log", size + 1, truncates)
+    assert local("GET", "k") == b"v" and path.read_bytes() == good
+    assert opened(tmp_path / "log", 0)("GET", "k") == b"v"
+
+
+def test_only_the_last_file_has_such_a_tail(tmp_path: Path) -> None:
+    path = written(tmp_path / "log")
+    path.write_bytes(path.read_bytes() + b"garbage\r\n")
+    shutil.copy(written(tmp_path / "other"), tmp_path / "log" / "appendonly.aof.2.incr.aof")
+    manifest = tmp_path / "log" / "appendonly.aof.manifest"
+    manifest.write_text(manifest.read_text() + "file appendonly.aof.2.incr.aof seq 2 type i\n")
+    with pytest.raises(LogCorrupt):
+        opened(tmp_path / "log", 1000)
