@@ -8,7 +8,7 @@ commands, or in the middle of a value, where a reader of RESP sees nothing wrong
 A line that begins with # is passed over by every redis-server since 7.0, so the checksum stands in one, and the file
 is as good for Redis as before.
 
-    crc       CRC-32 of the numbers, the place of the line in the file, and the bytes; eight hexadecimal digits
+    crc       CRC-32 of all that follows it, begun with the place of the line in the file; eight hexadecimal digits
     length    of the bytes behind the line
     synced    so many bytes of this file were known to be on the disk when the line was written
     seq       the number of the file: a line of another file, left in a sector that was reused, is none of this one
@@ -41,6 +41,8 @@ from rillet.persistence.disk import Disk
 MARK = b"#RILLET:"
 _LINE = re.compile(rb"#RILLET:([0-9a-f]{8}) (\d{1,19}) (\d{1,19}) (\d{1,19})\r\n")
 _LONGEST = 128
+_DIGITS = len(MARK) + 8
+_32_BITS = 0xFFFFFFFF
 # What a redis-server begins with.
 _WRITTEN_ON = (b"*2\r\n$6\r\nSELECT\r\n", b"*1\r\n$5\r\nMULTI\r\n", b"#TS:")
 _PIECE = 1 << 20
@@ -48,12 +50,8 @@ _PIECE = 1 << 20
 
 def batch(data: bytes, *, offset: int, synced: int, seq: int) -> bytes:
     """Return the data with its line before it, to be written at the offset of file number `seq`. O(bytes)"""
-    numbers = b"%d %d %d" % (len(data), synced, seq)
-    return b"%b%08x %b\r\n%b" % (MARK, _checksum(numbers, offset, data), numbers, data)
-
-
-def _checksum(numbers: bytes, offset: int, data: bytes | memoryview) -> int:
-    return crc32(data, crc32(b"%b %d\n" % (numbers, offset)))
+    rest = b" %d %d %d\r\n%b" % (len(data), synced, seq, data)
+    return b"%b%08x%b" % (MARK, crc32(rest, offset & _32_BITS), rest)
 
 
 class BatchReader:
@@ -73,7 +71,7 @@ class BatchReader:
         self.break_at = -1
         self.why = ""
         self._need(_LONGEST)
-        self.ours = self._at == 0 and self._line() is not None
+        self.ours = self._at == 0 and _LINE.match(self._buffer) is not None
         if not self.ours:
             self.plain_from = at
 
@@ -110,33 +108,23 @@ class BatchReader:
             self._buffer = b"".join(pieces)
         return got >= size
 
-    def _line(self, skip: int = 0) -> re.Match[bytes] | None:
-        """Return the line of a batch that stands there, if its numbers make sense."""
-        found = _LINE.match(self._buffer, skip, skip + _LONGEST)
-        if found is None or (self.seq >= 0 and int(found[4]) != self.seq):
-            return None
-        return found
-
     def _next(self, skip: int) -> int:
         """Return the length of the batch that begins there, with its line; 0 where there is none."""
         at = self._at + skip
-        if not self._need(skip + _LONGEST) and len(self._buffer) == skip:
+        if len(self._buffer) - skip < _LONGEST and not self._need(skip + _LONGEST) and len(self._buffer) == skip:
             return 0
-        line = self._line(skip)
-        if line is None:
+        line = _LINE.match(self._buffer, skip)
+        if line is None or (int(line[4]) != self.seq and self.seq >= 0):
             if self._buffer.startswith(_WRITTEN_ON, skip):
                 self.plain_from = at
             else:
                 self._break(at, f"a batch expected, found {self._buffer[skip : skip + 16]!r}")
             return 0
-        length = int(line[2])
-        if at + len(line[0]) + length > self._size or not self._need(line.end() + length):
-            self._break(at, f"a batch of {length} bytes expected, and the file ends")
+        end = line.end() + int(line[2])
+        if end + self._at > self._size or (end > len(self._buffer) and not self._need(end)):
+            self._break(at, f"a batch of {int(line[2])} bytes expected, and the file ends")
             return 0
-        line = self._line(skip)
-        assert line is not None
-        end = line.end() + length
-        found = _checksum(line[0][len(MARK) + 9 : -2], at, memoryview(self._buffer)[line.end() : end])
+        found = crc32(memoryview(self._buffer)[skip + _DIGITS : end], at & _32_BITS)
         if found != int(line[1], 16):
             self._break(at, f"the checksum of a batch is {line[1].decode()}, of its bytes it is {found:08x}")
             return 0
@@ -154,9 +142,8 @@ class BatchReader:
         while start >= 0:
             line = _LINE.match(rest, start)
             if line is not None and int(line[3]) > self.break_at and int(line[4]) == self.seq:
-                data = memoryview(rest)[line.end() : line.end() + int(line[2])]
-                numbers = line[0][len(MARK) + 9 : -2]
-                if _checksum(numbers, self.break_at + start, data) == int(line[1], 16):
+                data = memoryview(rest)[start + _DIGITS : line.end() + int(line[2])]
+                if crc32(data, (self.break_at + start) & _32_BITS) == int(line[1], 16):
                     return True
             start = rest.find(MARK, start + 1)
         return False
