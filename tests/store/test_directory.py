@@ -94,6 +94,21 @@ def test_what_a_killed_owner_left_is_tidied_up(tmp_path: Path) -> None:
         assert not left.exists() and (left.parent == path or not left.parent.exists())
 
 
+@pytest.mark.parametrize("in_force", [True, False])
+def test_a_manifest_that_was_being_written(tmp_path: Path, in_force: bool) -> None:
+    with rillet.open(tmp_path) as store:
+        store.execute("SET", "k", "v")
+    manifest = tmp_path / "appendonlydir" / "appendonly.aof.manifest"
+    draft = manifest.with_name(f"temp-{manifest.name}")
+    if in_force:
+        draft.write_bytes(manifest.read_bytes()[:20])
+    else:  # the first one of the log, whose files have their names already
+        manifest.rename(draft)
+    with rillet.open(tmp_path) as store:
+        assert store.execute("GET", "k") == b"v"
+    assert manifest.exists() and not draft.exists()
+
+
 def test_an_owner_json_of_nonsense_does_not_matter(tmp_path: Path) -> None:
     for content in (b"", b"{", b"[1]", b'{"pid": "x", "socket": 1}', b"\xff"):
         (tmp_path / "store").mkdir(exist_ok=True)

@@ -65,7 +65,9 @@ class Directory:
 
     def redis_logs(self) -> list[str]:
         """Return the names of the logs that lie here; redis-server's is adopted where there is no marker yet."""
-        return [found.name.removesuffix(".manifest") for found in sorted((self.path / LOG_FOLDER).glob("*.manifest"))]
+        found = sorted(one.name for one in (self.path / LOG_FOLDER).glob("*.manifest"))
+        # One that was being written when a process ended is not in force (persistence.manifest).
+        return [name.removesuffix(".manifest") for name in found if not name.startswith("temp-")]
 
     def _check_marker(self) -> None:
         marker = self.path / MARKER

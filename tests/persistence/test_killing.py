@@ -1,0 +1,106 @@
+"""Killed processes lose nothing that was acknowledged: a few rounds, and that the harness would see it (killing.py)."""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.persistence.killing import CLIENTS, ROOT, plans
+from tests.persistence.ledger import Client, Failure, Model, same
+
+
+def carried_out(client: Client, batches: int) -> list[Any]:
+    """Let the client send so many batches to nobody, and return its states after each of the things sent."""
+    model = Model()
+    states = [model.state()]
+    for _ in range(batches):
+        batch = client.batch()
+        if batch[0].alone:  # what `~` came to is told by what is found, so nothing follows it
+            continue
+        for sent in batch:
+            sent.effect(model, None)
+            client.flying.append(sent)
+            states.append(model.state())
+        # What it sends next depends on what it knows to be there.
+        client.model.there, client.model.added = model.there, model.added
+    client.model = Model()
+    return states
+
+
+def loaded_client(number: int, seed: int) -> tuple[Client, list[Any]]:
+    """Return a client that chooses its IDs and had commands on their way, and the states after each of them."""
+    client = Client(number, random.Random(seed))
+    return client, carried_out(client, 12)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_state_between_acknowledged_and_sent_is_taken(seed: int) -> None:
+    client, states = loaded_client(1, seed)
+    for at in sorted(random.Random(seed).sample(range(len(states)), 5)):
+        client, again = loaded_client(1, seed)
+        assert same(again, states)
+        taken = client.settle(states[at])
+        assert same(states[taken], states[at]) and client.flying == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_state_that_lacks_something_acknowledged_is_refused(seed: int) -> None:
+    client, states = loaded_client(1, seed)
+    for sent in client.flying[:]:
+        client.flying.pop(0)
+        sent.effect(client.model, None)
+    earlier = [one for one in states if one != states[-1]]
+    assert earlier
+    for state in earlier:
+        with pytest.raises(Failure, match="none of the states"):
+            client.settle(state)
+
+
+def test_half_a_transaction_is_refused() -> None:
+    client = Client(1, random.Random(5))
+    client.flying = [client._made(), client._transaction()]
+    half = Model()
+    client.flying[0].effect(half, None)
+    client._incr().effect(half, None)  # the first of the transaction
+    with pytest.raises(Failure, match="none of the states"):
+        client.settle(half.state())
+
+
+def test_a_refused_write_is_a_failure() -> None:
+    client = Client(0, random.Random(1))
+    client.flying = [client._incr()]
+    with pytest.raises(Failure, match="was refused: MISCONF"):
+        client.acknowledge([Exception("MISCONF")])
+
+
+def test_the_chains_of_a_seed_are_the_same_again() -> None:
+    once, again = plans(100, 7), plans(100, 7)
+    assert once == again and len(once) == 10
+    assert [one.settings() for one in once] == [one.settings() for one in again]
+    assert {one.settings()["appendfsync"] for one in once} == {"always", "everysec", "no"}
+    assert {one.library for one in once} == {True, False}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["server", "library"])
+def test_what_was_acknowledged_outlives_the_process(kind: str, tmp_path: Path) -> None:
+    # `python -m tests.persistence.killing --rounds 1000` is the long form of this.
+    import rillet
+
+    folder = str(Path(rillet.__file__).parent.parent)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.persistence.killing", "--rounds", "5", "--only", kind, "--seed", "3"],
+        env={**os.environ, "PYTHONPATH": folder, "TMPDIR": str(tmp_path)}, cwd=ROOT, text=True, capture_output=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = re.search(r"5 rounds .* (\d+) commands acknowledged, none lost", done.stdout)
+    assert found is not None and int(found[1]) > CLIENTS, done.stdout
+    assert list(tmp_path.iterdir()) == []
