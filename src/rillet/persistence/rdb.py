@@ -191,6 +191,8 @@ class _RdbFile:
         self.merge = merge
         self.delay: int = engine.settings.key_load_delay
         self.unknown = unknown
+        settings = engine.settings
+        self.checked: bool = settings.rdbchecksum and not settings.skip_checksum_validation
         self.version = 0
         self.database = engine.databases[0]
         self.expires = -1
@@ -374,7 +376,7 @@ class _RdbFile:
             return
         found = reader.checksum_so_far()
         stored = int.from_bytes(reader.raw(8), "little")
-        if stored and found != stored:
+        if stored and found != stored and self.checked:
             # rdb.c: rdbLoadRioWithLoadingCtx, "RDB CRC error"
             raise Corrupt(
                 f"RDB CRC error: the checksum {stored:016x} expected, that of the bytes before is {found:016x}"
