@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
+
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
+from rillet.errors import Corrupt
+from rillet.persistence.rdb import load_rdb
+from rillet.persistence.rdb_writer import write_rdb
 from tests.differential.logs import kept
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
@@ -52,3 +59,21 @@ def test_what_populate_makes_is_not_logged() -> None:
     assert local("EXEC") is None
     assert log.feed.take() == b"" and local("DBSIZE") == 100
     local.engine.check()
+
+
+def test_a_file_whose_checksum_is_wrong(tmp_path: Path) -> None:
+    """It is refused, unless rdbchecksum is no, or DEBUG said that checksums are not looked at."""
+    local = Local(Engine(Settings(enable_debug_command="yes", dir=str(tmp_path))))
+    local("SET", "k", "v")
+    path = tmp_path / "dump.rdb"
+    write_rdb(path, local.engine)
+    path.write_bytes(path.read_bytes()[:-1] + b"\0")
+    for settings, switch in (({}, "1"), ({"rdbchecksum": False}, "0"), ({}, "0")):
+        engine = Engine(Settings(enable_debug_command="yes", **settings))
+        Local(engine)("DEBUG", "SET-SKIP-CHECKSUM-VALIDATION", switch)
+        if settings or switch == "1":
+            load_rdb(path, engine)
+            assert Local(engine)("GET", "k") == b"v"
+        else:
+            with pytest.raises(Corrupt):
+                load_rdb(path, engine)
