@@ -173,6 +173,7 @@ _OURS = [
     Parameter("compat", NEWEST, _compat),
     words("dump-format", "oldest", ("oldest", "native")),
     words("rdb-foreign", "refuse", ("refuse", "skip", "keep")),
+    boolean("aof-checksums", False, mutable=False),
 ]
 _NETWORK = [
     Parameter("bind", _LOOPBACK, _bind, mutable=False, multi=True, written=_written_bind),

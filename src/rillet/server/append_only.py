@@ -41,6 +41,7 @@ class ServerLog:
         self.log = AppendOnlyLog(folder / settings.appenddirname, name=settings.appendfilename,
                                  fsync=settings.appendfsync, on_failure=self._failed,
                                  on_recovery=self._recovered)  # fmt: skip
+        self.log.checksums = settings.aof_checksums
         self.rewriting = Rewriting(self.log, engine, Forked(engine, children), busy=self._other_child, say=say)
         engine.services.update(load_log=self.reload, rewrite_log=self.rewrite)
         self._take_settings()
@@ -179,6 +180,7 @@ class ServerLog:
         except (OSError, StoreError, Corrupt) as error:
             self.lose(f"the append-only file cannot be loaded: {error}")
             raise CommandError(str(engine.refusal)) from error
+        engine.dirty = 0
         say(_summary(replayed))
 
     def lose(self, reason: str) -> None:

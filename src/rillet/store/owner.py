@@ -115,6 +115,7 @@ class Owner:
             raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave one there")
         self.log = AppendOnlyLog(directory.path / LOG_FOLDER, name=names[0], fsync=settings.appendfsync,
                                  on_failure=self._failed, on_recovery=self._recovered)  # fmt: skip
+        self.log.checksums = settings.aof_checksums
         self._inline = Inline(self.engine)
         self._spawned = Spawned(settings)
         writer = self._spawned if Spawned.possible() else self._inline
