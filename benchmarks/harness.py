@@ -146,8 +146,9 @@ def redis_benchmark(port: int, requests: int, clients: int, pipeline: int, comma
 
 
 def cpu_us(pid: int) -> float:
-    """Return the CPU time that the threads of the process have had, in microseconds."""
-    return sum(int(path.read_text().split()[0]) for path in Path(f"/proc/{pid}/task").glob("*/schedstat")) / 1000
+    """Return the CPU time of the process, in microseconds: that of threads that have ended, too."""
+    clock = (~pid << 3) | 2  # clock_getcpuclockid(3)
+    return time.clock_gettime_ns(clock) / 1000
 
 
 def resident_bytes(pid: int) -> int:
