@@ -353,6 +353,19 @@ def test_a_last_file_that_cannot_be_written(tmp_path: Path, loop: str) -> None:
         assert "# Error trying to save the DB, Exit anyway." in said
 
 
+@pytest.mark.parametrize("loop", LOOPS)
+def test_who_insists_need_not_wait_for_the_last_file(tmp_path: Path, loop: str) -> None:
+    with running(tmp_path, "--save", "900 1", loop=loop) as server, server.client() as client:
+        client.call("SET k v")
+        client.call(SLOW)
+        server.process.send_signal(signal.SIGINT)
+        draft = tmp_path / f"temp-{server.process.pid}.rdb"
+        until(draft.exists, "the last file is being written")
+        server.process.send_signal(signal.SIGINT)
+        status, said = server.ended()
+        assert status == 1 and "# You insist... exiting now." in said and not list(tmp_path.iterdir())
+
+
 def test_what_a_signal_does_is_a_setting(tmp_path: Path) -> None:
     with running(tmp_path, "--save", "900 1", "--shutdown-on-sigterm", "nosave") as server, server.client() as client:
         client.call("SET k v")
