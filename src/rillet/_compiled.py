@@ -32,6 +32,7 @@ COMPILED = (
     "types/stream",
     "types/stream_order",
     "types/rdb_bytes",
+    "types/node_batch",
     "types/stream_rdb",
     "types/stream_finder",
     "keyspace/clock",

@@ -37,7 +37,7 @@ def _same(target: _T) -> _T:
     return target
 
 
-cfunc = ccall = inline = final = cclass = internal = no_gc = no_gc_clear = _same
+cfunc = ccall = inline = nogil = final = cclass = internal = no_gc = no_gc_clear = _same
 
 
 def _decorator(*_args: Any, **_kwargs: Any) -> Callable[[_T], _T]:

@@ -45,6 +45,7 @@ from rillet.engine import Engine
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat
 from rillet.persistence.delay import debug_delay
 from rillet.persistence.disk import REAL, Disk
+from rillet.persistence.helper import Helper
 from rillet.types import rdb
 from rillet.types.compat import COMPATS
 from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
@@ -155,9 +156,11 @@ def load_rdb_from(
     # Whatever is made here is kept, so looking through all of it for garbage again and again is in vain.
     collects = gc.isenabled()
     gc.disable()
+    helper = reader.helper = Helper()
     try:
         return _RdbFile(name, engine, reader, drop_expired, merge, unknown or engine.settings.rdb_foreign).load()
     finally:
+        helper.close()
         if collects:
             gc.enable()
 

@@ -195,6 +195,7 @@ def compress(data: bytes, limit: cython.Py_ssize_t = -1) -> bytes:
 
 
 @cython.cfunc
+@cython.nogil
 @cython.inline
 @cython.exceptval(check=False)
 def _copy(
@@ -221,6 +222,7 @@ def _copy(
 
 
 @cython.cfunc
+@cython.nogil
 @cython.inline
 @cython.exceptval(check=False)
 def _repeat(
@@ -247,6 +249,7 @@ def _repeat(
 
 
 @cython.cfunc
+@cython.nogil
 @cython.exceptval(check=False)
 def unpack(
     data: cython.p_const_uchar,

@@ -28,7 +28,7 @@ cdef class RdbReader:
     cdef Py_ssize_t at
     cdef Py_ssize_t limit
     cdef long long base
-    cdef readonly long long mark
+    cdef public long long mark
     cdef readonly unsigned long long ms
     cdef readonly unsigned long long seq
     cdef readonly bint special
@@ -39,6 +39,9 @@ cdef class RdbReader:
     cdef bint _keeps
     cdef bytearray _kept
     cdef Py_ssize_t _kept_from
+    cdef Py_ssize_t end_of_peek
+    cdef public object helper
+    cdef Py_ssize_t peek_length(self, Py_ssize_t pos) except -2
     cdef bint need(self, Py_ssize_t n) except -1
     cdef bint _refill(self, Py_ssize_t n) except -1
     cdef bint _move(self, bytearray window, Py_ssize_t left) except -1

@@ -68,7 +68,7 @@ PIECE = 1 << 20
 
 _INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
-_WINDOW = cython.declare(cython.Py_ssize_t, 1 << 18)
+_WINDOW = cython.declare(cython.Py_ssize_t, 1 << 20)
 _MOST = cython.declare(cython.ulonglong, 1 << 62)  # no string is longer
 # Room before a block whose size is not known yet: a form, two lengths.
 _HEAD = cython.declare(cython.Py_ssize_t, 19)
@@ -261,10 +261,12 @@ class RdbReader:
     __slots__ = (
         "p", "window", "at", "limit", "base", "mark", "ms", "seq", "special", "source", "checksum",
         "_summed", "_sums", "_keeps", "_kept", "_kept_from",
+        "end_of_peek", "helper",
     )  # fmt: skip
     p: cython.p_const_uchar
     window: Any
     source: Any
+    helper: Any
     _kept: bytearray
 
     def __init__(self, data: bytes = b"", position: cython.Py_ssize_t = 0, end: int | None = None) -> None:
@@ -287,6 +289,8 @@ class RdbReader:
         self._keeps = False
         self._kept = bytearray()
         self._kept_from = 0
+        self.end_of_peek = 0
+        self.helper = None
 
     @staticmethod
     def of(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:
@@ -406,6 +410,30 @@ class RdbReader:
     def rest(self) -> bytes:
         """Return what is in the window but was not consumed: the beginning of what follows the RDB part."""
         return bytes(self.p[self.at : self.limit])
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=False)
+    def peek_length(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the length at a position, -1 where none is whole in the window; `end_of_peek` is behind it."""
+        first: cython.int
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t = 0
+        if pos >= self.limit:
+            return -1
+        first = self.p[pos]
+        if first < 0x40:
+            self.end_of_peek = pos + 1
+            return first
+        if first < 0x80 and pos + 1 < self.limit:
+            self.end_of_peek = pos + 2
+            n = ((first & 0x3F) << 8) | self.p[pos + 1]
+            return n
+        if first != 0x80 or pos + 4 >= self.limit:
+            return -1
+        for i in range(pos + 1, pos + 5):
+            n = (n << 8) | self.p[i]
+        self.end_of_peek = pos + 5
+        return n
 
     # -- what stands in it
 

@@ -13,6 +13,7 @@ cdef class LivingEntries:
     cdef readonly bint rises
     cdef readonly bint set_back
     cpdef bint take_node(self, bytes key, Listpack lp) except -1
-    cdef bint _walk(self, unsigned long long master_ms, unsigned long long master_seq, bytearray buf,
-                    Py_ssize_t used) except -1
+    cpdef bint join(self, LivingEntries later) except -1
+    cdef bint walk(self, unsigned long long master_ms, unsigned long long master_seq, const unsigned char *p,
+                   Py_ssize_t used) noexcept nogil
     cpdef bint add_node(self, bytes key, Listpack lp) except -1

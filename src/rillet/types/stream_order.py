@@ -40,6 +40,7 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
 @cython.cfunc
+@cython.nogil
 @cython.inline
 @cython.exceptval(check=False)
 def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
@@ -69,6 +70,7 @@ def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssi
 
 
 @cython.cfunc
+@cython.nogil
 @cython.inline
 @cython.exceptval(check=False)
 def _is_number(b: cython.int) -> cython.bint:
@@ -77,6 +79,7 @@ def _is_number(b: cython.int) -> cython.bint:
 
 
 @cython.cfunc
+@cython.nogil
 @cython.inline
 @cython.exceptval(check=False)
 def _number(p: cython.p_const_uchar, pos: cython.Py_ssize_t) -> cython.longlong:
@@ -117,17 +120,40 @@ class LivingEntries:
     @cython.exceptval(-1, check=False)
     def take_node(self, key: bytes, lp: Listpack) -> cython.bint:
         """Walk the next node, of which nothing is known; False where it is not sound or contradicts itself. O(bytes)"""
-        if self._walk(key_ms(key), key_seq(key), lp.buf, lp.used):
+        if lp.used <= len(lp.buf) and self.walk(key_ms(key), key_seq(key), lp.buf, lp.used):
             return True
         return lp.validate(True) and validate_node(lp) and self.add_node(key, lp)
 
-    @cython.cfunc
+    @cython.ccall
     @cython.exceptval(-1, check=False)
-    def _walk(
-        self, master_ms: cython.ulonglong, master_seq: cython.ulonglong, buf: bytearray, used: cython.Py_ssize_t
+    def join(self, later: LivingEntries) -> cython.bint:
+        """Take over what another walk has seen of the nodes that follow."""
+        if later.count != 0:
+            if not less(self.last_ms, self.last_seq, later.first_ms, later.first_seq):
+                self.rises = False
+            if self.count == 0:
+                self.first_ms = later.first_ms
+                self.first_seq = later.first_seq
+            self.last_ms = later.last_ms
+            self.last_seq = later.last_seq
+            self.count += later.count
+        if not later.rises:
+            self.rises = False
+        if later.set_back:
+            self.set_back = True
+        return True
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def walk(
+        self,
+        master_ms: cython.ulonglong,
+        master_seq: cython.ulonglong,
+        p: cython.p_const_uchar,
+        used: cython.Py_ssize_t,
     ) -> cython.bint:
         """Take a node that is sound and made as servers make it; leave everything else alone and return False."""
-        p: cython.p_const_uchar = buf
         end: cython.Py_ssize_t = used - 1
         pos: cython.Py_ssize_t = _COUNT
         at: cython.Py_ssize_t
@@ -148,7 +174,7 @@ class LivingEntries:
         deleted: cython.longlong = 0
         rises: cython.bint = True
         set_back: cython.bint = False
-        if used < 11 or used > len(buf) or p[end] != 0xFF:
+        if used < 11 or p[end] != 0xFF:
             return False
         total = p[3]
         total = (total << 24) | (p[2] << 16) | (p[1] << 8) | p[0]

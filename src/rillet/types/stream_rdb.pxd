@@ -2,6 +2,7 @@ cimport cython
 from rillet.structs.listpack cimport Listpack
 from rillet.structs.rax_iterator cimport RaxIterator
 from rillet.types.group cimport Consumer, Group
+from rillet.types.node_batch cimport NodeBatch
 from rillet.types.pending cimport Pending
 from rillet.types.rdb_bytes cimport RdbReader, RdbWriter
 from rillet.types.stream cimport Stream

@@ -35,6 +35,8 @@ servers can write such (XGROUP SETID with an ENTRIESREAD beyond what was added),
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
@@ -45,6 +47,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.group import Consumer, Group
 from rillet.types.idmp import DURATION_RANGE, MAX_ENTRIES_RANGE, Producer, Producers
+from rillet.types.node_batch import NodeBatch
 from rillet.types.pending import Pending
 from rillet.types.rdb_bytes import RdbReader, RdbWriter
 from rillet.types.stream import Stream
@@ -61,6 +64,7 @@ TYPE_STREAM_88 = 27
 STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_STREAM_86: 13, TYPE_STREAM_88: 14}
 """The types, with the RDB version that had them first."""
 
+_WORTH_HELP = cython.declare(cython.Py_ssize_t, 16)  # nodes, below which two threads cost more than they save
 _UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read of -1, as an unsigned length
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _END_OF_TIME = cython.declare(cython.longlong, 1 << 62)
@@ -260,8 +264,18 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
     before: bytes = b""
     key: bytes
     node: Listpack
+    helper: Any = reader.helper
+    batch: NodeBatch | None = NodeBatch() if cython.compiled and helper is not None else None
     left: cython.ulonglong = reader.length()
     while left > 0:
+        if batch is not None and in_order and batch.gather(reader, left) >= _WORTH_HELP:
+            helper.start(batch.help)
+            batch.work(batch.half, batch.count, batch.second)
+            helper.wait()
+            in_order = batch.settle(reader, stream, living, before)
+            before = batch.keys[batch.count - 1]
+            left -= batch.count
+            continue
         key = reader.string()
         if len(key) != 16:
             raise Corrupt(f"a node's ID of 16 bytes expected, found {len(key)}")

@@ -1,0 +1,96 @@
+"""Nodes that two threads unpack: what comes out, and what is refused, is what one thread makes of them."""
+
+from __future__ import annotations
+
+import io
+import random
+from typing import Any
+
+import pytest
+
+from rillet.errors import Corrupt
+from rillet.persistence.helper import Helper
+from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.stream import Stream
+from rillet.types.stream_rdb import load_stream, save_stream
+
+
+def stream_of(nodes: int, seed: int, compressible: bool = True) -> bytes:
+    """The RDB bytes of a stream of so many nodes, some with tombstones."""
+    source, stream = random.Random(seed), Stream()
+    for number in range(nodes * 4):
+        value = b"abc" * source.randrange(1, 30) if compressible else source.randbytes(30)
+        stream.append([b"field", value, b"n", b"%d" % number], 0, 2, 1000 + number, 0, 4096, 4)
+    for number in source.sample(range(nodes * 4), nodes // 2):
+        stream.delete(1000 + number, 0)
+    out = RdbWriter()
+    save_stream(out, stream, 19)
+    return bytes(out.out)
+
+
+def outcome(data: bytes, helper: Helper | None) -> Any:
+    """What loading gives: the stream's own bytes, or what it is refused for, and where."""
+    reader = RdbReader.of(io.BytesIO(data).readinto)
+    reader.helper = helper
+    try:
+        stream = load_stream(reader, 19)
+    except Corrupt as error:
+        return str(error), reader.mark
+    except (IndexError, OverflowError, MemoryError) as error:
+        return type(error)
+    out = RdbWriter()
+    save_stream(out, stream, 19)
+    return bytes(out.out), reader.position, reader.checksum_so_far()
+
+
+@pytest.mark.parametrize("nodes", [1, 15, 16, 17, 100, 1023, 1024, 1025, 6000])
+@pytest.mark.parametrize("compressible", [True, False])
+def test_two_threads_read_what_one_reads(nodes: int, compressible: bool) -> None:
+    data = stream_of(nodes, nodes, compressible)
+    helper = Helper()
+    try:
+        assert outcome(data, helper) == outcome(data, None)
+        assert outcome(data, None)[0] == data
+    finally:
+        helper.close()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damage_is_refused_as_one_thread_refuses_it(seed: int) -> None:
+    source, data = random.Random(seed), stream_of(60, seed, seed % 2 == 0)
+    helper = Helper()
+    refused = 0
+    try:
+        for _ in range(400):
+            damaged = bytearray(data)
+            for _ in range(source.choice((1, 1, 3))):
+                damaged[source.randrange(len(data))] = source.choice((0, 16, 0x7F, 0xC3, 0xFF, source.randrange(256)))
+            cut = bytes(damaged[: source.choice((len(data), len(data), source.randrange(len(data))))])
+            with_help, alone = outcome(cut, helper), outcome(cut, None)
+            refused += isinstance(alone[0], str) if isinstance(alone, tuple) else 1
+            if isinstance(alone, tuple) and isinstance(alone[0], bytes):
+                assert with_help == alone
+            else:
+                assert isinstance(with_help, type) or isinstance(with_help[0], str)
+    finally:
+        helper.close()
+    assert refused > 100
+
+
+def test_nodes_out_of_order_are_sorted() -> None:
+    """A payload that no server writes: each node in a place of its own choosing."""
+    data = stream_of(64, 1)
+    reader = RdbReader(data)
+    pairs = [(reader.raw(0), reader.string(), reader.string()) for _ in range(reader.length())]
+    rest = data[reader.position :]
+    random.Random(3).shuffle(pairs)
+    out = RdbWriter()
+    out.length(len(pairs))
+    for _, key, node in pairs:
+        out.string(key)
+        out.string(node)
+    helper = Helper()
+    try:
+        assert outcome(bytes(out.out) + rest, helper)[0] == data == outcome(bytes(out.out) + rest, None)[0]
+    finally:
+        helper.close()
