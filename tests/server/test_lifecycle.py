@@ -37,7 +37,7 @@ def test_a_taken_port(tmp_path: Path) -> None:
         taken.listen()
         port = taken.getsockname()[1]
         assert refused("--port", str(port), "--dir", str(tmp_path)) == (
-            f"rillet: cannot listen on 127.0.0.1:{port}: Address already in use\n"
+            f"rillet: Failed listening on port {port} (tcp): 127.0.0.1: Address already in use\n"
         )
 
 

@@ -101,7 +101,8 @@ class Server:
                     continue
                 await self._close_listeners()
                 reason = os.strerror(error.errno) if error.errno else str(error)
-                raise CannotListen(f"cannot listen on {host}:{self.port}: {reason}") from error
+                # server.c: initServer, the words that tools look for
+                raise CannotListen(f"Failed listening on port {self.port} (tcp): {host}: {reason}") from error
             self._listeners.append(listener)
 
     async def _listen_unix(self, path: Path) -> None:
