@@ -167,3 +167,21 @@ def test_redis_reads_it_writes_on_and_is_read(tmp_path: Path) -> None:
     assert _state_of(folder) == before
     with running_redis("--dir", str(tmp_path), "--appendonly", "yes") as judge, judge.client() as client:
         assert client.get("by-redis") is None and client.get("a") == b"1"
+
+
+@pytest.mark.parametrize("inside", [b"*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nPING\r\n", b"*2\r\n$4\r\nINCR\r\n$1\r\n"])
+@pytest.mark.parametrize("behind", [b"", b"torn", b"*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n"])
+def test_a_batch_that_ends_inside_a_transaction_or_command_is_damage(
+    tmp_path: Path, inside: bytes, behind: bytes
+) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _log(tmp_path)
+    path = tmp_path / FILE
+    whole = path.read_bytes()
+    made = batch(b"*2\r\n$4\r\nINCR\r\n$1\r\nm\r\n" + inside, offset=len(whole), synced=0, seq=1)
+    path.write_bytes(whole + made + behind)
+    # A cut in the middle would make the next opening take the whole batch for torn, and the INCR with it.
+    with pytest.raises(LogCorrupt, match=f"{FILE}: offset {len(whole + made) - len(inside)}: "):
+        Store(tmp_path)
+    assert path.read_bytes() == whole + made + behind

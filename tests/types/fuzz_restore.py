@@ -1,6 +1,7 @@
-"""RESTORE under fire: genuine stream payloads, mutated where it hurts, sealed again, restored and used.
+"""RESTORE under fire: genuine payloads of every type, mutated where it hurts, sealed again, restored and used.
 
     python -m tests.types.fuzz_restore COUNT [SEED]                     both speeds: set PYTHONPATH to the build
+    python -m tests.types.fuzz_restore COUNT [SEED] --all               every type, not only streams
     python -m tests.types.fuzz_restore COUNT [SEED] --against SERVER    compare what a real server accepts
 
 A payload is recorded as the lengths, strings and times that it is made of (`Recorder`), so a mutation changes one of
@@ -10,7 +11,7 @@ checksum are made right again, else nothing behind them would be reached.
 
 What must hold: RESTORE answers OK or `ERR Bad data format`; nothing else is ever raised; memory stays in proportion to
 the payload. What was accepted is sound (`check`), comes back from its own DUMP as it was, and stays sound under
-every stream command. A failure prints the seed of its case, and `case` runs that one again.
+every command of its type. A failure prints the seed of its case, and `case` runs that one again.
 """
 
 from __future__ import annotations
@@ -34,12 +35,14 @@ from rillet.structs.crc64 import crc64
 from rillet.structs.listpack import Listpack
 from rillet.types import rdb
 from rillet.types.compat import COMPATS
+from rillet.types.digest import value_digest
 from rillet.types.rdb_bytes import RdbWriter
 from rillet.types.stream import Stream
 from rillet.types.stream_order import LivingEntries
 from rillet.types.stream_rdb import STREAM_TYPES, save_stream
 from tests.commands.ends import Bench
 from tests.judge import running_redis
+from tests.types import genuine_values
 from tests.types.genuine import build
 
 EXTREMES = (0, 1, 2, 63, 64, 100, 16383, 16384, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)
@@ -103,6 +106,15 @@ def pool(seed: int, size: int = 12) -> list[tuple[int, list[Token]]]:
             save_stream(recorder, stream, kind)
             if len(written(recorder.tokens, False)) < LARGEST:
                 found.append((kind, recorder.tokens))
+    return found
+
+
+def pool_of_all(seed: int, size: int = 12) -> list[tuple[int, list[Token]]]:
+    """Return (type, tokens) of genuine values of every type: as many of each as of streams."""
+    found = pool(seed, size)
+    source = random.Random(seed)
+    for kind in genuine_values.KINDS:
+        found += [(kind, genuine_values.tokens(kind, source)) for _ in range(size)]
     return found
 
 
@@ -182,7 +194,8 @@ def _node(source: random.Random, value: bytes) -> bytes:
     return made.to_bytes()
 
 
-def _mutate_tokens(source: random.Random, tokens: list[Token]) -> None:
+def mutate_tokens(source: random.Random, tokens: list[Token]) -> None:
+    """Change one of the parts, or leave some out, or have some twice or in another order."""
     action = source.random()
     at = source.randrange(len(tokens))
     method, value = tokens[at]
@@ -208,7 +221,8 @@ def _mutate_tokens(source: random.Random, tokens: list[Token]) -> None:
         tokens[at:end] = [("length", len(tokens[at:end])), *tokens[at:end]]
 
 
-def _mutate_bytes(source: random.Random, body: bytes) -> bytes:
+def mutate_bytes(source: random.Random, body: bytes) -> bytes:
+    """Return the bytes with a few changed, left out or put in, or the end missing."""
     changed = bytearray(body)
     for _ in range(source.choice((1, 1, 1, 2, 4))):
         at = source.randrange(len(changed) + 1)
@@ -232,12 +246,12 @@ def mutated(source: random.Random, genuine: list[tuple[int, list[Token]]]) -> by
     if way < 0.8:
         for _ in range(source.choice((1, 1, 1, 2, 3))):
             if tokens:
-                _mutate_tokens(source, tokens)
+                mutate_tokens(source, tokens)
     body = written(tokens, source.random() < 0.3)
     if way > 0.75:
-        body = _mutate_bytes(source, body)
+        body = mutate_bytes(source, body)
     if source.random() < 0.03:
-        kind = source.choice((*STREAM_TYPES, 0, source.randrange(256)))
+        kind = source.choice((*STREAM_TYPES, *genuine_values.KINDS, source.randrange(256)))
     return sealed(kind, body, source.choice(VERSIONS))
 
 
@@ -280,6 +294,18 @@ def _exercise(bench: Bench, stream: Stream, source: random.Random) -> None:
         check(stream)
 
 
+def _exercise_value(bench: Bench, value: object, source: random.Random) -> None:
+    """Run commands of the value's type on the key, and look whether it is still sound after each of them."""
+    kind = type(value).__name__.lower()
+    commands = genuine_values.commands(kind, b"s")
+    for words in source.sample(commands, min(len(commands), source.choice((4, 8, 12)))):
+        assert bench.run(list(words)), words
+        left = bench.engine.databases[0].values.get(b"s")
+        if left is None:
+            break
+        left.check()
+
+
 def set_back(stream: Stream) -> bool:
     """Whether the stream has entries before their node's own ID (`stream_order`)."""
     living = LivingEntries()
@@ -296,11 +322,12 @@ def check(stream: Stream) -> None:
 
 
 class Fuzzer:
-    """One engine that takes payload after payload; `counts` tells how they fared."""
+    """One engine that takes payload after payload; `counts` tells how they fared. every: of every type."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, every: bool = False) -> None:
         self.seed = seed
-        self.genuine = pool(seed)
+        self.every = every
+        self.genuine = pool_of_all(seed) if every else pool(seed)
         self.counts: Counter[str] = Counter()
         self.bench = Bench(compat="newest", dump_format="native")
         self.bench.engine.log = None
@@ -327,6 +354,7 @@ class Fuzzer:
             self._accepted(value, random.Random(number))
         else:
             self.counts["other types"] += 1
+            self._accepted_value(value, random.Random(number))
         bench.engine.databases[0].values.clear()
 
     def _accepted(self, stream: Stream, source: random.Random) -> None:
@@ -337,13 +365,20 @@ class Fuzzer:
         assert rdb.dump(rdb.restore(rdb.dump(stream)), True, newest) == dumped
         _exercise(self.bench, stream, source)
 
+    def _accepted_value(self, value: Any, source: random.Random) -> None:
+        value.check()
+        again: Any = rdb.restore(rdb.dump(value))
+        again.check()
+        assert value_digest(again, False) == value_digest(value, False)
+        _exercise_value(self.bench, value, source)
+
     def run(self, count: int, tell: Callable[[int], object] | None = None) -> None:
         """Run the cases 0 to count - 1; a finding is raised with the number of its case."""
         for number in range(count):
             try:
                 self.case(number)
             except BaseException as error:
-                error.add_note(f"fuzz_restore: Fuzzer({self.seed}).case({number})")
+                error.add_note(f"fuzz_restore: Fuzzer({self.seed}, {self.every}).case({number})")
                 raise
             if tell is not None:
                 tell(number)
@@ -393,9 +428,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int)
     parser.add_argument("seed", type=int, nargs="?", default=1)
+    parser.add_argument("--all", action="store_true")
     parser.add_argument("--against", metavar="SERVER", default="")
     options = parser.parse_args()
-    fuzzer = Fuzzer(options.seed)
+    fuzzer = Fuzzer(options.seed, options.all)
     began = time.monotonic()
     print(f"rillet {'compiled' if rillet.compiled() else 'interpreted'}, seed {options.seed}", flush=True)
     if options.against:

@@ -252,3 +252,10 @@ def test_under_fire(seed: int) -> None:
     fuzzer = Fuzzer(seed)
     fuzzer.run(700)
     assert fuzzer.counts["refused"] > 300 and fuzzer.counts["accepted"] > 50
+
+
+@pytest.mark.parametrize("seed", [103, 104])
+def test_every_type_under_fire(seed: int) -> None:
+    fuzzer = Fuzzer(seed, every=True)
+    fuzzer.run(1500)
+    assert fuzzer.counts["refused"] > 300 and fuzzer.counts["other types"] > 300

@@ -135,6 +135,12 @@ class BatchReader:
         self.break_at = at
         self.why = why
 
+    def vouched_for(self) -> int:
+        """Return where the batches end that were handed on; 0 in a file of another."""
+        if not self.ours:
+            return 0
+        return self._at if self.plain_from < 0 else self.plain_from
+
     def was_synced(self) -> bool:
         """Whether a batch behind the break says that the break's place was on the disk: then it is damage. O(bytes)"""
         rest = self._buffer[self.break_at - self._at :] + self._file.read()

@@ -155,6 +155,10 @@ class _FileReplay:
             self.foreign = batches.plain_from >= 0
             if batches.break_at >= 0 and (not self.last or batches.was_synced()):
                 raise LogCorrupt(str(self.path), batches.break_at, batches.why)
+            if self.good < batches.vouched_for():
+                # Cutting there would break the batch: the next opening would take all of it for torn.
+                raise LogCorrupt(str(self.path), self.good, "the end of a command or transaction expected: a batch "
+                                 "ends inside it, and its checksum is right")  # fmt: skip
         progress(self.good)
         if size != self.good:
             self._cut(size, batches.break_at >= 0)

@@ -1,0 +1,329 @@
+"""Files under fire: RDB files, logs, manifests and redis.conf, damaged where it hurts, sealed again, and loaded.
+
+    python -m tests.persistence.fuzz_files rdb|aof|manifest|config COUNT [SEED]     both speeds: set PYTHONPATH
+    python -m tests.persistence.fuzz_files rdb|aof|manifest|config --atheris [FOLDER] [-max_total_time=600 ...]
+
+The files come from damaged_files.py.
+
+With atheris (`pip install atheris`), what is changed is led by which lines of the interpreted readers it reaches; its
+inputs begin with files from there, and checksums are made right in the same way.
+
+What must hold for each file: it is loaded, or refused by an exception of the reader's own that names the file and an
+offset in it. Nothing else is ever raised, and memory stays in proportion to the file. What was loaded is sound
+(`check`), each value comes back from its DUMP, and what is saved from it loads to the same data again. A log that was
+cut is whole when it is read again. A failure prints the number of its case, and `case` runs that one again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import random
+import re
+import resource
+import signal
+import sys
+import time
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from types import FunctionType
+from typing import Any
+
+import rillet
+from rillet.commands.settings import PARAMETERS, Settings
+from rillet.engine import Engine
+from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreError
+from rillet.keyspace.clock import ManualClock
+from rillet.persistence.aof import AppendOnlyLog
+from rillet.persistence.base import write_base
+from rillet.persistence.manifest import read_manifest
+from rillet.persistence.rdb import load_rdb, load_rdb_from
+from rillet.persistence.rdb_writer import write_rdb
+from rillet.persistence.replay import TornLog, replay
+from rillet.server.config_file import rewritten
+from rillet.server.configuration import ConfigurationError, load
+from rillet.types import rdb
+from rillet.types.compat import COMPATS
+from rillet.types.digest import value_digest
+from tests.persistence.damaged_files import (
+    NOW,
+    mutated_config,
+    mutated_log,
+    mutated_manifest,
+    mutated_rdb,
+    sealed_log,
+    sealed_rdb,
+)
+from tests.persistence.simulated_disk import SimulatedDisk
+from tests.types.fuzz_restore import mutate_bytes, pool
+
+FOLDER = Path("/data/appendonlydir")
+RDB, LOG, MANIFEST = FOLDER / "dump.rdb", FOLDER / "appendonly.aof", FOLDER / "appendonly.aof.manifest"
+# An engine with its databases costs some; what a file claims to be large must not cost more than this.
+MEMORY_AT_ALL = 24 << 20
+MEMORY_PER_BYTE = 600
+
+State = dict[tuple[int, bytes], tuple[bytes, int]]
+
+
+def disk_with(files: dict[Path, bytes]) -> SimulatedDisk:
+    """Return a disk in memory that holds the files."""
+    return SimulatedDisk({str(path): data for path, data in files.items()}, folders=("/", "/data", str(FOLDER)))
+
+
+def new_engine() -> Engine:
+    """Return an engine at a fixed time."""
+    return Engine(Settings(compat="newest"), ManualClock(NOW))
+
+
+# -- what must hold --------------------------------------------------------------------------------------
+
+
+def sound(engine: Engine) -> State:
+    """Verify all that an engine holds, and return it: of each key a digest of the value, and when it expires."""
+    engine.check()
+    found: State = {}
+    for database in engine.databases:
+        for key, value in database.values.items():
+            value.check()
+            again: Any = rdb.restore(rdb.dump(value))
+            again.check()
+            digest = _digest(value)
+            assert _digest(again) == digest, key
+            found[database.index, key] = digest, database.expires.get(key, -1)
+    return found
+
+
+def _digest(value: Any) -> bytes:
+    # Of streams everything counts, of the others what clients see: their encoding may change.
+    if type(value).__name__ == "Stream":
+        return rdb.dump(value, True, COMPATS["newest"])
+    return value_digest(value, False)
+
+
+def refused_well(error: Exception, path: Path, size: int | None = None) -> None:
+    """Verify that an error names the file, and where a size is given an offset in it."""
+    assert str(path) in str(error), error
+    if isinstance(error, LogCorrupt) and size is not None:
+        assert error.path == str(path), error
+        assert 0 <= error.offset <= size, error
+
+
+class _Trickle(io.RawIOBase):
+    """A source that gives a few bytes at a time, so that what is read meets the end of a window anywhere."""
+
+    def __init__(self, data: bytes, piece: int) -> None:
+        self._file = io.BytesIO(data)
+        self._piece = piece
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        return self._file.readinto(memoryview(buffer)[: self._piece])
+
+
+def try_rdb(data: bytes) -> str:
+    """Load an RDB file."""
+    engine = new_engine()
+    engine.loading = True
+    source: Any = _Trickle(data, 1 + len(data) % 61)
+    try:
+        load_rdb_from(source, str(RDB), engine, unknown="keep")
+    except (LogCorrupt, NewerFormat) as error:
+        refused_well(error, RDB, len(data))
+        return "refused"
+    found = sound(engine)
+    disk = disk_with({})
+    write_rdb(RDB, engine, disk=disk)
+    other = new_engine()
+    load_rdb(RDB, other, disk=disk, unknown="keep")
+    assert sound(other) == found
+    return "loaded"
+
+
+def try_aof(data: bytes) -> str:
+    """Replay the file of a log, with or without a preamble."""
+    disk = disk_with({LOG: data})
+    engine = new_engine()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", TornLog)
+        try:
+            done = replay(engine, [LOG], disk=disk)
+        except (LogCorrupt, NewerFormat) as error:
+            refused_well(error, LOG, len(data))
+            assert bytes(disk.files()[str(LOG)]) == data, "a log that is refused was changed"
+            return "refused"
+    found = sound(engine)
+    left = disk.files()[str(LOG)]
+    assert data.startswith(left) and len(data) - len(left) == done.dropped
+    again = new_engine()
+    once_more = replay(again, [LOG], disk=disk)
+    assert (once_more.dropped, once_more.commands) == (0, done.commands)
+    assert sound(again) == found
+    for preamble in (True, False):
+        engine.settings.set_text("aof-use-rdb-preamble", "yes" if preamble else "no")
+        write_base(RDB, engine, disk)
+        other = new_engine()
+        replay(other, [RDB], disk=disk)
+        assert sound(other) == found
+    return "cut" if done.dropped else "loaded"
+
+
+def try_manifest(data: bytes) -> str:
+    """Read a manifest, and open the log that it describes; some of the files are there."""
+    files = {FOLDER / f"appendonly.aof.{n}.{kind}": b"" for n in range(1, 4) for kind in ("incr.aof", "base.aof")}
+    disk = disk_with({MANIFEST: data, **files})
+    try:
+        made = read_manifest(MANIFEST, disk)
+    except LogCorrupt as error:
+        refused_well(error, MANIFEST, len(data))
+        return "refused"
+    text = "".join(file.line() for file in made.files).encode("utf-8", "surrogateescape")
+    if text:
+        assert read_manifest(MANIFEST, disk_with({MANIFEST: text})) == made
+    log = AppendOnlyLog(FOLDER, disk=disk, threads=False)
+    engine = new_engine()
+    try:
+        log.open(engine)
+    except (Corrupt, StoreError) as error:
+        refused_well(error, FOLDER)
+        return "not opened"
+    engine.log = None
+    log.close()
+    return "opened"
+
+
+def try_config(data: bytes) -> str:
+    """Read a redis.conf, and one that CONFIG REWRITE makes of it."""
+    data = re.sub(rb"(?i)include", b"exclude", data)  # which would read any file of this machine
+    try:
+        settings = load(["-"], io.BytesIO(data)).settings
+    except ConfigurationError as error:
+        where = "standard input, line " in str(error) or "requirepass" in str(error)
+        return "refused" if where else f"refused without a line: {error}"
+    text = rewritten(data, settings)
+    again = load(["-"], io.BytesIO(text)).settings
+    for parameter in PARAMETERS.values():
+        name = parameter.attribute
+        assert getattr(again, name) == getattr(settings, name), (name, getattr(again, name), getattr(settings, name))
+    assert rewritten(text, again).rstrip() == text.rstrip()  # as redis-server: an empty line more, once
+    return "loaded"
+
+
+# -- running ---------------------------------------------------------------------------------------------
+
+Try = Callable[[bytes], str]
+Mutate = Callable[[random.Random, Any], bytes]
+Seal = Callable[[bytes], bytes]
+TARGETS: dict[str, tuple[Try, Mutate, Seal]] = {
+    "rdb": (try_rdb, mutated_rdb, sealed_rdb),
+    "aof": (try_aof, mutated_log, sealed_log),
+    "manifest": (try_manifest, mutated_manifest, bytes),
+    "config": (try_config, mutated_config, bytes),
+}
+
+
+class Fuzzer:
+    """Takes file after file of one kind; `counts` tells how they fared."""
+
+    def __init__(self, target: str, seed: int) -> None:
+        self.target = target
+        self.seed = seed
+        self.attempt, self.mutate, _ = TARGETS[target]
+        self.streams = pool(seed, 3) if target in ("rdb", "aof") else []
+        self.counts: Counter[str] = Counter()
+
+    def file(self, number: int) -> bytes:
+        """Return the file of a case."""
+        return self.mutate(random.Random(f"{self.target}:{self.seed}:{number}"), self.streams)
+
+    def case(self, number: int) -> None:
+        """Make and run one case; whatever is raised is a finding."""
+        data = self.file(number)
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        self.counts[self.attempt(data)] += 1
+        grew = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+        assert grew < MEMORY_AT_ALL + MEMORY_PER_BYTE * len(data), f"{len(data)} bytes took {grew}"
+
+    def run(self, count: int, tell: Callable[[int], object] | None = None) -> None:
+        """Run the cases 0 to count - 1; a finding is raised with the number of its case."""
+        for number in range(count):
+            try:
+                self.case(number)
+            except BaseException as error:
+                error.add_note(f"fuzz_files: Fuzzer({self.target!r}, {self.seed}).case({number})")
+                raise
+            if tell is not None:
+                tell(number)
+
+
+def _readers() -> Iterator[FunctionType]:
+    """Yield the functions of the readers, whose lines are to be reached; none of them is compiled."""
+    packages = ("rillet.persistence", "rillet.types", "rillet.structs", "rillet.protocol", "rillet.server.config")
+    for name, module in sorted(sys.modules.items()):
+        if name.startswith(packages):
+            for place in (module, *(one for one in vars(module).values() if isinstance(one, type))):
+                if getattr(place, "__module__", name) == name:
+                    functions = [one for one in vars(place).values() if isinstance(one, FunctionType)]
+                    yield from (one for one in functions if one.__module__ == name)
+
+
+def _with_atheris(target: str, arguments: list[str]) -> None:
+    """Let atheris choose what to change; it ends with the process."""
+    atheris: Any = import_module("atheris")
+    attempt, mutate, seal = TARGETS[target]
+    for function in _readers():
+        atheris.instrument_func(function)
+    streams = pool(1, 3)
+
+    def one(data: bytes) -> None:
+        attempt(seal(data))
+
+    def changed(data: bytes, most: int, seed: int) -> bytes:
+        source = random.Random(seed)
+        if source.random() < 0.2:
+            data = mutate(source, streams)
+        elif source.random() < 0.3:
+            data = mutate_bytes(source, data)
+        else:
+            data = atheris.Mutate(data, most)
+        return bytes(seal(data)[:most])
+
+    folder = next((Path(word) for word in arguments if not word.startswith("-")), None)
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number in range(60):
+            (folder / f"genuine{number}").write_bytes(mutate(random.Random(number), streams))
+    atheris.Setup([sys.argv[0], "-rss_limit_mb=1000", "-timeout=60", "-max_len=8000", *arguments], one,
+                  custom_mutator=changed)  # fmt: skip
+    atheris.Fuzz()
+
+
+def main() -> None:
+    """Run from the command line."""
+    if "--atheris" in sys.argv:
+        _with_atheris(sys.argv[1], [word for word in sys.argv[2:] if word != "--atheris"])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("target", choices=TARGETS)
+    parser.add_argument("count", type=int)
+    parser.add_argument("seed", type=int, nargs="?", default=1)
+    options = parser.parse_args()
+    fuzzer = Fuzzer(options.target, options.seed)
+    began = time.monotonic()
+    speed = "compiled" if rillet.compiled() else "interpreted"
+    print(f"rillet {speed}, {options.target}, seed {options.seed}", flush=True)
+    # A hang is a finding too: no case takes this long (s).
+    fuzzer.run(options.count, lambda _number: signal.alarm(60))
+    signal.alarm(0)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+    print(f"{options.count} files in {time.monotonic() - began:.0f} s, at most {peak} MB")
+    for name, number in sorted(fuzzer.counts.items()):
+        print(f"{number:9} {name}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,46 @@
+"""The readers of files under fire, for a moment (fuzz_files.py), and what that found once."""
+
+from __future__ import annotations
+
+import pytest
+
+from rillet.errors import LogCorrupt
+from rillet.persistence.rdb import load_rdb
+from tests.persistence import fuzz_files, rdb_files
+from tests.persistence.damaged_files import sealed_log, sealed_rdb
+from tests.persistence.fuzz_files import RDB, Fuzzer, disk_with, new_engine
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [1, 2])
+@pytest.mark.parametrize(("target", "count"), [("rdb", 400), ("aof", 300), ("manifest", 1500), ("config", 1500)])
+def test_under_fire(target: str, count: int, seed: int) -> None:
+    fuzzer = Fuzzer(target, seed)
+    fuzzer.run(count)
+    assert fuzzer.counts["refused"] > count // 10, fuzzer.counts
+    assert count - fuzzer.counts["refused"] > count // 10, fuzzer.counts
+
+
+def test_the_checksums_are_made_right_again() -> None:
+    whole = rdb_files.of_version(10)
+    assert sealed_rdb(whole[:-8] + bytes(8)) == whole
+    fuzzer = Fuzzer("aof", 1)
+    logs = [log for log in map(fuzzer.file, range(60)) if log.startswith(b"#RILLET:")]
+    assert logs
+    for log in logs:
+        if fuzz_files.try_aof(log) == "loaded":
+            assert sealed_log(log) == log
+
+
+def test_a_file_that_names_no_offset_would_be_seen() -> None:
+    error = LogCorrupt(str(RDB), 101, "a key expected")
+    fuzz_files.refused_well(error, RDB, 101)
+    for wrong in (LogCorrupt(str(RDB), 102, "x"), LogCorrupt("another", 1, "x"), ValueError("x")):
+        with pytest.raises(AssertionError):
+            fuzz_files.refused_well(wrong, RDB, 101)
+
+
+def test_damage_behind_a_checksum_is_seen_there() -> None:
+    data = sealed_rdb(rdb_files.of_version(10).replace(b"\x10\x09hlistpack", b"\x11\x09hlistpack"))
+    with pytest.raises(LogCorrupt, match=f"{RDB}: offset "):
+        load_rdb(RDB, new_engine(), disk=disk_with({RDB: data}))
