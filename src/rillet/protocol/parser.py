@@ -439,7 +439,8 @@ class CommandParser(Intake):
                 self._refuse("too big inline request")
             return None
         line: bytes = self.data[self.pos : end]
-        args = split_args(line.removesuffix(b"\r"))
+        # An annotation of a log is passed over, whatever is in it.
+        args = [line] if self.exact and line.startswith(b"#") else split_args(line.removesuffix(b"\r"))
         if args is None:
             self._refuse("unbalanced quotes in request")
         self.pos = end + 1
