@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.persistence.killing import CLIENTS, ROOT, plans
+from tests.persistence.killing import plans
 from tests.persistence.ledger import Client, Failure, Model, same
+from tests.persistence.victims import CLIENTS, ROOT
 
 
 def carried_out(client: Client, batches: int) -> list[Any]:
