@@ -2,7 +2,7 @@
 
 A server listens before it has read its files, so that who waits for it sees that it is there, may ask INFO how far it
 has come, and may end it. Reading is one long call, and an event loop has one thread; so the reading has a thread of its
-own, and a baton goes to and fro:
+own, and a baton goes back and forth:
 
     loop     ... events ──go──► waits                       ──► events ──go──► waits ...
     reader                      reads until `progress` ──back──►               reads on
