@@ -1,7 +1,7 @@
 """Files under fire: RDB files, logs, manifests and redis.conf, damaged where it hurts, sealed again, and loaded.
 
-    python -m tests.persistence.fuzz_files rdb|aof|manifest|config COUNT [SEED]     both speeds: set PYTHONPATH
-    python -m tests.persistence.fuzz_files rdb|aof|manifest|config --atheris [FOLDER] [-max_total_time=600 ...]
+    python -m tests.persistence.fuzz_files rdb|aof|manifest|config|check COUNT [SEED]       both speeds: set PYTHONPATH
+    python -m tests.persistence.fuzz_files rdb|aof|manifest|config|check --atheris [FOLDER] [-max_total_time=600 ...]
 
 The files come from damaged_files.py.
 
@@ -23,6 +23,7 @@ import re
 import resource
 import signal
 import sys
+import tempfile
 import time
 import warnings
 from collections import Counter
@@ -39,6 +40,7 @@ from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreError
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof import AppendOnlyLog
 from rillet.persistence.base import write_base
+from rillet.persistence.checking import MANY_DATABASES, check
 from rillet.persistence.manifest import read_manifest
 from rillet.persistence.rdb import load_rdb, load_rdb_from
 from rillet.persistence.rdb_writer import write_rdb
@@ -76,7 +78,7 @@ def disk_with(files: dict[Path, bytes]) -> SimulatedDisk:
 
 def new_engine() -> Engine:
     """Return an engine at a fixed time."""
-    return Engine(Settings(compat="newest"), ManualClock(NOW))
+    return Engine(Settings(compat="newest", databases=MANY_DATABASES), ManualClock(NOW))
 
 
 # -- what must hold --------------------------------------------------------------------------------------
@@ -173,6 +175,22 @@ def try_aof(data: bytes) -> str:
     return "cut" if done.dropped else "loaded"
 
 
+def try_check(data: bytes) -> str:
+    """Let `rillet check` look at a file: it says the same of it as whoever loads it, and changes nothing."""
+    with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
+        path = Path(folder) / "appendonly.aof"
+        path.write_bytes(data)
+        report = check(path)
+        assert path.read_bytes() == data
+    outcome = try_aof(data)
+    assert report.sound == (outcome == "loaded"), (outcome, report)
+    assert [one.torn for one in report.damages] == {"loaded": [], "cut": [True], "refused": [False]}[outcome], report
+    for one in report.damages:
+        assert one.path == path, one
+        assert -1 <= one.offset <= len(data), one
+    return outcome
+
+
 def try_manifest(data: bytes) -> str:
     """Read a manifest, and open the log that it describes; some of the files are there."""
     files = {FOLDER / f"appendonly.aof.{n}.{kind}": b"" for n in range(1, 4) for kind in ("incr.aof", "base.aof")}
@@ -222,6 +240,7 @@ Seal = Callable[[bytes], bytes]
 TARGETS: dict[str, tuple[Try, Mutate, Seal]] = {
     "rdb": (try_rdb, mutated_rdb, sealed_rdb),
     "aof": (try_aof, mutated_log, sealed_log),
+    "check": (try_check, mutated_log, sealed_log),
     "manifest": (try_manifest, mutated_manifest, bytes),
     "config": (try_config, mutated_config, bytes),
 }
@@ -234,7 +253,7 @@ class Fuzzer:
         self.target = target
         self.seed = seed
         self.attempt, self.mutate, _ = TARGETS[target]
-        self.streams = pool(seed, 3) if target in ("rdb", "aof") else []
+        self.streams = pool(seed, 3) if target in ("rdb", "aof", "check") else []
         self.counts: Counter[str] = Counter()
 
     def file(self, number: int) -> bytes:

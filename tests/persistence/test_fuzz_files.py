@@ -13,8 +13,9 @@ from tests.persistence.fuzz_files import RDB, Fuzzer, disk_with, new_engine
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
-@pytest.mark.parametrize(("target", "count"), [("rdb", 400), ("aof", 300), ("manifest", 1500), ("config", 1500)])
-def test_under_fire(target: str, count: int, seed: int) -> None:
+@pytest.mark.parametrize("target", fuzz_files.TARGETS)
+def test_under_fire(target: str, seed: int) -> None:
+    count = {"rdb": 400, "aof": 300, "check": 100}.get(target, 1500)
     fuzzer = Fuzzer(target, seed)
     fuzzer.run(count)
     assert fuzzer.counts["refused"] > count // 10, fuzzer.counts
