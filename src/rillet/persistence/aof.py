@@ -43,6 +43,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from rillet.engine import Engine
@@ -506,8 +507,7 @@ class AppendOnlyLog:
         moves = [(draft, made.base.name)]
         base_size = self.disk.size(self.folder / draft)
         if self.state != WAITING:
-            commit(self.path, made, moves, self.disk)
-            self.manifest = made
+            self._commit_base(made, moves)
         else:
             made = made.with_incr(self.name)
             moves.append((self.aside, made.incrs[-1].name))
@@ -515,12 +515,23 @@ class AppendOnlyLog:
                 self._sync()
                 if self._file is None or self._sync_error is not None:
                     raise self._sync_error or OSError(errno.EIO, os.strerror(errno.EIO))
-                commit(self.path, made, moves, self.disk)
-                self.manifest = made
+                self._commit_base(made, moves)
                 self._path = self.folder / made.incrs[-1].name
                 self.state = ON
         self.closed_size = base_size
         self.base_size = self.current_size if self.state == ON else base_size
+
+    def _commit_base(self, made: Manifest, moves: list[tuple[str, str]]) -> None:
+        """Put the manifest in force. One that fails may be on the disk all the same: no name in it is given again."""
+        try:
+            commit(self.path, made, moves, self.disk)
+        except OSError:
+            names = [new for _, new in moves]
+            orphans = tuple(replace(file, type="h") for file in made.files if file.name in names)
+            self.manifest = replace(self.manifest, base_seq=made.base_seq, incr_seq=made.incr_seq,
+                                    history=(*orphans, *self.manifest.history))  # fmt: skip
+            raise
+        self.manifest = made
 
     def resumed(self) -> None:
         """Let writes be taken again after a base made the log whole; by whoever holds the engine.
