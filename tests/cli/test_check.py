@@ -22,15 +22,19 @@ def files_of(folder: Path) -> dict[str, bytes]:
     return {str(one.relative_to(folder)): one.read_bytes() for one in sorted(folder.rglob("*")) if one.is_file()}
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Path:
-    """A store that was closed, with streams, groups, strings, lists and sets."""
-    path = tmp_path / "events.rillet"
-    with rillet.open(path, appendfsync="no", compat="7.0") as opened:
+def filled(path: Path, checksums: bool) -> Path:
+    """Fill a store with streams, groups, strings, lists and sets, and close it."""
+    with rillet.open(path, appendfsync="no", compat="7.0", aof_checksums=checksums) as opened:
         for line in [*WORK, *STREAMS.format(long="x" * 100).split("\n"), "RPUSH list a b c", "SADD set 1 2 x"]:
             if line.strip():
                 opened.execute(*line.split())
     return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store whose log is as redis-server would have written it."""
+    return filled(tmp_path / "events.rillet", False)
 
 
 def last_of(store: Path) -> Path:
@@ -97,6 +101,19 @@ def test_damage_in_a_log_is_told_with_its_offset_and_not_repaired(store: Path) -
         assert report.damages[0].path == log and at - 100 < report.damages[0].offset <= at, report.damages
     before = files_of(store)
     assert main(["check", "--repair", str(store)]) == 1 and files_of(store) == before
+
+
+def test_with_checksums_no_byte_of_a_log_can_change(tmp_path: Path) -> None:
+    log = last_of(filled(tmp_path / "events.rillet", True))
+    whole = log.read_bytes()
+    assert check(tmp_path / "events.rillet").sound and whole.count(b"#RILLET:") > 50
+    # The end is an empty batch, which vouches for the one before it: damage in it is as if it had been torn off.
+    end = whole.rindex(b"#RILLET:")
+    for at in [*range(300), *range(300, len(whole), 37), *range(len(whole) - 60, len(whole))]:
+        log.write_bytes(whole[:at] + bytes((whole[at] ^ 0x01,)) + whole[at + 1 :])
+        report = check(tmp_path / "events.rillet")
+        assert not report.sound and report.damages[0].path == log, at
+        assert report.damages[0].offset <= at and report.damages[0].torn == (at >= end), (at, report.damages)
 
 
 def test_a_file_that_is_missing(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -44,7 +44,8 @@ _LONGEST = 128
 _DIGITS = len(MARK) + 8
 _32_BITS = 0xFFFFFFFF
 # What a redis-server begins with.
-_WRITTEN_ON = (b"*2\r\n$6\r\nSELECT\r\n", b"*1\r\n$5\r\nMULTI\r\n", b"#TS:")
+_TIME = b"#TS:"
+_WRITTEN_ON = (b"*2\r\n$6\r\nSELECT\r\n", b"*1\r\n$5\r\nMULTI\r\n", _TIME)
 _PIECE = 1 << 20
 
 
@@ -71,7 +72,8 @@ class BatchReader:
         self.break_at = -1
         self.why = ""
         self._need(_LONGEST)
-        self.ours = self._at == 0 and _LINE.match(self._buffer) is not None
+        # A first line that is no batch is a damaged one, unless it is what a redis-server notes.
+        self.ours = self._at == 0 and self._buffer[:1] == b"#" and not self._buffer.startswith(_TIME)
         if not self.ours:
             self.plain_from = at
 
@@ -142,7 +144,12 @@ class BatchReader:
         return self._at if self.plain_from < 0 else self.plain_from
 
     def was_synced(self) -> bool:
-        """Whether a batch behind the break says that the break's place was on the disk: then it is damage. O(bytes)"""
+        """Whether a batch behind the break says that the break's place was on the disk: then it is damage. O(bytes)
+
+        What a file begins with is on the disk before a manifest names the file.
+        """
+        if self.break_at == 0:
+            return True
         rest = self._buffer[self.break_at - self._at :] + self._file.read()
         start = rest.find(MARK)
         while start >= 0:

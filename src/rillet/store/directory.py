@@ -39,6 +39,8 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._lock = -1
+        # The number of the process that owned the store before and did not close it.
+        self.killed: int | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -107,6 +109,8 @@ class Directory:
             raise StoreError(f"{self.path}/lock cannot be locked: {error.strerror}") from error
         self._lock = handle
         try:
+            before = self.owner()
+            self.killed = before[0] if before is not None else None
             self._remove_leavings()
             if not (self.path / MARKER).exists():
                 self._write(MARKER, {"format": FORMAT, "written_by": rillet.__version__})

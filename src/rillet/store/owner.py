@@ -24,7 +24,7 @@ from typing import Any
 from rillet.commands.settings import SettingError, Settings
 from rillet.engine import Engine
 from rillet.errors import CommandError, Corrupt, StoreError
-from rillet.persistence.aof import AppendOnlyLog, Replayed
+from rillet.persistence.aof import AppendOnlyLog
 from rillet.persistence.refusals import LOG, Refusals
 from rillet.persistence.rewriting import Rewriting
 from rillet.persistence.writers import Inline, Spawned
@@ -32,6 +32,7 @@ from rillet.server.connection import Connection
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.store.local import FairLock
+from rillet.store.recovery import recover
 from rillet.store.snapshots import StoreSnapshots
 
 _TURNS_OF_AN_ACCEPT = 5
@@ -129,7 +130,7 @@ class Owner:
         )  # fmt: skip
         self.engine.info_sections["persistence"] = lambda: {**self.snapshots.facts(), **self.rewriting.facts()}
         try:
-            self.replayed: Replayed = self.log.open(self.engine, progress)
+            self.recovery = recover(directory.path, directory.killed, self.engine, self.log, progress)
         except OSError as error:
             raise StoreError(f"{error.filename or directory.path} cannot be opened: {error.strerror}") from error
         self._server: Server

@@ -37,6 +37,7 @@ from rillet.store.encoding import Value, decode, encode, encode_name, id_of_repl
 from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
 from rillet.store.local import FairLock, LocalLink
 from rillet.store.owner import Owner
+from rillet.store.recovery import Recovery
 from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.stream import Stream
 from rillet.types.stream_id import StreamID
@@ -59,12 +60,14 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
 
     appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss costs at most a
     second; the end of this process costs nothing), "no". settings: any parameter of redis.conf, `_` for `-`.
-    progress(bytes read, bytes in all) is called while the log is replayed.
+    progress(bytes read, bytes in all) is called while the log is replayed, in place of the bar that a terminal shows.
+    Each write to the log carries a checksum (aof_checksums=False leaves the bytes as redis-server writes them).
     """
     if path is None:
         return Store(_Local(Settings(**settings)))
     if appendfsync not in ("always", "everysec", "no"):
         raise ValueError(f"appendfsync is 'always', 'everysec' or 'no', not {appendfsync!r}")
+    settings.setdefault("aof_checksums", True)
     return Store(_Shared(Directory(path), Settings(appendfsync=appendfsync, **settings), progress))
 
 
@@ -213,6 +216,11 @@ class Store:
         return self._alive().path
 
     @property
+    def recovery(self) -> Recovery | None:
+        """What the opening found in the directory, where this process owns it; see rillet.store.recovery."""
+        return self._alive().recovery
+
+    @property
     def owner(self) -> bool:
         """Whether the engine runs in this process."""
         return isinstance(self._link, LocalLink)
@@ -292,6 +300,11 @@ class _Home(ABC):
     """Where a store lives: it makes links, and makes new ones when the old one broke."""
 
     path: str | None = None
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """What the opening of the engine found on the disk."""
+        return None
 
     @abstractmethod
     def link(self) -> Link:
@@ -373,6 +386,10 @@ class _Shared(_Home):
             if self._link is None:
                 self._link = self._own() or self._attach()
             return self._link
+
+    @property
+    def recovery(self) -> Recovery | None:
+        return None if self._owner is None else self._owner.recovery
 
     def save(self, store: Store, path: Path | None) -> Path:
         save_in_background(store.execute)

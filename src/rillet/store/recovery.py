@@ -1,0 +1,71 @@
+"""What the opening of a store found on the disk, in one line, and a bar where that takes over a second.
+
+    events.rillet: process 4711 ended without closing it; 812 keys of a base and 20,113 commands replayed (3.1 MB)
+    in 0.42 s; 17 bytes of an unfinished command were dropped at offset 1,204,113 of appendonly.aof.3.incr.aof
+
+The line goes to the logger "rillet.store": as a warning where a process was killed or something was dropped, so that it
+is seen without any set-up, else as information. `Store.recovery` has the figures.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from rillet.engine import Engine
+from rillet.persistence.aof import AppendOnlyLog, TornLog
+from rillet.store.progress import ProgressBar
+
+LOGGER = logging.getLogger("rillet.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """What was found: keys that a base brought, commands carried out, bytes read, seconds that it took.
+
+    killed: the number of the process that owned the store and did not close it, None where it was closed or is new.
+    dropped: bytes taken off a torn end, at `offset` of the log's last file; told: the words on it.
+    """
+
+    path: Path
+    keys: int
+    commands: int
+    bytes: int
+    seconds: float
+    killed: int | None = None
+    dropped: int = 0
+    offset: int = -1
+    told: str = ""
+
+    def __str__(self) -> str:
+        base = f"{self.keys:,} keys of a base and " if self.keys else ""
+        parts = [f"{base}{self.commands:,} commands replayed ({self.bytes / 1e6:.1f} MB) in {self.seconds:.2f} s"]
+        if self.killed is not None:
+            parts.insert(0, f"process {self.killed} ended without closing it")
+            if not self.dropped:
+                parts.append("nothing was torn")
+        if self.told:
+            parts.append(self.told)
+        return f"{self.path}: {'; '.join(parts)}"
+
+
+def recover(path: Path, killed: int | None, engine: Engine, log: AppendOnlyLog,
+            progress: Callable[[int, int], None] | None) -> Recovery:  # fmt: skip
+    """Open the log, replay it into the engine, and tell what was found; progress(bytes read, bytes in all)."""
+    with warnings.catch_warnings(record=True) as told, ProgressBar(f"{path.name}: replaying") as bar:
+        warnings.simplefilter("always", TornLog)
+        replayed = log.open(engine, progress or bar)
+    torn = [str(one.message) for one in told if issubclass(one.category, TornLog)]
+    for one in told:
+        if not issubclass(one.category, TornLog):
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
+                     replayed.offset, "; ".join(torn))  # fmt: skip
+    LOGGER.log(logging.WARNING if killed is not None or torn else logging.INFO, "%s", found)
+    return found
+
+
+__all__ = ["LOGGER", "Recovery", "recover"]
