@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -44,6 +45,7 @@ def imports_the_shim(tree: ast.Module) -> bool:
     return any(isinstance(node, ast.Import) and any(a.name == "cython" for a in node.names) for node in ast.walk(tree))
 
 
+@functools.cache
 def typed_sources() -> dict[str, ast.Module]:
     """Return the syntax tree of each file that imports the shim, by its name in the list."""
     trees = {p.relative_to(SRC).with_suffix("").as_posix(): ast.parse(p.read_text()) for p in SRC.rglob("*.py")}
