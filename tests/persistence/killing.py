@@ -265,6 +265,11 @@ def _digest_of_redis(folder: Path, binary: str) -> Any:
             return client.execute_command("DEBUG", "DIGEST")
 
 
+def _end_in_order() -> None:
+    """Let SIGTERM end this process as an exception does, so that it ends what it started."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+
+
 def _adopt_orphans() -> None:
     """Become the parent of what a killed process had started, so that it can be ended with this one."""
     if sys.platform == "linux":
@@ -293,7 +298,7 @@ def _children() -> list[int]:
 
 def run_chain(plan: Plan, base: Path) -> Figures:
     """Run one chain in this process."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that it ends what it started
+    _end_in_order()
     _adopt_orphans()
     return Chain(plan, base).run()
 
@@ -320,11 +325,13 @@ def main() -> int:
     chosen = plans(options.rounds, options.seed, options.only)
     if options.chain >= 0:
         chosen = [one for one in chosen if one.number == options.chain]
+    _end_in_order()
     base = Path(tempfile.mkdtemp(prefix="killing-"))
     began = time.monotonic()
     print(f"rillet {'compiled' if rillet.compiled() else 'interpreted'}, seed {options.seed}", flush=True)
     figures, failed = Figures(), 0
     with get_context("spawn").Pool(options.jobs, maxtasksperchild=1) as pool:
+        # The pool is terminated, not closed, where this ends before its time; each worker then ends its own processes.
         for plan, result in [(plan, pool.apply_async(run_chain, (plan, base))) for plan in chosen]:
             try:
                 figures.add(result.get())

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import rillet
 from tests.persistence.killing import plans
 from tests.persistence.ledger import Client, Failure, Model, same
 from tests.persistence.victims import CLIENTS, ROOT
@@ -93,15 +96,42 @@ def test_the_chains_of_a_seed_are_the_same_again() -> None:
 @pytest.mark.parametrize("kind", ["server", "library"])
 def test_what_was_acknowledged_outlives_the_process(kind: str, tmp_path: Path) -> None:
     # `python -m tests.persistence.killing --rounds 1000` is the long form of this.
-    import rillet
+    with killing(tmp_path, "--rounds", "5", "--only", kind, "--seed", "3") as process:
+        said = process.communicate(timeout=300)[0]
+    assert process.returncode == 0, said
+    found = re.search(r"5 rounds .* (\d+) commands acknowledged, none lost", said)
+    assert found is not None and int(found[1]) > CLIENTS, said
+    assert list(tmp_path.iterdir()) == [] and not processes_in(tmp_path)
 
-    folder = str(Path(rillet.__file__).parent.parent)
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.persistence.killing", "--rounds", "5", "--only", kind, "--seed", "3"],
-        env={**os.environ, "PYTHONPATH": folder, "TMPDIR": str(tmp_path)}, cwd=ROOT, text=True, capture_output=True,
-        timeout=300,
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
+@pytest.mark.parametrize("kind", ["server", "library"])
+def test_ended_in_the_middle_it_leaves_no_process_behind(kind: str, tmp_path: Path) -> None:
+    with killing(tmp_path, "--rounds", "50", "--only", kind) as process:
+        while not processes_in(tmp_path):
+            assert process.poll() is None
+            threading.Event().wait(0.01)
+        process.terminate()
+        process.communicate(timeout=60)
+    while processes_in(tmp_path):  # the workers, a moment later
+        threading.Event().wait(0.01)
+
+
+def killing(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    """Start the command, whose directories are in the folder then."""
+    paths = str(Path(rillet.__file__).parent.parent)
+    return subprocess.Popen(
+        [sys.executable, "-m", "tests.persistence.killing", *arguments], cwd=ROOT, text=True,
+        env={**os.environ, "PYTHONPATH": paths, "TMPDIR": str(folder)}, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
     )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"5 rounds .* (\d+) commands acknowledged, none lost", done.stdout)
-    assert found is not None and int(found[1]) > CLIENTS, done.stdout
-    assert list(tmp_path.iterdir()) == []
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Return the command lines of the processes that hold a directory in the folder."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            found.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+    return [line for line in found if f"{folder}/killing-" in line]
