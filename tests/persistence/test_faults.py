@@ -150,9 +150,10 @@ def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
     """What all runs covered, told at the end: calls that failed are its `faults`."""
     figures = Figures()
     yield figures
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
-    if reporter is not None:
-        reporter.write_line(f"\nfaults: {figures.faults} calls failed; after some of them {figures}")
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled():
+        print(f"\nfaults: {figures.faults} calls failed; after some of them {figures}")
 
 
 @pytest.mark.slow

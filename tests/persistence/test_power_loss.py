@@ -38,9 +38,10 @@ def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
     """What all runs covered, told at the end."""
     figures = Figures()
     yield figures
-    reporter = request.config.pluginmanager.getplugin("terminalreporter")
-    if reporter is not None:
-        reporter.write_line(f"\npower loss: {figures}")
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    assert capture is not None
+    with capture.global_and_fixture_disabled():
+        print(f"\npower loss: {figures}")
 
 
 @pytest.mark.slow
