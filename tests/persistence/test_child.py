@@ -189,6 +189,7 @@ def test_signals_are_those_of_a_fresh_process(started: Callable[..., Child]) -> 
     taken: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _frame: taken.append(number))
     ignored = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
+    interrupt = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs ignore it
     here, there = socket.socketpair()
     there.setblocking(False)
     wakeup = signal.set_wakeup_fd(there.fileno())
@@ -207,6 +208,7 @@ def test_signals_are_those_of_a_fresh_process(started: Callable[..., Child]) -> 
         signal.set_wakeup_fd(wakeup)
         signal.signal(signal.SIGUSR1, before)
         signal.signal(signal.SIGUSR2, ignored)
+        signal.signal(signal.SIGINT, interrupt)
         here.close()
         there.close()
 

@@ -222,7 +222,7 @@ def test_a_file_of_a_newer_redis_and_other_nonsense(tmp_path: Path) -> None:
             _adopt(tmp_path / "a", _sealed(body))
     with pytest.raises(LogCorrupt, match="not an RDB file"):
         _adopt(tmp_path / "a", b"REDISxxxx")
-    with pytest.raises(LogCorrupt, match="offset 10: the checksum 0000000000000001 expected"):
+    with pytest.raises(LogCorrupt, match="offset 10: RDB CRC error: the checksum 0000000000000001 expected"):
         _adopt(tmp_path / "a", b"REDIS0010\xff" + (1).to_bytes(8, "little"))
 
 
