@@ -45,3 +45,11 @@ def test_damage_behind_a_checksum_is_seen_there() -> None:
     data = sealed_rdb(rdb_files.of_version(10).replace(b"\x10\x09hlistpack", b"\x11\x09hlistpack"))
     with pytest.raises(LogCorrupt, match=f"{RDB}: offset "):
         load_rdb(RDB, new_engine(), disk=disk_with({RDB: data}))
+
+
+@pytest.mark.parametrize("line", [
+    b'bind 127.0.0.1 "a\\nappendonly yes"', b"bind 'a\"b'", b'bind "a\r\rb"', b'bind "\\xff"', b'bind ""',
+    b'bind 127.0.0.1 ::1', b"",
+])  # fmt: skip
+def test_an_address_that_is_none_is_written_as_it_was_read(line: bytes) -> None:
+    assert fuzz_files.try_config(line + b"\n") == "loaded"

@@ -13,6 +13,7 @@ and written back whole.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -141,7 +142,11 @@ def _bind(words: list[str]) -> str:
 
 
 def _written_bind(addresses: str) -> Lines:
-    return [] if addresses == _LOOPBACK else [(addresses or '""', True)]
+    if addresses == _LOOPBACK:
+        return []
+    # What needs quotes is no address, and ends the next start as it would have ended this one.
+    written = (word if re.fullmatch(r"[!#-&(-\[\]-~]+", word) else quoted(word) for word in addresses.split(" "))
+    return [(" ".join(written), True)]
 
 
 _LOOPBACK = "127.0.0.1 -::1"
