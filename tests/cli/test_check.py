@@ -162,6 +162,41 @@ def test_a_store_that_is_open_is_not_checked(store: Path, capsys: pytest.Capture
     assert "is open in process" in capsys.readouterr().err
 
 
+def test_a_part_of_a_store_that_is_open_is_not_checked_either(store: Path) -> None:
+    with rillet.open(store) as opened:
+        for part in (store / "appendonlydir", next(store.glob("appendonlydir/*.manifest")), last_of(store)):
+            with pytest.raises(StoreBusy, match=rf"{re.escape(str(store))} is open in process \d+"):
+                check(part)
+        opened.save()
+        assert check(store / "dump.rdb").sound
+
+
+def test_a_damaged_marker_and_a_newer_one(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    marker = store / "rillet.json"
+    for damaged, where in ((b"", 0), (b'{"format": 1', 12), (b'{"format": "1"}', 0), (b'{"form\xfft": 1}', 6)):
+        marker.write_bytes(damaged)
+        assert main(["check", str(store)]) == 1
+        assert f'DAMAGED {marker}: offset {where}: {{"format": 1, ...}} expected' in capsys.readouterr().out
+    marker.write_text('{"format": 2, "written_by": "9.9"}')
+    assert main(["check", str(store)]) == 1 and "has format 2, written by rillet 9.9" in capsys.readouterr().out
+
+
+def test_nothing_is_no_rdb_file(tmp_path: Path) -> None:
+    (tmp_path / "dump.rdb").write_bytes(b"")
+    for path in (tmp_path, tmp_path / "dump.rdb"):
+        (damage,) = check(path).damages
+        assert damage.path == tmp_path / "dump.rdb" and damage.offset == 0
+
+
+def test_a_command_that_is_not_known_is_placed_once(store: Path) -> None:
+    log = last_of(store)
+    whole = log.read_bytes()
+    log.write_bytes(whole.replace(b"XADD", b"XYZZ", 1))
+    (damage,) = check(store).damages
+    at = whole.index(b"XADD")
+    assert damage.path == log and str(damage).count(str(log)) == 1 and at - 20 < int(str(damage).split(" ")[2][:-1]) < at
+
+
 def test_what_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(StoreError, match="does not exist"):
         check(tmp_path / "nowhere")

@@ -95,9 +95,13 @@ def test_what_goes_wrong(store: Path, tmp_path: Path, capsys: Said) -> None:
     with rillet.open(store):
         assert main(["export", str(store), str(tmp_path / "x.rdb")]) == 2
         assert "is open in process" in capsys.readouterr().err
-    with pytest.raises(SystemExit):
-        main(["export", "--rdb-version", "8", str(store), str(out)])
-    assert "9 to 14 are written, and Valkey's 80" in capsys.readouterr().err
+    for version in ("8", "x"):
+        with pytest.raises(SystemExit):
+            main(["export", "--rdb-version", version, str(store), str(out)])
+        assert "9 to 14 are written, and Valkey's 80" in capsys.readouterr().err
+    beyond = tmp_path / "nowhere" / "out.rdb"
+    assert main(["export", str(store), str(beyond)]) == 2
+    assert capsys.readouterr().err == f"rillet: {beyond}: No such file or directory\n"
 
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")

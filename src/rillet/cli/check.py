@@ -12,8 +12,9 @@ import argparse
 import sys
 from pathlib import Path
 
-from rillet.errors import RilletError
-from rillet.persistence.checking import Report, check, repair
+from rillet.errors import NewerFormat, NotAStore, RilletError
+from rillet.persistence.checking import Damage, Report, check, repair
+from rillet.store.directory import MARKER, check_marker
 from rillet.store.progress import ProgressBar
 
 SOUND, DAMAGED, NOTHING = 0, 1, 2
@@ -53,7 +54,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _checked(path: Path) -> Report:
     with ProgressBar(f"{path.name}: checking") as bar:
-        return check(path, bar)
+        report = check(path, bar)
+    if (path / MARKER).is_file():
+        try:
+            check_marker(path)
+        except (NotAStore, NewerFormat) as error:
+            report.damages.append(Damage(path / MARKER, -1, str(error).removeprefix(f"{path / MARKER}: ")))
+    return report
 
 
 def _tell(report: Report, quiet: bool) -> None:

@@ -57,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _version(text: str) -> int:
-    version = int(text)
+    version = int(text) if text.isdecimal() else 0
     if not can_write(version):
         raise argparse.ArgumentTypeError(f"{OLDEST_VERSION} to {NEWEST_VERSION} are written, and Valkey's 80")
     return version
@@ -80,8 +80,11 @@ def run(options: argparse.Namespace) -> int:
     except (LogCorrupt, NewerFormat) as error:
         print(f"rillet: {error}", file=sys.stderr)
         return DAMAGED
-    except (RilletError, OSError) as error:
+    except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
+        return NOTHING
+    except OSError as error:
+        print(f"rillet: {out if _is_beside(error, out) else error.filename or out}: {error.strerror}", file=sys.stderr)
         return NOTHING
     for entry in lost:
         print(f"left out of {_name(entry)}: {entry.what}")
@@ -91,6 +94,11 @@ def run(options: argparse.Namespace) -> int:
         values = len({(entry.database, entry.key) for entry in lost})
         print(f"{values} of its values could not be carried whole by version {version}")
     return LEFT_OUT if lost and not options.lossy else CARRIED
+
+
+def _is_beside(error: OSError, out: Path) -> bool:
+    """Whether what failed is the file that is to become `out`, under the name that it has until it is whole."""
+    return error.filename is not None and Path(error.filename).parent == out.parent
 
 
 def _name(entry: Lost) -> str:
@@ -110,7 +118,7 @@ def _version_of(path: Path) -> int:
 def read_source(path: Path, engine: Engine, unknown: Unknown, progress: Progress) -> int:
     """Put the data of a store, a log or an RDB file into the engine, and return its size in bytes. O(bytes)"""
     files = find_files(path)
-    if files[0].suffix != ".aof" and _is_rdb(files[0]) and len(files) == 1:
+    if len(files) == 1 and (files[0].suffix == ".rdb" or (files[0].suffix != ".aof" and _is_rdb(files[0]))):
         size = files[0].stat().st_size
         load_rdb(files[0], engine, unknown=unknown, progress=lambda done: progress(done, size))
         return size

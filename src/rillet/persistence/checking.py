@@ -117,17 +117,20 @@ def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Keep others from opening the store meanwhile; StoreBusy where one has it open."""
-    lock = path / "lock"
-    if not lock.is_file():
+    """Keep others from opening the store in which the path lies meanwhile; StoreBusy where one has it open."""
+    # A part of a store's log is written by who has the store open; an RDB file is whole as soon as it has its name.
+    around = () if path.suffix == ".rdb" else path.absolute().parents[:2]
+    store = next((one for one in around if (one / "rillet.json").is_file()), path)
+    if not (store / "lock").is_file():
         yield
         return
-    number = os.open(lock, os.O_RDWR | os.O_CLOEXEC)
+    # A lock can be had through a file that is only read, so a store on a read-only file system is checked, too.
+    number = os.open(store / "lock", os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:
             fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise StoreBusy(f"{path} is open{_by_whom(path)}: close it there, then check it") from None
+            raise StoreBusy(f"{store} is open{_by_whom(store)}: close it there, then check it") from None
         yield
     finally:
         os.close(number)
@@ -148,7 +151,7 @@ def _targets(path: Path) -> Iterator[tuple[Callable[[Path, Report, Progress | No
         yield from _in_folder(path)
     elif path.name.endswith(".manifest"):
         yield _check_log, path
-    elif _magic(path).startswith(MAGICS) and path.suffix != ".aof":
+    elif path.suffix == ".rdb" or (_magic(path).startswith(MAGICS) and path.suffix != ".aof"):
         yield _check_rdb, path
     else:
         yield _check_single, path
@@ -259,9 +262,13 @@ def _check_values(path: Path, engine: Engine, report: Report) -> None:
         engine.check()
     except AssertionError as error:
         report.damages.append(Damage(path, -1, f"the databases are not sound: {error}"))
-    counts = ", ".join(f"{count} {kind}{'s' if count != 1 else ''}" for kind, count in sorted(kinds.items()))
+    counts = ", ".join(f"{count} {kind}{_plural(kind) if count != 1 else ''}" for kind, count in sorted(kinds.items()))
     streams = f" ({entries} entries in streams)" if kinds["stream"] else ""
     report.read.append(f"{path}: every structure checked: {counts or 'no keys'}{streams}")
+
+
+def _plural(kind: str) -> str:
+    return "es" if kind.endswith("sh") else "s"
 
 
 @contextlib.contextmanager
@@ -272,7 +279,8 @@ def _damages(path: Path, report: Report) -> Iterator[None]:
     except LogCorrupt as error:
         report.damages.append(Damage(Path(error.path), error.offset, error.reason))
     except NewerFormat as error:
-        report.damages.append(Damage(path, -1, str(error).removeprefix(f"{path}: ")))
+        where, _, what = str(error).partition(": ")  # it names the file, and the offset where there is one
+        report.damages.append(Damage(Path(where), -1, what))
     except OSError as error:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))
 

@@ -246,7 +246,10 @@ class _RdbFile:
         elif kind == _DATABASE:
             number = reader.length()
             if number >= len(self.engine.databases):
-                raise NewerFormat(f"{self.name}: database {number}; there are {len(self.engine.databases)} (databases)")
+                raise NewerFormat(
+                    f"{self.name}: offset {self.reader.mark}: database {number}; there are {len(self.engine.databases)} "
+                    "(databases)"
+                )
             self.database = self.engine.databases[number]
         elif kind == _SIZES:
             reader.length()

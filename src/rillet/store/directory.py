@@ -53,7 +53,7 @@ class Directory:
         except OSError as error:
             raise StoreError(f"{self.path} cannot be opened: {error.strerror}") from error
         if MARKER in names:
-            self._check_marker()
+            check_marker(self.path)
         else:
             # What another opener of this moment may have made, before its marker.
             strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
@@ -70,26 +70,6 @@ class Directory:
         found = sorted(one.name for one in (self.path / LOG_FOLDER).glob("*.manifest"))
         # One that was being written when a process ended is not in force (persistence.manifest).
         return [name.removesuffix(".manifest") for name in found if not name.startswith("temp-")]
-
-    def _check_marker(self) -> None:
-        marker = self.path / MARKER
-        try:
-            found = json.loads(marker.read_bytes())
-            number = found["format"]
-            if type(number) is not int or number < 1:
-                raise ValueError(number)
-        except OSError as error:
-            raise StoreError(f"{marker} cannot be read: {error.strerror}") from error
-        except (ValueError, KeyError, TypeError):
-            raise NotAStore(
-                f"{marker} is damaged: it is not the marker of a store. Where appendonlydir beside it is whole, "
-                f"remove {MARKER}: the next opening writes a new one"
-            ) from None
-        if number > FORMAT:
-            raise NewerFormat(
-                f"{self.path} has format {number}, written by rillet {found.get('written_by', '?')}; rillet "
-                f"{rillet.__version__} reads formats up to {FORMAT}: upgrade rillet to open it"
-            )
 
     # -- owning ----------------------------------------------------------------------------------------
 
@@ -166,6 +146,29 @@ class Directory:
         draft = self.path / f".{name}.{os.getpid()}"
         draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
         os.replace(draft, self.path / name)
+
+
+def check_marker(path: Path) -> None:
+    """See that the folder's marker is one that is read here; NotAStore tells its file and offset, NewerFormat whose."""
+    marker = path / MARKER
+    try:
+        found = json.loads(marker.read_bytes())
+        number = found["format"]
+        if type(number) is not int or number < 1:
+            raise ValueError(number)
+    except OSError as error:
+        raise StoreError(f"{marker} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        at = error.pos if isinstance(error, json.JSONDecodeError) else getattr(error, "start", 0)
+        raise NotAStore(
+            f'{marker}: offset {at}: {{"format": 1, ...}} expected, the marker of a store is damaged. Where '
+            f"{LOG_FOLDER} beside it is whole, remove {MARKER}: the next opening writes a new one"
+        ) from None
+    if number > FORMAT:
+        raise NewerFormat(
+            f"{path} has format {number}, written by rillet {found.get('written_by', '?')}; rillet "
+            f"{rillet.__version__} reads formats up to {FORMAT}: upgrade rillet to open it"
+        )
 
 
 def _remove_socket(socket: Path, home: Path) -> None:
