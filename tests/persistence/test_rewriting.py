@@ -548,3 +548,93 @@ def test_a_torn_end_is_refused_where_the_settings_say_so(tmp_path: Path) -> None
     log.truncates = False
     with pytest.raises(Exception, match="offset 23: Unexpected end of file reading the append only file"):
         log.load(Engine())
+
+
+def test_checksums_of_what_is_collected_beside_the_log_at_the_second_try(tmp_path: Path) -> None:
+    folder = tmp_path / "log"
+    opened = Rewritten(folder)
+    opened.engine.log = None
+    opened.log.close()
+    shutil.rmtree(folder)
+    opened.log.checksums = True
+    opened.log.start_waiting(opened.engine)
+    opened.rewriting.begin()
+    opened("SET", "a", "1")
+    opened.writer.end("killed")
+    opened.tick()
+    assert opened.rewriting.in_progress
+    opened("SET", "a", "2")
+    opened("SET", "b", "1")
+    opened.writer.end()
+    opened.tick()
+    assert opened.log.state == ON
+    opened("SET", "after", "1")
+    _same_after_a_crash(opened, folder)
+    opened.__exit__()
+    with Opened(folder) as again:
+        assert _strings(again) == {b"a": b"2", b"b": b"1", b"after": b"1"}
+
+
+def test_a_failure_that_another_met_is_that_of_all_who_are_not_answered_yet(tmp_path: Path) -> None:
+    """A door writes the log for all that it answers; BGREWRITEAOF, or another door, may have written it before."""
+    disk = FailingDisk()
+    with Rewritten(tmp_path / "log", "always", disk=disk) as opened:
+        log = opened.log
+        opened("SET", "before", "1")
+        answered = log.position
+        opened.engine.execute(opened.session, [b"SET", b"a", b"1"])
+        disk.failing["write"] = errno.ENOSPC
+        log.write()
+        assert log.failure is not None
+        position = log.write(answered)
+        with pytest.raises(Misconf):
+            log.settled(position)
+        assert log.write(log.position) == 0  # who only reads from then on has nothing to wait for
+        disk.failing.clear()
+        opened.tick()
+        assert log.failure is None and not log.settled(position)
+        log.wait(position)
+        opened.engine.execute(opened.session, [b"SET", b"a", b"2"])
+        answered = log.synced
+        log.write()
+        disk.failing["sync"] = errno.EIO
+        log.sync_soon()
+        log.write()
+        assert log.state == WAITING
+        with pytest.raises(Misconf):
+            log.settled(log.write(answered))
+        assert log.write(log.position) == 0
+        disk.failing.clear()
+        opened.tick(5)
+        opened.writer.end()
+        opened.tick()
+        assert log.state == ON
+        _same_after_a_crash(opened, tmp_path / "log")
+
+
+def test_who_asks_while_a_log_breaks_is_not_told_that_all_is_well(tmp_path: Path) -> None:
+    """Positions count what is given up, so the failure has to be seen before they do."""
+    disk = FailingDisk()
+    with Rewritten(tmp_path / "log", "always", disk=disk) as opened:
+        log = opened.log
+        opened.engine.execute(opened.session, [b"SET", b"a", b"1"])
+        position = log.write()
+        disk.failing["sync"] = errno.EIO
+        log.sync_soon()
+        told: list[object] = []
+
+        class Asking:
+            """The lock of the log; another thread asks in the moment in which it is let go."""
+
+            def __enter__(self) -> None: ...
+
+            def __exit__(self, *_: object) -> None:
+                with pytest.raises(Misconf):
+                    told.append(log.settled(position))
+                told.append("refused")
+
+        log._syncing = Asking()  # type: ignore[assignment]
+        log.write()
+        log._syncing = threading.Lock()
+        assert told == ["refused"] and log.broken
+        disk.failing.clear()

@@ -75,6 +75,8 @@ class AppendOnlyLog:
         # Called by the thread that syncs, after each time: `settled` may have changed.
         self.on_synced: Callable[[], None] | None = None
         self.failure: str | None = None
+        # The position that the log had when writes came to be refused: what lies before it may not be safe.
+        self.failed_at = 0
         self.state = OFF
         self.manifest = Manifest()
         # Whether replies wait for no sync for now (no-appendfsync-on-rewrite, while a child writes).
@@ -277,24 +279,28 @@ class AppendOnlyLog:
         self.feed.select(db)
         self.feed.command(argv)
 
-    def write(self) -> int:
+    def write(self, since: int | None = None) -> int:
         """Hand on what was appended; return the position for which replies have to wait, 0 for none. Raises nothing.
 
-        While writes are refused nothing has to wait: what is still answered was there before.
+        While writes are refused nothing has to wait: what is still answered was there before. since: the position at
+        which the caller's replies begin, where others may have called this meanwhile: if that failed, they wait for it.
         """
         if self._sync_error is not None and self.state == ON:
-            position = self.position if self.feed.used else 0
+            fed = self.feed.used
             self._break(self._sync_error)
-            return position
+            return self.failed_at if fed else self._owed(since)
         if self.state != ON:
             if self.feed.used:
                 self._write_aside()
-            return 0 if self.failure is not None else self.size
+            return self._owed(since) if self.failure is not None else self.size
         if self.failure is not None:
-            return 0
+            return self._owed(since)
         if self.feed.used:
             self._hand_on(self._taken())
         return self.size + len(self._kept)
+
+    def _owed(self, since: int | None) -> int:
+        return self.failed_at if since is not None and since < self.failed_at else 0
 
     def flush(self) -> None:
         """Write what was appended, sync it under `always`; Misconf where it cannot be kept (flushAppendOnlyFile)."""
@@ -308,9 +314,13 @@ class AppendOnlyLog:
         """Whether replies may leave that wait for the position; Misconf where they never may. From any thread."""
         if position <= self.synced:
             return True
-        if self.failure is not None or self._sync_error is not None:
-            raise Misconf(self.failure or _told(self._sync_error))
-        return position <= self.size and (self.fsync != "always" or self.relaxed or self.state != ON)
+        # In this order: who breaks the log says why before he moves `size` and `state`, and forgets the error last.
+        safe = position <= self.size and (self.fsync != "always" or self.relaxed or self.state != ON)
+        error = self._sync_error
+        failure = self.failure
+        if failure is not None or error is not None:
+            raise Misconf(failure or _told(error))
+        return safe
 
     def wait(self, position: int) -> None:
         """Return once the position is as safe as the settings ask, Misconf where it never is. From any thread.
@@ -330,7 +340,8 @@ class AppendOnlyLog:
             return data
         self._sealed = False
         seq = self.manifest.incr_seq + (self.state == WAITING)
-        return batch(data, offset=self.file_size + len(self._kept), synced=self.synced - self._begins, seq=seq)
+        synced = max(self.synced - self._begins, 0)  # a file beside the log is not synced before its base stands
+        return batch(data, offset=self.file_size + len(self._kept), synced=synced, seq=seq)
 
     def _seal(self) -> None:
         """Tell in the file that all of it is on the disk; it does no harm where that cannot be written."""
@@ -399,6 +410,7 @@ class AppendOnlyLog:
         return self.state == WAITING and self.failure is not None
 
     def _fail(self, error: OSError) -> None:
+        self.failed_at = self.position
         self.failure = _told(error)
         if self.on_failure is not None:
             self.on_failure(self.failure)
@@ -406,6 +418,7 @@ class AppendOnlyLog:
     def _break(self, error: OSError) -> None:
         """Give the files up."""
         with self._syncing:
+            self.failure = _told(error)
             self._drop_file()
             self._drop()
             self.state = WAITING

@@ -236,7 +236,7 @@ class Connection:
     def release(self) -> None:
         """Send the replies that were put aside first."""
         replies = self._aside.popleft()
-        if self.transport is None:
+        if self.transport is None or self.transport.is_closing():  # hung up, maybe since others were refused
             return
         self.sent += len(replies)
         self._write(replies)

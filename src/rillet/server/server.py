@@ -64,6 +64,8 @@ class Server:
         self._with_messages: list[Connection] = []
         # Replies that wait until the log has come to a position, oldest first: the position, the connections.
         self._unsettled: deque[tuple[int, list[Connection]]] = deque()
+        # Where the log was when replies were put aside last: others write it, too.
+        self._flushed = 0
         self._cron: asyncio.TimerHandle | None = None
         # What else is to be done from time to time; the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
@@ -226,7 +228,10 @@ class Server:
         log = self.engine.log
         if log is not None and self.settings.aof_flush_sleep and log.unwritten:
             self.engine.clock.sleep(self.settings.aof_flush_sleep / 1_000_000)
-        position = 0 if log is None else log.write()
+        position = 0
+        if log is not None:
+            position = log.write(self._flushed)
+            self._flushed = log.position
         if waiting:
             for connection in waiting:
                 connection.put_aside()

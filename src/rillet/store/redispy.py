@@ -54,9 +54,10 @@ class EngineSocket:
         """Run what is whole; the lock is held. Return the replies, the log, and the position that they wait for."""
         session = self._session
         engine = self._link.engine
-        engine.drain(session, self._parser, _REPLY_LIMIT)
         log = engine.log
-        return session.out.take(), log, 0 if log is None else log.write()
+        began = 0 if log is None else log.position
+        engine.drain(session, self._parser, _REPLY_LIMIT)
+        return session.out.take(), log, 0 if log is None else log.write(began)
 
     def _take(self, ran: tuple[bytes, Any, int]) -> None:
         """Move replies to the buffer that recv empties, once the log is as safe as it has to be; without the lock."""
