@@ -388,8 +388,8 @@ class Engine:
         session.running = True
         entry.calls += 1
         self.commands_processed += 1
-        self._depth += 1
         began: cython.longlong = self._since or self.clock.ticks()
+        self._depth += 1
         try:
             entry.handler(session, argv)
         except CommandError as error:
@@ -402,10 +402,11 @@ class Engine:
             entry.nanoseconds += ended - began
             if self._since:
                 self._since = ended
-        if session.dirty or session.propagated is not None:
-            self._take_effects(session, argv)
-        if self._pending and self._depth == 0:
-            self._flush_pending()
+            # After an exception that ends more than the command (^C, no memory), too: what was changed is changed.
+            if session.dirty or session.propagated is not None:
+                self._take_effects(session, argv)
+            if self._pending and self._depth == 0:
+                self._flush_pending()
         return True
 
     @cython.cfunc
@@ -733,10 +734,10 @@ class Engine:
         finally:
             self._depth -= 1
             session.running = False
-        if session.dirty or session.propagated is not None:
-            self._take_effects(session, blocked.argv)
-        if self._pending and self._depth == 0:
-            self._flush_pending()
+            if session.dirty or session.propagated is not None:
+                self._take_effects(session, blocked.argv)
+            if self._pending and self._depth == 0:
+                self._flush_pending()
         if done:
             self._mute(session, mark)
             self._stop_waiting(session)

@@ -39,29 +39,35 @@ class Wakener:
         self.event.set()
 
 
-class FairLock:
+_ReentrantLock: Any = type(threading.RLock())
+
+
+class FairLock(_ReentrantLock):  # type: ignore[misc]
     """A reentrant lock that goes to whoever waits for it, in turn.
 
     A plain lock is free for a moment between two commands of a busy thread, too short for one that has to be woken
     first: the clients of an owner's socket would wait for tens of milliseconds while its process adds in a
     loop. Here one who waits holds the door, and the busy thread has to queue behind it.
+
+    A KeyboardInterrupt comes between any two steps of Python, and must not leave it held: nobody would get in again,
+    and the process would hang at its end. So its exit is that of Python's own lock, which is one step.
     """
 
-    __slots__ = ("_door", "_lock")
+    __slots__ = ("_door",)
 
     def __init__(self) -> None:
         self._door = threading.Lock()
-        self._lock: Any = threading.RLock()
 
-    def __enter__(self) -> None:
-        if self._lock._is_owned():
-            self._lock.acquire()
-        else:
+    def __enter__(self) -> bool:
+        if self._is_owned():
+            return bool(self.acquire())
+        try:
             with self._door:
-                self._lock.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self._lock.release()
+                return bool(self.acquire())
+        except BaseException:
+            if self._is_owned():
+                self.release()
+            raise
 
 
 class _Hearing:
@@ -151,13 +157,17 @@ class LocalLink:
         session: Session | None = getattr(self._thread, "session", None)
         if session is None:
             session = self.session()
-        with self.lock:
-            raw = self._run(session, argv)
-            log = self.engine.log
-            position = 0 if log is None else log.write()
-        if position:
-            raw = self._once_safe(log, position, session, raw)
-        return self._wait(session) if raw is None else raw
+        try:
+            with self.lock:
+                raw = self._run(session, argv)
+                log = self.engine.log
+                position = 0 if log is None else log.write()
+            if position:
+                raw = self._once_safe(log, position, session, raw)
+            return self._wait(session) if raw is None else raw
+        except BaseException:
+            self._give_up(session)
+            raise
 
     def _run(self, session: Session, argv: list[bytes]) -> bytes | None:
         """Run one command; None where the session now waits. The lock is held."""
@@ -190,16 +200,24 @@ class LocalLink:
         if not commands:
             return []
         session = self.session()
+        try:
+            return self._execute_many(session, commands)
+        except BaseException:
+            self._give_up(session)
+            raise
+
+    def _execute_many(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
         with self.lock:
             if self.closed:
                 raise StoreClosed("the store is closed")
+            log = self.engine.log
+            began = 0 if log is None else log.position
             for argv in commands:
                 if not self.engine.execute(session, argv):
                     # Others cannot get the lock that would serve it.
                     self.engine.expire_block(session)
             raw = session.out.take()
-            log = self.engine.log
-            position = 0 if log is None else log.write()
+            position = 0 if log is None else log.write(began)
         if position:
             try:
                 log.wait(position)
@@ -214,13 +232,9 @@ class LocalLink:
     def _wait(self, session: Session) -> bytes:
         """Sleep until the session is served, its time is over, or the caller is interrupted."""
         event: threading.Event = session.on_wake.event
-        try:
-            while (remaining := self._remaining(session)) is None or remaining > 0:
-                event.wait(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
-                event.clear()
-        except BaseException:
-            self._give_up(session)
-            raise
+        while (remaining := self._remaining(session)) is None or remaining > 0:
+            event.wait(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
+            event.clear()
         return self._served(session)
 
     def _remaining(self, session: Session) -> float | None:
@@ -255,6 +269,7 @@ class LocalLink:
         return raw
 
     def _give_up(self, session: Session) -> None:
+        """Leave nothing of a call that ended early: neither its waiting, nor a reply that the next one would get."""
         with self.lock:
             self.engine.unblock(session, CommandError("interrupted"))
             session.out.take()
@@ -262,17 +277,21 @@ class LocalLink:
     async def execute_async(self, argv: list[bytes]) -> Any:
         """Run one command from a task; where it blocks, only the task waits."""
         session = self.session()
-        with self.lock:
-            raw = self._run(session, argv)
-            log = self.engine.log
-            position = 0 if log is None else log.write()
-            blocks = raw is None
-            if blocks:
-                event = asyncio.Event()
-                session.on_wake = waker(asyncio.get_running_loop(), event)
-                self._thread.session = self._successor(session)
-        if position:
-            raw = self._once_safe(log, position, session, raw)
+        try:
+            with self.lock:
+                raw = self._run(session, argv)
+                log = self.engine.log
+                position = 0 if log is None else log.write()
+                blocks = raw is None
+                if blocks:
+                    event = asyncio.Event()
+                    session.on_wake = waker(asyncio.get_running_loop(), event)
+                    self._thread.session = self._successor(session)
+            if position:
+                raw = self._once_safe(log, position, session, raw)
+        except BaseException:
+            self._give_up(session)
+            raise
         if raw is None:
             raw = await self._wait_async(session, event)
         elif blocks:
