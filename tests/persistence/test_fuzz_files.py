@@ -6,6 +6,8 @@ import pytest
 
 from rillet.errors import LogCorrupt
 from rillet.persistence.rdb import load_rdb
+from rillet.persistence.replay import replay
+from rillet.protocol.parser import pack_command
 from tests.persistence import fuzz_files, rdb_files
 from tests.persistence.damaged_files import sealed_log, sealed_rdb
 from tests.persistence.fuzz_files import RDB, Fuzzer, disk_with, new_engine
@@ -53,3 +55,11 @@ def test_damage_behind_a_checksum_is_seen_there() -> None:
 ])  # fmt: skip
 def test_an_address_that_is_none_is_written_as_it_was_read(line: bytes) -> None:
     assert fuzz_files.try_config(line + b"\n") == "loaded"
+
+
+def test_a_command_that_no_memory_is_large_enough_for_is_refused() -> None:
+    good = pack_command([b"SET", b"k", b"v"])
+    data = good + pack_command([b"SETRANGE", b"k", b"9223372036854775806", b"x"]) + good
+    assert fuzz_files.try_aof(data) == "refused"
+    with pytest.raises(LogCorrupt, match=f"{fuzz_files.LOG}: offset {len(good)}: "):
+        replay(new_engine(), [fuzz_files.LOG], disk=disk_with({fuzz_files.LOG: data}))

@@ -152,6 +152,9 @@ class _FileReplay:
                     raise
                 self._drop(size, "what is no command")
                 return
+            except (MemoryError, OverflowError) as error:  # SETRANGE to an offset that a damage made
+                what = str(error) or "no memory for what is there"
+                raise LogCorrupt(str(self.path), self.playback.here, what) from None
             self.foreign = batches.plain_from >= 0
             if batches.break_at >= 0 and (not self.last or batches.was_synced()):
                 raise LogCorrupt(str(self.path), batches.break_at, batches.why)
