@@ -638,3 +638,18 @@ def test_who_asks_while_a_log_breaks_is_not_told_that_all_is_well(tmp_path: Path
         log._syncing = threading.Lock()
         assert told == ["refused"] and log.broken
         disk.failing.clear()
+
+
+def test_what_lies_in_the_working_folder_is_no_module_of_the_other_process(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit(1)\n")
+    monkeypatch.chdir(tmp_path)
+    with Opened(tmp_path / "log") as opened:
+        opened("SET", "a", "1")
+        rewriting = Rewriting(opened.log, opened.engine, Spawned(opened.engine.settings))
+        rewriting.begin()
+        while rewriting.in_progress:
+            rewriting.tick(0)
+            threading.Event().wait(0.01)
+        assert rewriting.facts()["aof_last_bgrewrite_status"] == "ok"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import signal
 import socket
@@ -22,6 +23,7 @@ SLOW = 10_000_000  # microseconds a key: a child that is at work for as long as 
 # A disk that cannot sync while a file of that name is there.
 FAILING = """
 import os
+import resource
 real = os.fdatasync
 def sync(number):
     if os.path.exists({flag!r}):
@@ -345,3 +347,27 @@ def test_times_are_noted_where_the_settings_ask_for_it(folder: Path) -> None:
         base = folder / "appendonlydir/appendonly.aof.2.base.aof"
         assert base.read_bytes().startswith(b"#TS:1")
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and client.call("GET a") == b"$1\r\n1\r\n"
+
+
+def test_a_snapshot_that_begins_while_the_log_is_synced_goes_first(folder: Path) -> None:
+    """More than a megabyte is synced before the rotation; a BGSAVE, or a save point, may begin meanwhile."""
+    with running(folder, *LOG, "--appendfsync", "no") as server, server.client() as client:
+        client.send(f"SET k {'v' * 2_000_000}", "BGREWRITEAOF", "BGSAVE")
+        assert client.reply() == b"+OK\r\n" and client.reply() == STARTED
+        assert client.reply().startswith(b"+Background saving started")
+        while client.info("aof_rewrites") == "0" or client.info("aof_rewrite_in_progress") == "1":
+            client.call("PING")
+        assert client.info("aof_last_bgrewrite_status") == "ok" and client.info("rdb_last_bgsave_status") == "ok"
+        assert _manifest(folder) == ["2.base.rdb", "2.incr.aof"]
+
+
+def test_a_reply_waits_for_what_was_written_before_it_and_failed(folder: Path) -> None:
+    limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
+    with running(folder, *LOG, before=limit) as server, server.client() as client:
+        assert client.call("SET before 1") == b"+OK\r\n"
+        resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (200, resource.RLIM_INFINITY))
+        client.send(f"SET k {'v' * 300}", "BGREWRITEAOF")  # which writes the log, too
+        assert client.reply() == b"-MISCONF Errors writing to the AOF file: File too large\r\n"
+        assert client.rest() == b""
+        server.process.kill()
+        server.ended()

@@ -253,7 +253,10 @@ class Rewriting:
     def _sync_on(self) -> None:
         """Go on with the rotation once little is left to be synced."""
         log = self.log
-        if log.failure is None and log.size - log.synced > _LITTLE and self._rounds < _ROUNDS:
+        if self._busy():  # a snapshot was begun meanwhile
+            self.scheduled = True
+            self._over()
+        elif log.failure is None and log.size - log.synced > _LITTLE and self._rounds < _ROUNDS:
             self._rounds += 1
             log.sync_soon()
         else:

@@ -142,7 +142,8 @@ class Spawned:
         home = str(Path(rillet.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         process = subprocess.Popen(
-            [sys.executable, "-m", "rillet.persistence.compact"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            # -P: what lies in the folder where the program was started is none of its modules.
+            [sys.executable, "-P", "-m", "rillet.persistence.compact"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": paths}, start_new_session=True,
         )  # fmt: skip
         self._process = process

@@ -152,9 +152,12 @@ class Server:
 
     def _tick(self) -> None:
         """What has to happen from time to time (server.c: serverCron), `hz` times a second."""
-        if self._cron_paused:
-            self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
-            return
+        # What goes wrong in one of these jobs is told by the loop, and must not be the end of all the others.
+        self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
+        if not self._cron_paused:
+            self._do_what_is_due()
+
+    def _do_what_is_due(self) -> None:
         engine = self.engine
         engine.mstime = now = engine.clock.now_ms()
         with self.guard:
@@ -170,7 +173,6 @@ class Server:
             for connection in list(self.slow):
                 connection.within_limits()
         self.figures.sample(now)
-        self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
 
     def _close_idle(self, now: int) -> None:
         oldest = now - self.settings.timeout * 1000
