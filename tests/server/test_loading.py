@@ -21,7 +21,7 @@ from rillet.protocol.parser import pack_command
 from rillet.server.loading import Loading, Progress
 from rillet.server.server import Server
 from tests.judge import free_port
-from tests.server.harness import Client, connected
+from tests.server.harness import Client, connected, line_of
 
 LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
 
@@ -43,10 +43,21 @@ def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[s
     command = [sys.executable, "-m", "rillet", "serve", "--port", str(port), "--dir", str(folder), *arguments]
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
         try:
-            assert process.stdout is not None and "PID: " in process.stdout.readline()
+            assert "PID: " in line_of(process)
             yield process, port
         finally:
             process.kill()
+
+
+def rest_of(process: subprocess.Popen[str]) -> str:
+    """Return what the server says until its end, also what came together with its first line."""
+    assert process.stdout is not None
+    alarm = threading.Timer(20, process.kill)
+    alarm.start()
+    said = process.stdout.read()
+    process.wait()
+    alarm.cancel()
+    return said
 
 
 @contextlib.contextmanager
@@ -109,7 +120,7 @@ def test_a_log_is_read_while_clients_are_answered(tmp_path: Path) -> None:
                 pass
             assert client.call("GET key:1").endswith(b"059001\r\n") and client.call("DBSIZE") == b":1000\r\n"
         process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=20)[0]
+        said = rest_of(process)
     assert process.returncode == 0 and "Ready to accept connections" in said and "Traceback" not in said
 
 
@@ -120,12 +131,12 @@ def test_the_end_comes_while_it_loads(tmp_path: Path, how: str) -> None:
     with starting(tmp_path, "--appendonly", "yes", "--key-load-delay", "50000") as (process, port):
         with connected(port) as client:
             assert client.call("PING") == LOADING
-            assert client.call("CONFIG SET appendonly no").startswith(b"-ERR CONFIG SET failed")
+            assert client.call("CONFIG SET appendonly no") == LOADING
             if how.startswith("SHUTDOWN"):
                 assert client.call(how) == b""
         if how == "SIGTERM":
             process.send_signal(signal.SIGTERM)
-        said = process.communicate(timeout=20)[0]
+        said = rest_of(process)
     assert process.returncode == 0 and "Ready to accept" not in said and "Traceback" not in said, said
     # What was read so far is a part: no file was written from it.
     assert before == {one.name: one.read_bytes() for one in tmp_path.glob("appendonlydir/*")}
@@ -150,11 +161,11 @@ def test_a_file_that_is_damaged_ends_the_server(tmp_path: Path) -> None:
     log = tmp_path / "appendonlydir" / "appendonly.aof.1.incr.aof"
     log.write_bytes(log.read_bytes().replace(b"*3", b"!3"))
     with starting(tmp_path, "--appendonly", "yes") as (process, _):
-        said = process.communicate(timeout=20)[0]
+        said = rest_of(process)
     assert process.returncode == 1 and "offset 0: Bad file format" in said and "Traceback" not in said
 
 
-def test_the_baton_goes_to_and_fro() -> None:
+def test_the_baton_goes_back_and_forth() -> None:
     """The reader and the loop never run at once, and an error of the reader is the caller's."""
     engine = Engine()
     seen: list[str] = []
