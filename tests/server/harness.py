@@ -67,15 +67,23 @@ class Running:
         return self.process.returncode, "".join(self.told) + said + errors
 
 
+def line_of(process: subprocess.Popen[str]) -> str:
+    """Read a line from the pipe itself: what a file reads ahead, `communicate` does not see."""
+    assert process.stdout is not None
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(process.stdout.fileno(), 1)):
+        line += byte
+    return line.decode()
+
+
 def _listening(process: subprocess.Popen[str]) -> list[str]:
     """Return what the server says until it listens; the last line says that."""
-    assert process.stdout is not None
     told: list[str] = []
     alarm = threading.Timer(TIMEOUT, process.kill)
     alarm.start()
     try:
         while not told or "listening" not in told[-1]:
-            line = process.stdout.readline()
+            line = line_of(process)
             if not line:
                 process.kill()
                 raise AssertionError(f"the server did not start: {''.join(told)}{process.communicate()[1]}")
