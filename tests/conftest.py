@@ -16,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if os.environ.get("RILLET_NO_CYTHON"):
     sys.modules["cython"] = None  # type: ignore[assignment]  # import now raises ModuleNotFoundError
@@ -34,6 +35,11 @@ DEFAULTS = {
     "client-query-buffer-limit": "1gb",
     "requirepass": "",
 }
+
+
+# How long an example takes is a matter of the machine and of what else it does, not of what is tested.
+settings.register_profile("rillet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("rillet")
 
 
 def pytest_configure() -> None:

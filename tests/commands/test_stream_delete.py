@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import rillet
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from tests.commands.ends import Bench
@@ -227,9 +228,9 @@ def test_nothing_to_look_in_finds_nothing(bench: Bench) -> None:
 
 @pytest.mark.parametrize("name", ["XACKDEL", "XDELEX"])
 def test_very_many_ids(name: str) -> None:
-    """20,000 IDs in one call, each of an entry of two groups."""
+    """Thousands of IDs in one call, each of an entry of two groups."""
     bench = Bench(compat="newest")
-    count = 20_000
+    count = 20_000 if rillet.compiled() else 4_000
     for number in range(1, count + 1):
         bench.run([b"XADD", b"s", b"%d-1" % number, b"f", b"v"])
     for group in ("g", "h"):

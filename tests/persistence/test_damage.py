@@ -150,6 +150,7 @@ def test_a_command_without_a_name_is_refused_with_its_place(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_a_log_holds_what_no_client_may_send(tmp_path: Path) -> None:
     with Opened(tmp_path / "log") as opened:
         big = b"x" * (513 << 20)

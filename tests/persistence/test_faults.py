@@ -30,7 +30,7 @@ KINDS: dict[int, tuple[str, ...]] = {
 }
 STEPS = 40
 # Of the runs with each fault, every so many-th is also cut off by the power at every operation.
-CRASHED = 4 if rillet.compiled() else 20
+CRASHED = 10 if rillet.compiled() else 40
 
 
 class FaultyRun(Workload):
@@ -175,7 +175,7 @@ def test_every_call_fails(fsync: str, preamble: str, error: int, times: int, tot
             break  # the later ones are too late for this kind of fault
         struck += 1
         total.faults += 1
-        if struck % CRASHED == 0:
+        if struck % CRASHED == CRASHED // 2:
             try:
                 total.add(Crashes(run).run())
             except CrashFailure as problem:

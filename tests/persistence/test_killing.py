@@ -19,6 +19,8 @@ from tests.persistence.killing import plans
 from tests.persistence.ledger import Client, Failure, Model, same
 from tests.persistence.victims import CLIENTS, ROOT
 
+ROUNDS = 5 if rillet.compiled() else 2
+
 
 def carried_out(client: Client, batches: int) -> list[Any]:
     """Let the client send so many batches to nobody, and return its states after each of the things sent."""
@@ -96,10 +98,10 @@ def test_the_chains_of_a_seed_are_the_same_again() -> None:
 @pytest.mark.parametrize("kind", ["server", "library"])
 def test_what_was_acknowledged_outlives_the_process(kind: str, tmp_path: Path) -> None:
     # `python -m tests.persistence.killing --rounds 1000` is the long form of this.
-    with killing(tmp_path, "--rounds", "5", "--only", kind, "--seed", "3") as process:
+    with killing(tmp_path, "--rounds", str(ROUNDS), "--only", kind, "--seed", "3") as process:
         said = process.communicate(timeout=300)[0]
     assert process.returncode == 0, said
-    found = re.search(r"5 rounds .* (\d+) commands acknowledged, none lost", said)
+    found = re.search(rf"{ROUNDS} rounds .* (\d+) commands acknowledged, none lost", said)
     assert found is not None and int(found[1]) > CLIENTS, said
     assert list(tmp_path.iterdir()) == [] and not processes_in(tmp_path)
 
