@@ -193,8 +193,8 @@ def test_a_command_that_is_not_known_is_placed_once(store: Path) -> None:
     whole = log.read_bytes()
     log.write_bytes(whole.replace(b"XADD", b"XYZZ", 1))
     (damage,) = check(store).damages
-    at = whole.index(b"XADD")
-    assert damage.path == log and str(damage).count(str(log)) == 1 and at - 20 < int(str(damage).split(" ")[2][:-1]) < at
+    at = whole.rindex(b"*", 0, whole.index(b"XADD"))
+    assert damage.path == log and str(damage).startswith(f"{log}: offset {at}: Unknown command 'XYZZ'")
 
 
 def test_what_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

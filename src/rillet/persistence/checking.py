@@ -34,6 +34,7 @@ from pathlib import Path
 from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreBusy, StoreError
+from rillet.persistence.claim import Claim
 from rillet.persistence.disk import REAL, Disk, write_all
 from rillet.persistence.manifest import draft_of, read_manifest
 from rillet.persistence.rdb import MAGICS, load_rdb
@@ -121,6 +122,31 @@ def held(path: Path) -> Iterator[None]:
     # A part of a store's log is written by who has the store open; an RDB file is whole as soon as it has its name.
     around = () if path.suffix == ".rdb" else path.absolute().parents[:2]
     store = next((one for one in around if (one / "rillet.json").is_file()), path)
+    with _locked(store), _claimed(path):
+        yield
+
+
+@contextlib.contextmanager
+def _claimed(path: Path) -> Iterator[None]:
+    """Keep servers from opening the logs that lie at the path."""
+    if path.is_dir():
+        manifests = [*path.glob("*.manifest"), *path.glob("*/*.manifest")]
+    else:
+        manifests = [] if path.suffix == ".rdb" else [*path.parent.glob("*.manifest")]
+    claims: list[Claim] = []
+    try:
+        for folder in {one.parent for one in manifests}:
+            claims.append(Claim())
+            claims[-1].take(folder)
+        yield
+    finally:
+        for one in claims:
+            one.release()
+
+
+@contextlib.contextmanager
+def _locked(store: Path) -> Iterator[None]:
+    """Keep others from opening a store."""
     if not (store / "lock").is_file():
         yield
         return

@@ -9,6 +9,7 @@ log together (AOF_WAIT_REWRITE). CONFIG SET appendonly no leaves the files as th
 
 from __future__ import annotations
 
+import contextlib
 import time
 import warnings
 from collections.abc import Callable
@@ -20,6 +21,7 @@ from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof import OFF, ON, WAITING, AppendOnlyLog, Replayed, TornLog
 from rillet.persistence.base import write_base
 from rillet.persistence.child import Children
+from rillet.persistence.claim import Claim
 from rillet.persistence.refusals import LOG, Refusals
 from rillet.persistence.rewriting import Rewriting
 from rillet.persistence.writers import PURPOSE, Forked
@@ -37,6 +39,7 @@ class ServerLog:
         self._server: Server | None = None
         # Whether the databases are not what the files lead to, so that nothing may be made of them.
         self._lost = False
+        self._claim = Claim()
         settings = engine.settings
         self.log = AppendOnlyLog(folder / settings.appenddirname, name=settings.appendfilename,
                                  fsync=settings.appendfsync, on_failure=self._failed,
@@ -54,6 +57,7 @@ class ServerLog:
         with warnings.catch_warnings(record=True) as told:
             warnings.simplefilter("always", TornLog)
             try:
+                self._claim.take(log.folder)
                 replayed = log.load(engine, progress)
                 log.start(engine, lambda path: write_base(path, engine, log.disk))
             except OSError as error:
@@ -100,6 +104,9 @@ class ServerLog:
         say(f"{reason}; writes are refused from now on", WARNING)
 
     def _recovered(self) -> None:
+        # The folder may be another one than before.
+        with contextlib.suppress(OSError, StoreError):
+            self._claim.take(self.log.folder)
         self._refusals.set(LOG, None)
         say("AOF write error looks solved, Redis can write again.", WARNING)
 
@@ -120,13 +127,14 @@ class ServerLog:
         try:
             if self._lost:
                 raise OSError("the databases are not what was loaded")
+            self._claim.take(log.folder)
             log.start_waiting(self._engine)
             if self._other_child() or self._in_transaction():
                 rewriting.scheduled = True
                 say("AOF was enabled while something else is going on. A rewrite is scheduled.", WARNING)
             else:
                 rewriting.begin()
-        except (OSError, Corrupt) as error:
+        except (OSError, StoreError, Corrupt) as error:
             say(f"The append-only file cannot be begun: {error}", WARNING)
             self._turn_off()
             raise SettingError("Unable to turn on AOF. Check server logs.") from error
@@ -135,6 +143,7 @@ class ServerLog:
         self.rewriting.abort()
         self.rewriting.scheduled = False
         self._close()
+        self._claim.release()
         self._refusals.set(LOG, None)
         if self._server is not None:
             # What waited for the log is as safe as it will be.
@@ -224,6 +233,7 @@ class ServerLog:
         """Write and sync the rest; nothing more is logged."""
         self.rewriting.abort()
         self._close()
+        self._claim.release()
 
     def _close(self) -> None:
         self._engine.log = None

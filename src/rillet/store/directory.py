@@ -21,7 +21,8 @@ import tempfile
 from pathlib import Path
 
 import rillet
-from rillet.errors import NewerFormat, NotAStore, StoreError
+from rillet.errors import NewerFormat, NotAStore, StoreBusy, StoreError
+from rillet.persistence.claim import Claim, holder
 from rillet.persistence.disk import REAL
 
 FORMAT = 1
@@ -39,6 +40,7 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._lock = -1
+        self._claim = Claim()
         # The number of the process that owned the store before and did not close it.
         self.killed: int | None = None
         self._prepare()
@@ -89,16 +91,26 @@ class Directory:
             raise StoreError(f"{self.path}/lock cannot be locked: {error.strerror}") from error
         self._lock = handle
         try:
+            if (self.path / LOG_FOLDER).exists():
+                self._claim.take(self.path / LOG_FOLDER)
             before = self.owner()
             self.killed = before[0] if before is not None else None
             self._remove_leavings()
             if not (self.path / MARKER).exists():
                 self._write(MARKER, {"format": FORMAT, "written_by": rillet.__version__})
                 REAL.sync_folder(self.path)
+            self.claim_log()
+        except StoreBusy:
+            self._unlock()
+            raise
         except OSError as error:
             self.unlock()
             raise StoreError(f"{self.path} cannot be written: {error.strerror}") from error
         return True
+
+    def claim_log(self) -> None:
+        """Lock the log's folder, too, which servers lock; once more where it was removed and made anew."""
+        self._claim.take(self.path / LOG_FOLDER)
 
     def _remove_leavings(self) -> None:
         """Remove what an owner that was killed left behind."""
@@ -114,14 +126,17 @@ class Directory:
         if self._lock >= 0:
             with contextlib.suppress(OSError):
                 self._remove_leavings()
-            os.close(self._lock)
-            self._lock = -1
+            self._unlock()
+
+    def _unlock(self) -> None:
+        self._claim.release()
+        os.close(self._lock)
+        self._lock = -1
 
     def forget_in_child(self) -> None:
         """After a fork: the lock is the parent's alone, for as long as the parent lives."""
         if self._lock >= 0:
-            os.close(self._lock)
-            self._lock = -1
+            self._unlock()
 
     def socket_path(self) -> Path:
         """Return where the owner is to listen: here, or in a new temporary folder where this path is too long."""
@@ -141,6 +156,17 @@ class Directory:
             return int(found["pid"]), str(found["socket"])
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def holder(self) -> int | None:
+        """Return the process that holds the lock, as the system tells it; None where it does not."""
+        try:
+            handle = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError:
+            return None
+        try:
+            return holder(handle)
+        finally:
+            os.close(handle)
 
     def _write(self, name: str, content: dict[str, object]) -> None:
         draft = self.path / f".{name}.{os.getpid()}"

@@ -153,6 +153,9 @@ class Owner:
         warnings.warn(f"{self.directory.path}: {reason}; writes are refused from now on", RuntimeWarning, stacklevel=2)
 
     def _recovered(self) -> None:
+        # The folder may be another one than before.
+        with contextlib.suppress(OSError, StoreError):
+            self.directory.claim_log()
         self._refusals.set(LOG, None)
 
     def _saving(self) -> bool:

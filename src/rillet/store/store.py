@@ -436,7 +436,8 @@ class _Shared(_Home):
 
         if not wait_for(try_once, ATTACH_SECONDS):
             owner = self._directory.owner()
-            holder = f"process {owner[0]}" if owner else "another process"
+            number = owner[0] if owner else self._directory.holder()
+            holder = f"process {number}" if number else "another process"
             raise StoreBusy(f"{self.path} is held by {holder}, which does not answer")
         return found[0]
 

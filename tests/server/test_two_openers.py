@@ -1,0 +1,80 @@
+"""Who writes to a log has it alone: a second server, a store and `rillet check` are told who has it."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import rillet
+from rillet.cli import main
+from rillet.errors import StoreBusy
+from rillet.persistence.claim import Claim
+from tests.server.harness import running
+from tests.server.test_lifecycle import LOG, refused
+
+# Where the system does not tell who holds a lock (no /proc), it is "another process".
+WHO = "is in use: (process {}|another process) writes the log there"
+
+
+def test_a_second_server_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+    with running(tmp_path, *LOG) as first:
+        with first.client() as client:
+            assert client.call("SET k v") == b"+OK\r\n"
+        assert "writes the log there" in refused("--dir", str(tmp_path), "--port", "0", *LOG)
+        with running(tmp_path) as other, other.client() as client:  # without a log there is nothing to share
+            assert client.call("CONFIG SET appendonly yes").startswith(b"-ERR CONFIG SET failed")
+            assert client.call("CONFIG SET appendonly no") == b"+OK\r\n"
+        first.process.kill()
+        first.process.wait()
+        with running(tmp_path, *LOG) as second, second.client() as client:
+            assert client.call("GET k") == b"$1\r\nv\r\n"
+
+
+def test_a_log_that_is_turned_off_is_anybodys(tmp_path: Path) -> None:
+    with running(tmp_path, *LOG) as first, first.client() as client:
+        assert client.call("CONFIG SET appendonly no") == b"+OK\r\n"
+        with running(tmp_path, *LOG):
+            assert client.call("CONFIG SET appendonly yes").startswith(b"-ERR CONFIG SET failed")
+        assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
+        client.rewritten()
+
+
+def test_a_store_and_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with running(tmp_path, *LOG) as server:
+        with pytest.raises(StoreBusy, match=WHO.format(server.process.pid)):
+            rillet.open(tmp_path)
+        assert not (tmp_path / "rillet.json").exists()
+        for path in (tmp_path, tmp_path / "appendonlydir", *tmp_path.glob("appendonlydir/*.aof")):
+            assert main(["check", "--repair", str(path)]) == 2
+            assert "writes the log there" in capsys.readouterr().err
+    with rillet.open(tmp_path) as store:
+        assert "writes the log there" in refused("--dir", str(tmp_path), "--port", "0", *LOG)
+        with rillet.open(tmp_path) as attached:
+            assert store.owner and not attached.owner
+    with running(tmp_path, *LOG):
+        pass
+
+
+def test_a_folder_that_was_removed_is_claimed_anew(tmp_path: Path) -> None:
+    with running(tmp_path, *LOG) as server, server.client() as client:
+        shutil.rmtree(tmp_path / "appendonlydir")
+        while client.call("SET k v") != b"+OK\r\n" or not (tmp_path / "appendonlydir").exists():
+            pass
+        assert "writes the log there" in refused("--dir", str(tmp_path), "--port", "0", *LOG)
+
+
+def test_a_claim(tmp_path: Path) -> None:
+    one, two = Claim(), Claim()
+    one.take(tmp_path / "made" / "here")
+    one.take(tmp_path / "made" / "here")
+    with pytest.raises(StoreBusy, match="made/here is in use"):
+        two.take(tmp_path / "made" / "here")
+    one.release()
+    one.release()
+    two.take(tmp_path / "made" / "here")
+    two.release()
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError):
+        one.take(tmp_path / "file")
