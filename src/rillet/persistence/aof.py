@@ -50,7 +50,7 @@ from rillet.engine import Engine
 from rillet.errors import LogCorrupt, Misconf
 from rillet.persistence.batches import batch
 from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
-from rillet.persistence.manifest import LogFile, Manifest, commit, draft_of, read_manifest, recover
+from rillet.persistence.manifest import LogFile, Manifest, commit, read_manifest, recover
 from rillet.persistence.replay import Replayed, TornLog, replay
 from rillet.protocol.feed import Feed
 
@@ -663,4 +663,4 @@ def _told(error: OSError | None) -> str:
     return f"Errors writing to the AOF file: {error.strerror or error}"
 
 
-__all__ = ["OFF", "ON", "WAITING", "AppendOnlyLog", "Replayed", "TornLog", "draft_of"]
+__all__ = ["OFF", "ON", "WAITING", "AppendOnlyLog", "Replayed", "TornLog"]
