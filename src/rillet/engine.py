@@ -124,8 +124,8 @@ class Engine:
         # What the surrounding door offers to INFO (section -> function) and to commands. The commands know these
         # services: shutdown(save, nosave, force), pause(until_ms, writes_only), unpause(), rewrite_config(),
         # setting_changed(name) which may raise SettingError, memory() -> used_memory and used_memory_peak,
-        # reset_stats(), log_line(text), reload(save, flush, merge) and load_log() which empty the databases and fill
-        # them again from disk, save(), bgsave(later, schedule) -> whether it began at once, last_save() -> seconds
+        # reset_stats(), log_line(text, level), reload(save, flush, merge) and load_log() which empty the databases and
+        # fill them again from disk, save(), bgsave(later, schedule) -> whether it began at once, last_save() -> seconds
         # since the epoch, flushed() -> whether an empty RDB file was written.
         self.info_sections = {}
         self.services = {}

@@ -22,14 +22,18 @@ class RilletError(Exception):
 
 
 class Corrupt(RilletError):
-    """Bytes from outside do not form what they claim to be."""
+    """Bytes from outside do not form what they claim to be; `check` names what found it, as Redis's log does."""
+
+    def __init__(self, reason: str = "", check: str = "") -> None:
+        super().__init__(reason)
+        self.check = check
 
 
 class LogCorrupt(Corrupt):
     """A log file is damaged: `path` and `offset` (bytes from the start) tell where."""
 
-    def __init__(self, path: str, offset: int, reason: str) -> None:
-        super().__init__(f"{path}: offset {offset}: {reason}")
+    def __init__(self, path: str, offset: int, reason: str, check: str = "") -> None:
+        super().__init__(f"{path}: offset {offset}: {reason}", check)
         self.path = path
         self.offset = offset
         self.reason = reason

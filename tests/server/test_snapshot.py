@@ -55,7 +55,7 @@ def test_save_and_the_next_start(tmp_path: Path) -> None:
         assert seen(client) == before and client.info("rdb_last_load_keys_loaded") == "3"
         client.call("SET kept 1")
         assert client.call("SHUTDOWN SAVE") == b""
-        assert "3 keys loaded, 0 were expired" in server.ended()[1]
+        assert "keys loaded: 3, keys expired: 0" in server.ended()[1]
     with running(tmp_path, "--dbfilename", "other.rdb") as server, server.client() as client:
         assert client.call("DBSIZE") == b":0\r\n"
     with running(tmp_path, "--appendonly", "yes", "--save", "") as server, server.client() as client:

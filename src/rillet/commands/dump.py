@@ -43,7 +43,10 @@ def restore(session: Session, argv: list[bytes]) -> None:
         raise CommandError("DUMP payload version or checksum are wrong")
     try:
         value = _value(session, argv)
-    except (Corrupt, IndexError, OverflowError, MemoryError):
+    except (Corrupt, IndexError, OverflowError, MemoryError) as error:
+        if "log_line" in session.engine.services:
+            why = f"RESTORE of {key!r} was refused: {rdb.refusal(argv[3], error)}"
+            session.engine.services["log_line"](why, "verbose")
         raise CommandError("Bad data format") from None
     _put(session, argv, value, ttl, absolute)
 

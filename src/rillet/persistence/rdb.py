@@ -26,7 +26,7 @@ puts their bytes aside (`Kept`), and whoever writes the data set writes them too
 
 A key whose time has come is kept under a log, which says when it went; a file that stands alone says nothing more, so
 there the key is dropped (`drop_expired`), as Redis does. A value without an element, which bugs of old servers left in
-their files, is left out and counted, as Redis does, too.
+their files, is left out and counted, as Redis does, too; the log of a server names the first ten.
 """
 
 from __future__ import annotations
@@ -69,6 +69,7 @@ _MODULE_VALUE = 7
 # The parts of what a module writes (RDB_MODULE_OPCODE_*), and how many bytes one has that is no length or string.
 _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING = range(6)
 _AFTER_KEYS = 2
+_NAMED = 10  # so many keys that are left out are named
 _TYPES = {
     6: "a module value of Redis 4.0's previews", _MODULE_VALUE: "a module value", 28: "an array", 29: "a rate limit",
     **dict.fromkeys(EXPIRING_TYPES, "a hash whose fields expire"),
@@ -204,6 +205,7 @@ class _RdbFile:
 
     def load(self) -> Loaded:
         reader = self.reader
+        kind = -1
         try:
             self._header()
             while (kind := reader.byte()) != _END:
@@ -215,7 +217,8 @@ class _RdbFile:
                     self._key(kind)
             self._checksum()
         except (Corrupt, IndexError, OverflowError, MemoryError) as error:
-            raise LogCorrupt(self.name, reader.mark, str(error) or "no memory for what is there") from None
+            reason, check = str(error) or "no memory for what is there", rdb.check_of(error, kind)
+            raise LogCorrupt(self.name, reader.mark, f"{reason} ({check})" if check else reason, check) from None
         return Loaded(
             reader.position, self.keys, self.expired, self.empty, self.skipped, self.version, self.facts
         )
@@ -246,9 +249,9 @@ class _RdbFile:
         elif kind == _DATABASE:
             number = reader.length()
             if number >= len(self.engine.databases):
+                there = len(self.engine.databases)
                 raise NewerFormat(
-                    f"{self.name}: offset {self.reader.mark}: database {number}; there are {len(self.engine.databases)} "
-                    "(databases)"
+                    f"{self.name}: offset {self.reader.mark}: database {number}; there are {there} (databases)"
                 )
             self.database = self.engine.databases[number]
         elif kind == _SIZES:
@@ -356,14 +359,14 @@ class _RdbFile:
             else:
                 value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0))
         except EmptyValue:
-            self.empty += 1
+            self._leave_out(key)
             return
         if 0 <= expires < self.now:
             self.expired += 1
             return
         database = self.database
         if not self.merge and key in database.values:
-            raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} twice")
+            raise Corrupt(f"the key {key.decode('utf-8', 'backslashreplace')!r} twice", "RDB has duplicated key")
         database.set(key, value)
         if self.delay:
             debug_delay(self.delay)
@@ -372,6 +375,15 @@ class _RdbFile:
         if expires >= 0:
             database.set_expire(key, expires)
         self.keys += 1
+
+    def _leave_out(self, key: bytes) -> None:
+        """Count a key without an element, and name the first ones to whoever runs the server."""
+        self.empty += 1
+        if self.empty <= _NAMED and "log_line" in self.engine.services:
+            name = key.decode("utf-8", "backslashreplace")
+            self.engine.services["log_line"](
+                f"rdbLoadObject skipping empty key: {name if name.isprintable() else repr(name)}"
+            )
 
     def _checksum(self) -> None:
         reader = self.reader

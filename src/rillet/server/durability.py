@@ -9,7 +9,6 @@ Here is what both share: one child at a time, one clock, one refusal of writes, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 
 from rillet.commands.settings import SettingError
@@ -20,7 +19,7 @@ from rillet.persistence.child import Children
 from rillet.persistence.refusals import Refusals
 from rillet.server.append_only import ServerLog
 from rillet.server.loading import Loading
-from rillet.server.messages import WARNING, say
+from rillet.server.messages import LEVELS, say
 from rillet.server.server import Server
 from rillet.server.snapshots import ServerSnapshots
 
@@ -36,7 +35,7 @@ class Durability:
         self._log = ServerLog(engine, folder, self.children, refusals)
         self._file = ServerSnapshots(engine, self.children, refusals, self._log.prepare_end)
         self._snapshots = self._file.snapshots
-        engine.services.update(log_line=partial(say, level=WARNING), reload=self._reload)
+        engine.services.update(log_line=_log_line, reload=self._reload)
         self._loading = Loading(engine)
         self._loaded = False
         engine.info_sections["persistence"] = lambda: {**self._file.facts(), **self._log.facts(),
@@ -94,6 +93,11 @@ class Durability:
             raise
         if not (save and flush):
             self._log.begin_anew()
+
+
+def _log_line(text: str, level: str = "warning") -> None:
+    """Write a line to the server's log for what lies below the server; the level is one of `loglevel`."""
+    say(text, LEVELS.index(level))
 
 
 __all__ = ["Durability"]

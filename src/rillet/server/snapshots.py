@@ -28,7 +28,7 @@ from typing import Any
 
 from rillet.commands.settings import SettingError
 from rillet.engine import Engine
-from rillet.errors import CommandError, StoreError
+from rillet.errors import CommandError, LogCorrupt, StoreError
 from rillet.persistence.child import Child, Children
 from rillet.persistence.refusals import Refusals
 from rillet.persistence.snapshot import PURPOSE, Snapshots, draft_name
@@ -63,7 +63,12 @@ class ServerSnapshots:
                 loaded = self.snapshots.load(progress)
             except OSError as error:
                 raise StoreError(f"{path} cannot be read: {error.strerror}") from error
-            say(f"{path}: {loaded.keys} keys loaded, {loaded.expired} were expired")
+            except LogCorrupt as error:
+                say(f"Internal error in RDB reading offset {error.offset}: {error.reason}", WARNING)
+                say("Terminating server after rdb file reading failure.", WARNING)
+                raise
+            say(f"Done loading RDB, keys loaded: {loaded.keys}, keys expired: {loaded.expired}, "
+                f"empty keys skipped: {loaded.empty}.")  # fmt: skip
 
     def attach(self, server: Server) -> None:
         """Let the loop look after children, and SHUTDOWN and the signals end the server in order."""

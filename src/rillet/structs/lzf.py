@@ -306,7 +306,7 @@ _DAMAGE = (
 @cython.exceptval(-1, check=False)
 def refuse_block(damage: cython.int) -> cython.bint:
     """Raise Corrupt that tells the damage; `unpack` gave its number, or it is 5."""
-    raise Corrupt(_DAMAGE[damage])
+    raise Corrupt(_DAMAGE[damage], "Invalid LZF compressed string")
 
 
 @cython.ccall

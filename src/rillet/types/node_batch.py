@@ -44,6 +44,7 @@ else:  # compiled code has them as C functions, through the .pxd
 
 _MOST = cython.declare(cython.Py_ssize_t, 1024)  # as long as the arrays in the .pxd
 _MOST_BYTES = cython.declare(cython.Py_ssize_t, 1 << 23)
+_NODE = "Stream listpack integrity check failed"  # what Redis's log says of it
 
 
 @cython.final
@@ -170,7 +171,7 @@ class NodeBatch:
             before = key
             all_walked = all_walked and self.walked[i]
             if not stream.add_node(key, self.nodes[i]):
-                raise Corrupt("two nodes of the same ID")
+                raise Corrupt("two nodes of the same ID", "Listpack re-added with existing key")
         if in_order and all_walked:
             living.join(self.first)
             living.join(self.second)
@@ -178,6 +179,6 @@ class NodeBatch:
             for i in range(self.count):
                 reader.mark = self.base + self.begins[i]
                 if not living.take_node(self.keys[i], self.nodes[i]):
-                    raise Corrupt("a node that is not sound, or contradicts itself")
+                    raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
         reader.at = self.ends[self.count - 1]
         return in_order

@@ -27,7 +27,7 @@ from rillet.types.compat import COMPATS, Compat
 from rillet.types.hash import Hash
 from rillet.types.limits import DEFAULTS, Limits
 from rillet.types.list import List
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
 from rillet.types.set import Set
 from rillet.types.stream import Stream
 from rillet.types.stream_rdb import (
@@ -53,8 +53,24 @@ _FILTERS_EXPIRED = 14
 _FOOTER = 10
 _STREAMS_OF_VALKEY = 11  # it left Redis with that version's
 _NO_VALUE = "a value of a type that is not known"
+# RDB type of a value that is stored in blocks -> what Redis's log says where a block is none (rdbReportCorruptRDB).
+_BLOCK_CHECKS = {
+    rdb_hash.TYPE_HASH_ZIPMAP: "Zipmap integrity check failed",
+    rdb_hash.TYPE_HASH_ZIPLIST: "Hash ziplist integrity check failed",
+    rdb_hash.TYPE_HASH_LISTPACK: "Hash listpack integrity check failed",
+    rdb_list_set.TYPE_LIST_ZIPLIST: "List ziplist integrity check failed",
+    rdb_list_set.TYPE_LIST_QUICKLIST: "Ziplist integrity check failed",
+    rdb_list_set.TYPE_LIST_QUICKLIST_2: "Listpack integrity check failed",
+    rdb_list_set.TYPE_SET_INTSET: "Intset integrity check failed",
+    rdb_list_set.TYPE_SET_LISTPACK: "Set listpack integrity check failed",
+    rdb_zset.TYPE_ZSET_ZIPLIST: "Zset ziplist integrity check failed",
+    rdb_zset.TYPE_ZSET_LISTPACK: "Zset listpack integrity check failed",
+}
 
-__all__ = ["TYPE_STREAM_72", "dump", "load", "restore", "save", "seal_is_valid", "type_of", "version_of"]
+__all__ = [
+    "TYPE_STREAM_72", "check_of", "dump", "load", "refusal", "restore", "save", "seal_is_valid", "type_of",
+    "version_of",
+]  # fmt: skip
 
 
 def dump(value: object, compression: bool = True, compat: Compat | None = None, now: int = 0) -> bytes:
@@ -86,6 +102,20 @@ def restore(payload: bytes, limits: Limits = DEFAULTS, now: int = 0, strict: boo
     """Return the value of a DUMP payload whose seal is valid; Corrupt where it is malformed (`load`)."""
     reader = RdbReader(payload, 0, len(payload) - _FOOTER)
     return load(reader, reader.byte(), limits, now, strict)
+
+
+def check_of(error: Exception, kind: int) -> str:
+    """Return what Redis's log calls the check that refused a value of that RDB type, "" where it has no name."""
+    if not isinstance(error, Corrupt):
+        return ""
+    return error.check or ("" if isinstance(error, EmptyValue) else _BLOCK_CHECKS.get(kind, ""))
+
+
+def refusal(payload: bytes, error: Exception) -> str:
+    """Return what the log says of a DUMP payload that `restore` refused: Redis's name of the check, and our cause."""
+    cause = str(error) or "there is no memory for what it claims to hold"
+    check = check_of(error, payload[0])
+    return f"{check}: {cause}" if check else cause
 
 
 def type_of(value: object, compat: Compat | None = None) -> int:
@@ -167,5 +197,5 @@ def load(
     if kind in rdb_zset.LOADERS:
         return rdb_zset.load(reader, kind, limits)
     if kind in rdb_hash.EXPIRING_TYPES:
-        raise Corrupt(f"RDB type {kind}, a hash whose fields expire, is not read")
-    raise Corrupt(f"RDB type {kind} is not known")
+        raise Corrupt(f"RDB type {kind}, a hash whose fields expire, is not read", "Unknown RDB encoding type")
+    raise Corrupt(f"RDB type {kind} is not known", "Unknown RDB encoding type")

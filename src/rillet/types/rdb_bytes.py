@@ -67,6 +67,10 @@ PIECE = 1 << 20
 """Bytes that are written or read at a time."""
 
 _INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
+# What Redis says where a value cannot be read at all.
+_END = "Unexpected EOF reading RDB file"
+_FORM = "Unknown length encoding"
+_STRING = "Unknown RDB string encoding type"
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 _WINDOW = cython.declare(cython.Py_ssize_t, 1 << 20)
 _MOST = cython.declare(cython.ulonglong, 1 << 62)  # no string is longer
@@ -324,7 +328,7 @@ class RdbReader:
     def _refill(self, n: cython.Py_ssize_t) -> cython.bint:
         """Move what is left to the front and read on until n bytes are there."""
         if self.source is None:
-            raise Corrupt(f"{n} bytes expected, {self.limit - self.at} left")
+            raise Corrupt(f"{n} bytes expected, {self.limit - self.at} left", _END)
         self._settle()
         left: cython.Py_ssize_t = self.limit - self.at
         window: bytearray = self.window
@@ -344,7 +348,7 @@ class RdbReader:
             with memoryview(window) as view:
                 got = source(view[self.limit :]) or 0
             if got == 0:
-                raise Corrupt(f"{n} bytes expected, {self.limit} left")
+                raise Corrupt(f"{n} bytes expected, {self.limit} left", _END)
             if got < 0 or got > len(window) - self.limit:
                 raise IndexError("more bytes than there was room for")
             self.limit += got
@@ -442,7 +446,7 @@ class RdbReader:
         """Return the next n bytes."""
         self.mark = self.base + self.at
         if n < 0:
-            raise Corrupt(f"{n} bytes expected")
+            raise Corrupt(f"{n} bytes expected", _END)
         return self._take(n)
 
     @cython.cfunc
@@ -470,7 +474,7 @@ class RdbReader:
         """Return a length or count; a special form is Corrupt here (rdbLoadLen)."""
         n: cython.ulonglong = self._length_or_special()
         if self.special:
-            raise Corrupt(f"a length expected, found the special form {n}")
+            raise Corrupt(f"a length expected, found the special form {n}", _FORM)
         return n
 
     @cython.cfunc
@@ -500,7 +504,7 @@ class RdbReader:
             self.special = True
             return first & 0x3F
         if first > 0x81:
-            raise Corrupt(f"a length expected, found the byte {first:#04x}")
+            raise Corrupt(f"a length expected, found the byte {first:#04x}", _FORM)
         width = 4 if first == 0x80 else 8
         self.need(1 + width)
         for i in range(self.at + 1, self.at + 1 + width):
@@ -514,7 +518,7 @@ class RdbReader:
         """Return a length that is one of bytes."""
         n: cython.ulonglong = self.length()
         if n >= _MOST:
-            raise Corrupt(f"{n} bytes expected, which no file has")
+            raise Corrupt(f"{n} bytes expected, which no file has", _END)
         return n
 
     @cython.cfunc
@@ -535,7 +539,7 @@ class RdbReader:
         """Return the text of an integer, or refuse the form."""
         data: bytes
         if form > 2:
-            raise Corrupt(f"a string expected, found the special form {form}")
+            raise Corrupt(f"a string expected, found the special form {form}", _STRING)
         data = self._take(1 << form)
         return b"%d" % int.from_bytes(data, "little", signed=True)
 
@@ -566,7 +570,7 @@ class RdbReader:
             self.at += packed
             return data
         if n >= _MOST:
-            raise Corrupt(f"{n} bytes expected, which no file has")
+            raise Corrupt(f"{n} bytes expected, which no file has", _END)
         return self._take(n)
 
     @cython.ccall
@@ -586,7 +590,7 @@ class RdbReader:
             size = self.seq
         else:
             if n >= _MOST:
-                raise Corrupt(f"{n} bytes expected, which no file has")
+                raise Corrupt(f"{n} bytes expected, which no file has", _END)
             packed = size = n
             self.need(packed)
         if cython.compiled:

@@ -27,6 +27,9 @@ from rillet.types.rdb_bytes import EmptyValue, RdbReader, RdbWriter
 
 TYPE_HASH, TYPE_HASH_ZIPMAP, TYPE_HASH_ZIPLIST, TYPE_HASH_LISTPACK = 4, 9, 13, 16
 _LISTPACKS_SINCE = 10
+# What Redis's log says of a field that is there twice (rdbReportCorruptRDB).
+_TWICE, _TWICE_IN_FEW = "Duplicate hash fields detected", "Hash with dup elements"
+_TWICE_IN_ZIPMAP = "Hash zipmap with dup elements"
 EXPIRING_TYPES = range(22, 26)
 """Types of hashes whose fields expire, which are not read (of Redis 7.4 and its previews; 22 is also Valkey's)."""
 
@@ -66,7 +69,7 @@ def _load_hash(reader: RdbReader, limits: Limits) -> Hash:
     for _ in range(count):
         field, content = reader.string(), reader.string()
         if field in (seen if value.table is None else value.table):
-            raise Corrupt("a field twice in a hash")
+            raise Corrupt("a field twice in a hash", _TWICE if value.listpack is None else _TWICE_IN_FEW)
         if value.listpack is not None:
             widest = max(len(field), len(content))
             if widest > limits.hash_max_listpack_value or not value.listpack.can_append(len(field) + len(content)):
@@ -81,8 +84,8 @@ def _load_hash(reader: RdbReader, limits: Limits) -> Hash:
     return value
 
 
-def _of_listpack(listpack: Listpack, limits: Limits) -> Hash:
-    """Return a hash of a listpack that came whole."""
+def _of_listpack(listpack: Listpack, limits: Limits, check: str = "") -> Hash:
+    """Return a hash of a listpack that came whole; check: what finds a field that is there twice."""
     value = Hash()
     value.listpack = listpack
     words = value.words()
@@ -90,23 +93,26 @@ def _of_listpack(listpack: Listpack, limits: Limits) -> Hash:
     if not words:
         raise EmptyValue("a hash without a field")
     if len(words) % 2 or len(set(fields)) != len(fields):
-        raise Corrupt("a hash with a field twice, or with one that has no value")
+        raise Corrupt("a hash with a field twice, or with one that has no value", check)
     if len(fields) > limits.hash_max_listpack_entries:
         value.to_hashtable()
     return value
 
 
-def _of_words(words: list[bytes], limits: Limits) -> Hash:
+def _of_words(words: list[bytes], limits: Limits, check: str = "") -> Hash:
     """Return a hash of the entries of an older block."""
     listpack = Listpack()
     for word in words:
         listpack.append(word)
     listpack.shrink()
-    return _of_listpack(listpack, limits)
+    return _of_listpack(listpack, limits, check)
 
 
 def _load_zipmap(reader: RdbReader, limits: Limits) -> Hash:
-    value = _of_words(read_zipmap(reader.string()), limits)
+    words = read_zipmap(reader.string())
+    if not words:
+        raise Corrupt("a zipmap without a pair")  # no server left one behind, so this is no empty value
+    value = _of_words(words, limits, _TWICE_IN_ZIPMAP)
     if value.listpack is not None and max(map(len, value.words())) > limits.hash_max_listpack_value:
         value.to_hashtable()
     return value

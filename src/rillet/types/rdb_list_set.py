@@ -148,7 +148,7 @@ def _load_quicklist_2(reader: RdbReader, limits: Limits) -> List:
         container = reader.length()
         data = reader.string()
         if container not in (_PLAIN, _PACKED) or not data:
-            raise Corrupt("a list's node that is not sound")
+            raise Corrupt("a list's node that is not sound", "Quicklist integrity check failed")
         if container == _PLAIN:
             value.elements.append_node(None, data)
         else:
@@ -175,7 +175,7 @@ def _load_set(reader: RdbReader, limits: Limits) -> Set:
             else:
                 value.to_hashtable()
         if not value.add(member, limits):
-            raise Corrupt("a member twice in a set")
+            raise Corrupt("a member twice in a set", "Duplicate set members detected")
     return value
 
 

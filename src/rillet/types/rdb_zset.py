@@ -86,9 +86,9 @@ def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, Li
         for _ in range(count):
             member, score = reader.string(), read_score(reader)
             if score != score:
-                raise Corrupt("a score that is not a number in a sorted set")
+                raise Corrupt("a score that is not a number in a sorted set", "Zset with NAN score detected")
             if member in value:
-                raise Corrupt("a sorted set with a member twice")
+                raise Corrupt("a sorted set with a member twice", "Duplicate zset fields detected")
             value.add(member, score)
         return Zset.of(value, limits) if few else value
 

@@ -73,6 +73,11 @@ _TYPE_7 = cython.declare(cython.int, 19)
 _TYPE_72 = cython.declare(cython.int, 21)
 _TYPE_86 = cython.declare(cython.int, 26)
 _TYPE_88 = cython.declare(cython.int, 27)
+# What Redis's log says of it (rdbReportCorruptRDB).
+_NODE = "Stream listpack integrity check failed"
+_NODE_KEY = "Stream node key entry is not the size of a stream ID"
+_LENGTH = "Stream length inconsistent with rax entries"
+_OWNER = "Consumer entry not found in group global PEL"
 
 
 def oldest_type(stream: Stream) -> int:
@@ -278,7 +283,7 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
             continue
         key = reader.string()
         if len(key) != 16:
-            raise Corrupt(f"a node's ID of 16 bytes expected, found {len(key)}")
+            raise Corrupt(f"a node's ID of 16 bytes expected, found {len(key)}", _NODE_KEY)
         if cython.compiled:
             node = Listpack.__new__(Listpack)  # without the empty buffer that it would begin with
         else:
@@ -287,9 +292,9 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
         node.used = len(node.buf)
         in_order = in_order and before < key
         if in_order and not living.take_node(key, node):
-            raise Corrupt("a node that is not sound, or contradicts itself")
+            raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
         if not stream.add_node(key, node):
-            raise Corrupt("two nodes of the same ID")
+            raise Corrupt("two nodes of the same ID", "Listpack re-added with existing key")
         before = key
         left -= 1
     return living if in_order else _walk_all(stream)
@@ -305,7 +310,7 @@ def _walk_all(stream: Stream) -> LivingEntries:
     while nodes.next():
         node = nodes.data
         if not living.take_node(nodes.key, node):
-            raise Corrupt("a node that is not sound, or contradicts itself")
+            raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
     return living
 
 
@@ -314,7 +319,7 @@ def _walk_all(stream: Stream) -> LivingEntries:
 def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries) -> cython.bint:
     length: cython.ulonglong = reader.length()
     if length != living.count:
-        raise Corrupt(f"a stream of {length} entries whose nodes hold {living.count}")
+        raise Corrupt(f"a stream of {length} entries whose nodes hold {living.count}", _LENGTH)
     stream.length = length
     stream.last_ms = reader.length()
     stream.last_seq = reader.length()
@@ -351,14 +356,14 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
         read = -1 - cython.cast(cython.longlong, _UNKNOWN - number) if number > _MAX_I64 else number
     group: Group | None = stream.create_group(name, ms, seq, read)
     if group is None:
-        raise Corrupt("two groups of the same name")
+        raise Corrupt("two groups of the same name", "Duplicated consumer group name")
     left = reader.length()
     while left > 0:
         reader.raw_id()
         ms = reader.ms
         seq = reader.seq
         if not group.load(ms, seq, _time(reader), reader.length()):
-            raise Corrupt("a pending entry twice in a group")
+            raise Corrupt("a pending entry twice in a group", "Duplicated global PEL entry")
         left -= 1
     left = reader.length()
     while left > 0:
@@ -372,7 +377,7 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
                 raise Corrupt("a released entry that is not pending, has a consumer, or is there twice")
             left -= 1
     if group.orphans():
-        raise Corrupt("a pending entry without a consumer")
+        raise Corrupt("a pending entry without a consumer", "Stream CG PEL entry without consumer")
     group.settle()
     return group
 
@@ -394,14 +399,14 @@ def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.
     consumer: Consumer | None = group.create_consumer(name, _time(reader))
     left: cython.ulonglong
     if consumer is None:
-        raise Corrupt("two consumers of the same name")
+        raise Corrupt("two consumers of the same name", "Duplicate stream consumer detected")
     # Before Redis 7.2 nobody noted when a consumer got something; that it was seen is the best that is known.
     consumer.active_time = _time(reader) if kind >= _TYPE_72 else consumer.seen_time
     left = reader.length()
     while left > 0:
         reader.raw_id()
         if not group.assign(reader.ms, reader.seq, consumer):
-            raise Corrupt("a consumer's pending entry that its group does not have, or that another one has")
+            raise Corrupt("a consumer's pending entry that its group does not have, or that another one has", _OWNER)
         left -= 1
     return True
 
