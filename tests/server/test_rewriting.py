@@ -369,5 +369,21 @@ def test_a_reply_waits_for_what_was_written_before_it_and_failed(folder: Path) -
         client.send(f"SET k {'v' * 300}", "BGREWRITEAOF")  # which writes the log, too
         assert client.reply() == b"-MISCONF Errors writing to the AOF file: File too large\r\n"
         assert client.rest() == b""
+        with server.client() as other:  # what is in memory only is not given up for what is in the file
+            assert other.call("DEBUG LOADAOF").startswith(b"-ERR the append-only file does not hold what is here: ")
+            assert other.call("STRLEN k") == b":300\r\n"
         server.process.kill()
         server.ended()
+
+
+def test_what_a_reload_brings_during_the_first_rewrite_is_in_the_log(folder: Path) -> None:
+    with running(folder, *LOG[2:]) as server, server.client() as client:
+        assert client.call("SET a 1") == b"+OK\r\n" and client.call("SAVE") == b"+OK\r\n"
+        assert client.call("SET a 2") == b"+OK\r\n"
+        _slow(client, 100_000)
+        assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
+        assert client.call("DEBUG RELOAD NOSAVE") == b"+OK\r\n"
+        _slow(client, 0)
+        client.rewritten()
+        assert client.call("GET a") == b"$1\r\n1\r\n"
+        assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and client.call("GET a") == b"$1\r\n1\r\n"

@@ -182,6 +182,8 @@ class ServerLog:
         if not log.path.exists():
             raise CommandError("there is no append-only file to load")
         log.write()
+        if log.failure is not None:
+            raise CommandError(f"the append-only file does not hold what is here: {log.failure}")
         for database in engine.databases:
             database.flush()
         try:
@@ -202,6 +204,8 @@ class ServerLog:
 
     def begin_anew(self) -> None:
         """Let the log lead to the data that are here now, which came from elsewhere. O(data)"""
+        if self.log.state == WAITING:
+            self.rewriting.abort()  # its base is of what was here before
         if self.log.state == ON:
             try:
                 self.rewriting.rewrite_now()
