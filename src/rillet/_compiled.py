@@ -57,6 +57,7 @@ COMPILED = (
     "commands/string",
     "commands/list_reply",
     "engine",
+    "persistence/batches",
     "persistence/playback",
     "server/connection",
     "columns/text",

@@ -16,6 +16,7 @@ cdef class Playback:
     cdef long long delay
     cdef readonly object transaction
     cpdef bint feed(self, bytes chunk) except -1
+    cdef bint _advance(self) except -1
     cdef list[bytes] _next(self)
     cdef bint _take(self, list[bytes] argv) except -1
     cdef bint _run(self, list[bytes] argv) except -1

@@ -72,6 +72,8 @@ class Playback:
         self.fed += len(chunk)
         self.parser.feed(chunk)
         while self.here < self.fed:
+            if self.parser.pass_notes() and not self._advance():
+                return True
             if self.transaction is None:
                 ran = self.engine.replay(self.session, self.parser)
                 self.commands += ran
@@ -86,10 +88,18 @@ class Playback:
                 if argv:
                     self._take(argv)
             ran = 0
-            self.here = self.fed - self.parser.buffered
-            if self.transaction is None:
-                self.good = self.here
+            self._advance()
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _advance(self) -> cython.bint:
+        """Note where the parser stands; say whether there is more behind it."""
+        parser: CommandParser = self.parser
+        self.here = self.fed - (parser.size - parser.pos) - len(parser.tail)
+        if self.transaction is None:
+            self.good = self.here
+        return self.here < self.fed
 
     @cython.cfunc
     def _next(self) -> list[bytes] | None:

@@ -22,6 +22,7 @@ cdef class CommandParser(Intake):
     cdef bint first_is(self, bytes name) except -1
     cdef Py_ssize_t scan(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t room) except -1
     cdef bint step(self) except -1
+    cdef bint pass_notes(self) except -1
     cdef object _parse(self)
     cdef Py_ssize_t _line_end(self, int terminator)
     cdef Py_ssize_t _read_count(self)

@@ -64,6 +64,7 @@ UNAUTHENTICATED_BULK_LEN = 16384
 
 _UNAUTHENTICATED_MULTIBULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_MULTIBULK_LEN)
 _UNAUTHENTICATED_BULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_BULK_LEN)
+_PLAIN_NOTE = cython.declare(cython.Py_ssize_t, 128)
 _ARGV_AHEAD = cython.declare(cython.Py_ssize_t, 1024)  # places made for arguments that a client has only announced
 
 _BLANKS = frozenset(b" \t\n\v\f\r")  # isspace() in the C locale
@@ -301,9 +302,35 @@ class CommandParser(Intake):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def step(self) -> cython.bint:
-        """Go behind the command that `scan` found."""
+        """Go behind the command that `scan` found, and behind the notes of a log that follow it."""
         self.pos = self.after
+        if self.exact:
+            self.pass_notes()
         return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def pass_notes(self) -> cython.bint:
+        """Go behind the notes at pos, whole lines that begin with #; say whether there was one.
+
+        A long one, or one with a NUL byte in it, is left to `next`, as is one whose end has not come.
+        """
+        data: bytes = self.data
+        buf: cython.p_const_uchar = data
+        start: cython.Py_ssize_t = self.pos
+        at: cython.Py_ssize_t = start
+        stop: cython.Py_ssize_t
+        if self.missing > 0:
+            return False
+        while at < self.size and buf[at] == 35:
+            stop = min(self.size, at + _PLAIN_NOTE)
+            while at < stop and buf[at] != 10 and buf[at] != 0:
+                at += 1
+            if at == stop or buf[at] == 0:
+                break
+            at += 1
+            self.pos = at
+        return self.pos > start
 
     @cython.cfunc
     def _parse(self) -> Command:
