@@ -189,6 +189,7 @@ REFUSED = {
     "a field twice, and a long value between": body(4, 3, b"a", b"1", b"b", b"x" * 65, b"a", b"2"),
     "fewer fields than told": body(4, 3, b"a", b"b", b"c"),
     "a field twice in a zipmap": body(9, zipmap([b"a", b"1", b"a", b"2"])),
+    "an empty zipmap": body(9, zipmap([])),
     "a zipmap without its end": body(9, zipmap(SHORT)[:-1]),
     "a field twice in a ziplist": body(13, ziplist([b"a", b"1", b"a", b"2"])),
     "a field without a value in a ziplist": body(13, ziplist([b"a", b"1", b"b"])),
