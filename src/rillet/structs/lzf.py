@@ -26,8 +26,6 @@ of took twice as long.
 
 from __future__ import annotations
 
-from array import array
-
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
@@ -38,22 +36,18 @@ from rillet.errors import Corrupt
 if cython.compiled:
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
 
-# A typed memoryview (`cython.uint[:]`) is no type to mypy.
-# mypy: disable-error-code="type-arg, valid-type, assignment, index"
-
 _MAX_LITERAL = cython.declare(cython.int, 32)
-_MAX_OFFSET = cython.declare(cython.int, 1 << 13)
+_MAX_OFFSET = cython.declare(cython.uint, 1 << 13)
 _MAX_MATCH = cython.declare(cython.int, 264)
-_table: cython.uint[:] = array("I", bytes(4 * (1 << 16)))
+_table = cython.declare(bytearray, bytearray(4 << 16))
 _base = cython.declare(cython.longlong, 0)
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _slot(a: cython.uint, b: cython.uint, c: cython.uint) -> cython.uint:
-    """Return the table index of three bytes: the hash of LZF's VERY_FAST setting with 16 bits."""
-    h: cython.longlong = (a << 16) | (b << 8) | c
+def _slot(h: cython.uint) -> cython.uint:
+    """Return the table index of the three bytes that h ends with: the hash of LZF's VERY_FAST setting with 16 bits."""
     return ((h >> 8) - h * 5) & 0xFFFF
 
 
@@ -81,14 +75,13 @@ def _claim_positions(n: cython.Py_ssize_t) -> cython.longlong:
     global _base, _table
     base: cython.longlong = _base
     if base + n >= 4294967295:
-        _table = array("I", bytes(4 * (1 << 16)))
+        _table = bytearray(4 << 16)
         base = 0
     _base = base + n
     return base
 
 
 @cython.cfunc
-@cython.boundscheck(False)
 @cython.exceptval(-1, check=False)
 def pack(
     data: cython.p_const_uchar,
@@ -104,28 +97,38 @@ def pack(
     if n == 0 or end <= 0:
         return 0
     base: cython.longlong = _claim_positions(n)
-    table: cython.uint[:] = _table
+    table: cython.p_uint
+    if cython.compiled:
+        table = cython.cast(cython.p_uint, cython.cast(cython.p_uchar, _table))
+    else:
+        table = memoryview(_table).cast("I")
     last: cython.Py_ssize_t = n - 2
     ip: cython.Py_ssize_t = 0
     op: cython.Py_ssize_t = start + 1
     literals: cython.Py_ssize_t = 0
+    h: cython.uint = 0
     slot: cython.uint
-    ref: cython.longlong
-    offset: cython.longlong
+    here: cython.uint
+    offset: cython.uint
+    ref: cython.Py_ssize_t
     length: cython.Py_ssize_t
     room: cython.Py_ssize_t
     end += start
+    if last > 0:
+        h = data[0] << 8 | data[1]
     while ip < last:
-        slot = _slot(data[ip], data[ip + 1], data[ip + 2])
-        ref = table[slot] - base
-        table[slot] = base + ip
-        offset = ip - ref - 1
+        h = (h & 0xFFFF) << 8 | data[ip + 2]
+        slot = _slot(h)
+        here = base + ip
+        offset = here - table[slot] - 1
+        table[slot] = here
+        ref = ip - offset - 1
         if (
-            0 < ref < ip
-            and offset < _MAX_OFFSET
+            offset < _MAX_OFFSET
+            and ref > 0
+            and data[ref + 2] == data[ip + 2]
             and data[ref] == data[ip]
             and data[ref + 1] == data[ip + 1]
-            and data[ref + 2] == data[ip + 2]
         ):
             if op + 4 >= end and op - (literals == 0) + 4 >= end:
                 return 0
@@ -148,8 +151,10 @@ def pack(
             ip += length
             if ip >= last:
                 break
-            table[_slot(data[ip - 2], data[ip - 1], data[ip])] = base + ip - 2
-            table[_slot(data[ip - 1], data[ip], data[ip + 1])] = base + ip - 1
+            h = data[ip - 2] << 16 | data[ip - 1] << 8 | data[ip]
+            table[_slot(h)] = base + ip - 2
+            h = (h & 0xFFFF) << 8 | data[ip + 1]
+            table[_slot(h)] = base + ip - 1
             continue
         if op >= end:
             return 0
