@@ -234,6 +234,11 @@ class AppendOnlyLog:
             with contextlib.suppress(OSError):
                 self.remove_history()
 
+    @property
+    def _seq(self) -> int:
+        """The number of the file that is written; a higher one may have been given to one that failed."""
+        return self.manifest.incr_seq + 1 if self.state == WAITING else self.manifest.incrs[-1].seq
+
     def _begin_file(self, file: DiskFile, seq: int) -> int:
         """Write what a file of batches begins with, and return how many bytes that is."""
         self._sealed = True
@@ -339,7 +344,7 @@ class AppendOnlyLog:
         if not self.checksums or not data:
             return data
         self._sealed = False
-        seq = self.manifest.incr_seq + (self.state == WAITING)
+        seq = self._seq
         synced = max(self.synced - self._begins, 0)  # a file beside the log is not synced before its base stands
         return batch(data, offset=self.file_size + len(self._kept), synced=synced, seq=seq)
 
@@ -349,7 +354,7 @@ class AppendOnlyLog:
         if self.checksums and not self._sealed and self.synced == self.size:
             size = self.file_size
             try:
-                write_all(self._file, batch(b"", offset=size, synced=size, seq=self.manifest.incr_seq))
+                write_all(self._file, batch(b"", offset=size, synced=size, seq=self._seq))
                 self._file.sync()
             except OSError:
                 with contextlib.suppress(OSError):
@@ -474,16 +479,16 @@ class AppendOnlyLog:
                 raise self._sync_error or OSError(errno.EIO, self.failure or "the log is not open")
             made = self.manifest.with_incr(self.name)
             path = self.folder / made.incrs[-1].name
-            # Where a failure leaves it in the manifest, empty, it does no harm: the next try begins with it.
+            # Where a failure leaves it in the manifest, with its beginning only, it does no harm.
             file = self.disk.create(path)
             try:
                 head = self._begin_file(file, made.incr_seq)
-                commit(self.path, made, [], self.disk)
+                self._commit(made, [])
             except OSError:
                 file.close()
                 raise
             self._drop_file()
-            self._file, self._path, self.manifest = file, path, made
+            self._file, self._path = file, path
             self.closed_size += self.file_size
             self._begins = self.size - head
             self.feed.forget_db()
@@ -520,7 +525,7 @@ class AppendOnlyLog:
         moves = [(draft, made.base.name)]
         base_size = self.disk.size(self.folder / draft)
         if self.state != WAITING:
-            self._commit_base(made, moves)
+            self._commit(made, moves)
         else:
             made = made.with_incr(self.name)
             moves.append((self.aside, made.incrs[-1].name))
@@ -528,19 +533,19 @@ class AppendOnlyLog:
                 self._sync()
                 if self._file is None or self._sync_error is not None:
                     raise self._sync_error or OSError(errno.EIO, os.strerror(errno.EIO))
-                self._commit_base(made, moves)
+                self._commit(made, moves)
                 self._path = self.folder / made.incrs[-1].name
                 self.state = ON
         self.closed_size = base_size
         self.base_size = self.current_size if self.state == ON else base_size
 
-    def _commit_base(self, made: Manifest, moves: list[tuple[str, str]]) -> None:
+    def _commit(self, made: Manifest, moves: list[tuple[str, str]]) -> None:
         """Put the manifest in force. One that fails may be on the disk all the same: no name in it is given again."""
         try:
             commit(self.path, made, moves, self.disk)
         except OSError:
-            names = [new for _, new in moves]
-            orphans = tuple(replace(file, type="h") for file in made.files if file.name in names)
+            known = {file.name for file in self.manifest.files}
+            orphans = tuple(replace(file, type="h") for file in made.files if file.name not in known)
             self.manifest = replace(self.manifest, base_seq=made.base_seq, incr_seq=made.incr_seq,
                                     history=(*orphans, *self.manifest.history))  # fmt: skip
             raise
