@@ -29,8 +29,8 @@ from tests.persistence.power_loss import (
 from tests.persistence.simulated_disk import PowerLoss, SimulatedDisk
 from tests.persistence.workload import state
 
-# (steps, images of each crash point): more than 20,000 crash points compiled, some thousands interpreted.
-SIZE = (1000, 4) if rillet.compiled() else (400, 1)
+# (steps, images of each crash point): nearly 40,000 crash points compiled, some thousands interpreted.
+SIZE = (1500, 4) if rillet.compiled() else (400, 1)
 
 
 @pytest.fixture(scope="module")
