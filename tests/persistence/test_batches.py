@@ -185,3 +185,25 @@ def test_a_batch_that_ends_inside_a_transaction_or_command_is_damage(
     with pytest.raises(LogCorrupt, match=f"{FILE}: offset {len(whole + made) - len(inside)}: "):
         Store(tmp_path)
     assert path.read_bytes() == whole + made + behind
+
+
+def test_what_a_redis_server_wrote_behind_a_torn_batch_is_kept(tmp_path: Path) -> None:
+    """It cuts a torn batch at a command and writes on; no checksum vouches for that, but it does not go unseen."""
+    before = _log(tmp_path / "a", "SET a 1")
+    store = Store(tmp_path / "log")
+    store.run("SET a 1")
+    for key in (b"b", b"c"):
+        store.engine.execute(store.session, [b"SET", key, b"1"])
+    store.engine.before_reply()
+    store.close()
+    log = tmp_path / "log" / FILE
+    whole = log.read_bytes()
+    second = whole.index(b"*3\r\n$3\r\nSET\r\n$1\r\nc")
+    written_on = whole[:second] + b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*3\r\n$3\r\nSET\r\n$1\r\nr\r\n$1\r\n1\r\n"
+    log.write_bytes(written_on)
+    with pytest.warns(TornLog, match=r"the file as it was is kept: .*\.torn-\d+"):
+        assert _state_of(tmp_path / "log") == before
+    (kept,) = (tmp_path / "log").glob("*.torn-*")
+    assert kept.read_bytes() == written_on
+    # There is nothing more to repair, and what is kept is in nobody's way.
+    assert _state_of(tmp_path / "log") == before and kept.exists()

@@ -230,3 +230,24 @@ def test_who_waited_gets_nothing_that_is_not_in_the_log(
                 call.result(20)
             monkeypatch.undo()
         assert not log.feed.used
+
+
+@pytest.mark.parametrize("door", DOORS)
+def test_who_waited_is_refused_where_another_met_the_failure(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
+) -> None:
+    """Who serves a waiting call writes the log itself, and fails, before the one that waited looks at it."""
+    with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
+        link = store.link
+        assert isinstance(link, LocalLink)
+        call = pool.submit(DOORS[door], store)
+        while b"l" not in link.engine.databases[0].blocking_keys:
+            threading.Event().wait(0.002)
+        monkeypatch.setattr(os, "write", _fail)
+        with link.lock:
+            link.engine.execute(link.engine.session(), [b"RPUSH", b"l", b"v"])
+            with pytest.warns(RuntimeWarning, match="writes are refused"):
+                link.engine.log.write()
+        with pytest.raises(Exception, match="MISCONF"):
+            call.result(20)
+        monkeypatch.undo()

@@ -28,8 +28,8 @@ from pathlib import Path
 from rillet.commands.session import Session
 from rillet.engine import Engine
 from rillet.errors import LogCorrupt
-from rillet.persistence.batches import BatchReader, holds_nothing
-from rillet.persistence.disk import REAL, Disk
+from rillet.persistence.batches import MARK, WRITTEN_ON, BatchReader, holds_nothing
+from rillet.persistence.disk import REAL, Disk, write_all
 from rillet.persistence.playback import Playback
 from rillet.persistence.rdb import HEADER, MAGICS, load_rdb
 
@@ -181,16 +181,36 @@ class _FileReplay:
             raise LogCorrupt(str(self.path), self.good, "Unexpected end of file reading the append only file, and "
                              "aof-load-truncated is no")  # fmt: skip
         what = "batch" if in_batch else "transaction" if self.playback.transaction is not None else "command"
-        self._drop(size, f"an unfinished {what}")
+        kept = self._keep_others(size) if in_batch else ""
+        self._drop(size, f"an unfinished {what}", kept)
 
     def _may_drop(self, size: int) -> bool:
         """Whether so little is wrong at the end of the last file that the settings let it go."""
         return self.last and size - self.good < self.corrupt_tail
 
-    def _drop(self, size: int, what: str) -> None:
+    def _keep_others(self, size: int) -> str:
+        """Copy the file where a redis-server may have cut a torn batch at a command and written on; say where to."""
+        with self.disk.read_from(self.path) as file:
+            file.seek(self.good)
+            tail = file.read()
+            if MARK in tail[1:] or not any(mark in tail for mark in WRITTEN_ON):
+                return ""
+            file.seek(0)
+            kept = self.path.with_name(f"{self.path.name}.torn-{self.good}")
+            out = self.disk.create(kept)
+            try:
+                while piece := file.read(1 << 20):
+                    write_all(out, piece)
+                out.sync()
+            finally:
+                out.close()
+        self.disk.sync_folder(kept.parent)
+        return f"; another server may have written there, so the file as it was is kept: {kept.name}"
+
+    def _drop(self, size: int, what: str, kept: str = "") -> None:
         self.dropped = size - self.good
         self.disk.truncate(self.path, self.good)
-        told = f"{self.path}: {self.dropped} bytes of {what} were dropped at offset {self.good}"
+        told = f"{self.path}: {self.dropped} bytes of {what} were dropped at offset {self.good}{kept}"
         warnings.warn(told, TornLog, stacklevel=7)
 
     def _check_tail(self) -> None:

@@ -28,15 +28,43 @@ from rillet.protocol.replies import parse_all
 
 
 class Wakener:
-    """What a waiting thread sleeps on; called by the engine when the session has its reply."""
+    """What a waiting thread sleeps on; called by the engine when the session has its reply.
 
-    __slots__ = ("event",)
+    since: a position of the log before that at which the reply stands. Who served the session may be the one who finds
+    out that the log cannot be written, before this one looks.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_engine", "event", "since")
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
         self.event = threading.Event()
+        self.since: int | None = None
 
     def __call__(self) -> None:
+        self.note()
         self.event.set()
+
+    def note(self) -> None:
+        """Remember where the log stands; the lock is held."""
+        log = self._engine.log
+        if log is not None and log.failure is None:
+            self.since = log.position - 1
+
+
+class TaskWakener(Wakener):
+    """What a waiting task sleeps on."""
+
+    __slots__ = ("_loop", "awaited")
+
+    def __init__(self, engine: Engine, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(engine)
+        self._loop = loop
+        self.awaited = asyncio.Event()
+
+    def __call__(self) -> None:
+        self.note()
+        waker(self._loop, self.awaited)()
 
 
 _ReentrantLock: Any = type(threading.RLock())
@@ -118,7 +146,7 @@ class LocalLink:
 
     def _new_session(self) -> Session:
         session = self.engine.session()
-        session.on_wake = Wakener()
+        session.on_wake = Wakener(self.engine)
         self._sessions[session] = threading.current_thread()
         return session
 
@@ -260,7 +288,8 @@ class LocalLink:
         with self.lock:
             raw: bytes | None = session.out.take()
             log = self.engine.log
-            position = 0 if log is None else log.write()
+            since, session.on_wake.since = session.on_wake.since, None
+            position = 0 if log is None else log.write(since)
         if not raw:
             raise StoreClosed("the store was closed while this call waited")
         if position:
@@ -284,8 +313,8 @@ class LocalLink:
                 position = 0 if log is None else log.write()
                 blocks = raw is None
                 if blocks:
-                    event = asyncio.Event()
-                    session.on_wake = waker(asyncio.get_running_loop(), event)
+                    session.on_wake = TaskWakener(self.engine, asyncio.get_running_loop())
+                    event = session.on_wake.awaited
                     self._thread.session = self._successor(session)
             if position:
                 raw = self._once_safe(log, position, session, raw)

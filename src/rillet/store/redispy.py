@@ -11,7 +11,6 @@ A connection has a session of its own, as over a network, so a pool of them keep
 
 from __future__ import annotations
 
-import threading
 from typing import TYPE_CHECKING, Any
 
 import redis
@@ -20,7 +19,7 @@ from redis.connection import Connection, ConnectionPool, UnixDomainSocketConnect
 from rillet.errors import CommandError, Misconf
 from rillet.protocol.parser import CommandParser
 from rillet.store.links import Link, RedisLink, SocketLink
-from rillet.store.local import LocalLink
+from rillet.store.local import LocalLink, Wakener
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -34,11 +33,13 @@ class EngineSocket:
     def __init__(self, link: LocalLink) -> None:
         self._link = link
         self._parser = CommandParser()
-        self._arrived = threading.Event()
+        # Set by the engine when the session has a reply or hears a message.
+        self._wakener = Wakener(link.engine)
+        self._arrived = self._wakener.event
         self._timeout: float | None = None
         self._ready = bytearray()
         with link.lock:
-            self._session: Any = link.join(self._arrived.set)
+            self._session: Any = link.join(self._wakener)
         self._parser.authenticated = not link.engine.settings.requirepass
 
     def sendall(self, data: bytes) -> None:
@@ -55,7 +56,9 @@ class EngineSocket:
         session = self._session
         engine = self._link.engine
         log = engine.log
-        began = 0 if log is None else log.position
+        # What woke the session may have been written, and refused, by whoever served it.
+        since, self._wakener.since = self._wakener.since, None
+        began = 0 if log is None else log.position if since is None else since
         engine.drain(session, self._parser, _REPLY_LIMIT)
         return session.out.take(), log, 0 if log is None else log.write(began)
 
