@@ -145,6 +145,9 @@ def test_one_at_a_time(tmp_path: Path) -> None:
         store.save()
         info = store.info()
         assert info["rdb_saves"] == "2" and info["rdb_last_bgsave_error"] == ""
+        while "1" in (info["aof_rewrite_scheduled"], info["aof_rewrite_in_progress"]):
+            threading.Event().wait(0.01)
+            info = store.info()
         with link.lock:
             store.execute("BGSAVE")
             assert store.execute("FLUSHALL") == b"OK"
