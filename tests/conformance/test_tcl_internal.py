@@ -14,7 +14,6 @@ cause in docs/conformance.md.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -23,7 +22,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.test_tcl import _COLOUR, SUITES, Outcome, read_outcome
+from tests.conformance.test_tcl import SUITES, Outcome, read_outcome
 from tests.judge import free_port
 from tests.package.test_modes import ROOT
 
@@ -33,8 +32,6 @@ WITHOUT = (
     "crash-memcheck-enabled", "latency-monitor-threshold", "propagation-error-behavior", "repl-diskless-sync-delay",
     "slave-serve-stale-data", "use-exit-on-panic",
 )  # fmt: skip
-# A test that waits for something writes what it waits for first, and its outcome behind that.
-_OUTCOME = re.compile(r"(?<!\n)(?<!\*\*\* )(?=\[(?:ok|err|exception)\]: )")
 LAUNCHER = """\
 #!/bin/sh
 conf="$1"
@@ -105,12 +102,7 @@ def run_unit(folder: Path, unit: str, skipped: tuple[str, ...]) -> Outcome:
             output, _ = process.communicate(timeout=TIMEOUT)
         finally:
             _end_session(process.pid)
-    return understood(output)
-
-
-def understood(output: str) -> Outcome:
-    """Read what runtest prints in this mode, where an outcome may stand behind other words of its line."""
-    return read_outcome(_OUTCOME.sub("\n", _COLOUR.sub("", output)))
+    return read_outcome(output)
 
 
 def _end_session(session: int) -> None:
@@ -154,7 +146,7 @@ def test_an_outcome_behind_other_words_is_counted() -> None:
         "Waiting for background save... [err]: three in tests/integration/x.tcl", "Expected 1", "[ok]: four (1 ms)",
         "*** [err]: three in tests/integration/x.tcl", "Expected 1",
     ))  # fmt: skip
-    assert understood(said) == Outcome(3, {"three": "Expected 1"})
+    assert read_outcome(said) == Outcome(3, {"three": "Expected 1"})
 
 
 def test_the_page_has_the_recorded_numbers() -> None:
