@@ -41,8 +41,9 @@ from rillet.persistence.base import part_of
 from rillet.persistence.writers import Inline, Writer
 
 IDLE, SYNCING, WRITING, FINISHING = range(4)
-# Bytes that a rotation may have to sync.
-_LITTLE = 1 << 20
+# Bytes that a rotation may have to sync while all wait: some milliseconds. With more the child comes a sync later, and
+# who asks for a rewrite is told that it has begun before there is one.
+_LITTLE = 1 << 23
 _ROUNDS = 4
 _FREE_FAILURES = 3
 _LONGEST_WAIT = 60
