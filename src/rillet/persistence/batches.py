@@ -111,7 +111,7 @@ def _crc32(data: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, crc: 
     return crc32(memoryview(data)[start:stop], crc)
 
 
-def batch(data: bytes, *, offset: cython.longlong, synced: cython.longlong, seq: cython.longlong) -> bytes:
+def batch(data: bytes, *, offset: cython.longlong, synced: cython.ulonglong, seq: cython.ulonglong) -> bytes:
     """Return the data with its line before it, to be written at the offset of file number `seq`. O(bytes)"""
     rest: bytes = _numbers(len(data), synced, seq)
     crc: cython.uint = _crc32(rest, 0, len(rest), offset & _32_BITS)
