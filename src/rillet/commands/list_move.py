@@ -217,15 +217,17 @@ def brpop(session: Session, argv: list[bytes]) -> None:
     _blocking_pop(session, argv, False)
 
 
-def _read_mpop(argv: list[bytes], at: int) -> _Pop:
-    """Return what LMPOP or BLMPOP asks for, the number of keys standing at that word (lmpopGenericCommand)."""
+def read_mpop(argv: list[bytes], at: int, sides: tuple[bytes, bytes]) -> tuple[list[bytes], bytes, int]:
+    """Return the keys, the side in small letters, and the count of a pop from the first of several keys.
+
+    Their number stands at that word (lmpopGenericCommand, zmpopGenericCommand).
+    """
     numkeys = integer(argv[at], _NUMKEYS)
     if numkeys < 1:
         raise CommandError(_NUMKEYS)
     where = at + 1 + numkeys
-    if where >= len(argv):
+    if where >= len(argv) or argv[where].lower() not in sides:
         raise syntax_error()
-    head = _side(argv[where])
     rest = argv[where + 1 :]
     count = 1
     if rest:
@@ -236,7 +238,13 @@ def _read_mpop(argv: list[bytes], at: int) -> _Pop:
             raise CommandError("count should be greater than 0")
         if len(rest) > 2:
             raise syntax_error()
-    return _Pop(argv[at + 1 : where], head, count)
+    return argv[at + 1 : where], argv[where].lower(), count
+
+
+def _read_mpop(argv: list[bytes], at: int) -> _Pop:
+    """Return what LMPOP or BLMPOP asks for, the number of keys standing at that word."""
+    keys, side, count = read_mpop(argv, at, (b"left", b"right"))
+    return _Pop(keys, side == b"left", count)
 
 
 def keys_after_number(at: int) -> Callable[[list[bytes]], list[int]]:

@@ -17,15 +17,13 @@ is run again.
 
 from __future__ import annotations
 
-from rillet.commands.args import integer, positive, syntax_error
-from rillet.commands.list_move import blocking_timeout, keys_after_number
+from rillet.commands.args import positive, syntax_error
+from rillet.commands.list_move import blocking_timeout, keys_after_number, read_mpop
 from rillet.commands.registry import command
 from rillet.commands.session import Session
 from rillet.commands.zset import end_if_empty, write_score, zset_for_write
-from rillet.errors import CommandError
 from rillet.types.zset import Pair, Zset
 
-_NUMKEYS = "numkeys should be greater than 0"
 _POP = (
     "O(log(N)*M) with N being the number of elements in the sorted set, and M being the number of elements popped."
 )
@@ -174,24 +172,9 @@ def bzpopmax(session: Session, argv: list[bytes]) -> None:
 
 
 def _read_mpop(argv: list[bytes], at: int) -> _Pop:
-    """Return what ZMPOP or BZMPOP asks for, the number of keys standing at that word (zmpopGenericCommand)."""
-    numkeys = integer(argv[at], _NUMKEYS)
-    if numkeys < 1:
-        raise CommandError(_NUMKEYS)
-    where = at + 1 + numkeys
-    if where >= len(argv) or argv[where].lower() not in (b"min", b"max"):
-        raise syntax_error()
-    rest = argv[where + 1 :]
-    count = 1
-    if rest:
-        if rest[0].lower() != b"count" or len(rest) == 1:
-            raise syntax_error()
-        count = integer(rest[1], "count should be greater than 0")
-        if count < 1:
-            raise CommandError("count should be greater than 0")
-        if len(rest) > 2:
-            raise syntax_error()
-    return _Pop(argv[at + 1 : where], argv[where].lower() == b"max", count)
+    """Return what ZMPOP or BZMPOP asks for, the number of keys standing at that word."""
+    keys, side, count = read_mpop(argv, at, (b"min", b"max"))
+    return _Pop(keys, side == b"max", count)
 
 
 @command("zmpop", arity=-4, flags="write movablekeys", group="sorted-set", since="7.0.0", get_keys=keys_after_number(1),

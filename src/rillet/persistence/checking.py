@@ -36,7 +36,7 @@ from rillet.engine import Engine
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreBusy, StoreError
 from rillet.persistence.claim import Claim
 from rillet.persistence.disk import REAL, Disk, write_all
-from rillet.persistence.manifest import draft_of, read_manifest
+from rillet.persistence.manifest import read_manifest
 from rillet.persistence.rdb import MAGICS, load_rdb
 from rillet.persistence.replay import TornLog, replay
 from rillet.types.stream import Stream
@@ -246,7 +246,7 @@ def _name_strays(path: Path, known: set[str], report: Report) -> None:
     """Remark on files that no manifest names: what an interrupted rewrite leaves, or a person put there."""
     for entry in sorted(path.parent.iterdir()):
         if entry.name not in known and entry != path and entry.is_file():
-            leaving = entry.name.startswith("temp-") or entry == draft_of(path)
+            leaving = entry.name.startswith("temp-")
             what = "left by an interrupted rewrite; the next opening removes it" if leaving else "not part of the log"
             report.remarks.append(f"{entry}: {what}")
 
