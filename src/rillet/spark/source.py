@@ -25,7 +25,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 
 from rillet.spark.connection import Address, Connection, ConnectionLost, ConnectorError, endpoint, require_store
 from rillet.spark.offsets import Range, split
-from rillet.spark.options import WRITE_ONLY, OptionError, Options, parse
+from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
 from rillet.spark.reading import Extent, extent, probe, read_range, skip_ahead, wait_for_entry
 from rillet.types.stream_id import StreamID
 
@@ -159,15 +159,17 @@ class BatchReader(_Reading, DataSourceReader):
     """Reads the range that the options name, as it is when the query is planned."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
-        options.refuse(("maxEntriesPerTrigger",), "a batch read")
+        options.refuse(FOLLOW_ONLY, "a batch read")
         super().__init__(options, schema, parallelism)
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks' ranges, none of which moves when entries arrive later."""
         with self.connect() as connection:
             known = extent(connection, self.options.stream)
-            after = known.last if self.options.starting is None else self.options.starting
-            last = known.last if self.options.ending is None else min(self.options.ending, known.last)
+            start = self.options.start_of(self.options.stream)
+            end = self.options.end_of(self.options.stream)
+            after = known.last if start is None else start
+            last = known.last if end is None else min(end, known.last)
             return self.shares(connection, known, Range(after, last)) or [RangePartition(None)]
 
 
@@ -175,7 +177,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     """Follows a stream: each micro-batch is the range from the last offset to the newest ID, or to the cap."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
-        options.refuse(("endingOffsets",), "a streaming read")
+        options.refuse(BATCH_ONLY, "a streaming read")
         super().__init__(options, schema, parallelism)
         self._initial: dict[str, Any] | None = None
         self._target: StreamID | None = None  # of an available-now query
@@ -208,7 +210,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query starts; "latest" is asked for once."""
         if self._initial is None:
-            start = self.options.starting
+            start = self.options.start_of(self.options.stream)
             known = self._extent()
             self._initial = {self.options.stream: str(known.last if start is None else start), "initial": True}
         return self._initial
