@@ -4,11 +4,12 @@
     rillet serve [redis.conf] [--port N] [--dir D]
     rillet check PATH [--repair]                   whether what lies on the disk is whole
     rillet export SOURCE OUT.rdb [--rdb-version N] the data as an RDB file, for a server of any age
+    rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
     rillet --version
 
 A subcommand is a module of this package with `add_arguments(parser)` and `run(options)`, which returns the exit status.
-`serve` takes redis-server's grammar, in which any `--name value` is a setting, so its arguments never pass through
-argparse.
+`serve` takes redis-server's grammar, in which any `--name value` is a setting, and `pipeline` says everything that is
+wrong with its arguments at once, so theirs do not pass through the parser here.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ SUBCOMMANDS = {
     "serve": "serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]",
     "check": "see whether a store, a log or an RDB file is whole: rillet check PATH [--repair]",
     "export": "write the data of a store, a log or an RDB file as an RDB file, for a server of any age",
+    "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
 }
 """The names of the subcommands, with their line of help."""
 
@@ -32,10 +34,9 @@ SUBCOMMANDS = {
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit status."""
     given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["serve"]:
-        from rillet.cli import serve
-
-        return serve.run(given[1:])
+    if given[:1] in (["serve"], ["pipeline"]):
+        own: int = import_module(f"rillet.cli.{given[0]}").run(given[1:])
+        return own
     parser = _parser(given[0] if given else "")
     options = parser.parse_args(given)
     if options.command is None:

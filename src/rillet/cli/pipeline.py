@@ -1,0 +1,82 @@
+"""`rillet pipeline NAME ...`: the pipelines of rillet.spark.pipelines as commands.
+
+    rillet pipeline                  which there are
+    rillet pipeline NAME --help      what one takes
+
+Each is a module there, with `add_arguments(parser)`, `run(options)` and, if it likes, `complaints(options)`; the
+module is imported when it is asked for. Everything wrong with the arguments is one message, so argparse, which stops at the
+first, is only the half of it (`running.Parser`).
+
+Exit status: 0 done; 1 something failed on the way, the line says what; 2 the arguments are wrong, or Spark is missing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.util import find_spec
+
+from rillet.errors import RilletError
+from rillet.spark.java import JavaMissing
+from rillet.spark.options import OptionError
+
+PIPELINES: dict[str, str] = {}
+"""The pipelines, by the name of their command, with their line of help; `-` in a name is `_` in the module's."""
+
+
+def run(given: Sequence[str]) -> int:
+    """Run the pipeline that the words name, and return the exit status."""
+    if not given or given[0].startswith("-") or given[0] not in PIPELINES:
+        return _overview(given)
+    name = given[0]
+    try:
+        _require()
+    except RilletError as error:
+        print(f"rillet: {error}", file=sys.stderr)
+        return 2
+    from rillet.spark.pipelines.running import FAILED, WRONG, Parser, told
+
+    module = import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}")
+    parser = Parser(
+        prog=f"rillet pipeline {name}",
+        description=PIPELINES[name][:1].upper() + PIPELINES[name][1:] + ".",
+        epilog=getattr(module, "EPILOG", None),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    module.add_arguments(parser)
+    try:
+        status: int = module.run(parser.read(given[1:], module))
+    except (OptionError, JavaMissing) as error:
+        print(f"rillet: {told(error)}", file=sys.stderr)
+        return WRONG
+    except KeyboardInterrupt:
+        print("rillet: stopped; what was committed stays, the next run goes on from there", file=sys.stderr)
+        return FAILED
+    except Exception as error:
+        if not isinstance(error, (RilletError, OSError)) and not type(error).__module__.startswith(("py4j", "pyspark")):
+            raise
+        print(f"rillet: {told(error)}", file=sys.stderr)
+        return FAILED
+    return status
+
+
+def _require() -> None:
+    """Raise RilletError where a package of the extra `spark` is missing."""
+    missing = [name for name in ("pyspark", "pyarrow") if find_spec(name) is None]
+    if missing:
+        raise RilletError(f"pipelines need {' and '.join(missing)}: pip install 'rillet[spark]'")
+
+
+def _overview(given: Sequence[str]) -> int:
+    """Print which pipelines there are; an unknown name is said first."""
+    unknown = bool(given) and not given[0].startswith("-")
+    out = sys.stderr if unknown else sys.stdout
+    if unknown:
+        print(f"rillet: there is no pipeline {given[0]!r}", file=out)
+    print("usage: rillet pipeline NAME ...        (rillet pipeline NAME --help says more)\n", file=out)
+    for name, line in PIPELINES.items():
+        print(f"  {name:<14} {line}", file=out)
+    return 2 if unknown or not given else 0
