@@ -1,0 +1,488 @@
+"""The ledger: numbered events go in while driver, executors' workers and server are killed; each comes out once.
+
+    python -m tests.spark.ledger --kind redis --sink parquet --strikes 40 --seed 1
+    python -m tests.spark.ledger --kind cluster --sink stream --master spark://127.0.0.1:7077 ...
+
+    producer ──events 0, 1, 2, ...──► server ──► streaming query ──► Parquet table, or a stream
+    (a thread here)                     ▲              ▲   (tests/spark/ledger_driver.py, a process)
+                                        └── SIGKILL ───┘
+
+The producer gives event n an ID made of n, so what it did not see acknowledged it can send again: a server that has
+it refuses the ID. Three events share a millisecond. A server writes its log with appendfsync always, so what it
+acknowledged is there again after a kill.
+
+A strike kills one of these, at a random moment after the query has made progress:
+
+    driver    the Python process and the JVM of the query
+    worker    a Python process in which a task reads or writes
+    server    the server, the owner of the embedded store, or a node of the cluster
+
+and starts it again. At the end the query is run until it has everything, and the ledger is settled: every event that
+the producer was told to be there is in the table exactly once, and nothing else.
+
+The moments are those of a clock, so a seed repeats what is struck and not when.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+import redis
+
+import rillet
+from tests.judge import free_port, redis_binary
+from tests.store.process import Other
+
+ROOT = Path(__file__).resolve().parents[2]
+FIRST_MS = 1_700_000_000_000
+BATCH = 100
+PATIENCE = 120.0
+KINDS = ("redis", "rillet", "store", "cluster")
+SINKS = ("parquet", "stream")
+PARTITIONS = 6
+"""Keys of the source in a cluster, so that every node has some."""
+
+
+class Lost(AssertionError):
+    """An event is missing, or there twice, or was never produced."""
+
+
+def id_of(n: int) -> str:
+    """Return the ID of event n: three to a millisecond."""
+    return f"{FIRST_MS + n // 3}-{n % 3}"
+
+
+# -- what holds the streams -------------------------------------------------------------------------------
+
+
+class Holder(Protocol):
+    """A server, a cluster or an embedded store that can be killed."""
+
+    options: dict[str, str]
+    """The connector's options that name it and the source's stream."""
+
+    def send(self, numbers: list[int]) -> None:
+        """Append events; OSError or a redis error while it is gone."""
+
+    def strike(self, source: random.Random) -> None:
+        """Kill it (or a part of it) and start it again."""
+
+    def numbers(self, stream: str) -> list[int]:
+        """Return the numbers of the events in a stream."""
+
+    def end(self) -> None:
+        """Stop it."""
+
+
+class Server:
+    """redis-server or rillet's, with a log."""
+
+    def __init__(self, folder: Path, rillets: bool) -> None:
+        self.folder = folder
+        self.rillets = rillets
+        self.port = free_port()
+        self.options = {"url": f"redis://127.0.0.1:{self.port}", "stream": "events"}
+        self.client = redis.Redis(port=self.port, socket_timeout=10)
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        program = [sys.executable, "-m", "rillet", "serve"] if self.rillets else [str(redis_binary())]
+        words = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder), "--save", "",
+                 "--appendonly", "yes", "--appendfsync", "always"]  # fmt: skip
+        process = subprocess.Popen(
+            [*program, *words], env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        until(lambda: answers(self.client), f"{program[-1]} to answer")
+        return process
+
+    def send(self, numbers: list[int]) -> None:
+        append(self.client, "events", numbers)
+
+    def strike(self, source: random.Random) -> None:
+        self.process.kill()
+        self.process.wait()
+        self.process = self._start()
+
+    def numbers(self, stream: str) -> list[int]:
+        return numbers_in(self.client, stream)
+
+    def end(self) -> None:
+        self.client.close()
+        self.process.terminate()
+        self.process.wait()
+
+
+class EmbeddedStore:
+    """A store in a folder, owned by a process of its own or, after that was killed, by a worker of Spark."""
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "store"
+        self.options = {"path": str(self.path), "stream": "events"}
+        self.other = Other(self.path, appendfsync="always")
+
+    def _ask(self, expression: str) -> Any:
+        try:
+            told = self.other.ask(expression)
+        except (ValueError, SyntaxError, OSError) as error:  # it is gone
+            raise OSError(str(error)) from error
+        if isinstance(told, str):
+            raise OSError(told)
+        return told
+
+    def send(self, numbers: list[int]) -> None:
+        told = self._ask("[e.id.ms * 3 + e.id.seq for e in store.stream('events').reverse(count=1)]")
+        there = told[0] - FIRST_MS * 3 + 1 if told else 0
+        entries = [(id_of(n), {"n": str(n)}) for n in numbers if n >= there]
+        self._ask(f"store.stream('events').add_many({entries!r})")
+
+    def strike(self, source: random.Random) -> None:
+        self.other.kill()
+        self.other = Other(self.path, appendfsync="always")
+
+    def numbers(self, stream: str) -> list[int]:
+        found: list[int] = self._ask(f"[int(e['n']) for e in store.stream({stream!r})]")
+        return found
+
+    def end(self) -> None:
+        self.other.end()
+
+
+class ClusterOfThree:
+    """Three masters of a Redis cluster, each with a log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.ports = [free_port() for _ in range(3)]
+        self.buses = [free_port() for _ in range(3)]
+        self.nodes = [self._start(number) for number in range(3)]
+        bounds = [0, 5461, 10923, 16384]
+        for number, port in enumerate(self.ports):
+            with redis.Redis(port=port) as node:
+                node.execute_command("CLUSTER ADDSLOTSRANGE", bounds[number], bounds[number + 1] - 1)
+                node.execute_command("CLUSTER MEET", "127.0.0.1", self.ports[0], self.buses[0])
+        until(self._ready, "the cluster's nodes to know each other")
+        seeds = ",".join(f"127.0.0.1:{port}" for port in self.ports)
+        self.options = {"url": f"redis+cluster://{seeds}", "stream": "events", "partitioned": str(PARTITIONS)}
+        self.client = redis.RedisCluster(port=self.ports[0], host="127.0.0.1", socket_timeout=10)
+
+    def _ready(self) -> bool:
+        for port in self.ports:
+            with redis.Redis(port=port) as node:
+                told = node.cluster("INFO")
+                if told["cluster_state"] != "ok" or told["cluster_known_nodes"] != "3":
+                    return False
+        return True
+
+    def _start(self, number: int) -> subprocess.Popen[bytes]:
+        folder = self.folder / f"node{number}"
+        folder.mkdir(exist_ok=True)
+        words = ["--port", self.ports[number], "--bind", "127.0.0.1", "--dir", folder, "--save", "", "--appendonly",
+                 "yes", "--appendfsync", "always", "--cluster-enabled", "yes", "--cluster-port", self.buses[number],
+                 "--cluster-node-timeout", "15000"]  # fmt: skip
+        process = subprocess.Popen(
+            [str(redis_binary()), *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        with redis.Redis(port=self.ports[number]) as node:
+            until(lambda: answers(node), "a node to answer")
+        return process
+
+    def send(self, numbers: list[int]) -> None:
+        for key in range(PARTITIONS):
+            append(self.client, f"events:{key}", [n for n in numbers if n % PARTITIONS == key])
+
+    def strike(self, source: random.Random) -> None:
+        number = source.randrange(3)
+        self.nodes[number].kill()
+        self.nodes[number].wait()
+        self.nodes[number] = self._start(number)
+        until(self._ready, "the cluster to be whole again")
+
+    def numbers(self, stream: str) -> list[int]:
+        return numbers_in(self.client, stream)
+
+    def end(self) -> None:
+        self.client.close()
+        for node in self.nodes:
+            node.terminate()
+            node.wait()
+
+
+def append(client: Any, key: str, numbers: list[int]) -> None:
+    """Append events with their own IDs; one that is there already is fine."""
+    pipe = client.pipeline(transaction=False)
+    for n in numbers:
+        pipe.xadd(key, {"n": str(n)}, id_of(n))
+    for reply in pipe.execute(raise_on_error=False):
+        if isinstance(reply, redis.ResponseError) and "equal or smaller" in str(reply):
+            continue
+        if isinstance(reply, Exception):
+            raise reply
+
+
+def numbers_in(client: Any, key: str) -> list[int]:
+    """Return the numbers of the events in a stream."""
+    return [int(fields[b"n"]) for _, fields in client.xrange(key)]
+
+
+def answers(client: Any) -> bool:
+    """Tell whether a server answers and has loaded its data."""
+    try:
+        return bool(client.ping())
+    except redis.RedisError:
+        return False
+
+
+def until(what: Any, name: str) -> None:
+    """Wait until something is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not what():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE:.0f} seconds for {name}")
+        time.sleep(0.02)
+
+
+def environment() -> dict[str, str]:
+    """Return the environment in which a child finds the same rillet, and the tests."""
+    folder = str(Path(rillet.__file__).parent.parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT))), "PYSPARK_PYTHON": sys.executable}
+
+
+# -- what feeds them --------------------------------------------------------------------------------------
+
+
+class Producer(threading.Thread):
+    """Appends events, a hundred at a time, until it is told to end; `told` is how many were acknowledged."""
+
+    def __init__(self, holder: Holder) -> None:
+        super().__init__(daemon=True)
+        self.holder = holder
+        self.told = 0
+        self.guard = threading.Lock()
+        """Held while the holder is in use: an embedded store answers one at a time."""
+        self._ending = threading.Event()
+        self.problem: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            while not self._ending.wait(0.03):
+                numbers = list(range(self.told, self.told + BATCH))
+                with self.guard:
+                    self._send(numbers)
+        except BaseException as error:
+            self.problem = error
+
+    def _send(self, numbers: list[int]) -> None:
+        try:
+            self.holder.send(numbers)
+        except (OSError, redis.RedisError):  # it is gone: what of these is there will be refused the next time
+            return
+        self.told = numbers[-1] + 1
+
+    def end(self) -> int:
+        """Stop, and return how many events there are."""
+        self._ending.set()
+        self.join()
+        if self.problem is not None:
+            raise self.problem
+        return self.told
+
+
+# -- what reads them --------------------------------------------------------------------------------------
+
+
+class Driver:
+    """The process of the streaming query; it says on its output how far it is."""
+
+    def __init__(self, plan: dict[str, Any], folder: Path) -> None:
+        self.plan = plan
+        self.folder = folder
+        self.batches = 0
+        self.said: list[str] = []
+        self.process = self._start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.ledger_driver", json.dumps(self.plan)], cwd=ROOT, env=environment(),
+            text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+        threading.Thread(target=self._listen, args=(process,), daemon=True).start()
+        return process
+
+    def _listen(self, process: subprocess.Popen[str]) -> None:
+        assert process.stdout is not None
+        with process.stdout:
+            for line in process.stdout:
+                if line.startswith("batch "):
+                    self.batches += 1
+                else:
+                    self.said.append(line)
+
+    def strike(self) -> None:
+        """Kill the Python process, its JVM and their workers, and start anew from the checkpoint."""
+        self.end()
+        self.process = self._start()
+
+    def strike_worker(self, source: random.Random) -> bool:
+        """Kill one of the Python workers, if there is one."""
+        workers = [pid for pid, line in session_of(self.process.pid) if b"pyspark" in line and b"daemon" in line]
+        # The daemon itself has the smallest number; the others are its forks.
+        if len(workers) < 2:
+            return False
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(source.choice(workers[1:]), signal.SIGKILL)
+        return True
+
+    def finish(self) -> None:
+        """Let it read to the end and wait for that; where it could not, again."""
+        for _ in range(5):
+            assert self.process.stdin is not None
+            try:
+                self.process.stdin.write("finish\n")
+                self.process.stdin.flush()
+            except BrokenPipeError:
+                pass
+            if self.process.wait(timeout=PATIENCE * 2) == 0:
+                return
+            self.strike()
+        raise AssertionError("the query did not come to its end:\n" + "".join(self.said[-60:]))
+
+    def end(self) -> None:
+        """Kill whatever there is of it: PySpark's daemons have process groups of their own."""
+        for pid, _ in session_of(self.process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        self.process.wait()
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+
+
+def session_of(leader: int) -> list[tuple[int, bytes]]:
+    """Return (pid, command line) of the processes in a session, by /proc, oldest first."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError, IndexError, ValueError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == leader:
+                found.append((int(folder.name), (folder / "cmdline").read_bytes()))
+    return sorted(found)
+
+
+# -- the ledger -------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Figures:
+    """What was done and found."""
+
+    events: int = 0
+    batches: int = 0
+    struck: Counter[str] = field(default_factory=Counter)
+
+    def __str__(self) -> str:
+        kills = ", ".join(f"{self.struck[name]} {name}" for name in sorted(self.struck)) or "none"
+        return f"{self.events} events, each exactly once, in {self.batches} micro-batches; killed: {kills}"
+
+
+def run(kind: str, sink: str, strikes: int, seed: int, folder: Path, master: str = "local[2,4]",
+        victims: tuple[str, ...] = ("driver", "worker", "server"), least: int = 2000) -> Figures:  # fmt: skip
+    """Play one ledger and settle it; Lost tells which events are missing or doubled."""
+    source = random.Random(seed)
+    holder = made(kind, folder)
+    figures = Figures()
+    producer = Producer(holder)
+    plan = {"master": master, "sink": sink, "folder": str(folder), "options": holder.options}
+    producer.start()
+    driver = Driver(plan, folder)
+    try:
+        # Each kind of strike comes up, in an order of the seed's.
+        order = [victims[number % len(victims)] for number in range(strikes)]
+        source.shuffle(order)
+        for victim in order:
+            seen = driver.batches
+            until(lambda seen=seen: driver.batches > seen, "a micro-batch")
+            time.sleep(source.uniform(0, 0.6))
+            figures.struck[victim] += strike(victim, driver, holder, producer, source)
+        until(lambda: producer.told >= least, f"{least} events")
+        figures.events = producer.end()
+        driver.finish()
+        figures.batches = driver.batches
+        settle(figures.events, found_in(sink, holder, folder))
+    except BaseException as error:
+        error.add_note("the driver said:\n" + "".join(driver.said[-60:]))
+        raise
+    finally:
+        driver.end()
+        producer.end()
+        holder.end()
+    return figures
+
+
+def made(kind: str, folder: Path) -> Holder:
+    """Start what holds the streams."""
+    if kind == "store":
+        return EmbeddedStore(folder)
+    return ClusterOfThree(folder) if kind == "cluster" else Server(folder, kind == "rillet")
+
+
+def strike(victim: str, driver: Driver, holder: Holder, producer: Producer, source: random.Random) -> int:
+    """Kill, and return how many were killed."""
+    if victim == "driver":
+        driver.strike()
+    elif victim == "worker":
+        return int(driver.strike_worker(source))
+    else:
+        with producer.guard:
+            holder.strike(source)
+    return 1
+
+
+def found_in(sink: str, holder: Holder, folder: Path) -> Counter[int]:
+    """Return how often each event is in the table."""
+    if sink == "stream":
+        return Counter(holder.numbers("copied"))
+    return Counter(json.loads((folder / "numbers.json").read_text()))
+
+
+def settle(events: int, found: Counter[int]) -> None:
+    """Raise Lost unless every event is there exactly once."""
+    missing = sorted(set(range(events)) - set(found))
+    doubled = sorted(n for n, times in found.items() if times > 1)
+    strangers = sorted(set(found) - set(range(events + BATCH * 2)))
+    if missing or doubled or strangers:
+        raise Lost(
+            f"of {events} events {len(missing)} are missing ({missing[:5]} ...), {len(doubled)} are there twice or "
+            f"more ({doubled[:5]} ...), {len(strangers)} were never produced ({strangers[:5]} ...)"
+        )
+
+
+def main() -> None:
+    """Play the ledger that the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--kind", choices=KINDS, default="redis")
+    parser.add_argument("--sink", choices=SINKS, default="parquet")
+    parser.add_argument("--strikes", type=int, default=12)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--master", default="local[2,4]")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="rillet-ledger-") as folder:
+        print(run(given.kind, given.sink, given.strikes, given.seed, Path(folder), given.master))
+
+
+if __name__ == "__main__":
+    main()

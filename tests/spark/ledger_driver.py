@@ -1,0 +1,90 @@
+"""The streaming query of the ledger, in a process that is killed: python -m tests.spark.ledger_driver PLAN
+
+PLAN is JSON: master, sink ("parquet" or "stream"), folder, and the source's options. It says "batch <id> <rows>" for
+every micro-batch. A query that fails, because its server is gone, is started again from its checkpoint. "finish" on
+the standard input makes it read what there is, write down the numbers that are in the Parquet table, and end.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from rillet.spark import session
+
+
+class Told(StreamingQueryListener):
+    """Says how far the query is."""
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Say nothing: a started query has done nothing."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Say which batch is through."""
+        if event.progress.numInputRows:
+            print(f"batch {event.progress.batchId} {event.progress.numInputRows}", flush=True)
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Say nothing."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Say nothing: the loop below sees it."""
+
+
+def started(spark: Any, plan: dict[str, Any], finishing: bool) -> Any:
+    """Start the query from its checkpoint."""
+    folder = Path(plan["folder"])
+    source = spark.readStream.format("rillet").options(**plan["options"], timeout="10", minPartitions="2")
+    if not finishing:
+        source = source.option("maxEntriesPerTrigger", "3000")
+    frame = source.schema("n long").load()
+    if plan["sink"] == "parquet":
+        writer = frame.writeStream.format("parquet").option("path", str(folder / "table"))
+    else:
+        where = {name: text for name, text in plan["options"].items() if name in ("url", "path")}
+        writer = frame.writeStream.format("rillet").options(**where, stream="copied")
+    writer = writer.option("checkpointLocation", str(folder / "checkpoint"))
+    writer = writer.trigger(availableNow=True) if finishing else writer.trigger(processingTime="100 milliseconds")
+    return writer.start()
+
+
+def main() -> None:
+    """Run the query until it is told to finish, then to its end."""
+    plan = json.loads(sys.argv[1])
+    finish = threading.Event()
+
+    def listen() -> None:
+        sys.stdin.readline()
+        finish.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    spark = session(plan["master"], "rillet ledger", spark_driver_memory="1g", spark_sql_shuffle_partitions="2")
+    spark.sparkContext.setLogLevel("OFF")
+    spark.streams.addListener(Told())
+    ended = False
+    while not ended:
+        finishing = finish.is_set()
+        try:
+            query = started(spark, plan, finishing)
+            while query.isActive and (finishing or not finish.is_set()):
+                query.awaitTermination(0.2)
+            query.stop()
+            ended = finishing and query.exception() is None
+            if query.exception() is not None:
+                print("failed:", str(query.exception())[:2000], flush=True)
+        except PySparkException as error:
+            print("failed:", str(error)[:2000], flush=True)
+    if plan["sink"] == "parquet":
+        numbers = [row.n for row in spark.read.parquet(str(Path(plan["folder"]) / "table")).collect()]
+        (Path(plan["folder"]) / "numbers.json").write_text(json.dumps(numbers))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    main()
