@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rillet.spark.connection import Address
+from rillet.spark.address import Address, AddressError, Node, Tls
 from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import READ_ONLY, OptionError, parse
 from rillet.types.stream_id import MAX, StreamID
@@ -90,6 +90,11 @@ def test_what_is_no_id_is_refused(text: str) -> None:
         ("redis://:p@h", Address("h", password="p"), "h:6379"),
         ("redis://h?db=4", Address("h", db=4), "h:6379 (database 4)"),
         ("unix:///run/r.sock?db=3", Address(unix="/run/r.sock", db=3), "/run/r.sock (database 3)"),
+        ("rediss://u:p@h:1/2", Address("h", 1, db=2, user="u", password="p", tls=Tls()), "h:1 (database 2)"),
+        ("redis://[::1]:7", Address("::1", 7), "::1:7"),
+        ("redis+cluster://u:p%2C@a:1", Address("a", 1, user="u", password="p,", seeds=(Node("a", 1),)), "a:1"),
+        ("redis+cluster://a:1,b/0", Address("a", 1, seeds=(Node("a", 1), Node("b", 6379))), "a:1"),
+        ("rediss+cluster://a:1,b:2", Address("a", 1, tls=Tls(), seeds=(Node("a", 1), Node("b", 2))), "a:1"),
     ],
 )
 def test_urls(url: str, address: Address, shown: str) -> None:
@@ -98,11 +103,38 @@ def test_urls(url: str, address: Address, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["localhost", "http://h", "redis://", "redis://h:port", "redis://h/events", "unix://", "rediss://h"]
-)
-def test_urls_that_name_no_server(url: str) -> None:
-    with pytest.raises(OptionError, match="url is neither"):
+    ("url", "says"),
+    [
+        *((url, "url is neither") for url in ("localhost", "http://h", "redis://", "redis://h:port", "redis://h/events",
+                                              "unix://", "redis+cluster://a:1,,b:2", "redis+sentinel://h")),
+        ("redis://a:1,b:2", "url names several hosts, which is for redis"),
+        ("redis+cluster://a:1/3", "url asks for database 3: a cluster has only database 0"),
+        ("redis+cluster://a:1?db=3", "url asks for database 3"),
+        ("redis://h?db=1&timeout=3", "url has an unknown parameter: timeout"),
+    ],
+)  # fmt: skip
+def test_urls_that_name_no_server(url: str, says: str) -> None:
+    with pytest.raises(AddressError, match=f"^rillet: {says}"):
         Address.parse(url)
+    with pytest.raises(OptionError, match=f"^rillet: unknown option foo.*; {says}"):
+        parse({"url": url, "stream": "s", "foo": "1"})
+
+
+def test_what_is_said_beside_the_url_joins_it_and_must_not_contradict_it() -> None:
+    tls = {"caFile": "ca.crt", "certFile": "c.crt", "keyFile": "c.key"}
+    found = Address.of(parse({"url": "rediss://ann@h", "stream": "s", "password": "p", **tls}))
+    assert found == Address("h", user="ann", password="p", tls=Tls("ca.crt", "c.crt", "c.key"))
+    assert "p@" not in repr(found) and "'p'" not in repr(found)
+    assert Address.of(parse({"url": "redis://ann:p@h", "stream": "s", "user": "ann", "password": "p"})).user == "ann"
+    with pytest.raises(OptionError) as caught:
+        parse({"url": "redis://ann:secret@h", "stream": "s", "user": "bob", "password": "hidden", **tls})
+    told = str(caught.value)
+    assert "url and option user say different things" in told
+    assert "url and option password say different things" in told
+    assert "caFile, certFile, keyFile: only for TLS" in told
+    assert "secret" not in told and "hidden" not in told
+    with pytest.raises(OptionError, match="tlsVerify false leaves nothing"):
+        parse({"url": "rediss://h", "stream": "s", "tlsVerify": "false", "caFile": "ca.crt"})
 
 
 def fake_java(folder: Path, says: str, status: int = 0) -> None:

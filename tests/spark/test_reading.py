@@ -126,7 +126,7 @@ def test_passwords_and_databases() -> None:
     with running_redis() as server:
         with Connection(Address(port=server.port), 5) as connection:
             connection.call(b"CONFIG", b"SET", b"requirepass", b"secret")
-        with pytest.raises(ConnectorError, match="refused AUTH: WRONGPASS"):
+        with pytest.raises(ConnectorError, match="refused the password: WRONGPASS"):
             Connection(Address(port=server.port, password="guess"), 5)
         with Connection(Address(port=server.port, password="secret", db=3), 5) as connection:
             connection.call(b"XADD", b"s", b"1-1", b"n", b"7")

@@ -1,30 +1,39 @@
-"""A blocking connection to a server, and where the server is.
+"""A blocking connection to one server, and the words in which it refuses.
 
 Bulk reading does not go through redis-py: its objects are what a fast reader must not make. A command is packed
 by hand; the answer to XRANGE is received straight into a RangeDecoder's buffer; every other answer is small and
 read with `call`. One connection is used by one thread, strictly in turn: no reply is left behind when the next
 kind of request goes out.
 
+An error reply becomes one sentence (`refusal`) that names the server and says what to do about it, so that the first
+line of Spark's exception is enough. A password is in none of them.
+
 `endpoint` is the one place that knows what a `path` is.
 """
 
 from __future__ import annotations
 
+import functools
 import socket
+import ssl
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qs, unquote, urlsplit
 
 from rillet.columns.resp import RangeDecoder
-from rillet.errors import RilletError, StoreError
+from rillet.errors import ProtocolError, RilletError, StoreError
 from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser
-from rillet.spark.options import OptionError, Options
+from rillet.spark.address import Address, AddressError, Node, Tls
+from rillet.spark.options import Options
 
 if TYPE_CHECKING:
     from rillet.store import Store
+
+__all__ = [
+    "Address", "AddressError", "Connection", "ConnectionLost", "ConnectorError", "Node", "endpoint", "pack", "refusal",
+    "require_store",
+]  # fmt: skip
 
 RECEIVE = 1 << 18  # 256 KiB a system call; larger ones gain nothing
 
@@ -37,56 +46,62 @@ class ConnectionLost(ConnectorError):
     """The server went away, or never was there; what was asked may be asked again."""
 
 
-@dataclass(frozen=True)
-class Address:
-    """Where a server listens, and as whom to speak to it."""
-
-    host: str = "127.0.0.1"
-    port: int = 6379
-    unix: str | None = None
-    db: int = 0
-    user: str | None = None
-    password: str | None = None
-
-    @classmethod
-    def parse(cls, url: str) -> Address:
-        """Read redis://[user:password@]host[:port][/db] or unix://[user:password@]/path[?db=n]."""
-        parts = urlsplit(url)
-        user = unquote(parts.username) if parts.username else None
-        password = unquote(parts.password) if parts.password else None
-        try:
-            if parts.scheme == "unix" and parts.path:
-                db = int(parse_qs(parts.query).get("db", ["0"])[0])
-                return cls(unix=unquote(parts.path), db=db, user=user, password=password)
-            if parts.scheme == "redis" and parts.hostname:
-                db = int(parts.path.strip("/") or parse_qs(parts.query).get("db", ["0"])[0])
-                return cls(parts.hostname, parts.port or 6379, db=db, user=user, password=password)
-        except ValueError:
-            pass  # the port or the database is no number
-        raise OptionError("rillet: url is neither redis://[user:password@]host[:port][/db] nor unix:///path[?db=n]")
-
-    def __str__(self) -> str:
-        """Return the address for messages: without the password."""
-        place = self.unix if self.unix is not None else f"{self.host}:{self.port}"
-        return f"{place} (database {self.db})" if self.db else place
-
-
 def pack(*words: bytes) -> bytes:
     """Return a command as RESP."""
     return b"*%d\r\n" % len(words) + b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
 
 
+def refusal(address: Address, command: str, line: str) -> str:
+    """Return the sentence that says why a server refused a command."""
+    prefix = line.partition(" ")[0]
+    if command == "AUTH":
+        who = "the password" if address.user is None else f"the user {address.user!r} or the password"
+        return f"rillet: {address} refused {who}: {line}"
+    if prefix == "NOAUTH":
+        return f"rillet: {address} asks for a password (in the url or as option password): {line}"
+    if prefix == "NOPERM":
+        return f"rillet: {address} does not let {address.user or 'the default user'} run {command}: {line}"
+    if prefix in ("MOVED", "ASK") and not address.seeds:
+        return f"rillet: {address} is a node of a cluster: use redis+cluster:// in the url: {line}"
+    if prefix == "LOADING":
+        return f"rillet: {address} is still loading its data: {line}"
+    if prefix == "MASTERDOWN":
+        return f"rillet: {address} is a replica without its master, and answers when that is back: {line}"
+    return f"rillet: {address} refused {command}: {line}"
+
+
+@functools.lru_cache(8)
+def _context(tls: Tls) -> ssl.SSLContext:
+    """Return what TLS connections are made with; it takes some milliseconds to read the system's authorities."""
+    try:
+        context = ssl.create_default_context(cafile=tls.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise ConnectorError(f"rillet: caFile {tls.ca_file} cannot be used: {error}") from error
+    if not tls.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if tls.cert_file is not None:
+        try:
+            context.load_cert_chain(tls.cert_file, tls.key_file)
+        except (OSError, ssl.SSLError) as error:
+            files = " with keyFile ".join(filter(None, (tls.cert_file, tls.key_file)))
+            raise ConnectorError(f"rillet: certFile {files} cannot be used: {error}") from error
+    return context
+
+
 class Connection:
     """A connected socket; a context manager."""
+
+    replica = False  # whether it leads to a replica that may lag behind; Servers sets it
 
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
         self._socket = self._connect(timeout)
         self._parser = ReplyParser()
         try:
-            if address.password is not None:
+            if address.user is not None or address.password is not None:
                 user = () if address.user is None else (address.user.encode(),)
-                self.call(b"AUTH", *user, address.password.encode())
+                self.call(b"AUTH", *user, (address.password or "").encode())
             if address.db:
                 self.call(b"SELECT", b"%d" % address.db)
         except BaseException:
@@ -98,7 +113,7 @@ class Connection:
             if self.address.unix is None:
                 connected = socket.create_connection((self.address.host, self.address.port), timeout)
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return connected
+                return connected if self.address.tls is None else self._encrypted(connected, self.address.tls)
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connected.settimeout(timeout)
             try:
@@ -109,6 +124,23 @@ class Connection:
             return connected
         except OSError as error:
             raise ConnectionLost(f"rillet: no server answers at {self.address}: {error}") from error
+
+    def _encrypted(self, connected: socket.socket, tls: Tls) -> ssl.SSLSocket:
+        """Shake hands; a refusal by either side raises ConnectorError, which no retry changes."""
+        try:
+            return _context(tls).wrap_socket(connected, server_hostname=self.address.host)
+        except ssl.SSLCertVerificationError as error:
+            connected.close()
+            raise ConnectorError(
+                f"rillet: the certificate of {self.address} is not accepted: {error.verify_message} "
+                "(caFile names the authority's certificate)"
+            ) from error
+        except ssl.SSLError as error:
+            connected.close()
+            raise ConnectorError(f"rillet: TLS with {self.address} failed: {error.reason or error}") from error
+        except BaseException:
+            connected.close()
+            raise
 
     def __enter__(self) -> Connection:
         return self
@@ -146,26 +178,46 @@ class Connection:
 
     def calls(self, commands: Sequence[Sequence[bytes]]) -> list[Any]:
         """Send commands at once and return their replies; the first error reply raises ConnectorError."""
+        replies = self.replies(commands)
+        self.check(commands, replies)
+        return replies
+
+    def replies(self, commands: Sequence[Sequence[bytes]]) -> list[Any]:
+        """Send commands at once and return their replies; error replies are among them, as ReplyError."""
+        self.send_all(commands)
+        return [self.reply() for _ in commands]
+
+    def send_all(self, commands: Sequence[Sequence[bytes]]) -> None:
+        """Pack and send commands; as many replies are to be read."""
         self.send(b"".join([pack(*words) for words in commands]))
-        replies = [self.reply() for _ in commands]
+
+    def check(self, commands: Sequence[Sequence[bytes]], replies: Sequence[Any]) -> None:
+        """Raise ConnectorError about the first error reply to some commands."""
         for words, reply in zip(commands, replies, strict=True):
             if isinstance(reply, ReplyError):
-                raise ConnectorError(f"rillet: {self.address} refused {words[0].decode()}: {reply}")
-        return replies
+                raise ConnectorError(refusal(self.address, words[0].decode(), str(reply)))
 
     def reply(self) -> Any:
         """Wait for one reply; an error reply is returned, as a ReplyError."""
-        while (reply := self._parser.next()) is INCOMPLETE:
-            try:
+        try:
+            while (reply := self._parser.next()) is INCOMPLETE:
                 received = self._socket.recv(RECEIVE)
-            except OSError as error:
-                raise self._lost(error) from error
-            if not received:
-                raise self._lost(None)
-            self._parser.feed(received)
+                if not received:
+                    raise self._lost(None)
+                self._parser.feed(received)
+        except OSError as error:
+            raise self._lost(error) from error
+        except ProtocolError as error:
+            hint = " (does it want TLS? then the url begins with rediss://)" if self.address.tls is None else ""
+            raise ConnectorError(
+                f"rillet: what {self.address} answers is not Redis's protocol{hint}: {error}"
+            ) from error
         return reply
 
-    def _lost(self, error: OSError | None) -> ConnectionLost:
+    def _lost(self, error: OSError | None) -> ConnectorError:
+        """Return what to raise: ConnectionLost, but for a TLS server that found our certificate wanting."""
+        if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
+            return ConnectorError(f"rillet: {self.address} ended TLS: {error.reason} (certFile, keyFile)")
         return ConnectionLost(f"rillet: the connection to {self.address} was lost: {error or 'closed by the server'}")
 
 
@@ -178,7 +230,7 @@ def endpoint(options: Options) -> Address:
     Where nobody owns the store, this process does from now on: the other tasks attach to it.
     """
     if options.url is not None:
-        return Address.parse(options.url)
+        return Address.of(options)
     import rillet.store
 
     path = str(options.path)

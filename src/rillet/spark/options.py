@@ -21,6 +21,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from rillet.errors import RilletError
+from rillet.spark.address import complaints
 from rillet.types.stream_id import MAX, StreamID
 
 # What Spark itself puts among a source's or sink's options.
@@ -391,7 +392,7 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
     for name in ("user", "password", "caFile", "certFile", "tlsVerify", "readFrom"):
         if name.lower() in values and "path" in values:
             wrong.append(f"{name} is for a url, not for a path")
-    return wrong
+    return wrong + complaints(values)
 
 
 def _strangers(options: Options) -> list[str]:

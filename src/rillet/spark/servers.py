@@ -1,22 +1,70 @@
 """The server or the nodes of a cluster behind one set of options, by key.
 
     with Servers(options) as servers:
-        servers.call(b"events", b"XINFO", b"STREAM", b"events")      # one command of a key, wherever the key lives
-        connection = servers.connection(b"events")                    # the bulk readers' and writers' way
-        for connection in servers.masters(): ...                      # every node that holds keys
+        servers.call(b"events", b"XINFO", b"STREAM", b"events")   # one command of a key, wherever the key lives
+        servers.each([(b"a", (b"XLEN", b"a")), ...])              # one of each of many keys, the nodes in parallel
+        connection = servers.connection(b"events")                 # the bulk writers' way
+        connection = servers.readers(b"events")                    # the bulk readers': a replica where that is wanted
+        for connection in servers.masters(): ...                   # every node that holds keys
 
-Connections are made when they are needed and kept until `close`. A server that redirects is followed by `call`
-and `calls`; who uses a connection himself gives an error reply to `redirected` and asks for the connection again.
+Connections are made when they are needed and kept until `close`. `call`, `calls`, `replies` and `each` follow a
+server that redirects. Who uses a connection himself hands an error reply to `redirected`; after True he asks for
+the connection again and sends the same once more:
+
+    MOVED                 learnt: the slot belongs to another node from now on
+    ASK                   the key has gone ahead of its slot: `connection` sends ASKING to the node that has it,
+                          which is good for one command; so ask for the connection again before every command
+    TRYAGAIN CLUSTERDOWN  a short wait, up to the timeout altogether
+    LOADING               the same; a replica that loads is left out instead
+
+A node that was lost makes the map of the cluster stale (`forget`): it is asked for anew, from any node that answers,
+until the slot has a master that can be reached, up to the timeout. Nothing is sent twice here after a connection was
+lost: whether that is right, only the caller knows.
+
+**A replica may lag behind its master, and knows nothing of a slot that is being moved.** What it holds is a beginning
+of what its master holds. So whoever reads a range from it (`connection.replica`) and comes to the end of what
+it has before the end of the range goes on at the master; then nothing is missed.
 """
 
 from __future__ import annotations
 
+import random
+import re
+import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any
 
-from rillet.spark.connection import Connection, endpoint
+from rillet.protocol.replies import ReplyError
+from rillet.spark.address import Address, Node
+from rillet.spark.cluster import Redirection, Topology, read_shards, read_slots, slot_of, slots_of_node
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, endpoint, refusal
 from rillet.spark.options import Options
+
+ASKED_FOR = 1.0  # seconds that an ASK is remembered; then the slot's owner is asked again
+SCAN_COUNT = b"1000"
+_NOT_NOW = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
+_ELSEWHERE = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING")
+
+
+@dataclass
+class Patience:
+    """Pauses that grow from 5 to 200 ms until a time is over."""
+
+    seconds: float
+    pause: float = 0.005
+    begun: float = field(default_factory=time.monotonic)
+    last: float = field(default_factory=time.monotonic)
+
+    def again(self) -> bool:
+        """Wait a little; False when the time is over."""
+        if time.monotonic() - self.begun > self.seconds:
+            return False
+        time.sleep(self.pause)
+        self.pause = min(2 * self.pause, 0.2)
+        self.last = time.monotonic()
+        return True
 
 
 class Servers:
@@ -24,21 +72,229 @@ class Servers:
 
     def __init__(self, options: Options) -> None:
         self.options = options
-        self._kept: Connection | None = None
+        self._seeds = Address.of(options).seeds if options.url is not None else ()
+        self._kept: dict[tuple[Node | None, bool], Connection] = {}  # by node and whether as a replica
+        self._topology: Topology | None = None
+        self._stale = False
+        self._asked: dict[bytes, tuple[Node, float]] = {}
+        self._used: dict[bytes, Connection] = {}  # what a key was last sent to
+        self._lost: set[Node] = set()
+        self._lagging: set[Node] = set()  # replicas that do not answer now
+        self._replicas_of_one: tuple[Node, ...] | None = None
+        self._patience: dict[bytes, Patience] = {}
+
+    def __str__(self) -> str:
+        """Return where the servers are, for messages."""
+        if self._seeds:
+            return "the cluster of " + ",".join(f"{node.host}:{node.port}" for node in self._seeds)
+        return str(Address.of(self.options)) if self.options.url is not None else str(self.options.path)
+
+    # ---- connections ----
 
     def connection(self, key: bytes) -> Connection:
         """Return the connection to the node that serves a key; ConnectionLost where it cannot be reached."""
-        if self._kept is None:
-            self._kept = Connection(endpoint(self.options), self.options.timeout)
-        return self._kept
+        connection, asking = self._serving(key)
+        if asking:
+            connection.call(b"ASKING")
+        return connection
+
+    def readers(self, key: bytes) -> Connection:
+        """Return a connection to read a key from: with readFrom=replica to a replica, if there is one that answers."""
+        if self.options.read_from == "replica" and key not in self._asked:
+            for node in self._replicas(key):
+                try:
+                    self._used[key] = self._open(node, replica=True)
+                    return self._used[key]
+                except ConnectionLost:
+                    self._lagging.add(node)
+        return self.connection(key)
 
     def masters(self) -> Iterator[Connection]:
         """Yield a connection to every node that holds keys."""
-        yield self.connection(b"")
+        if not self._seeds:
+            yield self._open(None)
+            return
+        owners = self._map().owners
+        for slot in {owner: slot for slot, owner in enumerate(owners) if owner is not None}.values():
+            yield self._reach(slot)
 
     def by_node(self, keys: Sequence[bytes]) -> list[tuple[Connection, list[bytes]]]:
         """Return the keys together with the connection to the node that serves them."""
-        return [(self.connection(keys[0]), list(keys))] if keys else []
+        found: dict[int, tuple[Connection, list[bytes]]] = {}
+        for key in keys:
+            connection = self._reach(slot_of(key)) if self._seeds else self._open(None)
+            found.setdefault(id(connection), (connection, []))[1].append(key)
+        return list(found.values())
+
+    def _serving(self, key: bytes) -> tuple[Connection, bool]:
+        """Return the connection for a key's next command, and whether ASKING goes before it."""
+        node, since = self._asked.get(key, (None, 0.0))
+        if node is not None and time.monotonic() - since < ASKED_FOR:
+            try:
+                self._used[key] = self._open(node)
+                return self._used[key], True
+            except ConnectionLost:
+                pass  # the slot's owner knows what became of the key
+        self._asked.pop(key, None)
+        self._used[key] = self._reach(slot_of(key)) if self._seeds else self._open(None)
+        return self._used[key], False
+
+    def _open(self, node: Node | None, replica: bool = False) -> Connection:
+        """Return the connection to a node, or to the one server there is."""
+        kept = self._kept.get((node, replica))
+        if kept is not None:
+            return kept
+        address = endpoint(self.options)
+        try:
+            made = Connection(address if node is None else address.at(node), self.options.timeout)
+            if replica:
+                made.replica = True
+                if self._seeds:
+                    made.call(b"READONLY")
+        except ConnectionLost:
+            if node is not None:
+                self._lost.add(node)
+            self._stale = True
+            raise
+        if node is not None:
+            self._lost.discard(node)
+        self._kept[node, replica] = made
+        return made
+
+    def _reach(self, slot: int) -> Connection:
+        """Return the connection to the master of a slot, waiting for one while the others elect it."""
+        patience = Patience(self.options.timeout)
+        while True:
+            shard = self._map().owners[slot]
+            try:
+                if shard is None:
+                    raise ConnectionLost(f"rillet: no node of {self} serves slot {slot}")
+                return self._open(shard.master)
+            except ConnectionLost:
+                self._stale = True
+                if not patience.again():
+                    raise
+
+    def _replicas(self, key: bytes) -> list[Node]:
+        """Return the replicas for a key, one to which there is a connection before the others."""
+        if self._seeds:
+            shard = self._map().shard(key)
+            known = shard.replicas if shard is not None else ()
+        else:
+            if self._replicas_of_one is None or self._stale:
+                role = self._open(None).call(b"ROLE")
+                told = role[2] if role[0] == b"master" else []
+                self._replicas_of_one = tuple(Node(host.decode(), int(port)) for host, port, _ in told)
+                self._stale = False
+            known = self._replicas_of_one
+        usable = [node for node in known if node not in self._lagging]
+        random.shuffle(usable)
+        return sorted(usable, key=lambda node: (node, True) not in self._kept)
+
+    def forget(self, connection: Connection) -> None:
+        """Close a connection that was lost; the next use of its keys makes another."""
+        connection.close()
+        for place in [place for place, kept in self._kept.items() if kept is connection]:
+            del self._kept[place]
+            if place[0] is not None:
+                self._lost.add(place[0])
+        self._asked = {key: asked for key, asked in self._asked.items() if asked[0] not in self._lost}
+        self._stale = True
+
+    def close(self) -> None:
+        """Close every connection."""
+        while self._kept:
+            self._kept.popitem()[1].close()
+        self._asked.clear()
+        self._used.clear()
+
+    # ---- the map ----
+
+    def _map(self) -> Topology:
+        """Return who owns which slot, asked for anew after a node was lost."""
+        if self._topology is None or self._stale:
+            self._topology = self._discover(self._topology or Topology())
+            self._stale = False
+            self._asked.clear()
+            self._lagging.clear()
+        return self._topology
+
+    def _discover(self, old: Topology) -> Topology:
+        """Ask one node after the other for the map, those that were lost last."""
+        known = list(old.nodes())
+        random.shuffle(known)  # the tasks of a job do not all ask the same node
+        nodes = sorted(dict.fromkeys([*known, *self._seeds]), key=lambda node: node in self._lost)
+        failure = ""
+        for node in nodes:
+            kept = self._kept.get((node, False))
+            try:
+                return self._told(self._open(node), node)
+            except ConnectionLost as error:
+                failure = str(error).removeprefix("rillet: ")
+            if kept is not None:  # it had a server at its end once: there may be another by now
+                self.forget(kept)
+                nodes.append(node)
+        raise ConnectionLost(f"rillet: no node of {self} answers: {failure}")
+
+    def _told(self, connection: Connection, node: Node) -> Topology:
+        """Return the map as one node sees it."""
+        (reply,) = connection.replies([(b"CLUSTER", b"SHARDS")])
+        if not isinstance(reply, ReplyError):
+            return read_shards(reply, node, connection.address.tls is not None)
+        (reply,) = connection.replies([(b"CLUSTER", b"SLOTS")])  # before 7.0
+        if not isinstance(reply, ReplyError):
+            return read_slots(reply, node)
+        if "cluster support disabled" in str(reply) or "unknown command" in str(reply):
+            raise ConnectorError(
+                f"rillet: {connection.address} is no node of a cluster: use redis:// in the url: {reply}"
+            )
+        raise ConnectorError(refusal(connection.address, "CLUSTER SHARDS", str(reply)))
+
+    def redirected(self, key: bytes, error: str) -> bool:
+        """Learn from an error reply where a key lives now; False where it says nothing of that kind."""
+        used = self._used.get(key)
+        found = Redirection.read(error, Node(used.address.host, used.address.port) if used else Node("", 0))
+        if found is None:
+            return self._not_now(key, error)
+        if not self._seeds:
+            raise ConnectorError(refusal(endpoint(self.options), "", error))
+        patience = self._patience_with(key)
+        if found.asks:
+            self._asked[key] = found.node, time.monotonic()
+        else:
+            self._asked.pop(key, None)
+            if not self._map().moved(found.slot, found.node) and self.options.read_from == "replica":
+                self._stale = True  # its replicas are known to others
+        # Nodes that do not agree send us to and fro: the first time costs nothing, then there are pauses.
+        if patience is None:
+            return True
+        return patience.again()
+
+    def _not_now(self, key: bytes, error: str) -> bool:
+        """Wait where a node says that it cannot answer yet; a replica that says so is left out instead."""
+        told = _NOT_NOW.search(error)
+        used = self._used.get(key)
+        if told is None:
+            return False
+        if used is not None and used.replica and told[1] in ("LOADING", "MASTERDOWN"):
+            self._lagging.add(Node(used.address.host, used.address.port))
+            return True
+        if told[1] == "MASTERDOWN":
+            return False
+        if told[1] == "CLUSTERDOWN":
+            self._stale = True
+        patience = self._patience_with(key) or self._patience[key]
+        return patience.again()
+
+    def _patience_with(self, key: bytes) -> Patience | None:
+        """Return the pauses of a key that was redirected less than a second ago; None, and new ones, for another."""
+        kept = self._patience.get(key)
+        if kept is not None and time.monotonic() - kept.last < 1:
+            return kept
+        self._patience[key] = Patience(self.options.timeout)
+        return None
+
+    # ---- commands ----
 
     def call(self, key: bytes, *words: bytes) -> Any:
         """Send one command about a key and return its reply; an error reply raises ConnectorError."""
@@ -46,23 +302,91 @@ class Servers:
 
     def calls(self, key: bytes, commands: Sequence[Sequence[bytes]]) -> list[Any]:
         """Send commands about a key, all at once; the first error reply raises ConnectorError."""
-        return self.connection(key).calls(commands)
+        replies = self.replies(key, commands)
+        if commands:
+            self._used[key].check(commands, replies)
+        return replies
 
-    def redirected(self, key: bytes, error: str) -> bool:
-        """Learn from an error reply where a key lives now; False where it says nothing of that kind."""
-        return False
+    def replies(self, key: bytes, commands: Sequence[Sequence[bytes]]) -> list[Any]:
+        """Send commands about a key and return their replies, error replies among them, as ReplyError.
 
-    def forget(self, connection: Connection) -> None:
-        """Close a connection that was lost; the next use of its keys makes another."""
-        connection.close()
-        if self._kept is connection:
-            self._kept = None
+        What is redirected is sent again; with a MULTI among the commands all of them are, since nothing was executed.
+        """
+        together = any(words[0].upper() == b"MULTI" for words in commands)
+        replies: list[Any] = [None] * len(commands)
+        left = list(range(len(commands)))
+        while left:
+            connection, asking = self._serving(key)
+            sent, kept = _with_asking([commands[place] for place in left], asking)
+            try:
+                got = connection.replies(sent)
+            except ConnectionLost:
+                self.forget(connection)
+                raise
+            for place, answered in zip(left, kept, strict=True):
+                replies[place] = got[answered]
+            again = [place for place in left if _elsewhere(replies[place])]
+            if not again or not self.redirected(key, str(replies[again[0]])):
+                break
+            left = left if together else again
+        return replies
 
-    def close(self) -> None:
-        """Close every connection."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+    def each(self, requests: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Any]:
+        """Send one command for each of many keys, to all nodes at once; error replies are returned, as ReplyError."""
+        places: dict[bytes, list[int]] = {}
+        for place, (key, _) in enumerate(requests):
+            places.setdefault(key, []).append(place)
+        replies: list[Any] = [None] * len(requests)
+        under_way = [
+            (connection, [place for key in keys for place in places[key]])
+            for connection, keys in self.by_node(list(places))
+        ]
+        try:
+            for connection, asked in under_way:
+                for place in asked:
+                    self._used[requests[place][0]] = connection
+                connection.send_all([requests[place][1] for place in asked])
+            for connection, asked in under_way:
+                for place in asked:
+                    replies[place] = connection.reply()
+        except BaseException:
+            for connection, _ in under_way:  # replies that nobody will read
+                self.forget(connection)
+            raise
+        for place, (key, words) in enumerate(requests):
+            if _elsewhere(replies[place]) and self.redirected(key, str(replies[place])):
+                (replies[place],) = self.replies(key, [words])
+        return replies
+
+    # ---- names ----
+
+    def scan(self, pattern: str | bytes) -> list[bytes]:
+        """Return the keys of all streams that a glob matches, in order; O(keys of all nodes).
+
+        Keys that move from node to node meanwhile are found: where slots are on their way, all nodes are asked twice.
+        """
+        glob = pattern.encode() if isinstance(pattern, str) else pattern
+        found: set[bytes] = set()
+        before = self._shares()
+        for connection in self.masters():
+            found.update(_scan(connection, glob))
+        if self._seeds and ("[" in "".join(before) or self._shares() != before):
+            for connection in self.masters():
+                found.update(_scan(connection, glob))
+        wrong = [name for name in sorted(found) if not _is_text(name)]
+        if wrong:
+            shown = ", ".join(repr(name)[1:] for name in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
+            raise ConnectorError(
+                f"rillet: streams at {self} have names that are not UTF-8, which Spark cannot hold: {shown} "
+                "(a narrower streamPattern leaves them out)"
+            )
+        return sorted(found)
+
+    def _shares(self) -> list[str]:
+        """Return the slots of each master, with those that are on their way, which stand in brackets."""
+        if not self._seeds:
+            return []
+        return [slots_of_node(connection.call(b"CLUSTER", b"NODES")) for connection in self.masters()]
 
     def __enter__(self) -> Servers:
         return self
@@ -71,3 +395,38 @@ class Servers:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _elsewhere(reply: object) -> bool:
+    return isinstance(reply, ReplyError) and reply.prefix in _ELSEWHERE
+
+
+def _with_asking(commands: Sequence[Sequence[bytes]], asking: bool) -> tuple[list[Sequence[bytes]], list[int]]:
+    """Return the commands with ASKING before each (once before a transaction), and where their replies will be."""
+    sent: list[Sequence[bytes]] = []
+    kept: list[int] = []
+    inside = False
+    for words in commands:
+        if asking and not inside:
+            sent.append((b"ASKING",))
+        kept.append(len(sent))
+        sent.append(words)
+        inside = (inside or words[0].upper() == b"MULTI") and words[0].upper() not in (b"EXEC", b"DISCARD")
+    return sent, kept
+
+
+def _scan(connection: Connection, glob: bytes) -> Iterator[bytes]:
+    cursor = b"0"
+    while True:
+        cursor, names = connection.call(b"SCAN", cursor, b"MATCH", glob, b"COUNT", SCAN_COUNT, b"TYPE", b"stream")
+        yield from names
+        if cursor == b"0":
+            return
+
+
+def _is_text(name: bytes) -> bool:
+    try:
+        name.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
