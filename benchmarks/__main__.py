@@ -34,7 +34,7 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
     if "spark" in parts and mode == "compiled":
         from benchmarks import spark_read  # Spark is imported where it is measured
 
-        figures += spark_read.figures(rounds=min(rounds, 3), entries=int(1_000_000 * scale))
+        figures += spark_read.figures(min(rounds, 3), int(5_000_000 * scale))
     return figures
 
 

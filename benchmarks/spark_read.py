@@ -1,93 +1,235 @@
-"""Reading a stream from redis-server into Spark local[2]: count and one sum, by ours and by readers on redis-py.
+"""Reading a stream into Spark local[2], count and one sum: from redis-server, from rillet, and by readers on redis-py.
 
-Every reader has the same columns (Spark's Python sources get no column list, so all are decoded), the same
-number of tasks and one reading to warm up. The readers take turns; the medians are compared.
+    python -m benchmarks spark                   the rows of the table
+    python -m benchmarks.spark_read --growth     from 1 to 2 cores, from 1 to 10 million entries
+
+Every reader has the same five-field entries and the same number of tasks, and reads once to warm up. The readers take
+turns; the medians are compared. Two of them show where the ceilings are:
+
+    the server alone     two processes that ask for the same pages and throw the bytes away: what a server can send
+    Spark's own limit    record batches made out of nothing (spark_limit.py): what PySpark takes from a Python source
 """
 
 from __future__ import annotations
 
+import argparse
 import os
+import socket
 import statistics
+import subprocess
+import sys
+import tempfile
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks.harness import ROOT, Figure, redis_server
-from benchmarks.memory import fill
+from benchmarks.harness import BUILDS, ROOT, Figure, redis_server, rillet_server
+from benchmarks.memory import entries
+from benchmarks.spark_peers import COLUMNS, TASKS
+from rillet.protocol.parser import pack_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-READERS = ("rillet", "redis_arrow", "redis_rows", "redis_rows, hiredis")
-DEFAULT_MAP = "rillet, default schema (map)"
+MILLION = 1_000_000
+KEY = "stream"
+NARROW = "id string, temperature double"
+STEP_MS = 13
 
 
-def _time(spark: SparkSession, reader: str, port: int, entries: int) -> float:
-    """Read everything once; return the entries per second."""
-    from benchmarks.spark_peers import COLUMNS, TASKS
+@dataclass(frozen=True)
+class Reader:
+    """A way to read the stream: Spark's format, its options, the columns (None = the default), and the sum."""
 
-    source = spark.read.format(reader.partition(",")[0]).option("stream", "stream")
-    if reader == DEFAULT_MAP:
-        frame = source.option("url", f"redis://127.0.0.1:{port}").load()
-        total = "sum(cast(fields['temperature'] as double))"
-    else:
-        total = "sum(temperature)"
-        if reader == "rillet":
-            source = (
-                source.schema(COLUMNS).option("url", f"redis://127.0.0.1:{port}").option("minPartitions", str(TASKS))
-            )
-        else:
-            parser = "no" if reader == "redis_rows" else "yes"
-            source = source.option("port", str(port)).option("hiredis", parser)
-        frame = source.load()
-    began = time.perf_counter()
-    count, _ = frame.selectExpr("count(*)", total).collect()[0]
-    took = time.perf_counter() - began
-    assert count == entries, f"{reader} read {count} of {entries} entries"
-    return entries / took
+    format: str
+    options: dict[str, str]
+    columns: str | None = COLUMNS
+    total: str = "sum(temperature)"
 
 
-def measure(rounds: int = 3, entries: int = 1_000_000) -> dict[str, Any]:
-    """Return entries per second by reader, and our ratios to the other two."""
+def fill_stream(port: int, count: int) -> None:
+    """Append entries through one pipelined connection; beyond a million their fields come again."""
+    step = 5_000
+    rows = entries(min(count, MILLION))
+    with socket.create_connection(("127.0.0.1", port)) as connection:
+        for start in range(0, count, step):
+            commands = [
+                pack_command([b"XADD", KEY.encode(), b"%d-0" % (1_700_000_000_000 + number * STEP_MS),
+                              *rows[number % MILLION][1:]])
+                for number in range(start, min(start + step, count))
+            ]  # fmt: skip
+            connection.sendall(b"".join(commands))
+            lines = 0
+            while lines < 2 * len(commands):  # a bulk string is two lines
+                received = connection.recv(1 << 20)
+                assert received, "the server closed the connection"
+                lines += received.count(b"\n")
+
+
+@contextmanager
+def spark_session(cores: int = 2) -> Iterator[SparkSession]:
+    """Start Spark; its workers find the benchmarks."""
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (before, str(ROOT))))
     from rillet.spark import session
 
-    spark = session("local[2]", "rillet benchmark", spark_driver_memory="2g")
+    spark = session(f"local[{cores}]", "rillet benchmark", spark_driver_memory="2g")
     try:
         spark.sparkContext.setLogLevel("ERROR")
+        from benchmarks.spark_limit import LimitSource
         from benchmarks.spark_peers import ArrowSource, RowSource
 
-        spark.dataSource.register(RowSource)
-        spark.dataSource.register(ArrowSource)
-        with redis_server() as (port, _):
-            fill(port, "stream", entries)
-            speeds: dict[str, list[float]] = {reader: [] for reader in (*READERS, DEFAULT_MAP)}
-            for turn in range(rounds + 1):
-                for reader, found in speeds.items():
-                    speed = _time(spark, reader, port, entries)
-                    if turn:  # the first warms Spark and the servers up
-                        found.append(speed)
+        for source in (RowSource, ArrowSource, LimitSource):
+            spark.dataSource.register(source)
+        yield spark
     finally:
         spark.stop()
         os.environ["PYTHONPATH"] = before
-    figures: dict[str, Any] = {reader: statistics.median(found) for reader, found in speeds.items()}
-    figures["against redis-py rows"] = figures["rillet"] / figures["redis_rows"]
-    figures["against redis-py rows with hiredis"] = figures["rillet"] / figures["redis_rows, hiredis"]
-    figures["against redis-py Arrow"] = figures["rillet"] / figures["redis_arrow"]
-    return figures
 
 
-def figures(rounds: int = 3, entries: int = 1_000_000) -> list[Figure]:
+def rate(spark: SparkSession, reader: Reader, count: int) -> float:
+    """Read everything once; return the entries per second."""
+    source = spark.read.format(reader.format).options(**reader.options)
+    frame = (source.schema(reader.columns) if reader.columns and reader.format == "rillet" else source).load()
+    began = time.perf_counter()
+    found, _ = frame.selectExpr("count(*)", reader.total).collect()[0]
+    took = time.perf_counter() - began
+    assert found == count, f"{reader} read {found} of {count} entries"
+    return count / took
+
+
+_DRAIN = """
+import socket, sys
+port, first, last, page = map(int, sys.argv[1:])
+connection = socket.create_connection(("127.0.0.1", port))
+buffer = bytearray(1 << 20)
+position = first
+step = 13 * page
+while position <= last:
+    end = min(position + step - 1, last)
+    words = [b"XRANGE", b"stream", b"%d" % position, b"%d" % end]
+    connection.sendall(b"*4\\r\\n" + b"".join(b"$%d\\r\\n%s\\r\\n" % (len(word), word) for word in words))
+    connection.sendall(b"*1\\r\\n$4\\r\\nPING\\r\\n")
+    tail = b""
+    while not tail.endswith(b"+PONG\\r\\n"):
+        received = connection.recv_into(buffer)
+        tail = (tail + bytes(buffer[max(0, received - 7):received]))[-7:]
+    position = end + 1
+"""
+
+
+def drained(port: int, count: int, page: int = 2500) -> float:
+    """Return the entries per second that a server sends to processes that look at nothing."""
+    cuts = [1_700_000_000_000 + STEP_MS * count * i // TASKS for i in range(TASKS + 1)]
+    began = time.perf_counter()
+    running = [
+        subprocess.Popen([sys.executable, "-c", _DRAIN, str(port), str(cuts[i]), str(cuts[i + 1] - 1), str(page)])
+        for i in range(TASKS)
+    ]
+    for process in running:
+        assert process.wait() == 0
+    return count / (time.perf_counter() - began)
+
+
+@contextmanager
+def places(count: int) -> Iterator[tuple[int, int, Path]]:
+    """Yield the ports of a redis-server and a rillet server, and the folder of a store, each with the stream."""
+    with ExitStack() as stack:
+        theirs, _ = stack.enter_context(redis_server())
+        fill_stream(theirs, count)
+        ours, _ = stack.enter_context(rillet_server())
+        fill_stream(ours, count)
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rillet-bench-")))
+        # A server with a log in the folder fills the store: the files are the same.
+        with rillet_server("compiled", "--appendonly", "yes", "--aof-checksums", "yes", folder=folder) as (port, _):
+            fill_stream(port, count)
+        yield theirs, ours, folder
+
+
+def readers(theirs: int, ours: int, folder: Path, count: int) -> dict[str, Reader]:
+    """Return the readers by name."""
+    tasks = {"minPartitions": str(TASKS)}
+    redis_url = {"url": f"redis://127.0.0.1:{theirs}", "stream": KEY, **tasks}
+    rillet_url = {"url": f"redis://127.0.0.1:{ours}", "stream": KEY, **tasks}
+    peer = {"port": str(theirs), "stream": KEY}
+    nothing = {"entries": str(count), "tasks": str(TASKS)}
+    mapped = "sum(cast(fields['temperature'] as double))"
+    return {
+        "rillet": Reader("rillet", redis_url),
+        "narrow": Reader("rillet", redis_url, NARROW),
+        "map": Reader("rillet", redis_url, None, mapped),
+        "from rillet server": Reader("rillet", rillet_url),
+        "from embedded": Reader("rillet", {"path": str(folder), "stream": KEY, **tasks}),
+        "limit": Reader("rillet_limit", nothing),
+        "limit, map": Reader("rillet_limit", {**nothing, "columns": "map"}, None, mapped),
+        "redis_arrow": Reader("redis_arrow", {**peer, "hiredis": "yes"}),
+        "redis_rows, hiredis": Reader("redis_rows", {**peer, "hiredis": "yes"}),
+        "redis_rows": Reader("redis_rows", {**peer, "hiredis": "no"}),
+    }
+
+
+def measure(rounds: int = 3, count: int = 5 * MILLION) -> dict[str, float]:
+    """Return entries per second by reader, and of the servers alone."""
+    with places(count) as (theirs, ours, folder), spark_session() as spark:
+        found: dict[str, list[float]] = {}
+        for turn in range(rounds + 1):
+            for name, reader in readers(theirs, ours, folder, count).items():
+                speed = rate(spark, reader, count)
+                if turn:  # the first warms Spark and the servers up
+                    found.setdefault(name, []).append(speed)
+            if turn:
+                found.setdefault("redis-server alone", []).append(drained(theirs, count))
+                found.setdefault("rillet server alone", []).append(drained(ours, count))
+    return {name: statistics.median(speeds) for name, speeds in found.items()}
+
+
+def figures(rounds: int = 3, count: int = 5 * MILLION) -> list[Figure]:
     """Return the rows of the benchmark table."""
-    found = measure(rounds, max(entries, 20_000))
-    what = "Spark batch read, count and sum, local[2]"
+    count = max(count, 20_000)
+    found = measure(rounds, count)
+    what = f"Spark batch read of {count:,}, typed, local[2]"
+    own, limit = found["rillet"], "Arrow batches out of nothing"
+
+    def row(what: str, peer_name: str, peer: str, ours: float, target: float | None) -> Figure:
+        return Figure(what, peer_name, found[peer], ours, "entries/s", target)
+
     return [
-        Figure(what, "redis-py rows", found["redis_rows"], found["rillet"], "entries/s", 5.0),
-        Figure(what, "redis-py + hiredis, rows", found["redis_rows, hiredis"], found["rillet"], "entries/s", None),
-        Figure(what, "redis-py + hiredis, Arrow", found["redis_arrow"], found["rillet"], "entries/s", 1.3),
+        row(what, "redis-py rows", "redis_rows", own, 8.0),
+        row(what, "redis-py + hiredis, rows", "redis_rows, hiredis", own, None),
+        row(what, "redis-py + hiredis, Arrow", "redis_arrow", own, 2.0),
+        row(what, "redis-server alone, bytes thrown away", "redis-server alone", own, None),
+        row(what + ", from rillet's server", limit, "limit", found["from rillet server"], 0.6),
+        row(what + ", from an embedded store", limit, "limit", found["from embedded"], 0.6),
+        row(what + ", ID and one field", "all five fields", "rillet", found["narrow"], 1.5),
+        row(what + ", default schema (map)", limit + ", as a map", "limit, map", found["map"], None),
     ]
 
 
+def growth() -> None:
+    """Print how the rate grows with cores and with entries."""
+    for count in (MILLION, 10 * MILLION):
+        with places(count) as (theirs, ours, folder):
+            for cores in (1, 2):
+                with spark_session(cores) as spark:
+                    chosen = readers(theirs, ours, folder, count)
+                    for name in ("rillet", "from rillet server", "from embedded", "limit"):
+                        rate(spark, chosen[name], count)
+                        speeds = [rate(spark, chosen[name], count) for _ in range(3)]
+                        print(f"{name:20} {count:>12,} entries, {cores} cores: {statistics.median(speeds):>12,.0f}/s")
+
+
 if __name__ == "__main__":
-    for name, figure in measure().items():
-        print(f"{name:36} {figure:>12,.2f}")
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--growth", action="store_true")
+    parser.add_argument("--entries", type=int, default=5 * MILLION)
+    parser.add_argument("--rounds", type=int, default=3)
+    given = parser.parse_args()
+    assert BUILDS["compiled"].exists(), "build the compiled modules first: make setup"
+    if given.growth:
+        growth()
+    else:
+        for title, speed in measure(given.rounds, given.entries).items():
+            print(f"{title:24} {speed:>12,.0f}/s")
