@@ -22,7 +22,9 @@ from rillet.errors import RilletError
 from rillet.spark.java import JavaMissing
 from rillet.spark.options import OptionError
 
-PIPELINES: dict[str, str] = {}
+PIPELINES: dict[str, str] = {
+    "snapshot": "what RDB files hold: keys, memory by type and prefix, stream entries, groups",
+}
 """The pipelines, by the name of their command, with their line of help; `-` in a name is `_` in the module's."""
 
 

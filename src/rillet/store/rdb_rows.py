@@ -15,12 +15,12 @@ wanted; the file's checksum vouches for the rest. A file that ends early or is m
 file, the offset and what was expected, after the batches of all that stood before it.
 
 **Memory of a key.** `serialized` is exact: the bytes of type, name and value in the file. `memory` is an estimate: what
-MEMORY USAGE key SAMPLES 0 says at a 64-bit Redis 7.0 with jemalloc that has loaded the file, added up from the sizes of
-its structures and jemalloc's classes; of streams, at the version that wrote the file, since 7.0 guesses what their radix
-trees take and newer servers count it. Against a Redis 7.0 it is exact for most keys and within 15 % for all. Later
-servers pack tighter: for keys of more than a kilobyte it is up to 25 % above Redis 8.6 and 40 % above Valkey 9 (and up
-to 45 % below 8.6 for a stream where much is pending, which has a second index there); small keys take as little as a
-third there. tests/store/test_rdb_rows.py holds these bounds. What nobody can measure from here (modules) has none.
+MEMORY USAGE key SAMPLES 0 says at a 64-bit Redis 7.0 with jemalloc that has loaded the file, added up from the sizes
+of its structures and jemalloc's classes; of streams, at the version that wrote the file, since 7.0 guesses what their
+radix trees take and newer servers count it. Against a Redis 7.0 it is exact for most keys and within 15 % for all.
+Later servers pack tighter: for keys of more than a kilobyte it is up to 25 % above Redis 8.6 and 40 % above Valkey 9
+(and up to 45 % below 8.6 for a stream where much is pending, which has a second index there); small keys take as little
+as a third there. tests/store/test_rdb_rows.py holds these bounds. What nobody can measure from here (modules) has none.
 
 Rejected: loading values with rillet.types.rdb and asking them (a list of ten million elements would be in memory, and
 rillet's own sizes are not the server's).
@@ -97,7 +97,8 @@ def schema_of(table: str) -> Any:
     whose = [("file", text), ("db", pa.int32())]
     columns: dict[str, list[tuple[str, Any]]] = {
         "keys": [
-            *whose, ("key", text), ("type", text), ("encoding", text), ("expires", moment), ("idle_seconds", long),
+            *whose, ("key", text), ("type", text), ("encoding", text), ("expires", moment), ("ttl_seconds", long),
+            ("idle_seconds", long),
             ("frequency", pa.int32()), ("elements", long), ("largest_element", long), ("serialized", long),
             ("memory", long),
         ],
@@ -341,10 +342,17 @@ class _Tables:
             if key.memory is not None:
                 key.memory += text_size(len(key.name)) + ENTRY  # the database's table
             yield from self._row(
-                shown(key.name), key.type, key.encoding, moment(key.expires), key.idle, key.frequency, key.elements,
-                key.largest, reader.position - began, key.memory,
+                shown(key.name), key.type, key.encoding, moment(key.expires), self._ttl(), key.idle, key.frequency,
+                key.elements, key.largest, reader.position - began, key.memory,
             )  # fmt: skip
         self.key = Key()
+
+    def _ttl(self) -> int | None:
+        """Return the seconds that the key had left when the file was written; negative where it had expired."""
+        written = self.walk.facts.get(b"ctime", b"")
+        if self.key.expires < 0 or not written.isdigit():
+            return None
+        return self.key.expires // 1000 - int(written)
 
     def _stream(self, kind: int) -> Iterator[Any]:
         name = shown(self.key.name)

@@ -46,7 +46,7 @@ _SKIPLIST = 16 + 32 + 640
 _NODE_OF_SKIPLIST = 46  # on average: 24 bytes and levels of 16, one with 3/4, two with 3/16 ...
 _MODULE_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 # jemalloc's classes as Redis builds it (lg-quantum 3): every 8 bytes to 64, then four to each doubling.
-_CLASSES = [*range(8, 65, 8), *((64 << i) + (16 << i) * part for i in range(40) for part in range(1, 5))]
+_CLASSES: list[int] = [*range(8, 65, 8), *((64 << i) + (16 << i) * part for i in range(40) for part in range(1, 5))]
 
 
 @dataclass

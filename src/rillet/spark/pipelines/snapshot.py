@@ -1,0 +1,243 @@
+"""RDB files as DataFrames: keys, stream entries, groups, what is pending; and what fills a server.
+
+    keys = snapshot(spark, "backups/*.rdb")                  # a task a file, of Redis, Valkey or rillet, of any version
+    entries = snapshot(spark, "dump.rdb", "entries")         # stream, id, timestamp, fields
+    report(keys)["prefixes"].show()
+
+Every file is walked once for a table, front to back, by one task in bounded memory (rillet.store.rdb_rows says what the
+columns mean, and what `memory` is an estimate of). Files lie where the executors find them under the same path.
+
+**A broken file** gives all rows that stand before the damage; then, by `mode`, PERMISSIVE: a row in which only `file`
+and `_corrupt` are set, one sentence with file and offset; DROPMALFORMED: nothing; FAILFAST: the query fails with that
+sentence. The other files go on.
+
+Five aggregations are the report: by type and encoding, by prefix of the key, the biggest keys, how long the keys still
+had when the file was written, and the files. Their base is read once and kept in Spark's cache (disk where memory is
+short) while they are made.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rillet.errors import LogCorrupt, RilletError
+from rillet.spark.options import OptionError
+from rillet.spark.pipelines.running import (
+    DONE,
+    FAILED,
+    Bar,
+    counted,
+    folder,
+    open_session,
+    spark_arguments,
+    whole_number,
+)
+from rillet.spark.pipelines.showing import in_bytes, table, watched
+from rillet.store.rdb_rows import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+CORRUPT = "_corrupt"
+_FORMAT = "rillet-rdb"
+
+# Until how many seconds are left, the name of the bucket.
+_LEFT = (
+    (0, "expired"), (60, "under a minute"), (3600, "under an hour"), (86_400, "under a day"),
+    (7 * 86_400, "under a week"), (30 * 86_400, "under 30 days"),
+)  # fmt: skip
+
+
+def snapshot(
+    spark: SparkSession, places: str | Path | Iterable[str | Path], table: str = "keys", *, mode: str = "PERMISSIVE"
+) -> DataFrame:
+    """Return a table (keys, entries, groups, pending) of the RDB files behind files, folders and globs."""
+    wrong = []
+    if table not in TABLES:
+        wrong.append(f"table is {table!r}: none of {', '.join(TABLES)}")
+    if mode not in MODES:
+        wrong.append(f"mode is {mode!r}: none of {', '.join(MODES)}")
+    files: list[str] = []
+    try:
+        files = [str(Path(file).absolute()) for file in rdb_files(places)]
+    except RilletError as error:
+        wrong.append(str(error))
+    if wrong:
+        raise OptionError("rillet: " + "; ".join(wrong))
+    spark.dataSource.register(_source())
+    return (
+        spark.read.format(_FORMAT).option("files", json.dumps(files)).option("table", table).option("mode", mode).load()
+    )
+
+
+def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 20) -> dict[str, DataFrame]:
+    """Return what fills a server, of the keys: types, prefixes, biggest, lifetimes, files."""
+    from pyspark.sql import functions as F
+
+    sound = keys.where(F.col(CORRUPT).isNull())
+    sums: list[Column] = [
+        F.count("*").alias("keys"), F.sum("elements").alias("elements"), F.sum("serialized").alias("serialized"),
+        F.sum("memory").alias("memory"),
+    ]  # fmt: skip
+    by_size = [F.desc("memory"), F.desc("serialized")]
+    prefix = F.when(F.instr("key", separator) > 0, F.substring_index("key", separator, depth)).otherwise("(none)")
+    left = F.when(F.col("expires").isNull(), "never expires").when(F.col("ttl_seconds").isNull(), "not known")
+    for seconds, name in _LEFT:
+        left = left.when(F.col("ttl_seconds") < seconds, name)
+    return {
+        "types": sound.groupBy("type", "encoding").agg(*sums).orderBy(*by_size),
+        "prefixes": sound.groupBy(prefix.alias("prefix"))
+        .agg(*sums, F.max_by("key", F.coalesce("memory", "serialized")).alias("biggest"))
+        .orderBy(*by_size)
+        .limit(top),
+        "biggest": sound.select("key", "type", "encoding", "elements", "serialized", "memory", "db", "file")
+        .orderBy(*by_size, "key")
+        .limit(top),
+        "lifetimes": sound.groupBy(left.otherwise("30 days and more").alias("left"))
+        .agg(*sums, F.min("ttl_seconds").alias("soonest"))
+        .orderBy(F.asc_nulls_last("soonest")),
+        "files": keys.groupBy("file")
+        .agg(F.count("key").alias("keys"), *sums[2:], F.max(CORRUPT).alias("damage"))
+        .orderBy("file"),
+    }
+
+
+def _source() -> type[Any]:
+    """Return the data source of a file's tables; pickled by value, so that executors need nothing registered."""
+    from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+    from pyspark.sql.pandas.types import from_arrow_schema
+    from pyspark.sql.types import StringType, StructType
+
+    class RdbReader(DataSourceReader):
+        def __init__(self, options: dict[str, str]) -> None:
+            self.options = options
+
+        def partitions(self) -> list[InputPartition]:
+            return [InputPartition(file) for file in json.loads(self.options["files"])]
+
+        def read(self, partition: InputPartition) -> Iterator[Any]:
+            yield from task(partition.value, self.options["table"], self.options["mode"])
+
+    class RdbSource(DataSource):
+        @classmethod
+        def name(cls) -> str:
+            return _FORMAT
+
+        def schema(self) -> StructType:
+            found: StructType = from_arrow_schema(schema_of(self.options["table"]))
+            return found.add(CORRUPT, StringType())
+
+        def reader(self, schema: StructType) -> DataSourceReader:
+            return RdbReader(dict(self.options))
+
+    return RdbSource
+
+
+def task(file: str, name: str, mode: str) -> Iterator[Any]:
+    """Yield the batches of a file's table with the column `_corrupt`: what a task of Spark does."""
+    import pyarrow as pa
+
+    schema = schema_of(name).append(pa.field(CORRUPT, pa.string()))
+    try:
+        for batch in rdb_batches(file, name):
+            yield pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
+    except (LogCorrupt, OSError) as error:
+        said = f"rillet: {error}" if isinstance(error, LogCorrupt) else f"rillet: {file}: {error.strerror}"
+        if mode == "FAILFAST":
+            raise RilletError(said) from None
+        if mode == "PERMISSIVE":
+            row = {"file": file, CORRUPT: said.removeprefix("rillet: ")}
+            yield pa.RecordBatch.from_pylist([row], schema=schema)
+
+
+# -- the command -----------------------------------------------------------------------------------------------------
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare what the command takes."""
+    parser.add_argument("places", nargs="+", metavar="PLACE", help="RDB files, folders of them, or globs")
+    parser.add_argument("--out", type=folder, help="write tables to this folder, as Parquet: OUT/keys, OUT/entries ...")
+    parser.add_argument(
+        "--tables", type=_tables, default=("keys",), help="which, with commas: keys,entries,groups,pending"
+    )
+    parser.add_argument("--separator", default=":", help="what ends a prefix of a key (default :)")
+    parser.add_argument("--depth", type=whole_number(1), default=1, help="how many parts a prefix has (default 1)")
+    parser.add_argument(
+        "--top", type=whole_number(1), default=15, help="lines of prefixes and biggest keys (default 15)"
+    )
+    spark_arguments(parser)
+
+
+def _tables(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    unknown = [name for name in names if name not in TABLES]
+    if unknown or not names:
+        raise ValueError(f"no table {', '.join(unknown) or 'named'}; there are {', '.join(TABLES)}")
+    return names
+
+
+def complaints(options: argparse.Namespace) -> list[str]:
+    """Return what is wrong with the arguments taken together."""
+    wrong = []
+    try:
+        rdb_files(options.places or [])
+    except RilletError as error:
+        wrong.append(str(error))
+    if not options.separator:
+        wrong.append("--separator is empty")
+    if options.tables not in (None, ("keys",)) and options.out is None:
+        wrong.append("--tables needs --out, a folder to write them to")
+    return wrong
+
+
+def run(options: argparse.Namespace) -> int:
+    """Read the files, print the report, write the tables that are asked for; return the exit status."""
+    files = rdb_files(options.places)
+    spark = open_session(options, "snapshot")
+    with Bar("reading", "tasks") as bar:
+        if options.out is not None:
+            for name in options.tables:
+                made, place = snapshot(spark, files, name), f"{options.out}/{name}"
+                watched(spark, bar, partial(made.write.mode("overwrite").parquet, place))
+        written = options.out is not None and "keys" in options.tables
+        keys = spark.read.parquet(f"{options.out}/keys") if written else snapshot(spark, files).persist()
+        made_of = report(keys, separator=options.separator, depth=options.depth, top=options.top)
+        found = watched(spark, bar, lambda: {name: part.collect() for name, part in made_of.items()})
+        keys.unpersist()
+    _print(found)
+    damaged = [row for row in found["files"] if row["damage"]]
+    for row in damaged:
+        print(f"DAMAGED {row['damage']}")
+    total = sum(row["keys"] for row in found["files"])
+    memory, size = (sum(row[name] or 0 for row in found["files"]) for name in ("memory", "serialized"))
+    line = f"{counted(len(files), 'file')}, {counted(total, 'key')}, {in_bytes(memory)} of memory (estimated), "
+    line += f"{in_bytes(size)} in the files"
+    if options.out is not None:
+        line += f"; {', '.join(options.tables)} written to {options.out}"
+    print(line + (f"; {counted(len(damaged), 'file')} could not be read whole" if damaged else ""))
+    return FAILED if damaged else DONE
+
+
+def _print(found: dict[str, list[Any]]) -> None:
+    """Print the tables of the report."""
+    for row in found["files"]:
+        if row["damage"] is None:
+            facts = rdb_facts(row["file"])
+            server = facts.facts.get("valkey-ver") or facts.facts.get("redis-ver") or "not known"
+            print(
+                f"{row['file']}: RDB version {facts.version}, written by {facts.product} {server}, {row['keys']:,} keys"
+            )
+    titles = {"types": "By type", "prefixes": "By prefix", "biggest": "Biggest keys", "lifetimes": "Time left"}
+    for name, title in titles.items():
+        rows = found[name]
+        if rows:
+            head = [column for column in rows[0].asDict() if column not in ("soonest", "file")]
+            cells = [[in_bytes(row[c]) if c in ("serialized", "memory") else row[c] for c in head] for row in rows]
+            print(f"\n{title}\n{table(head, cells)}")
+    print()
