@@ -15,8 +15,8 @@ from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read
 from tests.judge import Judge
 
-# Declared here and newer than Redis 7.0, or with a note in Redis's own words.
-NEWER = {"client|setinfo", "client|no-touch", "waitaof"}
+# Declared here and newer than Redis 7.0 or rillet's own, or with a note in Redis's own words.
+NEWER = {"client|setinfo", "client|no-touch", "waitaof", "rillet.xafter", "rillet.xnodes", "rillet.xrank"}
 NOTED = {"getex", "set", "xadd"}
 # They take one argument more since 7.2.
 WIDER = {"zrank", "zrevrank"}

@@ -14,7 +14,7 @@ MODULES = (
     "list", "list_move", "set", "set_algebra",
     "zset", "zset_range", "zset_algebra", "zset_pop", "zset_scan", "hash", "hash_scan",
     "stream_write", "stream_delete", "stream_read", "stream_consume", "stream_group", "stream_claim", "stream_nack",
-    "stream_info", "stream_idmp",
+    "stream_info", "stream_idmp", "stream_nodes",
 )  # fmt: skip
 
 

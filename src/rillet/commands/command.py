@@ -44,8 +44,8 @@ _KEY_FLAGS = ("RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "v
 # The access to the keys, where it is not plainly "RO" or "RW"; two where two keys differ.
 _ACCESS: dict[str, str] = {
     **dict.fromkeys(
-        "dump expiretime get getrange lcs mget pexpiretime pttl substr ttl xinfo|consumers xinfo|groups xinfo|stream "
-        "xpending xrange xread xreadgroup xrevrange".split(),
+        "dump expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank substr ttl "
+        "xinfo|consumers xinfo|groups xinfo|stream xpending xrange xread xreadgroup xrevrange".split(),
         "RO access",
     ),
     **dict.fromkeys("decr decrby getex getset incr incrby incrbyfloat move".split(), "RW access update"),

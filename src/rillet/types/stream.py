@@ -257,6 +257,7 @@ class Stream(StreamNodes):
         append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), words, start, nfields)
         if behind:  # XSETID went back before a node of tombstones: the new node is not the tree's last
             self.tail = None
+            self.sums = None
         self.length = (self.length + 1) & _MAX
         self.entries_added = (self.entries_added + 1) & _MAX
         self.last_ms = ms
@@ -452,6 +453,7 @@ class Stream(StreamNodes):
         deleted: cython.longlong = 0
         self.stopped = False
         self.head = None
+        self.sums = None
         if delete_strategy == _ACKED:
             self.find_unread()
         it.seek("^")
@@ -796,6 +798,7 @@ class Stream(StreamNodes):
         key_ms(key)
         self.tail = None
         self.head = None
+        self.sums = None
         return self.rax.try_insert(key, lp)
 
     def memory_usage(self, samples: int = 5) -> int:

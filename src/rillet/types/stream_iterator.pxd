@@ -19,6 +19,7 @@ cdef class StreamNodes:
     cdef public Listpack head
     cdef readonly bytes head_key
     cdef readonly Py_ssize_t head_pos
+    cdef public object sums
     cdef Listpack find_tail(self)
     cdef Listpack find_head(self)
 

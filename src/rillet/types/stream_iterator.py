@@ -22,6 +22,8 @@ positions (a second decode of a name costs less than keeping one).
 
 from __future__ import annotations
 
+from typing import Any
+
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
@@ -59,12 +61,13 @@ class StreamNodes:
     """The nodes of a stream: the tree, the number of living entries, and the tail with its master's facts.
 
     `tail` is None while it is not known; whoever changes a node or the tree otherwise than by appending sets it so.
-    The same goes for `head`, the first node, which is remembered for those who trim.
+    The same goes for `head`, the first node, which is remembered for those who trim, and for `sums`, what is known of
+    the counts of nodes (`stream_sums`), once that was asked for.
     """
 
     __slots__ = (
-        "head", "head_key", "head_pos", "length", "rax", "tail", "tail_entries", "tail_fields", "tail_live", "tail_ms",
-        "tail_pos", "tail_seq",
+        "head", "head_key", "head_pos", "length", "rax", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
+        "tail_ms", "tail_pos", "tail_seq",
     )  # fmt: skip
     rax: Rax
     length: cython.ulonglong
@@ -78,6 +81,7 @@ class StreamNodes:
     head: Listpack | None
     head_key: bytes
     head_pos: cython.Py_ssize_t
+    sums: Any
 
     def __init__(self) -> None:
         self.rax = Rax(fixed_len=16)
@@ -89,6 +93,7 @@ class StreamNodes:
         self.head = None
         self.head_key = b""
         self.head_pos = 0
+        self.sums = None
 
     @cython.cfunc
     def find_tail(self) -> Listpack:
@@ -471,6 +476,8 @@ class StreamIterator:
             stream.tail = None
         if stream.head is lp:
             stream.head = None
+        if stream.sums is not None:
+            stream.sums.forget(encode_key(self._master_ms, self._master_seq))
         mark_deleted(lp, self._flags_pos, self.flags)
         if int_at(lp, _COUNT) == 1:
             stream.rax.remove(self._key or encode_key(self._master_ms, self._master_seq))
