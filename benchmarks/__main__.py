@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import os
 import subprocess
@@ -13,7 +14,9 @@ from pathlib import Path
 from benchmarks import durability, embedded, groups, memory, server, streams
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
-PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", "spark")
+SPARK = ("spark_read", "spark_follow")
+"""Modules of that name with a function `figures(rounds, scale)`; Spark is imported where it is measured."""
+PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", *SPARK)
 
 
 def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
@@ -31,10 +34,9 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += embedded.run(rounds, scale)
     if "memory" in parts:
         figures += memory.run(mode, scale)
-    if "spark" in parts and mode == "compiled":
-        from benchmarks import spark_read  # Spark is imported where it is measured
-
-        figures += spark_read.figures(min(rounds, 3), int(5_000_000 * scale))
+    for name in SPARK:
+        if name in parts and mode == "compiled":
+            figures += importlib.import_module(f"benchmarks.{name}").figures(min(rounds, 3), scale)
     return figures
 
 
@@ -54,7 +56,7 @@ def _other_build(arguments: argparse.Namespace) -> list[Figure]:
                 "--scale",
                 str(arguments.scale * 0.1),
                 "--only",
-                ",".join(set(arguments.part or arguments.only.split(",")) - {"spark"}),
+                ",".join(set(arguments.part or arguments.only.split(",")) - set(SPARK)),
                 "--json",
                 str(target),
             ],

@@ -1,6 +1,6 @@
 """Reading a stream into Spark local[2], count and one sum: from redis-server, from rillet, and by readers on redis-py.
 
-    python -m benchmarks spark                   the rows of the table
+    python -m benchmarks spark_read              the rows of the table
     python -m benchmarks.spark_read --growth     from 1 to 2 cores, from 1 to 10 million entries
 
 Every reader has the same five-field entries and the same number of tasks, and reads once to warm up. The readers take
@@ -186,9 +186,9 @@ def measure(rounds: int = 3, count: int = 5 * MILLION) -> dict[str, float]:
     return {name: statistics.median(speeds) for name, speeds in found.items()}
 
 
-def figures(rounds: int = 3, count: int = 5 * MILLION) -> list[Figure]:
+def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
     """Return the rows of the benchmark table."""
-    count = max(count, 20_000)
+    count = max(int(5 * MILLION * scale), 20_000)
     found = measure(rounds, count)
     what = f"Spark batch read of {count:,}, typed, local[2]"
     own, limit = found["rillet"], "Arrow batches out of nothing"

@@ -1,0 +1,120 @@
+"""Following a stream in Spark local[2]: entries per second sustained, and how long a micro-batch takes to plan.
+
+    python -m benchmarks spark_follow
+
+Sustained: an available-now query reads five million entries and writes nowhere (Spark's noop sink), with one batch and
+with a cap for each micro-batch; beside it the same entries in a batch read to the same sink, warmed up before.
+
+Planning: `latestOffset` alone, in this process, on a stream of ten million entries, from a place in its middle: the
+median of a hundred calls. It holds what happens for each micro-batch before a task starts: the ends of the stream, what
+was lost, the end of the batch, and its tasks.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness import Figure, redis_server, rillet_server
+from benchmarks.spark_peers import COLUMNS, TASKS
+from benchmarks.spark_read import KEY, MILLION, STEP_MS, fill_stream, spark_session
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+CAP = 500_000
+CALLS = 100
+PLANNING_MS = 5.0
+
+
+def batch_rate(spark: SparkSession, url: str, count: int) -> float:
+    """Return the entries per second of a batch read to the noop sink."""
+    frame = spark.read.format("rillet").schema(COLUMNS).options(url=url, stream=KEY, minPartitions=str(TASKS)).load()
+    began = time.perf_counter()
+    frame.write.format("noop").mode("overwrite").save()
+    return count / (time.perf_counter() - began)
+
+
+def followed_rate(spark: SparkSession, url: str, count: int, cap: int | None) -> float:
+    """Return the entries per second of an available-now query, from its start to its end."""
+    source = spark.readStream.format("rillet").schema(COLUMNS).options(url=url, stream=KEY, minPartitions=str(TASKS))
+    if cap is not None:
+        source = source.option("maxEntriesPerTrigger", str(cap))
+    with tempfile.TemporaryDirectory(prefix="rillet-bench-") as checkpoint:
+        began = time.perf_counter()
+        query = (
+            source.load().writeStream.format("noop").option("checkpointLocation", checkpoint)
+            .trigger(availableNow=True).start()
+        )  # fmt: skip
+        query.awaitTermination()
+        took = time.perf_counter() - began
+        read = sum(progress["numInputRows"] for progress in query.recentProgress)
+    assert read == count, f"followed {read} of {count} entries"
+    return count / took
+
+
+def planning_ms(url: str, count: int, cap: int | None) -> float:
+    """Return the median milliseconds of latestOffset, from the middle of the stream."""
+    from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+    from pyspark.sql.types import StructType
+
+    from rillet.spark import RilletDataSource
+
+    options = {"url": url, "stream": KEY, "minPartitions": str(TASKS)}
+    if cap is not None:
+        options["maxEntriesPerTrigger"] = str(cap)
+    reader = RilletDataSource(options).streamReader(StructType.fromDDL(COLUMNS))
+    start: dict[str, Any] = {"streams": {KEY: f"{1_700_000_000_000 + STEP_MS * (count // 2)}-0"}}
+    times = []
+    for _ in range(CALLS):
+        began = time.perf_counter()
+        end = reader.latestOffset(dict(start), ReadAllAvailable() if cap is None else ReadMaxRows(cap))
+        times.append(time.perf_counter() - began)
+        assert end["streams"][KEY] > start["streams"][KEY]
+    reader.stop()
+    return statistics.median(times) * 1000
+
+
+def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
+    """Return the rows of the benchmark table."""
+    count = max(int(5 * MILLION * scale), 20_000)
+    rates: dict[str, list[float]] = {"batch": [], "one": [], "capped": []}
+    with redis_server() as (port, _), spark_session() as spark:
+        fill_stream(port, count)
+        url = f"redis://127.0.0.1:{port}"
+        for turn in range(rounds + 1):
+            found = {
+                "batch": batch_rate(spark, url, count),
+                "one": followed_rate(spark, url, count, None),
+                "capped": followed_rate(spark, url, count, CAP),
+            }
+            if turn:
+                for name, speed in found.items():
+                    rates[name].append(speed)
+    medians = {name: statistics.median(speeds) for name, speeds in rates.items()}
+    what = f"Spark follows {count:,} entries"
+    rows = [
+        Figure(what, "the batch read", medians["batch"], medians["one"], "entries/s", 0.8),
+        Figure(f"{what}, {CAP:,} a trigger", "the batch read", medians["batch"], medians["capped"], "entries/s", 0.8),
+    ]
+    return rows + planning(2 * count)
+
+
+def planning(count: int) -> list[Figure]:
+    """Return the rows about planning: the peer is the limit that was set."""
+    rows = []
+    for name, server in (("redis-server", redis_server()), ("rillet's server", rillet_server())):
+        with server as (port, _):
+            fill_stream(port, count)
+            for cap in (None, CAP):
+                took = planning_ms(f"redis://127.0.0.1:{port}", count, cap)
+                title = f"planning a micro-batch of {count:,} entries in {name}" + ("" if cap is None else ", capped")
+                rows.append(Figure(title, f"{PLANNING_MS:g} ms", PLANNING_MS, took, "ms", 1.0, less_is_better=True))
+    return rows
+
+
+if __name__ == "__main__":
+    for figure in figures():
+        print(*figure.row(), sep="  ")
