@@ -1,57 +1,81 @@
-"""Record batches into a stream: what an executor does with the rows that Spark hands it.
+"""The writers: what Spark calls, in tasks to append rows and on the driver to close a batch.
 
-Every row becomes one XADD. Which columns become fields:
+    driver      writer(schema)           options and schema are checked; a df.write gets its name
+    executors   writer.write(batches)    targets.py: rows to streams and texts;  sending.py: to the servers
+    driver      writer.commit(messages)  commits.py: the batch is complete, its tasks' records go
 
-    fieldColumns given        exactly these
-    a map column `fields`     its pairs, and no other column: what the source reads, the sink writes back
-    otherwise                 all columns but stream, id, id_ms, id_seq, timestamp (the source's own), and idColumn
-
-A value's text: strings and bytes as they are, numbers in decimal, booleans true and false, timestamps as ISO
-8601 in UTC; nulls are left out. Values of other types are refused before the first row is written: to_json() is
-Spark's way to texts.
-
-Commands leave in chunks, and the replies of one chunk are read after the next one has left, so the server
-always has work and neither side ever holds more than two chunks. The first error reply ends the task with the
-server's text.
-
-Guarantee: at least once. A task that Spark runs again appends its rows again.
+Exactly once by default (exactlyOnce = auto is `transaction`): design note 0017 has why. `none` is at least once: a task
+that Spark runs again appends its rows again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import logging
+import uuid
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rillet.columns.pack import Packer, Texts
-from rillet.protocol.replies import ReplyError
-from rillet.spark.connection import Connection, ConnectorError, endpoint
-from rillet.spark.options import READ_ONLY, OptionError, Options
+from rillet.spark.commits import Identity, Written, close_batch, give_up, identity_of, shown
+from rillet.spark.options import READ_ONLY, Options
+from rillet.spark.sending import PlainSender, Sender, TransactionSender
+from rillet.spark.servers import Servers
+from rillet.spark.targets import Layout
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-CHUNK = 1 << 18
-OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
+log = logging.getLogger("rillet.spark")
+
+
+class Message(WriterCommitMessage):
+    """What a task tells the driver."""
+
+    def __init__(self, written: Written) -> None:
+        self.written = written
 
 
 class _Writing:
     """What both writers share."""
 
+    query: str | None = None  # None: Spark's properties tell query and batch
+    batch = 0
+    lasting = True
+
     def __init__(self, options: Options, schema: StructType) -> None:
         options.refuse(READ_ONLY, "writing")
         self.options = options
-        self.fields = field_columns(options, schema)
+        self.layout = Layout(options, schema)
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Append the rows of a task."""
-        with Connection(endpoint(self.options), self.options.timeout) as connection:
-            sender = Sender(connection, self.options)
+        with Servers(self.options) as servers:
+            sender, identity = self._sender(servers)
             for batch in iterator:
-                sender.send(batch, self.fields)
-            sender.finish()
-        return WriterCommitMessage()
+                sender.send(batch)
+            return Message(Written(identity, sender.finish()))
+
+    def _sender(self, servers: Servers) -> tuple[Sender, Identity | None]:
+        context = TaskContext.get()
+        if self.options.exactly_once == "none":
+            return PlainSender(servers, self.options, self.layout, context.partitionId() if context else 0), None
+        identity = identity_of(self.query, self.batch, context, self.lasting)
+        return TransactionSender(servers, self.options, self.layout, identity), identity
+
+    def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Record that the batch is complete."""
+        written = told(messages)
+        if written:
+            with Servers(self.options) as servers:
+                close_batch(servers, written)
+
+
+def told(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
+    """Return what the tasks that ended well and keep records have told."""
+    found = [message.written for message in messages if isinstance(message, Message)]
+    return [written for written in found if written.identity is not None]
 
 
 class BatchWriter(_Writing, DataSourceArrowWriter):
@@ -59,6 +83,24 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
+        self.query = uuid.uuid4().hex
+        self.lasting = False
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Record that all tasks are done: a late attempt of one writes nothing."""
+        self.close(messages)
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        """Stop late attempts and say what stays in the streams: appended entries are not taken back."""
+        rows: dict[bytes, int] = dict.fromkeys(self.layout.streams(), 0)
+        for message in messages:
+            for stream, count in message.written.rows.items() if isinstance(message, Message) else ():
+                rows[stream] = rows.get(stream, 0) + count
+        what = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
+        log.warning("rillet: a write failed; what its finished tasks appended stays: %s", what)
+        if self.options.exactly_once != "none":
+            with Servers(self.options) as servers:
+                give_up(servers, str(self.query), list(rows))
 
 
 class StreamWriter(_Writing, DataSourceStreamArrowWriter):
@@ -67,106 +109,9 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
 
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Record that the batch is complete: repeated, it writes nothing."""
+        self.close(messages)
 
-def field_columns(options: Options, schema: StructType) -> list[str]:
-    """Return the columns whose values are written; OptionError names all that cannot be."""
-    from pyspark.sql.types import AtomicType, MapType, NumericType, StringType, VariantType
-
-    kinds = {field.name: field.dataType for field in schema.fields}
-    wanted = list(options.field_columns or ())
-    if not wanted and isinstance(kinds.get("fields"), MapType):
-        wanted = ["fields"]
-    if not wanted:
-        wanted = [name for name in kinds if name not in (*OWN_COLUMNS, options.id_column)]
-    wrong = [f"there is no column {name!r}" for name in (*wanted, options.id_column) if name and name not in kinds]
-    if not wanted:
-        wrong.append(
-            f"no column is left to write: {', '.join(OWN_COLUMNS)} are the source's own (name them in fieldColumns)"
-        )
-    for name in wanted:
-        kind = kinds.get(name)
-        if isinstance(kind, MapType) and wanted == ["fields"]:
-            if not isinstance(kind.keyType, StringType):
-                wrong.append("the keys of the map column 'fields' must be strings")
-            kind = kind.valueType
-        if kind is not None and (isinstance(kind, VariantType) or not isinstance(kind, (AtomicType, NumericType))):
-            wrong.append(f"column {name!r} is {kind.simpleString()}, which has no text: use to_json")
-    if wrong:
-        raise OptionError("rillet: " + "; ".join(wrong))
-    return wanted
-
-
-def texts(array: Any, name: str = "") -> Texts:
-    """Return an Arrow array as a column of texts."""
-    import pyarrow as pa
-
-    kind = array.type
-    if pa.types.is_timestamp(kind):
-        array = _iso_8601(array)
-    elif not (pa.types.is_string(kind) or pa.types.is_binary(kind)):
-        array = array.cast(pa.string())
-    valid, offsets, data = (None if buffer is None else buffer.to_pybytes() for buffer in array.buffers())
-    return Texts(name.encode(), valid if array.null_count else None, offsets or b"\0\0\0\0", data, array.offset)
-
-
-def _iso_8601(array: Any) -> Any:
-    """Return timestamps as texts, 2013-01-01T05:15:00.000000Z; without Z where the type has no time zone."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    plain = array.cast(pa.timestamp(array.type.unit)).cast(pa.string())
-    plain = pc.replace_substring(plain, " ", "T", max_replacements=1)
-    return plain if array.type.tz is None else pc.binary_join_element_wise(plain, "Z", "")
-
-
-class Sender:
-    """Packs batches and sends them, one chunk ahead of the replies."""
-
-    def __init__(self, connection: Connection, options: Options) -> None:
-        self.connection = connection
-        self.options = options
-        words = [b"XADD", options.stream.encode()]
-        if options.maxlen is not None:
-            words += [b"MAXLEN", b"~", b"%d" % options.maxlen]
-        self.packer = Packer(words)
-        self.unanswered = 0
-
-    def send(self, batch: Any, fields: list[str]) -> None:
-        """Append a record batch."""
-        import pyarrow as pa
-
-        ids = texts(batch.column(self.options.id_column)) if self.options.id_column else None
-        first = batch.column(fields[0])
-        if fields == ["fields"] and pa.types.is_map(first.type):
-            ends = first.buffers()[1].to_pybytes()
-            self.packer.rows_of_map(ends, first.offset, texts(first.keys), texts(first.items), ids)
-        else:
-            self.packer.rows_of([texts(batch.column(name), name) for name in fields], ids)
-        row = 0
-        while row < batch.num_rows:
-            try:
-                row = self.packer.pack(row, batch.num_rows, CHUNK)
-            except ValueError as error:
-                raise ConnectorError(f"rillet: writing to {self.options.stream!r}: {error}") from None
-            if self.packer.used >= CHUNK:
-                self._leave()
-
-    def _leave(self) -> None:
-        """Send the chunk, then read the replies of the one before."""
-        commands = self.packer.commands
-        self.connection.send(self.packer.take())
-        self._answers(self.unanswered)
-        self.unanswered = commands
-
-    def finish(self) -> None:
-        """Send what is left and wait until everything is answered."""
-        self._leave()
-        self._answers(self.unanswered)
-
-    def _answers(self, count: int) -> None:
-        for _ in range(count):
-            reply = self.connection.reply()
-            if isinstance(reply, ReplyError):
-                raise ConnectorError(
-                    f"rillet: {self.connection.address} refused to append to {self.options.stream!r}: {reply}"
-                )
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        """Leave the records: the batch will be run again, and goes on where it stopped."""
