@@ -82,7 +82,7 @@ class Cluster:
             self.binary, "--port", str(node.port), "--bind", "127.0.0.1", "--dir", str(node.folder), "--save", "",
             "--appendonly", "no", "--cluster-enabled", "yes", "--cluster-port", str(node.bus),
             "--cluster-node-timeout", str(NODE_TIMEOUT_MS), "--cluster-config-file", "nodes.conf",
-            "--repl-diskless-sync-delay", "0", "--enable-debug-command", "yes",
+            "--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1", "--enable-debug-command", "yes",
         ]  # fmt: skip
         node.process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         _wait_until_ready(node.port, node.process)
