@@ -6,6 +6,7 @@
     resp.py     XRANGE replies, as they come off a socket -> Rows                        COMPILED
     nodes.py    listpack nodes of an embedded stream -> Rows                             COMPILED
     pack.py     Arrow columns -> XADD commands                                           COMPILED
+    nested.py   JSON texts -> values of struct, array and map columns
     arrow.py    Rows <-> pyarrow: the only module here that imports pyarrow, when called
 
 Each docstring draws the bytes that its module reads or writes; start with column.py.

@@ -13,15 +13,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.columns.builder import MAP, SOURCE_KINDS, SOURCES, Rows
+from rillet.columns import nested
+from rillet.columns.builder import MAP, MODES, SOURCE_KINDS, SOURCES, Rows
 from rillet.columns.column import (
     BINARY,
     BOOLEAN,
     BYTE,
     DATE,
+    DECIMAL,
     DOUBLE,
     FLOAT,
     INT,
+    JSON,
     LONG,
     SHORT,
     STRING,
@@ -29,7 +32,10 @@ from rillet.columns.column import (
     Column,
 )
 
-KIND_NAMES = "string, binary, boolean, tinyint, smallint, int, bigint, float, double, timestamp, timestamp_ntz, date"
+KIND_NAMES = (
+    "string, binary, boolean, tinyint, smallint, int, bigint, float, double, decimal, timestamp, timestamp_ntz, date; "
+    "struct, array and map of those, from JSON"
+)
 
 
 def kind_of(kind: Any) -> int | None:
@@ -38,23 +44,31 @@ def kind_of(kind: Any) -> int | None:
 
     if pa.types.is_timestamp(kind):
         return TIMESTAMP if kind.unit == "us" else None
+    if pa.types.is_decimal128(kind):
+        return DECIMAL
+    if pa.types.is_nested(kind):
+        return JSON if nested.reader(kind) is not None else None
     known = {
-        pa.string(): STRING, pa.binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT,
+        pa.string(): STRING, pa.large_string(): STRING, pa.binary(): BINARY, pa.large_binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT,
         pa.int32(): INT, pa.int64(): LONG, pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
     }  # fmt: skip
     return known.get(kind)
 
 
-def rows_for(schema: Any, key: bytes) -> Rows:
-    """Return empty Rows for an Arrow schema; ValueError names every column that cannot be served."""
-    rows = Rows(key)
-    wrong = [text for field in schema if (text := _add(rows, field))]
+def rows_for(schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "_corrupt") -> Rows:
+    """Return empty Rows for an Arrow schema; ValueError names every column that cannot be served.
+
+    `mode` is what becomes of an entry with a value that is none of its column's type (builder.py); a string column
+    named `corrupt` shows such entries.
+    """
+    rows = Rows(key, MODES[mode])
+    wrong = [text for field in schema if (text := _add(rows, field, corrupt))]
     if wrong:
         raise ValueError("; ".join(wrong))
     return rows
 
 
-def _add(rows: Rows, field: Any) -> str | None:
+def _add(rows: Rows, field: Any, corrupt: str) -> str | None:
     """Add the column of one field to rows; return what is wrong with it, if anything."""
     alias = (field.metadata or {}).get(b"field")
     source = SOURCES.get(field.name) if alias is None else None
@@ -68,13 +82,21 @@ def _add(rows: Rows, field: Any) -> str | None:
         if kind != SOURCE_KINDS[source]:
             return f"column {field.name!r} cannot be {field.type}: it comes from the entry's ID or key"
         rows.add_source(source)
+    elif kind == STRING and alias is None and field.name == corrupt:
+        rows.add_corrupt()
     elif kind is None:
         return f"column {field.name!r} cannot be {field.type} (possible: {KIND_NAMES})"
     else:
         try:
-            rows.add_field(field.name.encode() if alias is None else alias, kind)
+            column = rows.add_field(field.name.encode() if alias is None else alias, kind)
         except ValueError as error:
             return str(error)
+        if kind == DECIMAL:
+            column.precision, column.scale = field.type.precision, field.type.scale
+        if kind == JSON:
+            column.read = nested.reader(field.type)
+        if kind in (DECIMAL, JSON):
+            column.label = str(field.type).replace("decimal128", "decimal")
     return None
 
 
@@ -93,6 +115,7 @@ def record_batch(rows: Rows, schema: Any) -> Any:
     import pyarrow as pa
 
     length = rows.length
+    rows.begin(0, 0)  # what an unfinished entry left is not part of it
     arrays = []
     for field, column in zip(schema, rows.columns, strict=True):
         if column.nulls and not field.nullable:
@@ -109,6 +132,10 @@ def _array(column: Column, kind: Any) -> Any:
     """Take one column as a pyarrow array."""
     import pyarrow as pa
 
+    if column.kind == JSON:
+        return pa.array(column.take_objects(), kind)
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return _array(column, pa.string() if pa.types.is_large_string(kind) else pa.binary()).cast(kind)
     length, nulls, *buffers = column.take()
     if buffers[1] is None:
         del buffers[1]

@@ -37,16 +37,25 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
+import json
+
 from rillet.columns.column import BINARY, INT, LONG, STRING, TIMESTAMP, Column
 from rillet.columns.text import Parser
+from rillet.errors import RilletError
 
-FIELD, STREAM, ID, ID_MS, ID_SEQ, ID_TIME, MAP = range(7)
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
+else:
+    from rillet.columns.column import put_little  # compiled code has it as a C function, through the .pxd
+
+FIELD, STREAM, ID, ID_MS, ID_SEQ, ID_TIME, MAP, CORRUPT = range(8)
 _FIELD = cython.declare(cython.int, 0)
 _STREAM = cython.declare(cython.int, 1)
 _ID = cython.declare(cython.int, 2)
 _ID_MS = cython.declare(cython.int, 3)
 _ID_SEQ = cython.declare(cython.int, 4)
 _ID_TIME = cython.declare(cython.int, 5)
+_MAP = cython.declare(cython.int, 6)
 _ABSENT = cython.declare(cython.Py_ssize_t, -1)
 _NUMBER = cython.declare(cython.Py_ssize_t, -2)
 _MAX_MILLISECONDS = cython.declare(cython.ulonglong, ((1 << 63) - 1) // 1000)
@@ -56,9 +65,20 @@ _SIGN = cython.declare(cython.ulonglong, 1 << 63)
 SOURCES = {"stream": STREAM, "id": ID, "id_ms": ID_MS, "id_seq": ID_SEQ, "timestamp": ID_TIME, "fields": MAP}
 SOURCE_KINDS = {STREAM: STRING, ID: STRING, ID_MS: LONG, ID_SEQ: LONG, ID_TIME: TIMESTAMP}
 
+PERMISSIVE, DROPMALFORMED, FAILFAST = range(3)
+MODES = {"PERMISSIVE": PERMISSIVE, "DROPMALFORMED": DROPMALFORMED, "FAILFAST": FAILFAST}
+_DROPMALFORMED = cython.declare(cython.int, 1)
+_FAILFAST = cython.declare(cython.int, 2)
+SHOWN = 100  # characters of a bad value in an error
+
+
+class BadValue(RilletError, ValueError):
+    """A field's text is no value of its column's type, and the mode is FAILFAST."""
+
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(-1, check=False)
 def same(name: bytes, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
     """Tell whether buf[start:start + n] is name; the range must lie inside buf."""
     if n != len(name):
@@ -66,19 +86,15 @@ def same(name: bytes, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssi
     if start < 0 or start > len(buf) - n:
         raise IndexError("name outside the buffer")
     if cython.compiled:
-        left: cython.p_uchar = name
-        right: cython.p_uchar = buf
-        i: cython.Py_ssize_t
-        right += start
-        for i in range(n):
-            if left[i] != right[i]:
-                return False
-        return True
+        left: cython.p_const_uchar = name
+        right: cython.p_const_uchar = buf
+        return memcmp(left, right + start, n) == 0
     return buf[start : start + n] == name
 
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(check=False)
 def signed(value: cython.ulonglong) -> cython.longlong:
     """Return the same 64 bits as a signed number."""
     if value < _SIGN:
@@ -89,14 +105,69 @@ def signed(value: cython.ulonglong) -> cython.longlong:
 
 @cython.final
 @cython.cclass
+class Slot:
+    """One field of a shape: what comes before its value in a reply, and the column that wants it."""
+
+    __slots__ = ("name", "owner", "literal", "size", "next")
+    name: bytes
+    owner: Column  # or None: nobody wants the value
+    literal: bytes  # from the end of the value before (or of the ID) to the $ of this value's length
+    size: cython.Py_ssize_t  # of the literal
+    next: Slot
+
+    def __init__(self, name: bytes, owner: Column | None, literal: bytes) -> None:
+        self.name = name
+        self.owner = owner  # type: ignore[assignment]
+        self.literal = literal
+        self.size = len(literal)
+        self.next = None  # type: ignore[assignment]
+
+
+@cython.final
+@cython.cclass
+class Shape:
+    """The names of an entry's fields in order, looked up once for all entries that have the same."""
+
+    __slots__ = ("first", "count", "unique", "texts", "ends")
+    first: Slot
+    count: cython.Py_ssize_t
+    unique: cython.bint  # no two names are the same key of a map
+    texts: bytes  # the names as keys of a map, one after the other
+    ends: bytearray  # and where each ends, int32
+
+    def __init__(self, names: list[bytes], wanted: dict[bytes, Column]) -> None:
+        keys = [name.decode("utf-8", "replace").encode() for name in names]
+        self.count = len(names)
+        self.unique = len(set(keys)) == len(keys)
+        self.texts = b"".join(keys)
+        self.ends = bytearray(4 * len(keys))
+        self.first = None  # type: ignore[assignment]
+        last: Slot = None  # type: ignore[assignment]
+        end = 0
+        for i, name in enumerate(names):
+            end += len(keys[i])
+            put_little(self.ends, 4 * i, end, 4)
+            head = b"\r\n*%d" % (2 * len(names)) if i == 0 else b""
+            slot = Slot(name, wanted.get(name), b"%b\r\n$%d\r\n%b\r\n$" % (head, len(name), name))
+            if last is None:
+                self.first = slot
+            else:
+                last.next = slot
+            last = slot
+
+
+@cython.final
+@cython.cclass
 class Rows:
     """The columns of a batch under construction."""
 
     __slots__ = (
-        "columns", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items", "keys_mark",
-        "keys_used", "items_used", "map_ends", "owner", "key", "length", "ms", "seq", "nbytes", "parser",
+        "columns", "first", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items",
+        "keys_mark", "keys_used", "items_used", "map_ends", "owner", "key", "length", "ms", "seq", "nbytes", "parser",
+        "shapes", "shape", "id_start", "id_size", "mode", "corrupt",
     )  # fmt: skip
     columns: list[Column]
+    first: Column
     wanted: dict[bytes, Column]
     pattern: list[bytes]
     owners: list[Column | None]
@@ -116,32 +187,58 @@ class Rows:
     seq: cython.ulonglong
     nbytes: cython.Py_ssize_t
     parser: Parser
+    shapes: dict[tuple[bytes, ...], Shape]
+    shape: Shape  # of the entry being read, None where its names come one by one
+    id_start: cython.Py_ssize_t
+    id_size: cython.Py_ssize_t  # of the ID's text in the buffer, ABSENT where it has to be written
+    mode: cython.int
+    corrupt: Column  # takes entries with bad values as JSON, or None
 
-    def __init__(self, key: bytes) -> None:
+    def __init__(self, key: bytes, mode: int = PERMISSIVE) -> None:
         """Start without columns; `key` is what a stream column shows."""
         self.columns = []
         self.wanted = {}
         self.pattern = []
         self.owners = []
+        self.shapes = {}
         self.key = bytearray(key)
         self.parser = Parser()
+        self.mode = mode
         self.changed = False
         self.unique = True
         self.position = self.keys_mark = self.keys_used = self.items_used = self.length = self.nbytes = 0
         self.ms = self.seq = 0
-        self.keys = self.items = self.map_ends = self.owner = None  # type: ignore[assignment]
+        self.id_start = 0
+        self.id_size = -1
+        self.first = self.keys = self.items = self.map_ends = self.owner = None  # type: ignore[assignment]
+        self.corrupt = self.shape = None  # type: ignore[assignment]
 
-    def add_field(self, name: bytes, kind: int) -> None:
-        """Add a typed column of the field `name`; two columns of one field are refused."""
+    def _add(self, column: Column) -> None:
+        column.strict = self.mode == FAILFAST
+        if self.columns:
+            self.columns[len(self.columns) - 1].next = column
+        else:
+            self.first = column
+        self.columns.append(column)
+
+    def add_field(self, name: bytes, kind: int) -> Column:
+        """Add a typed column of the field `name` and return it; two columns of one field are refused."""
         if name in self.wanted:
             raise ValueError(f"two columns take the field {name.decode('utf-8', 'replace')!r}")
         column = Column(name, FIELD, kind, self.parser)
         self.wanted[name] = column
-        self.columns.append(column)
+        self._add(column)
+        return column
 
     def add_source(self, source: int) -> None:
         """Add one of the entry's own columns (STREAM, ID, ID_MS, ID_SEQ, ID_TIME)."""
-        self.columns.append(Column(b"", source, SOURCE_KINDS[source], self.parser))
+        self._add(Column(b"", source, SOURCE_KINDS[source], self.parser))
+
+    def add_corrupt(self) -> None:
+        """Add the column of entries with bad values: what `malformed` is given, null for sound entries."""
+        self._add(Column(b"", CORRUPT, STRING, self.parser))
+        if self.mode == PERMISSIVE:
+            self.corrupt = self.columns[len(self.columns) - 1]
 
     def add_map(self, kind: int) -> None:
         """Add the map of all fields; kind (STRING or BINARY) is that of its values, names are strings."""
@@ -151,25 +248,42 @@ class Rows:
             raise ValueError("the map's values are strings or binary")
         self.keys = Column(b"", MAP, STRING, self.parser)
         self.items = Column(b"", MAP, kind, self.parser)
+        self.keys.strict = self.items.strict = self.mode == FAILFAST
         self.map_ends = Column(b"", MAP, INT, self.parser)
-        self.columns.append(self.map_ends)
+        self._add(self.map_ends)
+
+    # ---- an entry whose names come one by one ------------------------------------------------------------------
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def begin(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Start an entry, dropping what an unfinished one left."""
-        column: Column
         if self.position != 0:
-            if self.keys is not None:
-                self.keys.truncate(self.keys_mark, self.keys_used)
-                self.items.truncate(self.keys_mark, self.items_used)
-            for column in self.columns:
-                column.size = _ABSENT
-        self.position = 0
+            self._forget()
+        self.shape = None  # type: ignore[assignment]
         self.ms = ms
         self.seq = seq
         return True
 
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _forget(self) -> cython.bint:
+        """Drop what an unfinished entry left."""
+        column: Column = self.first
+        if self.keys is not None:
+            self.keys.truncate(self.keys_mark, self.keys_used)
+            self.items.truncate(self.keys_mark, self.items_used)
+            self.keys.bad = self.items.bad = _ABSENT
+        while column is not None:
+            column.size = _ABSENT
+            column = column.next
+        self.parser.bad = False
+        self.id_size = _ABSENT
+        self.position = 0
+        return True
+
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def name(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Take the name of the entry's next field, buf[start:start + n]; its value must follow."""
         self.owner = self._owner(buf, start, n)
@@ -178,6 +292,7 @@ class Rows:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def text(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Take the value of the field named last: the text buf[start:start + n], which `finish` finds in its `buf`."""
         if self.keys is not None:
@@ -188,6 +303,7 @@ class Rows:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def number(self, value: cython.longlong) -> cython.bint:
         """Take the value of the field named last: an integer, as a listpack stores it."""
         if self.keys is not None:
@@ -220,53 +336,149 @@ class Rows:
             self.owners.append(owner)
         return owner  # type: ignore[return-value]
 
+    # ---- an entry whose names are known beforehand -------------------------------------------------------------
+
+    def shape_of(self, names: list[bytes]) -> Shape:
+        """Return the shape of entries that have these fields in this order; O(names), all columns must be there."""
+        key = tuple(names)
+        found = self.shapes.get(key)
+        if found is None:
+            if len(self.shapes) >= 64:
+                self.shapes.clear()
+            found = self.shapes[key] = Shape(names, self.wanted)
+        return found
+
     @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def begin_as(self, shape: Shape, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Start an entry of that shape: every slot's value must follow, in order, before `finish`.
+
+        Where `takes(slot)` is False the value may be left out.
+        """
+        if self.position != 0:
+            self._forget()
+        self.shape = shape
+        self.position = 1
+        self.ms = ms
+        self.seq = seq
+        return True
+
+    @cython.ccall
+    @cython.exceptval(check=False)
+    def takes(self, slot: Slot) -> cython.bint:
+        """Tell whether anything here wants the value of that slot."""
+        return slot.owner is not None or self.keys is not None
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def slot_text(self, slot: Slot, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Take the value of a slot: the text buf[start:start + n], which `finish` finds in its `buf`."""
+        if self.keys is not None:
+            self.items.put(buf, start, n)
+        if slot.owner is not None:
+            slot.owner.start = start
+            slot.owner.size = n
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def slot_number(self, slot: Slot, value: cython.longlong) -> cython.bint:
+        """Take the value of a slot: an integer, as a listpack stores it."""
+        if self.keys is not None:
+            self.items.put_number(value)
+        if slot.owner is not None:
+            slot.owner.number = value
+            slot.owner.size = _NUMBER
+        return True
+
+    # ---- the end of an entry -----------------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def finish(self, buf: bytearray) -> cython.bint:
-        """End the entry: one value for every column."""
-        column: Column
-        source: cython.int
+        """End the entry: one value for every column; False where `malformed` wants to see it whole.
+
+        BadValue where a value is none of its column's type and the mode is FAILFAST.
+        """
+        return self.finish_in(buf, len(buf))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def finish_in(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
+        """Do finish for texts that lie within data[:limit]."""
+        column: Column = self.first
         if self.keys is not None:
             self._finish_map()
-        for column in self.columns:
-            source = column.source
-            if source == _FIELD:
-                column.put_register(buf)
-            elif source == _ID:
-                column.put_decimal(self.ms, 0x2D)
-                column.put_decimal(self.seq, 0)
-                column.end_text()
-            elif source == _ID_MS:
-                column.put_integer(signed(self.ms))
-            elif source == _ID_SEQ:
-                column.put_integer(signed(self.seq))
-            elif source == _ID_TIME:
-                if self.ms > _MAX_MILLISECONDS:
-                    column.put_null()
-                else:
-                    column.put_integer(self.ms * 1000)
-            elif source == _STREAM:
-                column.put(self.key, 0, len(self.key))
+        while column is not None:
+            if column.source == _FIELD:
+                column.put_register(data, limit)
             else:
-                column.put_integer(self.keys.length)
+                self._put_own(column, data, limit)
+            column = column.next
         self.position = 0
+        self.id_size = _ABSENT
         self.length += 1
+        if self.parser.bad:
+            return self._finish_bad(data)
+        if self.keys is not None:
+            self._mark()
         return True
 
     @cython.cfunc
-    def _finish_map(self) -> cython.bint:
-        """Make the entry's pairs final, without doubles."""
-        if self.changed:
-            names = [name.decode("utf-8", "replace") for name in self.pattern]
-            self.unique = len(set(names)) == len(names)
-            self.changed = False
-        if not self.unique or self.position > _MAX_PATTERN:
-            self._drop_doubles()
+    @cython.exceptval(-1, check=False)
+    def _put_own(self, column: Column, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
+        """Append the value of one of the entry's own columns."""
+        source: cython.int = column.source
+        if source == _ID:
+            if self.id_size >= 0:
+                return column.put_text(data, self.id_start, self.id_size, limit)
+            column.put_decimal(self.ms, 0x2D)
+            column.put_decimal(self.seq, 0)
+            return column.end_text()
+        if source == _ID_MS:
+            return column.put_integer(signed(self.ms))
+        if source == _ID_SEQ:
+            return column.put_integer(signed(self.seq))
+        if source == _ID_TIME:
+            if self.ms > _MAX_MILLISECONDS:
+                return column.put_null()
+            return column.put_integer(self.ms * 1000)
+        if source == _STREAM:
+            return column.put_text(self.key, 0, len(self.key), len(self.key))
+        if source == _MAP:
+            return column.put_integer(self.keys.length)
+        return column.put_null()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _mark(self) -> cython.bint:
+        """Make the entry's pairs final."""
         self.keys_mark = self.keys.length
         self.keys_used = self.keys.used
         self.items_used = self.items.used
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _finish_map(self) -> cython.bint:
+        """Complete the entry's pairs, without doubles."""
+        if self.shape is not None:
+            self.keys.put_block(self.shape.texts, self.shape.ends, self.shape.count)
+            if self.keys.length != self.items.length:
+                raise AssertionError("an entry whose values are not those of its shape")
+            if not self.shape.unique:
+                self._drop_doubles()
+            return True
+        if self.changed:
+            names = [name.decode("utf-8", "replace") for name in self.pattern]
+            self.unique = len(set(names)) == len(names)
+            self.changed = False
+        if not self.unique or self.position > _MAX_PATTERN:
+            self._drop_doubles()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _drop_doubles(self) -> cython.bint:
         """Rewrite the entry's pairs: a name keeps its first place and its last value."""
         pairs: dict[bytes, bytes] = {}
@@ -282,6 +494,60 @@ class Rows:
             self.keys.put_bytes(name)
             self.items.put_bytes(value)
         return True
+
+    # ---- bad values --------------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _finish_bad(self, data: cython.p_const_uchar) -> cython.bint:
+        """Do with an entry that has bad values what the mode says."""
+        column: Column
+        self.parser.bad = False
+        if self.mode == _FAILFAST:
+            self._fail(data)
+        for column in self.columns:
+            column.bad = _ABSENT
+        if self.mode == _DROPMALFORMED:
+            for column in self.columns:
+                column.drop()
+            self.length -= 1
+            if self.keys is not None:
+                self.keys.truncate(self.keys_mark, self.keys_used)
+                self.items.truncate(self.keys_mark, self.items_used)
+            return True
+        if self.keys is not None:
+            self._mark()
+        return self.corrupt is None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _fail(self, data: cython.p_const_uchar) -> cython.bint:
+        """Raise BadValue about the first bad value."""
+        column: Column
+        shown: str = "bytes that are not UTF-8"
+        what: str = "a field of the map column"
+        kind: str = "string"
+        for column in self.columns:
+            if column.bad != _ABSENT:
+                what = f"the field {column.name.decode('utf-8', 'replace')!r}"
+                kind = column.label
+                if column.bad == _NUMBER:
+                    shown = f"{column.number}"
+                else:
+                    text = bytes(data[column.start : column.start + column.bad]).decode("utf-8", "replace")
+                    shown = repr(text[:SHOWN]) + ("..." if len(text) > SHOWN else "")
+                break
+        stream: str = self.key.decode("utf-8", "replace")
+        raise BadValue(
+            f"rillet: in the stream {stream!r}, entry {self.ms}-{self.seq}, {what} is no {kind}: {shown} (mode FAILFAST)"
+        )
+
+    def malformed(self, pairs: list[tuple[bytes, bytes]]) -> None:
+        """Show the entry that was finished last, all its fields and values, in the column of malformed entries."""
+        if self.corrupt is not None:
+            texts = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in pairs}
+            self.corrupt.drop()
+            self.corrupt.put_bytes(json.dumps(texts, ensure_ascii=False).encode())
 
     def clear(self) -> None:
         """Begin the next batch, after the columns were taken."""

@@ -1,5 +1,9 @@
 cimport cython
-from rillet.columns.text cimport Parser
+from rillet.columns.text cimport Parser, check
+
+
+cdef Py_ssize_t little_at(bytearray buf, Py_ssize_t i) except -1
+cdef bint put_little(bytearray dst, Py_ssize_t at, long long value, Py_ssize_t width) except -1
 
 
 @cython.final
@@ -18,18 +22,33 @@ cdef class Column:
     cdef public Py_ssize_t size
     cdef public long long number
     cdef public Parser parser
-    cdef bint _room(self, Py_ssize_t n)
-    cdef bint _ended(self, bint valid)
-    cdef bint _mark(self, bint valid)
-    cdef bint _put_bit(self, bint value)
-    cdef bint _put_wide(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
-    cpdef bint put_null(self)
-    cpdef bint put_integer(self, long long value)
-    cpdef bint put_real_value(self, double value)
-    cpdef bint put(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
-    cpdef bint put_bytes(self, bytes value)
-    cpdef bint put_number(self, long long value)
-    cpdef bint put_register(self, bytearray buf)
-    cpdef bint put_decimal(self, unsigned long long value, int mark)
-    cpdef bint end_text(self)
-    cpdef bint truncate(self, Py_ssize_t length, Py_ssize_t used)
+    cdef public Column next
+    cdef public str label
+    cdef public int precision
+    cdef public int scale
+    cdef public object read
+    cdef public list objects
+    cdef public bint strict
+    cdef public Py_ssize_t bad
+    cdef bint _room(self, Py_ssize_t n) except -1
+    cdef bint _ended(self) except -1
+    cdef bint _mark(self, bint valid) except -1
+    cpdef bint put_null(self) except -1
+    cdef bint _put_bad(self, Py_ssize_t size) except -1
+    cpdef bint put_integer(self, long long value) except -1
+    cdef bint _fits(self, long long value) noexcept
+    cpdef bint put_real_value(self, double value) except -1
+    cdef bint _put_bit(self, bint value) except -1
+    cpdef bint put(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
+    cdef bint put_text(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
+    cdef bint _put_rare(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
+    cdef bint _fits_precision(self, long long value) noexcept
+    cdef bint _put_wide(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
+    cpdef bint put_bytes(self, bytes value) except -1
+    cpdef bint put_number(self, long long value) except -1
+    cdef bint put_register(self, const unsigned char *data, Py_ssize_t limit) except -1
+    cpdef bint put_decimal(self, unsigned long long value, int mark) except -1
+    cpdef bint end_text(self) except -1
+    cdef bint put_block(self, bytes texts, bytearray ends, Py_ssize_t count) except -1
+    cpdef bint truncate(self, Py_ssize_t length, Py_ssize_t used) except -1
+    cpdef bint drop(self) except -1

@@ -31,9 +31,17 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 import struct
 
-from rillet.columns.text import Parser
+from collections.abc import Callable
+from typing import Any
 
-STRING, BINARY, BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, TIMESTAMP, DATE = range(11)
+from rillet.columns.text import Parser, exactly
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
+else:
+    from rillet.columns.text import check  # compiled code has it as a C function, through the .pxd
+
+STRING, BINARY, BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, TIMESTAMP, DATE, DECIMAL, JSON = range(13)
 _STRING = cython.declare(cython.int, 0)
 _BINARY = cython.declare(cython.int, 1)
 _BOOLEAN = cython.declare(cython.int, 2)
@@ -45,7 +53,13 @@ _FLOAT = cython.declare(cython.int, 7)
 _DOUBLE = cython.declare(cython.int, 8)
 _TIMESTAMP = cython.declare(cython.int, 9)
 _DATE = cython.declare(cython.int, 10)
-WIDTHS = (0, 0, 0, 1, 2, 4, 8, 4, 8, 8, 4)
+_DECIMAL = cython.declare(cython.int, 11)
+_JSON = cython.declare(cython.int, 12)
+WIDTHS = (0, 0, 0, 1, 2, 4, 8, 4, 8, 8, 4, 16, 0)
+LABELS = (
+    "string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "timestamp", "date",
+    "decimal", "JSON",
+)  # fmt: skip
 
 ABSENT = -1
 NUMBER = -2
@@ -57,30 +71,7 @@ _MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
 
 @cython.cfunc
 @cython.inline
-def copy_or(
-    dst: bytearray, at: cython.Py_ssize_t, src: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t
-) -> cython.int:
-    """Copy src[start:start + n] to dst[at:] and return the OR of the bytes; never leaves either buffer."""
-    if n < 0 or start < 0 or at < 0 or start > len(src) - n or at > len(dst) - n:
-        raise IndexError("copy outside a buffer")
-    seen: cython.uint = 0
-    if cython.compiled:
-        i: cython.Py_ssize_t
-        to: cython.p_uchar = dst
-        come: cython.p_uchar = src
-        to += at
-        come += start
-        for i in range(n):
-            to[i] = come[i]
-            seen |= come[i]
-        return seen
-    piece = src[start : start + n]
-    dst[at : at + n] = piece
-    return 0 if piece.isascii() else 0x80
-
-
-@cython.cfunc
-@cython.inline
+@cython.exceptval(-1, check=False)
 def put_little(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
     """Write the low `width` bytes of value at dst[at:], little endian."""
     if at < 0 or at > len(dst) - width:
@@ -106,23 +97,105 @@ def put_little(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, wi
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(-1, check=False)
+def little_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the i-th int32 of buf, which is not negative."""
+    p: cython.Py_ssize_t = 4 * i
+    if i < 0 or p > len(buf) - 4:
+        raise IndexError("read outside the buffer")
+    data: cython.p_const_uchar = buf
+    value: cython.Py_ssize_t = data[p + 3]
+    value = (value << 8) | data[p + 2]
+    value = (value << 8) | data[p + 1]
+    return (value << 8) | data[p]
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def negated(value: cython.longlong) -> cython.ulonglong:
+    """Return the magnitude of a negative number."""
+    rest: cython.longlong = -(value + 1)
+    magnitude: cython.ulonglong = rest
+    return magnitude + 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
 def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
     """Write a double at dst[at:]."""
     if at < 0 or at > len(dst) - 8:
         raise IndexError("write outside the buffer")
     if cython.compiled:
         to: cython.p_uchar = dst
-        come: cython.p_uchar = cython.cast(cython.p_uchar, cython.address(value))
-        i: cython.Py_ssize_t
-        for i in range(8):
-            to[at + i] = come[i]
+        memcpy(to + at, cython.address(value), 8)
         return True
     dst[at : at + 8] = struct.pack("<d", value)
     return True
 
 
 @cython.cfunc
-def is_utf8(buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+@cython.inline
+@cython.exceptval(-1, check=False)
+def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
+    """Write a float at dst[at:]: the nearest one, or infinity beyond its range."""
+    if at < 0 or at > len(dst) - 4:
+        raise IndexError("write outside the buffer")
+    if cython.compiled:
+        single: cython.float = value
+        to: cython.p_uchar = dst
+        memcpy(to + at, cython.address(single), 4)
+        return True
+    try:
+        dst[at : at + 4] = struct.pack("<f", value)
+    except OverflowError:
+        dst[at : at + 4] = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+    return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def put_part(
+    dst: bytearray, at: cython.Py_ssize_t, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t,
+    limit: cython.Py_ssize_t,
+) -> cython.int:  # fmt: skip
+    """Copy data[start:start + n], which lies before `limit`, to dst[at:], and return the OR of its bytes.
+
+    Most values are short: where source and target have 16 bytes, 16 are copied, which needs no call. What is behind
+    the n bytes is overwritten by the next value.
+    """
+    if n < 0 or start < 0 or at < 0 or start > limit - n or at > len(dst) - n:
+        raise IndexError("copy outside a buffer")
+    if cython.compiled:
+        i: cython.Py_ssize_t = 0
+        seen: cython.ulonglong = 0
+        word: cython.ulonglong = 0
+        to: cython.p_uchar = dst
+        to += at
+        data += start
+        if n <= 16 and start <= limit - 16 and at <= len(dst) - 16:
+            memcpy(to, data, 16)
+        else:
+            memcpy(to, data, n)
+        while i + 8 <= n:
+            memcpy(cython.address(word), data + i, 8)
+            seen |= word
+            i += 8
+        while i < n:
+            word = data[i]
+            seen |= word
+            i += 1
+        return 0x80 if seen & 0x8080808080808080 else 0
+    piece = data[start : start + n]
+    dst[at : at + n] = piece
+    return 0 if piece.isascii() else 0x80
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def is_utf8(buf: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
     """Tell whether buf[start:start + n] is UTF-8 as the Unicode standard has it (table 3-7)."""
     if not cython.compiled:
         try:
@@ -175,8 +248,8 @@ class Column:
     """A named column of one kind; the registers start, size, number hold the value of the entry being read."""
 
     __slots__ = (
-        "name", "source", "kind", "width", "length", "nulls", "data", "used", "offsets", "valid",
-        "start", "size", "number", "parser",
+        "name", "source", "kind", "width", "length", "nulls", "data", "used", "offsets", "valid", "start", "size",
+        "number", "parser", "next", "label", "precision", "scale", "read", "objects", "strict", "bad",
     )  # fmt: skip
     name: bytes
     source: cython.int
@@ -192,6 +265,14 @@ class Column:
     size: cython.Py_ssize_t
     number: cython.longlong
     parser: Parser
+    next: Column  # the column on its right in the batch
+    label: str  # the type, in Spark's words
+    precision: cython.int
+    scale: cython.int
+    read: Callable[[bytes], Any] | None  # what makes an object of a JSON text
+    objects: list[Any]
+    strict: cython.bint  # bytes that are not UTF-8 are no string
+    bad: cython.Py_ssize_t  # size of the entry's text that is no value of the kind, else ABSENT
 
     def __init__(self, name: bytes, source: int, kind: int, parser: Parser) -> None:
         self.name = name
@@ -199,6 +280,13 @@ class Column:
         self.kind = kind
         self.width = WIDTHS[kind]
         self.parser = parser
+        self.next = None  # type: ignore[assignment]
+        self.label = LABELS[kind]
+        self.precision = self.scale = 0
+        self.read = None
+        self.objects = []
+        self.strict = False
+        self.bad = -1
         self.start = 0
         self.size = -1
         self.number = 0
@@ -209,15 +297,17 @@ class Column:
 
     @cython.cfunc
     @cython.inline
+    @cython.exceptval(-1, check=False)
     def _room(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Make room for n more bytes of data."""
-        if n > len(self.data) - self.used:
+        """Make room for n more bytes of data, and for put_part's 16."""
+        if n + 16 > len(self.data) - self.used:
             self.data.extend(bytes(n + len(self.data)))
         return True
 
     @cython.cfunc
     @cython.inline
-    def _ended(self, valid: cython.bint) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def _ended(self) -> cython.bint:
         """Count the value just written: its end offset and its validity."""
         self.length += 1
         if self.kind <= _BINARY:
@@ -226,11 +316,12 @@ class Column:
             if 4 * self.length + 4 > len(self.offsets):
                 self.offsets.extend(bytes(len(self.offsets)))
             put_little(self.offsets, 4 * self.length, self.used, 4)
-        if self.nulls > 0 or not valid:
-            self._mark(valid)
+        if self.nulls > 0:
+            self._mark(True)
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _mark(self, valid: cython.bint) -> cython.bint:
         """Set the validity bit of the last value; the first null makes the bitmap."""
         i: cython.Py_ssize_t = self.length - 1
@@ -246,53 +337,75 @@ class Column:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def put_null(self) -> cython.bint:
         """Append a null."""
         if self.width:
-            self._room(self.width)
-            put_little(self.data, self.used, 0, self.width)
+            self._room(16)
+            put_little(self.data, self.used, 0, 8)
+            put_little(self.data, self.used + 8, 0, 8)
             self.used += self.width
         elif self.kind == _BOOLEAN:
             self._put_bit(False)
-        return self._ended(False)
-
-    @cython.ccall
-    def put_integer(self, value: cython.longlong) -> cython.bint:
-        """Append value to a column of an integer, time or floating kind; out of the kind's range it becomes null."""
-        kind: cython.int = self.kind
-        if kind == _DOUBLE:
-            self._room(8)
-            put_real(self.data, self.used, value)
-        elif kind == _FLOAT:
-            self.put_real_value(value)
-            return True
+        elif self.kind == _JSON:
+            self.objects.append(None)
         else:
-            if (
-                ((kind == _INT or kind == _DATE) and (value > 2147483647 or value < -2147483648))
-                or (kind == _SHORT and (value > 32767 or value < -32768))
-                or (kind == _BYTE and (value > 127 or value < -128))
-            ):
-                return self.put_null()
-            self._room(self.width)
-            put_little(self.data, self.used, value, self.width)
-        self.used += self.width
-        return self._ended(True)
+            if 4 * self.length + 8 > len(self.offsets):
+                self.offsets.extend(bytes(len(self.offsets)))
+            put_little(self.offsets, 4 * self.length + 4, self.used, 4)
+        self.length += 1
+        self._mark(False)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put_bad(self, size: cython.Py_ssize_t) -> cython.bint:
+        """Append a null for a value that is none of the kind; `bad` keeps its size, NUMBER for a number."""
+        self.bad = size
+        self.parser.bad = True
+        return self.put_null()
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def put_integer(self, value: cython.longlong) -> cython.bint:
+        """Append value, which the kind can hold, to a column of an integer, time or floating kind."""
+        if self.kind == _DOUBLE or self.kind == _FLOAT:
+            return self.put_real_value(value)
+        self._room(8)
+        put_little(self.data, self.used, value, 8)  # the next value overwrites what is too much
+        self.used += self.width
+        return self._ended()
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _fits(self, value: cython.longlong) -> cython.bint:
+        """Tell whether an integer kind can hold value."""
+        kind: cython.int = self.kind
+        if kind == _LONG:
+            return True
+        if kind == _INT:
+            return -2147483648 <= value <= 2147483647
+        if kind == _SHORT:
+            return -32768 <= value <= 32767
+        if kind == _BYTE:
+            return -128 <= value <= 127
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
     def put_real_value(self, value: cython.double) -> cython.bint:
         """Append a floating-point value; a float column rounds it, beyond its range to infinity."""
         self._room(8)
         if self.kind == _DOUBLE:
             put_real(self.data, self.used, value)
         else:
-            try:
-                self.data[self.used : self.used + 4] = struct.pack("<f", value)
-            except OverflowError:
-                self.data[self.used : self.used + 4] = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+            put_single(self.data, self.used, value)
         self.used += self.width
-        return self._ended(True)
+        return self._ended()
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _put_bit(self, value: cython.bint) -> cython.bint:
         """Write the bit of the value that comes at `length`; the bytes are zero to begin with."""
         i: cython.Py_ssize_t = self.length
@@ -304,79 +417,159 @@ class Column:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def put(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Append the text buf[start:start + n] as a value of the column's kind, or null where it is none."""
+        check(buf, start, n)
+        return self.put_text(buf, start, n, len(buf))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_text(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Do put for a text that lies within data[:limit]: 0 <= start <= limit - n."""
         kind: cython.int = self.kind
         if kind <= _BINARY:
             self._room(n)
-            if copy_or(self.data, self.used, buf, start, n) >= 0x80 and kind == _STRING:
-                return self._put_wide(buf, start, n)
+            if put_part(self.data, self.used, data, start, n, limit) and kind == _STRING:
+                return self._put_wide(data, start, n)
             self.used += n
-            return self._ended(True)
+            return self._ended()
         if kind == _DOUBLE or kind == _FLOAT:
-            if self.parser.decimal(buf, start, n):
+            if self.parser.read_decimal(data, start, n):
                 return self.put_real_value(self.parser.real)
         elif kind == _TIMESTAMP:
-            if self.parser.timestamp(buf, start, n):
+            if self.parser.read_timestamp(data, start, n):
                 return self.put_integer(self.parser.number)
-        elif kind == _DATE:
-            if self.parser.date(buf, start, n):
+        elif kind <= _LONG and kind >= _BYTE:
+            if self.parser.read_integer(data, start, n) and self._fits(self.parser.number):
                 return self.put_integer(self.parser.number)
         elif kind == _BOOLEAN:
-            if self.parser.boolean(buf, start, n):
+            if self.parser.read_boolean(data, start, n):
                 self._put_bit(self.parser.number == 1)
-                return self._ended(True)
-        elif self.parser.integer(buf, start, n):
-            return self.put_integer(self.parser.number)
-        return self.put_null()
+                return self._ended()
+        elif kind == _DATE:
+            if self.parser.read_date(data, start, n):
+                return self.put_integer(self.parser.number)
+        else:
+            return self._put_rare(data, start, n)
+        return self._put_bad(n)
 
     @cython.cfunc
-    def _put_wide(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def _put_rare(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Append a text as a decimal, or as what its JSON says."""
+        if self.kind == _DECIMAL:
+            if self.parser.read_fixed(data, start, n, self.scale):
+                if self._fits_precision(self.parser.number):
+                    self._room(16)
+                    put_little(self.data, self.used, self.parser.number, 8)
+                    put_little(self.data, self.used + 8, -1 if self.parser.number < 0 else 0, 8)
+                    self.used += 16
+                    return self._ended()
+            else:
+                value = exactly(bytes(data[start : start + n]), self.precision, self.scale)
+                if value is not None:
+                    whole: bytes = value.to_bytes(16, "little", signed=True)
+                    self._room(16)
+                    put_part(self.data, self.used, whole, 0, 16, 16)
+                    self.used += 16
+                    return self._ended()
+            return self._put_bad(n)
+        try:
+            self.objects.append(self.read(bytes(data[start : start + n])))  # type: ignore[operator]
+        except ValueError:
+            return self._put_bad(n)
+        if self.objects[self.length] is None:  # JSON's null
+            self.objects.pop()
+            return self.put_null()
+        return self._ended()
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _fits_precision(self, value: cython.longlong) -> cython.bint:
+        """Tell whether a number of at most 19 digits has no more than the precision."""
+        i: cython.int
+        bound: cython.longlong = 1
+        if self.precision >= 19:
+            return True
+        for i in range(self.precision):
+            bound *= 10
+        return -bound < value < bound
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put_wide(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Append a text that is not ASCII and already copied: as it is if it is UTF-8, else with replacements."""
-        if not is_utf8(buf, start, n):
-            text: bytes = bytes(buf[start : start + n]).decode("utf-8", "replace").encode()
+        if not is_utf8(data, start, n):
+            if self.strict:
+                self.bad = n
+                self.parser.bad = True
+            text: bytes = bytes(data[start : start + n]).decode("utf-8", "replace").encode()
             n = len(text)
             self._room(n)
-            self.data[self.used : self.used + n] = text
+            put_part(self.data, self.used, text, 0, n, n)
         self.used += n
-        return self._ended(True)
+        return self._ended()
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def put_bytes(self, value: bytes) -> cython.bint:
         """Append a text given as bytes."""
-        return self.put(bytearray(value), 0, len(value))
+        return self.put_text(value, 0, len(value), len(value))
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def put_number(self, value: cython.longlong) -> cython.bint:
         """Append a field that a listpack stores as an integer: as `put` does with its decimal text."""
         kind: cython.int = self.kind
         if kind <= _BINARY:
-            return self.put_bytes(b"%d" % value)
-        if kind == _BOOLEAN:
-            if value != 0 and value != 1:
-                return self.put_null()
-            self._put_bit(value == 1)
-            return self._ended(True)
-        if kind == _TIMESTAMP:
-            if value > _MAX_MILLISECONDS or value < -_MAX_MILLISECONDS:
-                return self.put_null()
-            return self.put_integer(value * 1000)
-        if kind == _DATE:
-            return self.put_null()
-        return self.put_integer(value)
+            if value < 0:
+                self._room(20)
+                put_little(self.data, self.used, 0x2D, 1)
+                self.used += 1
+                self.put_decimal(negated(value), 0)
+            else:
+                self.put_decimal(value, 0)
+            return self._ended()
+        if kind <= _LONG and kind >= _BYTE:
+            if self._fits(value):
+                return self.put_integer(value)
+        elif kind == _DOUBLE or kind == _FLOAT:
+            return self.put_integer(value)
+        elif kind == _BOOLEAN:
+            if value == 0 or value == 1:
+                self._put_bit(value == 1)
+                return self._ended()
+        elif kind == _TIMESTAMP:
+            if -_MAX_MILLISECONDS <= value <= _MAX_MILLISECONDS:
+                return self.put_integer(value * 1000)
+        elif kind == _DECIMAL or kind == _JSON:
+            text: bytes = b"%d" % value
+            self._put_rare(text, 0, len(text))
+            if self.bad >= 0:
+                self.bad = _NUMBER
+            return True
+        return self._put_bad(_NUMBER)
 
-    @cython.ccall
-    def put_register(self, buf: bytearray) -> cython.bint:
-        """Append what the registers hold, and empty them."""
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_register(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
+        """Append what the registers hold, a text of data[:limit] or a number, and empty them."""
         n: cython.Py_ssize_t = self.size
         self.size = _ABSENT
         if n >= 0:
-            return self.put(buf, self.start, n)
+            if self.start < 0 or self.start > limit - n:
+                raise IndexError("value outside the buffer")
+            return self.put_text(data, self.start, n, limit)
         if n == _NUMBER:
             return self.put_number(self.number)
         return self.put_null()
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def put_decimal(self, value: cython.ulonglong, mark: cython.int) -> cython.bint:
         """Write the digits of value and, if not 0, the byte `mark` into a string that `end_text` ends."""
         n: cython.Py_ssize_t = 1
@@ -386,36 +579,78 @@ class Column:
             n += 1
         self._room(n + 1)
         at: cython.Py_ssize_t = self.used + n
+        to: cython.p_uchar = self.data
         self.used = at
         while n > 0:
             at -= 1
             n -= 1
-            self.data[at] = 0x30 + value % 10
+            to[at] = 0x30 + value % 10
             value //= 10
         if mark:
-            self.data[self.used] = mark
+            to[self.used] = mark
             self.used += 1
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def end_text(self) -> cython.bint:
         """End the string that put_decimal wrote."""
-        return self._ended(True)
+        return self._ended()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_block(self, texts: bytes, ends: bytearray, count: cython.Py_ssize_t) -> cython.bint:
+        """Append `count` strings at once: one after the other in `texts`, their ends as int32 in `ends`."""
+        n: cython.Py_ssize_t = len(texts)
+        i: cython.Py_ssize_t
+        at: cython.Py_ssize_t = self.used
+        self._room(n)
+        put_part(self.data, at, texts, 0, n, n)
+        while 4 * (self.length + count) + 4 > len(self.offsets):
+            self.offsets.extend(bytes(len(self.offsets)))
+        for i in range(count):
+            put_little(self.offsets, 4 * (self.length + i) + 4, at + little_at(ends, i), 4)
+        self.length += count
+        self.used = at + n
+        if self.used > _INT32_MAX:
+            raise OverflowError("a column's texts exceed 2 GiB in one batch")
+        return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def truncate(self, length: cython.Py_ssize_t, used: cython.Py_ssize_t) -> cython.bint:
         """Forget the values from `length` on; for string columns without nulls (the map's two halves)."""
         self.length = length
         self.used = used
         return True
 
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def drop(self) -> cython.bint:
+        """Forget the last value."""
+        i: cython.Py_ssize_t = self.length - 1
+        self.length = i
+        if self.kind <= _BINARY:
+            self.used = little_at(self.offsets, i)
+        elif self.kind == _BOOLEAN:
+            self.data[i >> 3] &= 0xFF ^ (1 << (i & 7))
+            self.used = (i + 7) >> 3
+        elif self.kind == _JSON:
+            self.objects.pop()
+        else:
+            self.used -= self.width
+        if self.nulls > 0:
+            if (self.valid[i >> 3] >> (i & 7)) & 1:
+                self.valid[i >> 3] &= 0xFF ^ (1 << (i & 7))
+            else:
+                self.nulls -= 1
+        return True
+
     def value(self, i: int) -> bytes:
         """Return the bytes of string i."""
         if not 0 <= i < self.length:
             raise IndexError(i)
-        start = int.from_bytes(self.offsets[4 * i : 4 * i + 4], "little")
-        stop = int.from_bytes(self.offsets[4 * i + 4 : 4 * i + 8], "little")
-        return bytes(self.data[start:stop])
+        return bytes(self.data[little_at(self.offsets, i) : little_at(self.offsets, i + 1)])
 
     def take(self) -> tuple[int, int, bytearray | None, bytearray | None, bytearray]:
         """Return (values, nulls, validity, offsets, data), each buffer cut to size, and begin anew; O(1) copies."""
@@ -428,6 +663,14 @@ class Column:
         self.valid = bytearray()
         self.length = self.nulls = self.used = 0
         return taken  # type: ignore[return-value]
+
+    def take_objects(self) -> list[Any]:
+        """Return the objects of a JSON column and begin anew."""
+        taken = self.objects
+        self.objects = []
+        self.length = self.nulls = 0
+        self.valid = bytearray()
+        return taken
 
 
 def _cut(buf: bytearray | None, n: int) -> bytearray | None:

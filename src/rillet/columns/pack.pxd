@@ -19,9 +19,11 @@ cdef class Packer:
     cdef readonly Py_ssize_t used
     cdef readonly Py_ssize_t commands
     cdef bytes head
+    cdef bytes tail
     cdef Py_ssize_t words
     cdef list columns
     cdef Texts ids
+    cdef Texts keys
     cdef bytes ends
     cdef Texts names
     cdef Texts values
@@ -29,6 +31,7 @@ cdef class Packer:
     cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit)
     cpdef bytearray take(self)
     cdef bint _start(self, Py_ssize_t row, Py_ssize_t pairs)
+    cdef bint _keyed_head(self, Py_ssize_t row) except -1
     cdef bint _row(self, Py_ssize_t row)
     cdef bint _map_row(self, Py_ssize_t row)
     cdef bint _text(self, Texts column)

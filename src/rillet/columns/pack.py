@@ -76,38 +76,47 @@ class Texts:
 class Packer:
     """Packs rows into `buf`, which holds `used` bytes and `commands` commands."""
 
-    __slots__ = ("buf", "used", "commands", "head", "words", "columns", "ids", "ends", "names", "values", "base")
+    __slots__ = (
+        "buf", "used", "commands", "head", "tail", "words", "columns", "ids", "keys", "ends", "names", "values", "base",
+    )  # fmt: skip
     buf: bytearray
     used: cython.Py_ssize_t
     commands: cython.Py_ssize_t
     head: bytes
+    tail: bytes
     words: cython.Py_ssize_t
     columns: list[Texts]
     ids: Texts
+    keys: Texts
     ends: bytes
     names: Texts
     values: Texts
     base: cython.Py_ssize_t
 
     def __init__(self, words: list[bytes]) -> None:
-        """`words` is the command up to, without, the ID."""
+        """`words` is the command up to, without, the ID: its name, the stream's key, what options there are."""
         self.buf = bytearray(1 << 16)
         self.used = self.commands = self.base = 0
-        self.head = b"".join([b"$%d\r\n%b\r\n" % (len(word), word) for word in words])
+        bulks = [b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+        self.head = b"".join(bulks)
+        self.tail = b"".join(bulks[2:])
         self.words = len(words) + 1
         self.columns = []
         self.ends = b""
-        self.ids = self.names = self.values = None  # type: ignore[assignment]
+        self.ids = self.keys = self.names = self.values = None  # type: ignore[assignment]
 
-    def rows_of(self, columns: list[Texts], ids: Texts | None) -> None:
-        """Take the columns of the next rows; ids = None lets the server choose."""
+    def rows_of(self, columns: list[Texts], ids: Texts | None, keys: Texts | None = None) -> None:
+        """Take the columns of the next rows; ids = None lets the server choose, keys replaces the word after XADD."""
         self.columns = columns
         self.ids = ids  # type: ignore[assignment]
+        self.keys = keys  # type: ignore[assignment]
         self.names = self.values = None  # type: ignore[assignment]
 
-    def rows_of_map(self, ends: bytes, base: int, names: Texts, values: Texts, ids: Texts | None) -> None:
+    def rows_of_map(
+        self, ends: bytes, base: int, names: Texts, values: Texts, ids: Texts | None, keys: Texts | None = None
+    ) -> None:
         """Take a map column: row i holds the pairs ends[base + i] to ends[base + i + 1]."""
-        self.rows_of([], ids)
+        self.rows_of([], ids, keys)
         self.ends = ends
         self.base = base
         self.names = names
@@ -141,13 +150,26 @@ class Packer:
         if pairs == 0:
             raise ValueError("a row has nothing but nulls, and an entry needs a field")
         self._number(0x2A, self.words + 2 * pairs)
-        self._bytes(self.head, 0, len(self.head))
+        if self.keys is None:
+            self._bytes(self.head, 0, len(self.head))
+        else:
+            self._keyed_head(row)
         if self.ids is None:
             self._bytes(b"$1\r\n*\r\n", 0, 7)
             return True
         if not self.ids.find(row):
             raise ValueError("the ID column holds a null")
         return self._text(self.ids)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _keyed_head(self, row: cython.Py_ssize_t) -> cython.bint:
+        """Write the command's words, the row's own key among them."""
+        if not self.keys.find(row):
+            raise ValueError("the stream column holds a null")
+        self._bytes(b"$4\r\nXADD\r\n", 0, 10)
+        self._text(self.keys)
+        return self._bytes(self.tail, 0, len(self.tail))
 
     @cython.cfunc
     def _row(self, row: cython.Py_ssize_t) -> cython.bint:

@@ -1,5 +1,5 @@
 cimport cython
-from rillet.columns.builder cimport Rows
+from rillet.columns.builder cimport Rows, Shape, Slot
 
 
 @cython.final
@@ -17,12 +17,19 @@ cdef class RangeDecoder:
     cdef public Py_ssize_t max_bytes
     cdef unsigned long long ms
     cdef unsigned long long seq
-    cpdef int decode(self)
-    cdef bint _entry(self, Py_ssize_t p)
+    cdef public Py_ssize_t missing
+    cdef list recent
+    cdef Py_ssize_t fields
+    cpdef int decode(self) except -1
+    cdef bint _entry(self, Py_ssize_t p) except -1
+    cdef bint _known_entry(self, Py_ssize_t p) except -1
+    cdef Py_ssize_t _known_head(self, Py_ssize_t p) noexcept
+    cdef bint _known_fields(self, Shape shape, Py_ssize_t p) except -1
+    cdef bint _learn(self) except -1
     cdef Py_ssize_t _fields_header(self, Py_ssize_t p)
     cdef Py_ssize_t _text(self, Py_ssize_t p)
     cdef Py_ssize_t _header(self, Py_ssize_t p, int kind)
     cdef Py_ssize_t _short_header(self, Py_ssize_t p, int kind)
     cdef Py_ssize_t _long_header(self, Py_ssize_t p)
     cdef Py_ssize_t _odd_header(self, Py_ssize_t p)
-    cdef bint _id(self, Py_ssize_t p, Py_ssize_t n)
+    cdef bint _id(self, Py_ssize_t p, Py_ssize_t n) except -1

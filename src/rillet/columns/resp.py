@@ -19,7 +19,8 @@ so that the request for the next page can leave before the batch of this one is 
           0           pos                           end      len(buf)
 
 Also accepted: RESP3's null, `$-1` or `*-1` in place of an entry's fields (an entry that was deleted, as XREADGROUP
-shows it). An error reply raises ReplyFailed with the server's text. Anything else raises ProtocolError.
+shows it): no row comes of it, it is counted in `missing`. An error reply raises ReplyFailed with the server's text.
+Anything else raises ProtocolError.
 Bytes are only read below `end`.
 
 Cost: O(bytes), 0.25 microseconds for an entry of five short fields, compiled; memory is the largest entry twice.
@@ -34,8 +35,11 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.columns.builder import Rows
+from rillet.columns.builder import Rows, Shape, Slot
 from rillet.errors import ProtocolError, RilletError
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
 
 MORE, FULL, DONE = range(3)
 _INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)
@@ -44,11 +48,26 @@ _ARRAY = cython.declare(cython.int, 0x2A)
 _BULK = cython.declare(cython.int, 0x24)
 _MAX_LENGTH = cython.declare(cython.Py_ssize_t, 1 << 40)
 _U64_TENTH = cython.declare(cython.ulonglong, ((1 << 64) - 1) // 10)
-_AWAITING = cython.declare(cython.Py_ssize_t, -1)
+_RECENT = cython.declare(cython.Py_ssize_t, 8)
+_MAX_SLOTS = cython.declare(cython.Py_ssize_t, 64)
+_MAX_SHAPES = cython.declare(cython.Py_ssize_t, 64)
 
 
 class ReplyFailed(RilletError):
     """The server answered with an error; the text is the server's."""
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def matches(
+    data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n: cython.Py_ssize_t
+) -> cython.bint:  # fmt: skip
+    """Tell whether the n bytes at p, which are there, are the literal's n."""
+    if cython.compiled:
+        expected: cython.p_const_uchar = literal
+        return memcmp(data + p, expected, n) == 0
+    return data[p : p + n] == literal
 
 
 @cython.final
@@ -58,7 +77,7 @@ class RangeDecoder:
 
     __slots__ = (
         "rows", "buf", "pos", "end", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms",
-        "seq",
+        "seq", "missing", "recent", "fields",
     )  # fmt: skip
     rows: Rows
     buf: bytearray
@@ -73,6 +92,9 @@ class RangeDecoder:
     max_bytes: cython.Py_ssize_t
     ms: cython.ulonglong
     seq: cython.ulonglong
+    missing: cython.Py_ssize_t  # entries without fields, which is how a deleted one is shown
+    recent: list[Shape]  # of the last entries, the last one's first
+    fields: cython.Py_ssize_t  # of the entry decoded last
 
     def __init__(self, rows: Rows, max_rows: int = 16384, max_bytes: int = 32 << 20) -> None:
         """A batch is full at max_rows entries or max_bytes of reply, whichever comes first."""
@@ -81,8 +103,11 @@ class RangeDecoder:
         self.pos = self.end = self.after = self.entries = 0
         self.left = -1
         self.last_ms = self.last_seq = self.ms = self.seq = 0
+        self.missing = 0
         self.max_rows = max_rows
         self.max_bytes = max_bytes
+        self.recent = []
+        self.fields = 0
 
     def space(self, n: int) -> memoryview:
         """Return room for at least n bytes to receive into; release it before any other call here."""
@@ -108,11 +133,14 @@ class RangeDecoder:
         self.filled(len(data))
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
         """Decode what is there: MORE, FULL or DONE."""
         rows: Rows = self.rows
         count: cython.Py_ssize_t
         start: cython.Py_ssize_t
+        if self.end < 0 or self.end > len(self.buf) or self.pos < 0:
+            raise IndexError("bytes outside the buffer")
         if self.left < 0:
             count = self._header(self.pos, _ARRAY)
             if count == _INCOMPLETE:
@@ -124,18 +152,24 @@ class RangeDecoder:
             if rows.length >= self.max_rows or rows.nbytes >= self.max_bytes:
                 return 1
             start = self.pos
-            if not self._entry(start):
-                return 0
+            if not self._known_entry(start):
+                if not self._entry(start):
+                    return 0
+                self._learn()
             rows.nbytes += self.pos - start
             self.left -= 1
+            self.last_ms = self.ms
+            self.last_seq = self.seq
         self.left = -1
         return 2
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _entry(self, p: cython.Py_ssize_t) -> cython.bint:
         """Decode the entry at p and step over it; False when it has not arrived whole."""
         buf: bytearray = self.buf
         rows: Rows = self.rows
+        start: cython.Py_ssize_t = p
         n: cython.Py_ssize_t = self._header(p, _ARRAY)
         value: cython.Py_ssize_t
         size: cython.Py_ssize_t
@@ -150,7 +184,13 @@ class RangeDecoder:
         n = self._fields_header(self.after)
         if n == _INCOMPLETE:
             return False
+        self.fields = 0
+        if n == _NULL:
+            self.missing += 1
+            self.pos = self.after
+            return True
         rows.begin(self.ms, self.seq)
+        self.fields = n >> 1
         while n > 0:
             size = self._text(self.after)
             if size == _INCOMPLETE:
@@ -162,24 +202,178 @@ class RangeDecoder:
             rows.name(buf, p - size - 2, size)
             rows.text(buf, self.after - value - 2, value)
             n -= 2
-        rows.finish(buf)
         self.pos = self.after
-        self.last_ms = self.ms
-        self.last_seq = self.seq
+        if not rows.finish_in(buf, len(buf)):
+            rows.malformed(self._pairs(start))
         return True
+
+    def _pairs(self, p: int) -> list[tuple[bytes, bytes]]:
+        """Return all fields of the whole entry at p."""
+        words: list[bytes] = []
+        self._header(p, _ARRAY)
+        self._text(self.after)
+        n: cython.Py_ssize_t = self._fields_header(self.after)
+        while n > 0:
+            size: cython.Py_ssize_t = self._text(self.after)
+            words.append(bytes(self.buf[self.after - size - 2 : self.after - 2]))
+            n -= 1
+        return list(zip(words[::2], words[1::2], strict=True))
+
+    # ---- entries like those before -----------------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _known_entry(self, p: cython.Py_ssize_t) -> cython.bint:
+        """Decode the entry at p and step over it if it is whole and of a shape seen lately; else change nothing."""
+        i: cython.Py_ssize_t
+        shape: Shape
+        start: cython.Py_ssize_t = self._known_head(p)
+        if start < 0:
+            return False
+        for i in range(len(self.recent)):
+            shape = self.recent[i]
+            if self._known_fields(shape, start):
+                if i > 0:
+                    self.recent[i] = self.recent[0]
+                    self.recent[0] = shape
+                if not self.rows.finish_in(self.buf, len(self.buf)):
+                    self.rows.malformed(self._pairs(p))
+                return True
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _known_head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read the ID of the entry at p, whose text goes to the rows; return where it ends, -1 if it is unusual."""
+        data: cython.p_const_uchar = self.buf
+        end: cython.Py_ssize_t = self.end
+        stop: cython.Py_ssize_t
+        start: cython.Py_ssize_t
+        digit: cython.int
+        value: cython.ulonglong = 0
+        # From *2 CRLF $ on: one digit or two, CRLF, then that many bytes.
+        if p + 10 > end or not matches(data, p, b"*2\r\n$", 5):
+            return -1
+        stop = data[p + 5] - 0x30
+        digit = data[p + 6] - 0x30
+        p += 6
+        if 0 <= digit <= 9:
+            stop = stop * 10 + digit
+            p += 1
+        if stop < 3 or stop > 39 or data[p - 1] > 0x39 or data[p] != 0x0D or data[p + 1] != 0x0A:
+            return -1
+        p += 2
+        start = p
+        stop += p
+        if stop > end:
+            return -1
+        while p < stop:
+            digit = data[p] - 0x30
+            if digit < 0 or digit > 9:
+                break
+            value = value * 10 + digit
+            p += 1
+        # 19 digits fit 64 bits; a half that begins with a zero is not how a server writes it.
+        if p == start or p - start > 19 or p + 1 >= stop or data[p] != 0x2D:
+            return -1
+        if (data[start] == 0x30 and p - start > 1) or (data[p + 1] == 0x30 and stop - p > 2) or stop - p > 20:
+            return -1
+        self.ms = value
+        value = 0
+        p += 1
+        while p < stop:
+            digit = data[p] - 0x30
+            if digit < 0 or digit > 9:
+                return -1
+            value = value * 10 + digit
+            p += 1
+        self.seq = value
+        self.rows.id_start = start
+        self.rows.id_size = stop - start
+        return stop
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _known_fields(self, shape: Shape, p: cython.Py_ssize_t) -> cython.bint:
+        """Step over the fields at p if they are whole and those of the shape, leaving their values to the rows.
+
+        Between two values of a shape the bytes are always the same: the end of one, the next one's name, its `$`.
+        """
+        buf: bytearray = self.buf
+        data: cython.p_const_uchar = buf
+        end: cython.Py_ssize_t = self.end
+        rows: Rows = self.rows
+        slot: Slot = shape.first
+        size: cython.Py_ssize_t
+        digit: cython.int
+        start: cython.Py_ssize_t = rows.id_start
+        id_size: cython.Py_ssize_t = rows.id_size
+        if slot is None:
+            return False
+        rows.begin_as(shape, self.ms, self.seq)
+        rows.id_start = start
+        rows.id_size = id_size
+        while slot is not None:
+            # The literal, a digit, and what may follow it: a digit or CR, then LF or more.
+            if p + slot.size + 4 > end or not matches(data, p, slot.literal, slot.size):
+                return False
+            p += slot.size
+            size = 0
+            digit = data[p] - 0x30
+            while 0 <= digit <= 9:
+                size = size * 10 + digit
+                p += 1
+                if p + 2 > end or size > _MAX_LENGTH:
+                    return False
+                digit = data[p] - 0x30
+            if data[p] != 0x0D or data[p + 1] != 0x0A or data[p - 1] == 0x24:
+                return False
+            p += 2
+            if size > end - p - 2:
+                return False
+            if rows.items is not None:
+                rows.items.put_text(data, p, size, end)
+            if slot.owner is not None:
+                slot.owner.start = p
+                slot.owner.size = size
+            p += size
+            slot = slot.next
+        if data[p] != 0x0D or data[p + 1] != 0x0A:
+            return False
+        self.pos = p + 2
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _learn(self) -> cython.bint:
+        """Remember the shape of the entry that was just decoded name by name.
+
+        Streams whose entries keep having new shapes are not worth it: after so many nothing more is learned.
+        """
+        rows: Rows = self.rows
+        if self.fields == 0 or self.fields > _MAX_SLOTS or len(rows.shapes) >= _MAX_SHAPES:
+            return False
+        shape: Shape = rows.shape_of(rows.pattern[: self.fields])
+        if shape in self.recent:
+            return False
+        self.recent.insert(0, shape)
+        del self.recent[_RECENT:]
+        return True
+
+    # ---- any entry ---------------------------------------------------------------------------------------------
 
     @cython.cfunc
     @cython.inline
     def _fields_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the number of names and values that follow p, 0 where null takes their place."""
+        """Return the number of names and values that follow p, _NULL where null takes their place."""
         if p < self.end and self.buf[p] != _ARRAY:
             if self._header(p, _BULK) == _INCOMPLETE:
                 return _INCOMPLETE
-            return 0
+            return _NULL
         n: cython.Py_ssize_t = self._header(p, _ARRAY)
         if n > 0 and n & 1:
             raise ProtocolError("an entry has a name without a value")
-        return 0 if n == _NULL else n
+        return n
 
     @cython.cfunc
     @cython.inline
@@ -272,6 +466,7 @@ class RangeDecoder:
         raise ProtocolError(f"unexpected in a reply to XRANGE: {line[:64]!r}")
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _id(self, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read the stream ID of n bytes at p into ms and seq."""
         buf: bytearray = self.buf

@@ -1,7 +1,7 @@
 """The text of a field read as a number, a boolean, a moment or a day.
 
 Fields and values of a stream are byte strings; a typed column asks for more. One `Parser` serves a
-batch: each method reads `buf[start:start + n]`, answers whether the text is a value of that type, and
+batch: each method reads `data[start:start + n]`, answers whether the text is a value of that type, and
 leaves the value in a register (`number`, or `real` for a double). It never raises for bad text: text that is
 no value becomes null in the column.
 
@@ -13,11 +13,17 @@ What is accepted (blanks, i.e. bytes up to 0x20, around the value are skipped, a
     timestamp   an integer = milliseconds since 1970, the unit of stream IDs; or
                 YYYY-MM-DD[(T| )HH:MM[:SS[.digits]]][Z|UTC|(+|-)HH[[:]MM]], UTC where no zone is given
     date        YYYY-MM-DD, alone or followed by T or a blank and anything
+    decimal     as real, without nan and inf; digits beyond the scale are rounded half up (away from zero), as
+                Spark's CAST does, and a number of more digits than the precision is none
 
 Doubles take an exact short way: up to 2^53 as mantissa and a power of ten up to 22 are both exact in a double,
 so one division or multiplication rounds correctly. Anything longer goes to `float()`, which also rounds
 correctly, at a tenth of the speed. A table of powers was rejected: the loop that multiplies by ten is exact up
 to 10^22, and prices and delays need two or three turns.
+
+Two doors: `integer(buf, start, n)` and its like check that the text lies inside the buffer and call
+`read_integer(data, start, n)`, which is for C callers that know; below it bytes are read through a pointer, and
+only from `start` to before `start + n`.
 
 Cost: O(n) for a text of n bytes.
 """
@@ -28,6 +34,8 @@ try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
+import re
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
 
 _EXACT = cython.declare(cython.ulonglong, 1 << 53)
 _MAX = cython.declare(cython.ulonglong, (1 << 63) - 1)
@@ -35,6 +43,8 @@ TRUE_WORDS = frozenset((b"true", b"t", b"yes", b"y", b"1"))
 FALSE_WORDS = frozenset((b"false", b"f", b"no", b"n", b"0"))
 SPECIAL_REALS = frozenset((b"nan", b"inf", b"infinity"))
 MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
+_DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BLANKS = bytes(range(0x21))
 _MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
 
 
@@ -66,53 +76,84 @@ def days_in_month(year: cython.longlong, month: cython.longlong) -> cython.longl
     return 31
 
 
+def exactly(text: bytes, precision: int, scale: int) -> int | None:
+    """Return a decimal number times 10^scale, rounded half up; None for no number, or one beyond the precision."""
+    if _DECIMAL.fullmatch(text.strip(_BLANKS)) is None:
+        return None
+    context = Context(precision, ROUND_HALF_UP)
+    try:
+        value = Decimal(text.strip(_BLANKS).decode()).quantize(Decimal(1).scaleb(-scale), context=context)
+        return int(value.scaleb(scale, context))
+    except DecimalException:  # more digits than the precision, or an exponent that no Decimal holds
+        return None
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def check(buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+    """Raise IndexError unless buf[start:start + n] lies inside buf."""
+    if n < 0 or start < 0 or start > len(buf) - n:
+        raise IndexError("value outside the buffer")
+    return True
+
+
 @cython.final
 @cython.cclass
 class Parser:
     """Reads one value at a time; the registers hold the last one."""
 
-    __slots__ = ("number", "real", "stop")
+    __slots__ = ("number", "real", "stop", "bad")
     number: cython.longlong
     real: cython.double
+    bad: cython.bint  # one of the entry's values was none of its column's type
     stop: cython.Py_ssize_t  # end of the text without trailing blanks, or where a sub-parser stopped
 
     def __init__(self) -> None:
         self.number = 0
         self.real = 0.0
         self.stop = 0
+        self.bad = False
 
     @cython.cfunc
-    def trim(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    @cython.exceptval(check=False)
+    def trim(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the start of the text without blanks; its end goes to `stop`."""
         stop: cython.Py_ssize_t = start + n
-        if n < 0 or start < 0 or stop > len(buf):
-            raise IndexError("value outside the buffer")
-        while start < stop and buf[start] <= 0x20:
+        while start < stop and data[start] <= 0x20:
             start += 1
-        while stop > start and buf[stop - 1] <= 0x20:
+        while stop > start and data[stop - 1] <= 0x20:
             stop -= 1
         self.stop = stop
         return start
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def integer(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_integer within a buffer."""
+        check(buf, start, n)
+        return self.read_integer(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def read_integer(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a signed 64-bit decimal integer into `number`."""
-        p: cython.Py_ssize_t = self.trim(buf, start, n)
+        p: cython.Py_ssize_t = self.trim(data, start, n)
         stop: cython.Py_ssize_t = self.stop
         negative: cython.bint = False
         value: cython.ulonglong = 0
         digit: cython.int
-        if p < stop and (buf[p] == 0x2D or buf[p] == 0x2B):
-            negative = buf[p] == 0x2D
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
             p += 1
         if p == stop:
             return False
-        while stop - p > 19 and buf[p] == 0x30:
+        while stop - p > 19 and data[p] == 0x30:
             p += 1
         if stop - p > 19:  # 19 digits always fit 64 unsigned bits
             return False
         while p < stop:
-            digit = buf[p] - 0x30
+            digit = data[p] - 0x30
             if digit < 0 or digit > 9:
                 return False
             value = value * 10 + digit
@@ -129,9 +170,17 @@ class Parser:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def decimal(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_decimal within a buffer."""
+        check(buf, start, n)
+        return self.read_decimal(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_decimal(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a double into `real`, correctly rounded."""
-        first: cython.Py_ssize_t = self.trim(buf, start, n)
+        first: cython.Py_ssize_t = self.trim(data, start, n)
         p: cython.Py_ssize_t = first
         stop: cython.Py_ssize_t = self.stop
         negative: cython.bint = False
@@ -141,11 +190,11 @@ class Parser:
         digits: cython.Py_ssize_t = 0
         scale: cython.Py_ssize_t = 0
         byte: cython.int
-        if p < stop and (buf[p] == 0x2D or buf[p] == 0x2B):
-            negative = buf[p] == 0x2D
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
             p += 1
         while p < stop:
-            byte = buf[p]
+            byte = data[p]
             if 0x30 <= byte <= 0x39:
                 digits += 1
                 if mantissa != 0 or byte != 0x30:
@@ -160,13 +209,13 @@ class Parser:
                 break
             p += 1
         if digits == 0:
-            return self._special_real(buf, first, p, stop)
+            return self._special_real(data, first, p, stop)
         if p < stop:
-            if (buf[p] | 0x20) != 0x65 or not self._exponent(buf, p + 1, stop):
+            if (data[p] | 0x20) != 0x65 or not self._exponent(data, p + 1, stop):
                 return False
             scale += self.number
         if significant > 19 or mantissa > _EXACT or scale > 22 or scale < -22:
-            self.real = float(bytes(buf[first:stop]))
+            self.real = float(bytes(data[first:stop]))
             return True
         self.real = self._scaled(mantissa, scale)
         if negative:
@@ -174,7 +223,58 @@ class Parser:
         return True
 
     @cython.cfunc
+    @cython.exceptval(check=False)
+    def read_fixed(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, scale: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Read a decimal number times 10^scale, rounded half up, into `number`; False also where it is not simple.
+
+        Simple is what has no exponent and at most 18 digits then; `exactly` reads the others.
+        """
+        p: cython.Py_ssize_t = self.trim(data, start, n)
+        stop: cython.Py_ssize_t = self.stop
+        negative: cython.bint = False
+        value: cython.longlong = 0
+        room: cython.Py_ssize_t = 18 - scale
+        first: cython.Py_ssize_t
+        digit: cython.int
+        if room < 0:
+            return False
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
+            p += 1
+        first = p
+        while p < stop and 0x30 <= data[p] <= 0x39:
+            value = value * 10 + (data[p] - 0x30)
+            p += 1
+            room -= 1
+            if room < 0:
+                return False
+        if p < stop and data[p] == 0x2E:
+            p += 1
+            if stop - first == 1:
+                return False
+            while p < stop and scale > 0 and 0x30 <= data[p] <= 0x39:
+                value = value * 10 + (data[p] - 0x30)
+                scale -= 1
+                p += 1
+            if p < stop:
+                digit = data[p] - 0x30
+                if scale == 0 and 5 <= digit <= 9:
+                    value += 1
+                while p < stop and 0x30 <= data[p] <= 0x39:
+                    p += 1
+        if p < stop or p == first:
+            return False
+        while scale > 0:
+            value *= 10
+            scale -= 1
+        self.number = -value if negative else value
+        return True
+
+    @cython.cfunc
     @cython.inline
+    @cython.exceptval(check=False)
     def _scaled(self, mantissa: cython.ulonglong, scale: cython.Py_ssize_t) -> cython.double:
         """Return mantissa * 10^scale for operands that are exact in a double."""
         power: cython.double = 1.0
@@ -190,66 +290,78 @@ class Parser:
         return value / power
 
     @cython.cfunc
-    def _exponent(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+    @cython.exceptval(check=False)
+    def _exponent(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Read [+-]digits up to stop into `number`; absurd exponents count as 99999."""
         negative: cython.bint = False
         value: cython.longlong = 0
-        if p < stop and (buf[p] == 0x2D or buf[p] == 0x2B):
-            negative = buf[p] == 0x2D
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
             p += 1
         if p >= stop:
             return False
         while p < stop:
-            if buf[p] < 0x30 or buf[p] > 0x39:
+            if data[p] < 0x30 or data[p] > 0x39:
                 return False
             if value < 99999:
-                value = value * 10 + (buf[p] - 0x30)
+                value = value * 10 + (data[p] - 0x30)
             p += 1
         self.number = -value if negative else value
         return True
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
     def _special_real(
-        self, buf: bytearray, first: cython.Py_ssize_t, p: cython.Py_ssize_t, stop: cython.Py_ssize_t
+        self, data: cython.p_const_uchar, first: cython.Py_ssize_t, p: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
         """Read nan, inf and infinity; `p` is after the sign."""
-        if stop - p > 8 or bytes(buf[p:stop]).lower() not in SPECIAL_REALS:
+        if stop - p > 8 or bytes(data[p:stop]).lower() not in SPECIAL_REALS:
             return False
-        self.real = float(bytes(buf[first:stop]))
+        self.real = float(bytes(data[first:stop]))
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def boolean(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_boolean within a buffer."""
+        check(buf, start, n)
+        return self.read_boolean(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_boolean(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a truth value into `number` (1 or 0)."""
-        p: cython.Py_ssize_t = self.trim(buf, start, n)
+        p: cython.Py_ssize_t = self.trim(data, start, n)
         length: cython.Py_ssize_t = self.stop - p
-        if length == 1 and (buf[p] == 0x30 or buf[p] == 0x31):
-            self.number = buf[p] - 0x30
+        if length == 1 and (data[p] == 0x30 or data[p] == 0x31):
+            self.number = data[p] - 0x30
             return True
         if length > 5:
             return False
-        word: bytes = bytes(buf[p : p + length]).lower()
+        word: bytes = bytes(data[p : p + length]).lower()
         self.number = 1 if word in TRUE_WORDS else 0
         return self.number == 1 or word in FALSE_WORDS
 
     @cython.cfunc
     @cython.inline
-    def _pair(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
+    @cython.exceptval(check=False)
+    def _pair(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
         """Return the two-digit number at p, or -1."""
-        if p + 2 > stop or not (0x30 <= buf[p] <= 0x39 and 0x30 <= buf[p + 1] <= 0x39):
+        if p + 2 > stop or not (0x30 <= data[p] <= 0x39 and 0x30 <= data[p + 1] <= 0x39):
             return -1
-        tens: cython.longlong = buf[p] - 0x30
-        return tens * 10 + buf[p + 1] - 0x30
+        tens: cython.longlong = data[p] - 0x30
+        return tens * 10 + data[p + 1] - 0x30
 
     @cython.cfunc
-    def _civil(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+    @cython.exceptval(check=False)
+    def _civil(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Read YYYY-MM-DD at p; `number` becomes the days since 1970."""
-        if p + 10 > stop or buf[p + 4] != 0x2D or buf[p + 7] != 0x2D:
+        if p + 10 > stop or data[p + 4] != 0x2D or data[p + 7] != 0x2D:
             return False
-        century: cython.longlong = self._pair(buf, p, stop)
-        year: cython.longlong = self._pair(buf, p + 2, stop)
-        month: cython.longlong = self._pair(buf, p + 5, stop)
-        day: cython.longlong = self._pair(buf, p + 8, stop)
+        century: cython.longlong = self._pair(data, p, stop)
+        year: cython.longlong = self._pair(data, p + 2, stop)
+        month: cython.longlong = self._pair(data, p + 5, stop)
+        day: cython.longlong = self._pair(data, p + 8, stop)
         if century < 0 or year < 0 or month < 1 or month > 12 or day < 1:
             return False
         year += century * 100
@@ -259,20 +371,36 @@ class Parser:
         return True
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def date(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_date within a buffer."""
+        check(buf, start, n)
+        return self.read_date(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def read_date(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a day into `number`: days since 1970-01-01."""
-        p: cython.Py_ssize_t = self.trim(buf, start, n)
-        if not self._civil(buf, p, self.stop):
+        p: cython.Py_ssize_t = self.trim(data, start, n)
+        if not self._civil(data, p, self.stop):
             return False
-        return self.stop - p == 10 or buf[p + 10] == 0x54 or buf[p + 10] == 0x20
+        return self.stop - p == 10 or data[p + 10] == 0x54 or data[p + 10] == 0x20
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def timestamp(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_timestamp within a buffer."""
+        check(buf, start, n)
+        return self.read_timestamp(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_timestamp(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Read a moment into `number`: microseconds since 1970-01-01 UTC."""
-        p: cython.Py_ssize_t = self.trim(buf, start, n)
+        p: cython.Py_ssize_t = self.trim(data, start, n)
         stop: cython.Py_ssize_t = self.stop
-        if not self._civil(buf, p, stop):
-            if not self.integer(buf, start, n):
+        if not self._civil(data, p, stop):
+            if not self.read_integer(data, start, n):
                 return False
             if self.number > _MAX_MILLISECONDS or self.number < -_MAX_MILLISECONDS:
                 return False
@@ -280,36 +408,37 @@ class Parser:
             return True
         micros: cython.longlong = self.number * 86400000000
         p += 10
-        if p < stop and (buf[p] == 0x54 or buf[p] == 0x20):
-            if not self._clock(buf, p + 1, stop):
+        if p < stop and (data[p] == 0x54 or data[p] == 0x20):
+            if not self._clock(data, p + 1, stop):
                 return False
             micros += self.number
             p = self.stop
-        if not self._zone(buf, p, stop):
+        if not self._zone(data, p, stop):
             return False
         self.number = micros - self.number
         return True
 
     @cython.cfunc
-    def _clock(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+    @cython.exceptval(check=False)
+    def _clock(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Read HH:MM[:SS[.digits]] at p into `number` as microseconds; `stop` becomes the end."""
-        hour: cython.longlong = self._pair(buf, p, stop)
-        minute: cython.longlong = self._pair(buf, p + 3, stop)
+        hour: cython.longlong = self._pair(data, p, stop)
+        minute: cython.longlong = self._pair(data, p + 3, stop)
         second: cython.longlong = 0
         micros: cython.longlong = 0
         unit: cython.longlong = 100000
-        if hour < 0 or hour > 23 or minute < 0 or minute > 59 or buf[p + 2] != 0x3A:
+        if hour < 0 or hour > 23 or minute < 0 or minute > 59 or data[p + 2] != 0x3A:
             return False
         p += 5
-        if p < stop and buf[p] == 0x3A:
-            second = self._pair(buf, p + 1, stop)
+        if p < stop and data[p] == 0x3A:
+            second = self._pair(data, p + 1, stop)
             if second < 0 or second > 59:
                 return False
             p += 3
-            if p < stop and (buf[p] == 0x2E or buf[p] == 0x2C):
+            if p < stop and (data[p] == 0x2E or data[p] == 0x2C):
                 p += 1
-                while p < stop and 0x30 <= buf[p] <= 0x39:
-                    micros += unit * (buf[p] - 0x30)
+                while p < stop and 0x30 <= data[p] <= 0x39:
+                    micros += unit * (data[p] - 0x30)
                     unit //= 10  # digits beyond the sixth count nothing
                     p += 1
         self.number = ((hour * 60 + minute) * 60 + second) * 1000000 + micros
@@ -317,27 +446,28 @@ class Parser:
         return True
 
     @cython.cfunc
-    def _zone(self, buf: bytearray, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+    @cython.exceptval(-1, check=False)
+    def _zone(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
         """Read a zone that fills the rest; `number` becomes its offset from UTC in microseconds."""
         sign: cython.int
         hours: cython.longlong
         minutes: cython.longlong = 0
         self.number = 0
-        while p < stop and buf[p] == 0x20:
+        while p < stop and data[p] == 0x20:
             p += 1
         if p == stop:
             return True
         if stop - p == 1:
-            return (buf[p] | 0x20) == 0x7A
-        if buf[p] != 0x2B and buf[p] != 0x2D:
-            return bytes(buf[p:stop]) == b"UTC"
-        sign = -1 if buf[p] == 0x2D else 1
-        hours = self._pair(buf, p + 1, stop)
+            return (data[p] | 0x20) == 0x7A
+        if data[p] != 0x2B and data[p] != 0x2D:
+            return bytes(data[p:stop]) == b"UTC"
+        sign = -1 if data[p] == 0x2D else 1
+        hours = self._pair(data, p + 1, stop)
         p += 3
-        if p < stop and buf[p] == 0x3A:
+        if p < stop and data[p] == 0x3A:
             p += 1
         if p < stop:
-            minutes = self._pair(buf, p, stop)
+            minutes = self._pair(data, p, stop)
             p += 2
         if hours < 0 or hours > 18 or minutes < 0 or minutes > 59 or p != stop:
             return False
