@@ -7,7 +7,9 @@
         connection = servers.readers(b"events")                    # the bulk readers': a replica where that is wanted
         for connection in servers.masters(): ...                   # every node that holds keys
 
-Connections are made when they are needed and kept until `close`. `call`, `calls`, `replies` and `each` follow a
+Connections are made when they are needed and kept until `close`. A node has one for what it owns, one for what is
+read from it as a replica, and one for keys that it has ahead of their slot: nothing but what the caller asked for is
+sent on a connection that he may be reading from. `call`, `calls`, `replies` and `each` follow a
 server that redirects. Who uses a connection himself hands an error reply to `redirected`; after True he asks for
 the connection again and sends the same once more:
 
@@ -42,6 +44,7 @@ from rillet.spark.cluster import Redirection, Topology, read_shards, read_slots,
 from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, endpoint, refusal
 from rillet.spark.options import Options
 
+MASTER, REPLICA, ASKING = "master", "replica", "asking"  # what a connection is for
 ASKED_FOR = 1.0  # seconds that an ASK is remembered; then the slot's owner is asked again
 SCAN_COUNT = b"1000"
 _NOT_NOW = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
@@ -73,7 +76,7 @@ class Servers:
     def __init__(self, options: Options) -> None:
         self.options = options
         self._seeds = Address.of(options).seeds if options.url is not None else ()
-        self._kept: dict[tuple[Node | None, bool], Connection] = {}  # by node and whether as a replica
+        self._kept: dict[tuple[Node | None, str], Connection] = {}  # by node and what it is used for
         self._topology: Topology | None = None
         self._stale = False
         self._asked: dict[bytes, tuple[Node, float]] = {}
@@ -103,7 +106,7 @@ class Servers:
         if self.options.read_from == "replica" and key not in self._asked:
             for node in self._replicas(key):
                 try:
-                    self._used[key] = self._open(node, replica=True)
+                    self._used[key] = self._open(node, REPLICA)
                     return self._used[key]
                 except ConnectionLost:
                     self._lagging.add(node)
@@ -131,7 +134,7 @@ class Servers:
         node, since = self._asked.get(key, (None, 0.0))
         if node is not None and time.monotonic() - since < ASKED_FOR:
             try:
-                self._used[key] = self._open(node)
+                self._used[key] = self._open(node, ASKING)
                 return self._used[key], True
             except ConnectionLost:
                 pass  # the slot's owner knows what became of the key
@@ -139,18 +142,25 @@ class Servers:
         self._used[key] = self._reach(slot_of(key)) if self._seeds else self._open(None)
         return self._used[key], False
 
-    def _open(self, node: Node | None, replica: bool = False) -> Connection:
-        """Return the connection to a node, or to the one server there is."""
-        kept = self._kept.get((node, replica))
-        if kept is not None:
-            return kept
+    def _open(self, node: Node | None, use: str = MASTER) -> Connection:
+        """Return the connection to a node, or to the one server there is, for a use of its own."""
+        kept = self._kept.get((node, use))
+        if kept is None:
+            kept = self._kept[node, use] = self._connect(node)
+            try:
+                if use == REPLICA:
+                    kept.replica = True
+                    if self._seeds:
+                        kept.call(b"READONLY")
+            except ConnectionLost:
+                self.forget(kept)
+                raise
+        return kept
+
+    def _connect(self, node: Node | None) -> Connection:
         address = endpoint(self.options)
         try:
             made = Connection(address if node is None else address.at(node), self.options.timeout)
-            if replica:
-                made.replica = True
-                if self._seeds:
-                    made.call(b"READONLY")
         except ConnectionLost:
             if node is not None:
                 self._lost.add(node)
@@ -158,7 +168,6 @@ class Servers:
             raise
         if node is not None:
             self._lost.discard(node)
-        self._kept[node, replica] = made
         return made
 
     def _reach(self, slot: int) -> Connection:
@@ -182,14 +191,15 @@ class Servers:
             known = shard.replicas if shard is not None else ()
         else:
             if self._replicas_of_one is None or self._stale:
-                role = self._open(None).call(b"ROLE")
+                with self._connect(None) as connection:
+                    role = connection.call(b"ROLE")
                 told = role[2] if role[0] == b"master" else []
                 self._replicas_of_one = tuple(Node(host.decode(), int(port)) for host, port, _ in told)
                 self._stale = False
             known = self._replicas_of_one
         usable = [node for node in known if node not in self._lagging]
         random.shuffle(usable)
-        return sorted(usable, key=lambda node: (node, True) not in self._kept)
+        return sorted(usable, key=lambda node: (node, REPLICA) not in self._kept)
 
     def forget(self, connection: Connection) -> None:
         """Close a connection that was lost; the next use of its keys makes another."""
@@ -226,14 +236,11 @@ class Servers:
         nodes = sorted(dict.fromkeys([*known, *self._seeds]), key=lambda node: node in self._lost)
         failure = ""
         for node in nodes:
-            kept = self._kept.get((node, False))
             try:
-                return self._told(self._open(node), node)
+                with self._connect(node) as connection:  # replies may be under way on those that are kept
+                    return self._told(connection, node)
             except ConnectionLost as error:
                 failure = str(error).removeprefix("rillet: ")
-            if kept is not None:  # it had a server at its end once: there may be another by now
-                self.forget(kept)
-                nodes.append(node)
         raise ConnectionLost(f"rillet: no node of {self} answers: {failure}")
 
     def _told(self, connection: Connection, node: Node) -> Topology:
