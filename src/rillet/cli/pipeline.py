@@ -4,8 +4,8 @@
     rillet pipeline NAME --help      what one takes
 
 Each is a module there, with `add_arguments(parser)`, `run(options)` and, if it likes, `complaints(options)`; the
-module is imported when it is asked for. Everything wrong with the arguments is one message, so argparse, which stops at the
-first, is only the half of it (`running.Parser`).
+module is imported when it is asked for. Everything wrong with the arguments is one message, so argparse, which stops
+at the first, is only the half of it (`running.Parser`).
 
 Exit status: 0 done; 1 something failed on the way, the line says what; 2 the arguments are wrong, or Spark is missing.
 """
@@ -23,7 +23,10 @@ from rillet.spark.java import JavaMissing
 from rillet.spark.options import OptionError
 
 PIPELINES: dict[str, str] = {
+    "archive": "streams into Parquet files by date, each entry exactly once; trims what is archived",
+    "history": "archive and live stream as one table: print it, or write it to Parquet",
     "snapshot": "what RDB files hold: keys, memory by type and prefix, stream entries, groups",
+    "lag": "groups and consumers over time: lag, what is pending, how long, how often",
 }
 """The pipelines, by the name of their command, with their line of help; `-` in a name is `_` in the module's."""
 
