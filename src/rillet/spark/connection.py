@@ -138,6 +138,9 @@ class Connection:
         except ssl.SSLError as error:
             connected.close()
             raise ConnectorError(f"rillet: TLS with {self.address} failed: {error.reason or error}") from error
+        except TimeoutError as error:
+            connected.close()
+            raise ConnectionLost(f"rillet: TLS with {self.address} failed: nothing is answered to it") from error
         except BaseException:
             connected.close()
             raise
@@ -218,7 +221,11 @@ class Connection:
         """Return what to raise: ConnectionLost, but for a TLS server that found our certificate wanting."""
         if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
             return ConnectorError(f"rillet: {self.address} ended TLS: {error.reason} (certFile, keyFile)")
-        return ConnectionLost(f"rillet: the connection to {self.address} was lost: {error or 'closed by the server'}")
+        hint = ""
+        if isinstance(error, ssl.SSLEOFError) and self.address.tls is not None and self.address.tls.cert_file is None:
+            hint = " (a server that wants a certificate, certFile and keyFile, may end TLS like this)"
+        lost = error or "closed by the server"
+        return ConnectionLost(f"rillet: the connection to {self.address} was lost: {lost}{hint}")
 
 
 _stores: dict[str, Store] = {}  # opened by this process, which stays owner or attached until it ends
