@@ -50,8 +50,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError
-from rillet.spark.offsets import successor
+from rillet.protocol.replies import ReplyError
+from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.offsets import Part, successor
 from rillet.spark.options import EARLIEST, Options
 from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
@@ -300,21 +301,29 @@ def _page(key: bytes, after: StreamID, last: StreamID) -> bytes:
     return pack(b"XRANGE", key, b"%d-%d" % successor(after), b"%d-%d" % last, b"COUNT", b"%d" % COUNT_PAGE)
 
 
-def before_reading(options: Options, connection: Connection, stream: str, after: StreamID, last: StreamID) -> None:
-    """Raise DataLoss if entries of a planned range (after, last] were trimmed before its task began to read it.
+def before_reading(options: Options, servers: Servers, ranges: Iterable[Part]) -> None:
+    """Raise DataLoss if entries of planned ranges (after, last] were removed before their task begins to read.
 
-    The range begins right before an entry that was there, or inside the stream, so a first entry beyond its beginning
-    is a loss. Where losses are only counted nobody could be told how many: the executors cannot reach the query's
-    progress. So then nothing is asked.
+    A stream's first range begins right before an entry that was there, and any other one inside of the stream, so a
+    first entry beyond the beginning is a loss. Where losses are only counted nothing is asked: a task cannot reach
+    the query's progress. One round trip.
     """
+    lowest: dict[str, tuple[StreamID, StreamID]] = {}
+    for stream, after, last in ranges:
+        lowest[stream] = min(lowest.get(stream, (after, last)), (after, last))
     if not options.fail_on_data_loss:
         return
-    first = connection.call(b"XRANGE", stream.encode(), b"-", b"+", b"COUNT", b"1")
-    beginning = StreamID.parse(first[0][0]) if first else None
-    if beginning is None or beginning > successor(after):
-        now = "is empty" if beginning is None else f"begins at {beginning}"
-        raise DataLoss(
-            f"rillet: entries may have been lost before being read: the stream {stream!r} at {connection.address} was "
-            f"trimmed after its entries from {after} to {last} were planned, and {now}; failOnDataLoss=false goes on "
-            "with what is left"
-        )
+    keys = {stream: stream.encode() for stream in lowest}
+    replies = servers.each([(key, (b"XRANGE", key, b"-", b"+", b"COUNT", b"1")) for key in keys.values()])
+    for (stream, (after, last)), reply in zip(lowest.items(), replies, strict=True):
+        if isinstance(reply, ReplyError):
+            continue  # reading will meet it too, and tells it
+        beginning = StreamID.parse(reply[0][0]) if reply else None
+        if beginning is None or beginning > successor(after):
+            now = "is empty" if beginning is None else f"begins at {beginning}"
+            where = servers.connection(keys[stream]).address
+            raise DataLoss(
+                f"rillet: entries may have been lost before being read: the stream {stream!r} at {where} was trimmed "
+                f"after its entries from {after} to {last} were planned, and {now}; failOnDataLoss=false goes on with "
+                "what is left"
+            )
