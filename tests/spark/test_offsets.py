@@ -1,89 +1,186 @@
-"""How ranges are shared out: nothing twice, nothing left out, and about evenly."""
+"""Offsets as the checkpoint keeps them, and how entries are shared: nothing twice, nothing left out, about evenly."""
 
 from __future__ import annotations
 
 import bisect
+import json
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.spark.offsets import PROBE, Range, number, split, successor
+from rillet.spark.offsets import Offset, OffsetError, identifier, number, successor
+from rillet.spark.shares import PROBE, Estimate, Seen, capped, line, located, tasks
 from rillet.types.stream_id import MAX, StreamID
 
 IDS = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)).map(lambda pair: StreamID(*pair))
+NAMES = st.text(min_size=1, max_size=5)
+PARTS = st.tuples(NAMES, IDS, IDS)
 
 
-def probing(entries: Sequence[StreamID]):
-    """Return a probe of a sorted list."""
+# ---- offsets ----
 
-    def probe(starts: Sequence[StreamID]) -> list[list[StreamID]]:
-        return [list(entries[bisect.bisect_right(entries, start) :][:PROBE]) for start in starts]
 
-    return probe
+@given(
+    st.dictionaries(NAMES, IDS, min_size=1),
+    st.dictionaries(NAMES, st.integers(0, 2**63)),
+    st.none() | st.lists(st.lists(PARTS, min_size=1).map(tuple)).map(tuple),
+    st.booleans(),
+    st.none() | st.dictionaries(NAMES, IDS),
+)
+def test_an_offset_is_the_same_after_json(streams, added, plan, initial, start) -> None:
+    offset = Offset(streams, added, plan, initial, start)
+    again = Offset.parse(json.loads(json.dumps(offset.json())))
+    assert again == offset
+    assert json.dumps(again.json()) == json.dumps(offset.json())
+
+
+def test_offsets_of_the_first_version_are_understood() -> None:
+    assert Offset.parse({"events": "5-1", "from": "2-0"}) == Offset(
+        {"events": StreamID(5, 1)}, start={"events": StreamID(2, 0)}
+    )
+    assert Offset.parse({"streams": "5-1", "initial": True}) == Offset({"streams": StreamID(5, 1)}, initial=True)
+
+
+@pytest.mark.parametrize("told", [{}, {"events": "soon"}, {"streams": {"a": None}}, {"streams": {}, "plan": [[["a"]]]}])
+def test_what_is_no_offset_is_said_in_a_sentence(told: dict[str, object]) -> None:
+    with pytest.raises(OffsetError, match="the checkpoint holds no offset of this source"):
+        Offset.parse(told)
+
+
+def test_successor_carries_into_the_milliseconds() -> None:
+    assert successor(StreamID(1, MAX)) == StreamID(2, 0)
+    assert number(StreamID(1, 2)) == (1 << 64) + 2
+    assert identifier((1 << 64) + 2) == StreamID(1, 2)
+
+
+# ---- the line ----
 
 
 @settings(deadline=None)
-@given(IDS, IDS, st.integers(1, 9), st.booleans(), st.lists(IDS, max_size=50))
-def test_ranges_are_disjoint_and_cover_the_whole(
-    after: StreamID, last: StreamID, parts: int, exactly: bool, entries: list[StreamID]
-) -> None:
-    ranges = split(Range(after, last), parts, probing(sorted(entries)), exactly)
-    if last <= after:
-        assert ranges == []
-        return
-    assert len(ranges) <= parts
-    assert ranges[0].after == after
-    assert ranges[-1].last == last
-    for left, right in zip(ranges, ranges[1:], strict=False):
-        assert left.last == right.after
-    assert all(part.after < part.last for part in ranges)
+@given(
+    st.lists(st.tuples(IDS, IDS, st.floats(0, 1e9)), max_size=20),
+    st.integers(1, 9),
+)
+def test_tasks_are_disjoint_and_cover_everything(ranges, parts: int) -> None:
+    line_up = [(f"s{i}", min(a, b), max(a, b)) for i, (a, b, _) in enumerate(ranges)]
+    stretches = line([weight for *_, weight in ranges], parts)
+    cuts = [
+        sorted(identifier(number(a) + (number(b) - number(a)) * i // 7) for i in range(len(stretch.cuts)))
+        for (_, a, b), stretch in zip(line_up, stretches, strict=True)
+    ]
+    found = tasks(line_up, stretches, cuts)
+    assert len(found) <= parts
+    assert all(after < last for task in found for _, after, last in task)
+    flat = [part for task in found for part in task]
+    for stream, after, last in line_up:
+        pieces = [part for part in flat if part[0] == stream]
+        if after == last:
+            assert not pieces
+            continue
+        assert (pieces[0][1], pieces[-1][2]) == (after, last)
+        assert all(left[2] == right[1] for left, right in zip(pieces, pieces[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    "weights", [[1000.0], [1.0] * 1000, [900.0, *[1.0] * 100], [10.0, 500.0, 3.0, 480.0, 7.0], [1.0] * 8]
+)
+def test_a_line_is_cut_into_tasks_of_about_the_same_weight(weights: list[float]) -> None:
+    stretches = line(weights, 8)
+    sizes = [0.0]
+    for weight, stretch in zip(weights, stretches, strict=True):
+        for left, right in zip([0.0, *stretch.cuts], [*stretch.cuts, weight], strict=True):
+            sizes[-1] += right - left
+            if right != weight:
+                sizes.append(0.0)
+        if stretch.ends:
+            sizes.append(0.0)
+    assert len(sizes) == 8
+    assert max(sizes) < 1.3 * min(sizes)
+
+
+@given(st.lists(st.floats(1, 1e6), max_size=30), st.integers(1, 10_000))
+def test_a_cap_is_shared_in_proportion_and_kept(waiting: list[float], cap: int) -> None:
+    found = {f"s{i}": float(int(count)) for i, count in enumerate(waiting)}
+    shares = capped(found, cap)
+    total = sum(found.values())
+    assert sum(shares.values()) == min(cap, total)
+    assert all(1 <= shares[stream] <= found[stream] for stream in shares)
+    if cap >= len(found):
+        assert set(shares) == set(found)
+        fair = {stream: count * cap / total for stream, count in found.items()}
+        assert total <= cap or all(abs(shares[stream] - fair[stream]) <= len(found) + 1 for stream in found)
+    else:
+        assert list(shares) == list(found)[:cap]  # the first have waited longest
+
+
+# ---- estimates ----
+
+
+def estimated(entries: Sequence[StreamID], after: StreamID, last: StreamID, wanted: float, looks: int = 3) -> Estimate:
+    """Return what probes of a sorted list tell."""
+
+    def look(bounds: Sequence[tuple[int, int]]) -> list[Seen]:
+        seen = []
+        for start, end in bounds:
+            begin = bisect.bisect_right(entries, identifier(start))
+            inside = [number(entry) for entry in entries[begin : begin + PROBE] if number(entry) <= end]
+            seen.append(Seen(len(inside), inside[0], inside[-1]) if inside else Seen(0))
+        return seen
+
+    made = Estimate(identifier(number(entries[0]) - 1), after, last, entries[-1], len(entries))
+    asked = made.first_look(64)
+    made.take(asked, look(asked))
+    for _ in range(looks - 1):
+        if asked := made.look_again(wanted, wanted / 32, 4096):
+            made.take(asked, look(asked))
+    return made
+
+
+def shares_of(entries: Sequence[StreamID], parts: int) -> list[int]:
+    low = identifier(number(entries[0]) - 1)
+    made = estimated(entries, low, entries[-1], len(entries))
+    cuts = located(made.inside(), [made.count() * k / parts for k in range(1, parts)])
+    bounds = [bisect.bisect_right(entries, cut) for cut in [low, *cuts, entries[-1]]]
+    return [b - a for a, b in zip(bounds, bounds[1:], strict=False)]
 
 
 @pytest.mark.parametrize("step", [1, 17, 1000])
-@pytest.mark.parametrize("sequences", [1, 5])
+@pytest.mark.parametrize("sequences", [1, 5, 300])
 def test_shares_are_about_even(step: int, sequences: int) -> None:
-    entries = [StreamID(1000 + n // sequences * step, n % sequences) for n in range(30_000)]
-    ranges = split(Range(StreamID(999, MAX), entries[-1]), 4, probing(entries), False)
-    sizes = [sum(part.after < entry <= part.last for entry in entries) for part in ranges]
-    assert len(sizes) == 4
+    sizes = shares_of([StreamID(1000 + n // sequences * step, n % sequences) for n in range(60_000)], 4)
+    assert max(sizes) < 1.3 * min(sizes)
+
+
+def test_one_millisecond_is_shared_by_sequence() -> None:
+    sizes = shares_of([StreamID(5, n) for n in range(40_000)], 4)
     assert max(sizes) < 1.3 * min(sizes)
 
 
 def test_a_burst_in_a_quiet_year_is_shared() -> None:
     quiet = [StreamID(n * 1_000_000, 0) for n in range(1, 3000)]
     burst = [StreamID(1_500_000_000 + n * 50, 1) for n in range(200_000)]
-    entries = sorted([*quiet, *burst])
-    ranges = split(Range(StreamID(0, 0), entries[-1]), 4, probing(entries), False, len(entries))
-    sizes = [sum(part.after < entry <= part.last for entry in entries) for part in ranges]
-    assert sum(sizes) == len(entries)
-    assert max(sizes) < 0.5 * len(entries)
+    sizes = shares_of(sorted([*quiet, *burst]), 4)
+    assert sum(sizes) == 202_999
+    assert max(sizes) < 0.5 * sum(sizes)
 
 
 def test_a_burst_between_the_probes_is_found() -> None:
     quiet = [StreamID(n * 1_000_000, 0) for n in range(1, 3000)]
     burst = [StreamID(1_480_000_000 + n * 100, 0) for n in range(100_000)]
-    entries = sorted([*quiet, *burst])
-    ranges = split(Range(StreamID(0, 0), entries[-1]), 4, probing(entries), False, len(entries))
-    sizes = [sum(part.after < entry <= part.last for entry in entries) for part in ranges]
-    assert max(sizes) < 0.5 * len(entries)
+    sizes = shares_of(sorted([*quiet, *burst]), 4)
+    assert max(sizes) < 0.5 * sum(sizes)
 
 
-def test_one_millisecond_is_shared_by_sequence() -> None:
-    entries = [StreamID(5, n) for n in range(40_000)]
-    ranges = split(Range(StreamID(4, MAX), entries[-1]), 4, probing(entries), False)
-    sizes = [sum(part.after < entry <= part.last for entry in entries) for part in ranges]
-    assert max(sizes) < 1.3 * min(sizes)
-
-
-def test_little_is_one_task_unless_asked_for_exactly() -> None:
-    entries = [StreamID(n, 0) for n in range(1, 300)]
-    whole = Range(StreamID(0, 0), entries[-1])
-    assert split(whole, 4, probing(entries), False) == [whole]
-    assert len(split(whole, 4, probing(entries), True)) == 4
-
-
-def test_successor_carries_into_the_milliseconds() -> None:
-    assert successor(StreamID(1, MAX)) == StreamID(2, 0)
-    assert number(StreamID(1, 2)) == (1 << 64) + 2
+@pytest.mark.parametrize("bursts", [1, 10, 100])
+def test_a_place_is_found_by_its_number_of_entries(bursts: int) -> None:
+    """Entries that come one by one, or a hundred at once: the length of the stream tells the scale."""
+    entries = [StreamID(1000 + n // bursts * bursts, n % bursts) for n in range(300_000)]
+    begin = 100_000
+    for wanted in (10_000, 50_000, 150_000):
+        made = estimated(entries, entries[begin - 1], entries[-1], wanted)
+        assert 170_000 < made.count() < 230_000
+        (found,) = located(made.inside(), [float(wanted)])
+        taken = bisect.bisect_right(entries, found) - begin
+        assert wanted * 0.75 < taken < wanted * 1.3

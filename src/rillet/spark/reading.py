@@ -1,12 +1,30 @@
-"""What is asked of a server to read from a stream: its ends, samples of it, a page after the other.
+"""Ranges of streams become record batches: the whole work of a task.
 
-`read_range` is the whole work of a task: page through (after, last] with XRANGE COUNT and give out record
-batches. The request for a page leaves as soon as the last ID of the page before is known, and a batch is handed
-to Spark while the server works on that page.
+`read_task` pages through its ranges with XRANGE COUNT and gives out record batches. Requests for several ranges are
+under way at the same time, so that many small ranges do not cost a round trip each:
+
+    waiting      D E F ...
+                 │ sent, as long as fewer than WINDOW are under way
+                 ▼
+    under way    A B C     their replies come in this order from each node, and are decoded in this order,
+                 │         each by the decoder of its connection, all into the same rows
+                 ▼
+    A has more:  sent again at once, after C;   A has ended: forgotten
+
+All pages under way together hold `pageEntries` at the most, so memory is bounded, and a range that is alone gets
+all of them in one page. The request for its next page leaves as soon as the last ID of the page before is known, and a
+batch is handed to Spark while the server works on that page. What comes first is decided by the plan and the replies
+alone: a task that runs again gives the same rows in the same order, after a lost connection too.
+
+A lost connection is made again and reading goes on after the last whole entry, three times without progress. A node
+that sends us elsewhere is obeyed; from then on one request is under way at a time, because the answer to it decides
+whom to ask next. A replica that has no more, before the range has ended, may lag behind: the rest comes from its
+master.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,146 +32,150 @@ from typing import Any
 from rillet.columns.arrow import record_batch, rows_for
 from rillet.columns.resp import DONE, FULL, MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, endpoint, pack
-from rillet.spark.offsets import PROBE, Range, number, successor
+from rillet.spark.asking import Page, page_request
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError
+from rillet.spark.offsets import Part
 from rillet.spark.options import Options
+from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
 
-LARGE_ENTRY = 16384  # bytes; beyond it samples are not worth their transfer
 MAX_BATCH_BYTES = 32 << 20
 ATTEMPTS = 3
-IDLE_MS = 100
+WINDOW = 16
 
 
-@dataclass(frozen=True)
-class Extent:
-    """What XINFO STREAM tells: how long a stream is, where its entries begin, and the last ID ever given."""
+def read_task(options: Options, ranges: Sequence[Part], schema: Any) -> Iterator[Any]:
+    """Yield the entries of ranges as record batches of an Arrow schema, those of a stream in order."""
+    if ranges:
+        with Servers(options) as servers:
+            yield from Pages(options, servers, ranges, schema).read()
 
-    length: int
-    first: StreamID | None
+
+@dataclass
+class Cursor:
+    """Where reading of a range is; its next page has `count` entries, if there are so many."""
+
+    stream: str
+    key: bytes
+    after: StreamID
     last: StreamID
-    large: bool
+    count: int = 0
+    master: bool = False  # the replica had no more
 
-
-def extent(connection: Connection, stream: str) -> Extent:
-    """Ask for the ends of a stream; a missing key or one of another type raises ConnectorError, named."""
-    key = stream.encode()
-    try:
-        flat = connection.call(b"XINFO", b"STREAM", key)
-    except ConnectorError as error:
-        if isinstance(error, ConnectionLost):
-            raise
-        if "no such key" not in str(error):
-            raise ConnectorError(f"{error} (stream {stream!r})") from None
-        raise ConnectorError(f"rillet: there is no stream {stream!r} at {connection.address}") from None
-    told = dict(zip(flat[::2], flat[1::2], strict=False))
-    edges = [entry for entry in (told.get(b"first-entry"), told.get(b"last-entry")) if entry]
-    large = any(sum(map(len, entry[1] or [])) > LARGE_ENTRY for entry in edges)
-    first = StreamID.parse(edges[0][0]) if edges else None
-    return Extent(told[b"length"], first, StreamID.parse(told[b"last-generated-id"]), large)
-
-
-def probe(connection: Connection, stream: str, starts: Sequence[StreamID]) -> list[list[StreamID]]:
-    """Return the IDs of the next few entries after each start."""
-    key, count = stream.encode(), b"%d" % PROBE
-    asked = [(b"XRANGE", key, _text(successor(start)), b"+", b"COUNT", count) for start in starts]
-    return [[StreamID.parse(entry[0]) for entry in reply] for reply in connection.calls(asked)]
-
-
-def _text(bound: StreamID) -> bytes:
-    return b"%d-%d" % bound
-
-
-def page_request(key: bytes, after: StreamID, last: StreamID, count: int) -> bytes:
-    """Return the packed XRANGE of the next `count` entries of (after, last]."""
-    return pack(b"XRANGE", key, _text(successor(after)), _text(last), b"COUNT", b"%d" % count)
-
-
-def read_range(options: Options, part: Range, schema: Any) -> Iterator[Any]:
-    """Yield the entries of a range as record batches of an Arrow schema, in order.
-
-    A lost connection is made again and reading goes on after the last whole entry, three times without progress.
-    """
-    pages = Pages(options, part, schema)
-    tries = 0
-    while not pages.ended:
-        before = pages.after
-        try:
-            yield from pages.read()
-        except ConnectionLost:
-            tries = tries + 1 if pages.after == before else 0
-            if tries == ATTEMPTS:
-                raise
-    if pages.rows.length:
-        yield record_batch(pages.rows, schema)
+    def request(self) -> bytes:
+        """Return the packed request for the next page."""
+        return page_request(self.key, Page(self.stream, self.after, self.last, self.count))
 
 
 class Pages:
-    """The pages of a range, decoded into rows; `after` is the last entry that is in them."""
+    """The pages of a task's ranges, decoded into rows."""
 
-    def __init__(self, options: Options, part: Range, schema: Any) -> None:
+    def __init__(self, options: Options, servers: Servers, ranges: Sequence[Part], schema: Any) -> None:
         self.options = options
-        self.key = options.stream.encode()
-        self.rows = rows_for(schema, self.key)
+        self.servers = servers
         self.schema = schema
-        self.after, self.last = part.after, part.last
-        self.ended = False
+        self.rows = rows_for(schema, b"")
+        self.waiting = deque(Cursor(stream, stream.encode(), after, last) for stream, after, last in ranges)
+        self.under_way: deque[tuple[Cursor, Connection]] = deque()
+        self.decoders: dict[Connection, RangeDecoder] = {}
+        self.window = WINDOW
+        self.moved = False  # whether anything was read since the last trouble
 
     def read(self) -> Iterator[Any]:
-        """Yield full batches, over one connection; the rest of the rows stays when the range has ended."""
-        address = endpoint(self.options)
-        decoder = RangeDecoder(self.rows, self.options.batch_entries, MAX_BATCH_BYTES)
-        try:
-            with Connection(address, self.options.timeout) as connection:
-                connection.send(self._request())
-                while not self.ended:
-                    state = decoder.decode()
-                    if state == MORE:
-                        self._note(decoder)
-                        connection.receive(decoder)
-                        continue
-                    if state == DONE:
-                        self._note(decoder)
-                        if decoder.entries < self.options.page_entries or self.after == self.last:
-                            self.ended = True
-                            return
-                        connection.send(self._request())
-                    if state == FULL or self.rows.length + self.options.page_entries > self.options.batch_entries:
-                        yield record_batch(self.rows, self.schema)
-        except (ReplyFailed, ProtocolError) as error:
-            raise ConnectorError(f"rillet: reading {self.options.stream!r} from {address}: {error}") from error
+        """Yield batches until every range has ended."""
+        tries = 0
+        while self.waiting or self.under_way:
+            try:
+                self._send()
+                yield from self._page()
+            except ConnectionLost:
+                self._begin_again()
+                tries = 0 if self.moved else tries + 1
+                self.moved = False
+                if tries == ATTEMPTS:
+                    raise
+        if self.rows.length:
+            yield record_batch(self.rows, self.schema)
 
-    def _request(self) -> bytes:
-        return page_request(self.key, self.after, self.last, self.options.page_entries)
+    def _send(self) -> None:
+        """Send requests until there are enough under way."""
+        requests: dict[Connection, list[bytes]] = {}
+        while self.waiting and len(self.under_way) < self.window:
+            cursor = self.waiting[0]
+            connection = self.servers.connection(cursor.key) if cursor.master else self.servers.readers(cursor.key)
+            self.waiting.popleft()
+            if not cursor.count:
+                sharing = min(self.window, len(self.waiting) + len(self.under_way) + 1)
+                cursor.count = max(1, self.options.page_entries // sharing)
+            self.under_way.append((cursor, connection))
+            requests.setdefault(connection, []).append(cursor.request())
+        for connection, packed in requests.items():
+            if connection not in self.decoders:
+                self.decoders[connection] = RangeDecoder(self.rows, self.options.batch_entries, MAX_BATCH_BYTES)
+            connection.send(b"".join(packed))
 
-    def _note(self, decoder: RangeDecoder) -> None:
+    def _page(self) -> Iterator[Any]:
+        """Decode the page that comes next; yield the batches that it fills."""
+        cursor, connection = self.under_way[0]
+        decoder = self.decoders[connection]
+        if self.rows.key != cursor.key:
+            self.rows.key = bytearray(cursor.key)
+        decoder.last_ms = decoder.last_seq = 0  # those of another range
+        while True:
+            try:
+                state = decoder.decode()
+            except ReplyFailed as error:
+                self._refused(cursor, connection, str(error))
+                return
+            except ProtocolError as error:
+                raise self._error(cursor, connection, error) from error
+            self._note(cursor, decoder)
+            if state == MORE:
+                connection.receive(decoder)
+                continue
+            if state == DONE:
+                self._ended(cursor, connection, decoder.entries)
+                self._send()
+            if state == FULL or self.rows.length + self.options.page_entries > self.options.batch_entries:
+                yield record_batch(self.rows, self.schema)
+            if state == DONE:
+                return
+
+    def _note(self, cursor: Cursor, decoder: RangeDecoder) -> None:
+        """Note the last entry that is in the rows."""
         if decoder.last_ms or decoder.last_seq:
-            self.after = StreamID(decoder.last_ms, decoder.last_seq)
+            cursor.after = StreamID(decoder.last_ms, decoder.last_seq)
+            self.moved = True
 
+    def _ended(self, cursor: Cursor, connection: Connection, entries: int) -> None:
+        """Go on in a range whose page was read, if there is more."""
+        self.under_way.popleft()
+        short, cursor.count = entries < cursor.count, 0
+        if cursor.after < cursor.last and (not short or (connection.replica and not cursor.master)):
+            cursor.master = short
+            self.waiting.appendleft(cursor)
 
-def wait_for_entry(connection: Connection, stream: str, after: StreamID) -> None:
-    """Wait until there is an entry after this ID, IDLE_MS at the longest: Spark asks an idle query without a pause."""
-    connection.call(b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % IDLE_MS, b"STREAMS", stream.encode(), _text(after))
+    def _refused(self, cursor: Cursor, connection: Connection, line: str) -> None:
+        """Go where a node sends us."""
+        if not self.servers.redirected(cursor.key, line):
+            raise self._error(cursor, connection, line)
+        self.under_way.popleft()
+        if self.under_way:
+            self._begin_again()
+        cursor.count = 0
+        self.waiting.appendleft(cursor)
+        self.window = 1
 
+    def _begin_again(self) -> None:
+        """Give up what is under way: the same pages, or what is missing of them, are asked for once more."""
+        for place, (cursor, connection) in reversed(list(enumerate(self.under_way))):
+            decoder = self.decoders.pop(connection, None)
+            if decoder is not None:
+                self.servers.forget(connection)
+                if place == 0 and decoder.left >= 0:  # half decoded
+                    cursor.count -= decoder.entries - decoder.left
+            self.waiting.appendleft(cursor)
+        self.under_way.clear()
 
-def skip_ahead(connection: Connection, options: Options, after: StreamID, last: StreamID, entries: int) -> StreamID:
-    """Return the ID of the entry that is `entries` further than `after`, or `last` if that comes first.
-
-    Redis has no rank, so the entries travel here to be counted: O(entries), about 0.7 us each.
-    """
-    from rillet.columns.builder import Rows
-
-    key = options.stream.encode()
-    rows = Rows(key)
-    decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
-    left = entries
-    while left > 0 and number(after) < number(last):
-        count = min(left, options.page_entries)
-        connection.send(page_request(key, after, last, count))
-        while decoder.decode() == MORE:
-            connection.receive(decoder)
-        if decoder.entries < count:
-            return last
-        after = StreamID(decoder.last_ms, decoder.last_seq)
-        left -= count
-    return after
+    def _error(self, cursor: Cursor, connection: Connection, reason: object) -> ConnectorError:
+        return ConnectorError(f"rillet: reading {cursor.stream!r} from {connection.address}: {reason}")

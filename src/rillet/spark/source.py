@@ -5,34 +5,48 @@ Spark pickles these objects and sends them around, so they hold options and a sc
     driver      RilletDataSource(options) -> reader(schema) -> partitions()
     executors   reader.read(partition) -> record batches
 
-The streaming reader's offset is JSON, {"<stream>": "<last ID read>"}, in Spark's checkpoint. Two members may join it:
+Spark's calls of a streaming reader, and what happens in each:
 
-    "initial": true    in the offset that a new query starts from
-    "from": "<ID>"     in the end of a query's first batch: where that batch starts
+    initialOffset()             where a new query starts; "latest" is settled here, once
+    latestOffset(start)         everything up to `start` is in the sink. The batch that comes next is planned as a
+                                whole, tasks and all, and stored in the offset (offsets.py says why)
+    partitions(start, end)      the tasks, out of `end`
+    commit(end)                 nothing: it comes a batch late, and never for the last one of an available-now query
 
-Spark does not write down where a query started before its first batch is committed: after a crash it asks
-`initialOffset` anew, when "latest" has become another ID, and runs the batch that it had already planned.
-Thanks to "from" that batch is the same entries again.
+A planner holds connections and asks for the streams again before each batch; a lost connection is made again once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 
-from rillet.spark.connection import Address, Connection, ConnectionLost, ConnectorError, endpoint, require_store
-from rillet.spark.offsets import Range, split
+from rillet.spark.asking import Extent, extents, found, require_streams
+from rillet.spark.connection import Address, require_store
+from rillet.spark.following import Follower
+from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
-from rillet.spark.reading import Extent, extent, probe, read_range, skip_ahead, wait_for_entry
+from rillet.spark.planning import Planner, spans_of
+from rillet.spark.reading import read_task
+from rillet.spark.reasons import plainly
+from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
     from pyspark.sql.types import StructType
+
+    from rillet.spark.pipelines.history import Shares, Tail
 
 DEFAULT_SCHEMA = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp, fields map<string,string>"
 
@@ -96,20 +110,31 @@ class RilletDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make format("rillet") known to a session, with the session's default parallelism for `minPartitions`."""
     # A class made here is pickled with its attributes; one that is imported would be pickled by name, without.
+    from rillet.spark.shipping import found_on_driver
+
     parallelism = {"default_parallelism": spark.sparkContext.defaultParallelism}
-    spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), parallelism))
+    with found_on_driver(spark):
+        spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), parallelism))
 
 
 class RangePartition(InputPartition):
-    """One task's share of a stream."""
+    """One task's share: ranges of streams, to be read one after the other."""
 
-    def __init__(self, part: Range | None) -> None:
+    def __init__(self, ranges: Task) -> None:
         super().__init__(None)
-        self.part = part
+        self.ranges = ranges
+
+
+class HistoryPartition(InputPartition):
+    """One task's share of an archive and of the streams beyond it."""
+
+    def __init__(self, task: Shares | Tail) -> None:
+        super().__init__(None)
+        self.task = task
 
 
 class _Reading:
-    """What both readers share: options, columns, planning and reading."""
+    """What both readers share: options, columns and reading."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -118,7 +143,7 @@ class _Reading:
 
         options.refuse(WRITE_ONLY, "reading")
         self.options = options
-        self.parallelism = options.min_partitions or parallelism
+        self.parallelism = parallelism
         self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
         try:
             rows_for(self.arrow_schema, b"")
@@ -126,37 +151,19 @@ class _Reading:
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
         require_store(options)
 
-    def connect(self) -> Connection:
-        """Return a new connection to the server."""
-        return Connection(endpoint(self.options), self.options.timeout)
-
-    def shares(self, connection: Connection, known: Extent, whole: Range) -> list[InputPartition]:
-        """Cut a range for the tasks."""
-        if known.first is None or whole.last < known.first:
-            return []
-        low = max(whole.after, StreamID(0, 0))
-        start = _just_before(known.first)
-        whole = Range(max(low, start), whole.last)
-        asking = None if known.large else lambda starts: probe(connection, self.options.stream, starts)
-        exactly = self.options.min_partitions is not None
-        expected = known.length if whole == Range(start, known.last) else None
-        return [RangePartition(part) for part in split(whole, self.parallelism, asking, exactly, expected)]
-
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield the record batches of a partition."""
-        part = getattr(partition, "part", None)
-        if part is not None:
-            yield from read_range(self.options, part, self.arrow_schema)
+        with plainly():
+            if isinstance(partition, HistoryPartition):
+                from rillet.spark.pipelines.history import read as read_history
 
-
-def _just_before(first: StreamID) -> StreamID:
-    from rillet.spark.options import EARLIEST, before
-
-    return before(first) if first > EARLIEST else first
+                yield from read_history(self.options, partition.task, self.arrow_schema)
+                return
+            yield from read_task(self.options, getattr(partition, "ranges", ()), self.arrow_schema)
 
 
 class BatchReader(_Reading, DataSourceReader):
-    """Reads the range that the options name, as it is when the query is planned."""
+    """Reads the ranges that the options name, as they are when the query is planned."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(FOLLOW_ONLY, "a batch read")
@@ -164,106 +171,89 @@ class BatchReader(_Reading, DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         """Return the tasks' ranges, none of which moves when entries arrive later."""
-        with self.connect() as connection:
-            known = extent(connection, self.options.stream)
-            start = self.options.start_of(self.options.stream)
-            end = self.options.end_of(self.options.stream)
-            after = known.last if start is None else start
-            last = known.last if end is None else min(end, known.last)
-            return self.shares(connection, known, Range(after, last)) or [RangePartition(None)]
+        if self.options.archive is not None:
+            from rillet.spark.pipelines.history import plan
+
+            with plainly():
+                return [HistoryPartition(task) for task in plan(self)] or [RangePartition(())]
+        with plainly(), Servers(self.options) as servers:
+            streams = found(self.options, servers)
+            known = extents(servers, streams)
+            require_streams(self.options, servers, known)
+            planner = Planner(self.options, servers, self.parallelism, hurried=False)
+            batch = planner.cut(planner.weigh(spans_of(known, self.bounds(known))), None)
+        return [RangePartition(task) for task in batch.tasks or ((),)]
+
+    def bounds(self, known: Mapping[str, Extent | None]) -> dict[str, tuple[StreamID, StreamID]]:
+        """Return where to read each stream from and to."""
+        ranges = {}
+        for stream, extent in known.items():
+            if extent is not None:
+                start, end = self.options.start_of(stream), self.options.end_of(stream)
+                ranges[stream] = (extent.last if start is None else start, extent.last if end is None else end)
+        return ranges
 
 
 class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows a stream: each micro-batch is the range from the last offset to the newest ID, or to the cap."""
+    """Follows streams: each micro-batch is what came after the last offset, or as much of it as the cap allows."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(BATCH_ONLY, "a streaming read")
         super().__init__(options, schema, parallelism)
-        self._initial: dict[str, Any] | None = None
-        self._target: StreamID | None = None  # of an available-now query
-        self._kept: Connection | None = None
+        self._follower: Follower | None = None
 
-    def _connection(self) -> Connection:
-        """Return the planner's connection, which lives as long as the query."""
-        if self._kept is None:
-            self._kept = self.connect()
-        return self._kept
-
-    def _extent(self) -> Extent:
-        """Ask for the stream's ends, over a new connection if the old one was lost."""
-        try:
-            return extent(self._connection(), self.options.stream)
-        except ConnectionLost:
-            self.stop()
-            return extent(self._connection(), self.options.stream)
-
-    def _id(self, offset: dict[str, Any]) -> StreamID:
-        """Return the ID that an offset holds for our stream."""
-        text = offset.get(self.options.stream)
-        if text is None:
-            others = ", ".join(repr(name) for name in offset if name not in ("initial", "from"))
-            raise ConnectorError(
-                f"rillet: the checkpoint belongs to the stream {others}, the query reads {self.options.stream!r}"
-            )
-        return StreamID.parse(str(text))
+    @property
+    def follower(self) -> Follower:
+        """Return what plans this query's batches; it holds connections, so it is made on the driver, when needed."""
+        if self._follower is None:
+            self._follower = Follower(self.options, self.parallelism)
+        return self._follower
 
     def initialOffset(self) -> dict[str, Any]:
         """Return where a new query starts; "latest" is asked for once."""
-        if self._initial is None:
-            start = self.options.start_of(self.options.stream)
-            known = self._extent()
-            self._initial = {self.options.stream: str(known.last if start is None else start), "initial": True}
-        return self._initial
+        with plainly():
+            return self.follower.initial().json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the cap of a micro-batch."""
-        cap = self.options.max_entries_per_trigger
-        return ReadAllAvailable() if cap is None else ReadMaxRows(cap)
+        """Return the cap of a micro-batch, or how many entries it waits for."""
+        if self.options.max_entries_per_trigger is not None:
+            return ReadMaxRows(self.options.max_entries_per_trigger)
+        if self.options.min_entries_per_trigger is not None:
+            return ReadMinRows(self.options.min_entries_per_trigger)
+        return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the last ID that this query reads."""
-        self._target = self._extent().last
+        """Fix the last IDs that this query reads."""
+        with plainly():
+            self.follower.fix_targets()
 
     def reportLatestOffset(self) -> dict[str, Any]:
         """Return the newest offset there is, for the query's progress."""
-        return {self.options.stream: str(self._extent().last)}
+        with plainly():
+            return self.follower.newest().json()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch; `start` itself when there is nothing new."""
-        after = self._id(start)
-        newest = self._extent().last
-        if newest == after and self._target is None:
-            wait_for_entry(self._connection(), self.options.stream, after)
-            newest = self._extent().last
-        if newest < after:
-            raise ConnectorError(
-                f"rillet: the stream {self.options.stream!r} at {self._connection().address} ends at {newest}, "
-                f"before the offset {after} of the checkpoint: it was deleted and made anew, or its server lost data"
-            )
-        if self._target is not None:
-            newest = max(after, min(newest, self._target))
+        """Return the end of the next micro-batch, its plan in it; `start` itself when there is nothing to do."""
+        least, cap = None, None
         if isinstance(limit, ReadMaxRows):
-            newest = skip_ahead(self._connection(), self.options, after, newest, limit.max_rows)
-        if newest == after:
-            return start
-        end = {self.options.stream: str(newest)}
-        if start.get("initial"):
-            end["from"] = str(after)
-        return end
+            least, cap = self.options.min_entries_per_trigger, limit.max_rows
+        elif isinstance(limit, ReadMinRows):
+            least = limit.min_rows
+        with plainly():
+            end = self.follower.next(Offset.parse(start), least, cap)
+        return start if end is None else end.json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the tasks' ranges of a micro-batch."""
-        after = StreamID.parse(end["from"]) if "from" in end else self._id(start)
-        last = self._id(end)
-        if last <= after:
+        if start == end:
             return []
-        return self.shares(self._connection(), self._extent(), Range(after, last))
+        with plainly():
+            return [RangePartition(task) for task in self.follower.tasks(Offset.parse(start), Offset.parse(end))]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint is the only place where the offset lives."""
 
     def stop(self) -> None:
-        """Close the planner's connection."""
-        if self._kept is not None:
-            self._kept.close()
-            self._kept = None
+        """Close the planner's connections."""
+        if self._follower is not None:
+            self._follower.close()

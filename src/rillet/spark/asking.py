@@ -1,0 +1,272 @@
+"""What a planner asks of the servers: which streams there are, how far they go, and where some of their entries lie.
+
+Everything is asked for all streams at once: a pipeline for each node, all nodes working at the same time. So a
+thousand streams cost a planner about as many round trips as one.
+
+    found        the keys that the options name, or that a pattern matches now
+    extents      XINFO STREAM of each
+    glimpses     XRANGE COUNT n: how many entries came, and the first and last of their IDs. No entry becomes a Python
+                 object: a decoder without columns steps over them
+    ranks, places    RILLET.XRANK and RILLET.XAFTER, which a rillet engine answers exactly, in O(log n). Another
+                 server says "unknown command", once for each connection; None is returned then
+    wait_for_news    XREAD BLOCK, so that an idle query does not ask in a loop
+"""
+
+from __future__ import annotations
+
+import time
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rillet.columns.builder import Rows
+from rillet.columns.resp import MORE, RangeDecoder, ReplyFailed
+from rillet.protocol.replies import ReplyError
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack, refusal
+from rillet.spark.guard import Facts
+from rillet.spark.offsets import successor
+from rillet.spark.options import Options
+from rillet.spark.servers import Servers
+from rillet.types.stream_id import StreamID
+
+LARGE_ENTRY = 16384  # bytes; beyond it looking at entries is not worth their transfer
+IDLE_MS = 100
+IN_FLIGHT = 2000  # commands of one pipeline
+
+_WITHOUT_RANKS: weakref.WeakSet[Connection] = weakref.WeakSet()
+
+
+def found(options: Options, servers: Servers) -> list[str]:
+    """Return the streams to read, those that do not exist among them unless a pattern is looked up; in order."""
+    named = options.keys()
+    if named is not None:
+        return list(named)
+    return [key.decode() for key in servers.scan(options.stream_pattern or "*")]
+
+
+@dataclass(frozen=True)
+class Extent(Facts):
+    """What XINFO STREAM tells, and whether the entries are large, as far as the first and the last one show it."""
+
+    large: bool = False
+
+    @classmethod
+    def read(cls, reply: Sequence[Any]) -> Extent:
+        """Read the reply to XINFO STREAM."""
+        facts = Facts.of(reply)
+        told = dict(zip(reply[::2], reply[1::2], strict=False))
+        edges = [entry for entry in (told.get(b"first-entry"), told.get(b"last-entry")) if entry]
+        large = any(sum(map(len, entry[1] or ())) > LARGE_ENTRY for entry in edges)
+        return cls(facts.length, facts.first, facts.last, facts.added, facts.deleted, large)
+
+
+def extents(servers: Servers, streams: Sequence[str]) -> dict[str, Extent | None]:
+    """Return the extents of streams, None for one that is missing; a key of another type is a ConnectorError."""
+    keys = [stream.encode() for stream in streams]
+    replies = servers.each([(key, (b"XINFO", b"STREAM", key)) for key in keys])
+    told: dict[str, Extent | None] = {}
+    for stream, key, reply in zip(streams, keys, replies, strict=True):
+        if not isinstance(reply, ReplyError):
+            told[stream] = Extent.read(reply)
+        elif "no such key" in str(reply):
+            told[stream] = None
+        else:
+            raise refused(servers, stream, key, "XINFO", str(reply))
+    return told
+
+
+def refused(servers: Servers, stream: str, key: bytes, command: str, line: str) -> ConnectorError:
+    """Return the error about a stream for which a server refused a command."""
+    return ConnectorError(f"{refusal(servers.connection(key).address, command, line)} (stream {stream!r})")
+
+
+def missing(servers: Servers, stream: str) -> ConnectorError:
+    """Return the error about a stream that is not there."""
+    return ConnectorError(f"rillet: there is no stream {stream!r} at {servers.connection(stream.encode()).address}")
+
+
+def require_streams(options: Options, servers: Servers, known: Mapping[str, Extent | None]) -> None:
+    """Raise ConnectorError where a named stream is not there; of a partitioned one, where no part is."""
+    absent = [stream for stream, extent in known.items() if extent is None]
+    if absent and options.keys() is not None and (options.partitioned is None or len(absent) == len(known)):
+        raise missing(servers, absent[0])
+
+
+@dataclass(frozen=True)
+class Page:
+    """A page to look at: the first `count` entries of (after, last] of a stream, or the last ones, last one first."""
+
+    stream: str
+    after: StreamID
+    last: StreamID
+    count: int
+    backwards: bool = False
+
+
+@dataclass(frozen=True)
+class Glimpse:
+    """What a page held: how many entries, and the first and the last of their IDs if there were any."""
+
+    entries: int
+    first: StreamID
+    last: StreamID
+
+
+def glimpses(servers: Servers, pages: Sequence[Page]) -> list[Glimpse]:
+    """Return what pages hold; ConnectionLost where a key has moved, so that planning begins anew."""
+    told: list[Glimpse] = [Glimpse(0, page.after, page.after) for page in pages]
+    for begin in range(0, len(pages), IN_FLIGHT):
+        _glimpse_at(servers, pages[begin : begin + IN_FLIGHT], begin, told)
+    return told
+
+
+def _glimpse_at(servers: Servers, pages: Sequence[Page], begin: int, told: list[Glimpse]) -> None:
+    places: dict[bytes, list[int]] = {}
+    for place, page in enumerate(pages):
+        places.setdefault(page.stream.encode(), []).append(place)
+    nodes = [
+        (connection, [(key, place) for key in keys for place in places[key]])
+        for connection, keys in servers.by_node(list(places))
+    ]
+    try:
+        for connection, asked in nodes:
+            connection.send(b"".join([page_request(key, pages[place]) for key, place in asked]))
+        for connection, asked in nodes:
+            seen = _Stepping(connection)
+            for key, place in asked:
+                try:
+                    told[begin + place] = seen.page(pages[place])
+                except ReplyFailed as error:
+                    servers.redirected(key, str(error))
+                    raise ConnectionLost(
+                        f"rillet: {connection.address} refused to show {pages[place].stream!r}: {error}"
+                    ) from error
+    except BaseException:
+        for connection, _ in nodes:  # replies that nobody will read
+            servers.forget(connection)
+        raise
+
+
+class _Stepping:
+    """Steps over pages that arrive on a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.rows = Rows(b"")
+        self.decoder = RangeDecoder(self.rows, 1 << 62, 1 << 62)
+
+    def page(self, asked: Page) -> Glimpse:
+        """Return what the next reply holds."""
+        decoder = self.decoder
+        self.rows.clear()
+        decoder.max_rows = 1
+        while decoder.decode() == MORE:
+            self.connection.receive(decoder)
+        if not decoder.entries:
+            return Glimpse(0, asked.after, asked.after)
+        first = StreamID(decoder.last_ms, decoder.last_seq)
+        decoder.max_rows = 1 << 62
+        while decoder.entries > 1 and decoder.decode() == MORE:
+            self.connection.receive(decoder)
+        return Glimpse(decoder.entries, first, StreamID(decoder.last_ms, decoder.last_seq))
+
+
+def page_request(key: bytes, page: Page) -> bytes:
+    """Return the packed XRANGE or XREVRANGE of a page."""
+    low, high = text(successor(page.after)), text(page.last)
+    if page.backwards:
+        return pack(b"XREVRANGE", key, high, low, b"COUNT", b"%d" % page.count)
+    return pack(b"XRANGE", key, low, high, b"COUNT", b"%d" % page.count)
+
+
+def text(bound: StreamID) -> bytes:
+    """Return an ID as a word of a command."""
+    return b"%d-%d" % bound
+
+
+# ---- exactly ----------------------------------------------------------------------------------------------------
+
+
+def ranks(servers: Servers, asked: Mapping[str, Sequence[StreamID]]) -> dict[str, list[int]] | None:
+    """Return how many entries of each stream have an ID up to each of these; None where no rillet engine answers."""
+    return _exactly(servers, {stream: [b"RILLET.XRANK", *map(text, ids)] for stream, ids in asked.items()}, list)
+
+
+def places(servers: Servers, asked: Sequence[tuple[str, StreamID, int]]) -> list[StreamID] | None:
+    """Return the IDs of the entries that are so many after these; None where no rillet engine answers."""
+    keys = [stream.encode() for stream, _, _ in asked]
+    words = [
+        (key, (b"RILLET.XAFTER", key, text(after), b"%d" % count))
+        for key, (_, after, count) in zip(keys, asked, strict=True)
+    ]
+    replies = _answers(servers, words)
+    return None if replies is None else [StreamID.parse(reply) for reply in replies]
+
+
+def _exactly(servers: Servers, asked: Mapping[str, list[bytes]], read: Any) -> dict[str, Any] | None:
+    words = [(stream.encode(), (first[0], stream.encode(), *first[1:])) for stream, first in asked.items()]
+    replies = _answers(servers, words)
+    return None if replies is None else {stream: read(reply) for stream, reply in zip(asked, replies, strict=True)}
+
+
+def _answers(servers: Servers, words: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Any] | None:
+    """Return the replies to commands of rillet's own, None where a server does not know them."""
+    nodes = [connection for connection, _ in servers.by_node(list(dict.fromkeys(key for key, _ in words)))]
+    if any(connection in _WITHOUT_RANKS for connection in nodes):
+        return None
+    replies = servers.each(words)
+    for reply, (key, command) in zip(replies, words, strict=True):
+        if isinstance(reply, ReplyError):
+            if "unknown command" in str(reply):
+                _WITHOUT_RANKS.update(nodes)
+                return None
+            raise refused(servers, key.decode(), key, command[0].decode(), str(reply))
+    return replies
+
+
+def count_ahead(servers: Servers, stream: str, after: StreamID, last: StreamID, entries: int, page: int) -> StreamID:
+    """Return the ID of the entry that is `entries` further than `after`, or `last` if that comes first.
+
+    Redis has no rank, so the entries travel here to be counted: O(entries), about 0.7 us each.
+    """
+    left = entries
+    while left > 0 and after < last:
+        count = min(left, page)
+        (seen,) = glimpses(servers, [Page(stream, after, last, count)])
+        if seen.entries < count:
+            return last
+        after = seen.last
+        left -= count
+    return after
+
+
+# ---- waiting ----------------------------------------------------------------------------------------------------
+
+
+def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> None:
+    """Wait until one of these streams has an entry after its ID, IDLE_MS at the longest.
+
+    Only the first node's streams are watched; news from others are seen when the time is over.
+    """
+    idle = min(IDLE_MS, max(1, int(servers.options.timeout * 500)))
+    keys = {stream.encode(): bound for stream, bound in after.items()}
+    nodes = servers.by_node(list(keys))
+    if not nodes:
+        time.sleep(idle / 1000)
+        return
+    connection, watched = nodes[0]
+    begun = time.monotonic()
+    words = (b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % idle, b"STREAMS", *watched, *_bounds(keys, watched))
+    try:
+        (reply,) = connection.replies([words])
+    except ConnectionLost:
+        servers.forget(connection)
+        raise
+    if isinstance(reply, ReplyError):  # the next look at the streams says what is wrong
+        time.sleep(max(0.0, idle / 1000 - (time.monotonic() - begun)))
+
+
+def _bounds(keys: Mapping[bytes, StreamID], watched: Sequence[bytes]) -> Iterator[bytes]:
+    for key in watched:
+        yield text(keys[key])

@@ -1,0 +1,227 @@
+"""Following streams: from one offset to the next, batch after batch. What the driver of a streaming query does.
+
+    next(start):  look for the streams       named ones, or what the pattern matches now
+                  ask how far each goes      XINFO STREAM, all at once
+                  let the guard compare      what is gone since `start`, and where to go on
+                  weigh, cut, store          planning.py; the offset that is returned holds the plan
+
+A stream that appears while a query runs is read from its beginning. One that the options named and that is missing when
+a query starts is an error; missing later, it is the guard's affair. Of a partitioned stream any part may be missing: it
+appears when something is written to it.
+
+Spark asks an idle query for its next offset without a pause, if it has no trigger interval. So where there is nothing
+to read, `next` waits up to a tenth of a second for an entry, and looks once more.
+
+`minEntriesPerTrigger` holds a batch back until as many entries wait, but none waits longer than `maxTriggerDelay`.
+An available-now query holds nothing back, and reads up to the IDs that were the last ones when it began.
+
+Looking a pattern up is a SCAN of all keys. Where that takes more than LOOKUP_SECONDS it is not done for each batch, but
+so rarely that it costs a twentieth of the time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+from rillet.spark.asking import Extent, extents, found, missing, require_streams, wait_for_news
+from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.guard import Guard, Place
+from rillet.spark.offsets import Offset, Task
+from rillet.spark.options import EARLIEST, Options
+from rillet.spark.planning import Planner, Span, Weighed
+from rillet.spark.servers import Servers
+from rillet.types.stream_id import StreamID
+
+LOOKUP_SECONDS = 0.005
+T = TypeVar("T")
+
+
+@dataclass
+class Look:
+    """The streams of a query as they are now."""
+
+    known: dict[str, Extent | None]
+    places: dict[str, Place] = field(default_factory=dict)  # where reading goes on
+
+
+class Follower:
+    """Plans the batches of one streaming query."""
+
+    def __init__(self, options: Options, parallelism: int) -> None:
+        self.options = options
+        self.servers = Servers(options)
+        self.guard = Guard(options, self.servers)
+        self.planner = Planner(options, self.servers, parallelism, hurried=True)
+        self.targets: dict[str, StreamID] | None = None  # of an available-now query
+        self._initial: Offset | None = None
+        self._waiting_since: float | None = None
+        self._matched: list[str] = []
+        self._looked = self._look_took = 0.0
+
+    def close(self) -> None:
+        """Close the connections."""
+        self.servers.close()
+
+    def _again(self, ask: Callable[[], T]) -> T:
+        """Ask; once more if a connection was lost, since the old one may have been idle for long."""
+        try:
+            return ask()
+        except ConnectionLost:
+            return ask()
+
+    # ---- what Spark asks for ----
+
+    def initial(self) -> Offset:
+        """Return where a new query starts; settled once."""
+        if self._initial is None:
+            self._initial = self._again(self._start)
+        return self._initial
+
+    def _start(self) -> Offset:
+        known = extents(self.servers, self._streams())
+        require_streams(self.options, self.servers, known)
+        streams, added = {}, {}
+        for stream, extent in known.items():
+            start = self.options.start_of(stream)
+            if extent is None:
+                continue
+            streams[stream] = extent.last if start is None else start
+            if start is None and extent.added is not None:
+                added[stream] = extent.added
+        return Offset(streams, added, initial=True)
+
+    def fix_targets(self) -> None:
+        """Fix the last IDs that this query reads to those that are the last now."""
+        known = self._again(lambda: extents(self.servers, self._streams()))
+        self.targets = {stream: extent.last for stream, extent in known.items() if extent is not None}
+
+    def newest(self) -> Offset:
+        """Return the offset at which nothing is left to read now."""
+        known = self._again(lambda: extents(self.servers, self._streams()))
+        there = {stream: extent for stream, extent in known.items() if extent is not None}
+        return Offset(
+            {stream: extent.last for stream, extent in there.items()},
+            {stream: extent.added for stream, extent in there.items() if extent.added is not None},
+        )
+
+    def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
+        """Return the end of the next batch with its plan; None when there is nothing to do (yet)."""
+        look = self._again(lambda: self._look(start))
+        found = self._again(lambda: self._waiting(look))
+        if not found and self.targets is None:
+            self._wait(look)
+            look = self._again(lambda: self._look(start))
+            found = self._again(lambda: self._waiting(look))
+        if not found or self._held_back(look, found, least):
+            return None
+        batch = self._again(lambda: self.planner.cut(found, cap))
+        self._waiting_since = None
+        return self._end(start, look, batch.ends, batch.tasks)
+
+    def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
+        """Return the tasks of a batch: those that were planned. Only an old offset has none, which are planned now."""
+        if end.plan is not None:
+            return end.plan
+        begin = end.start if end.start is not None else start.streams
+
+        def plan() -> Sequence[Task]:
+            known = extents(self.servers, list(end.streams))
+            spans = [
+                Span(stream, begin.get(stream, EARLIEST), min(last, extent.last), extent)
+                for stream, last in end.streams.items()
+                if (extent := known[stream]) is not None
+            ]
+            return self.planner.cut(self.planner.weigh(spans), None).tasks
+
+        return self._again(plan)
+
+    # ---- a look at the streams ----
+
+    def _streams(self) -> list[str]:
+        """Return the streams to read; a pattern that takes long to look up is not looked up each time."""
+        if self.options.keys() is not None:
+            return found(self.options, self.servers)
+        begun = time.monotonic()
+        if self._look_took < LOOKUP_SECONDS or begun - self._looked > 20 * self._look_took:
+            self._matched = found(self.options, self.servers)
+            self._looked = time.monotonic()
+            self._look_took = self._looked - begun
+        return self._matched
+
+    def _look(self, start: Offset) -> Look:
+        """Look at the streams, those that are there and those of the offset, and let the guard compare."""
+        streams = self._streams()
+        known = extents(self.servers, list(dict.fromkeys([*streams, *start.streams])))
+        named = self.options.keys()
+        strangers = [
+            stream for stream in start.streams if stream not in streams and (named or known[stream] is not None)
+        ]
+        if strangers:
+            raise ConnectorError(self._foreign(strangers, streams))
+        places = self.guard.check(start.streams, start.added, known, start.initial)
+        for stream in streams:
+            if stream not in places and known[stream] is not None:
+                places[stream] = Place(EARLIEST, None)
+            elif known[stream] is None and named and self.options.partitioned is None:
+                raise missing(self.servers, stream)
+        return Look(known, places)
+
+    def _foreign(self, strangers: Sequence[str], streams: Sequence[str]) -> str:
+        """Return what is wrong with a checkpoint of other streams."""
+        if self.options.keys() is None:
+            reads = f"streams that match {self.options.stream_pattern!r}"
+        else:
+            reads = _listed(streams)
+        return f"rillet: the checkpoint belongs to {_listed(strangers)}, the query reads {reads}"
+
+    def _waiting(self, look: Look) -> list[Weighed]:
+        """Return what there is to read."""
+        spans = []
+        for stream, place in look.places.items():
+            extent = look.known[stream]
+            if extent is None or (self.targets is not None and stream not in self.targets):
+                continue
+            last = extent.last if self.targets is None else min(extent.last, self.targets[stream])
+            spans.append(Span(stream, place.after, last, extent, place.added))
+        return self.planner.weigh(spans)
+
+    def _wait(self, look: Look) -> None:
+        """Wait for an entry that is not there yet."""
+        bounds = {stream: EARLIEST if extent is None else extent.last for stream, extent in look.known.items()}
+        self._again(lambda: wait_for_news(self.servers, bounds))
+
+    def _held_back(self, look: Look, found: Sequence[Weighed], least: int | None) -> bool:
+        """Tell whether a batch has to wait for more entries; wait a little then."""
+        if least is None or self.targets is not None or sum(one.count for one in found) >= least:
+            return False
+        now = time.monotonic()
+        if self._waiting_since is None:
+            self._waiting_since = now
+        if now - self._waiting_since >= self.options.max_trigger_delay:
+            return False
+        self._wait(look)
+        return True
+
+    def _end(self, start: Offset, look: Look, ends: Mapping[str, StreamID], tasks: tuple[Task, ...]) -> Offset:
+        """Return the offset behind a batch."""
+        streams, added = {}, {}
+        for stream, place in look.places.items():
+            extent = look.known[stream]
+            streams[stream] = ends.get(stream, place.after)
+            count = place.added
+            if extent is not None and streams[stream] != place.after:
+                count = extent.added if streams[stream] == extent.last else None
+            if count is not None:
+                added[stream] = count
+        begin = {stream: place.after for stream, place in look.places.items()} if start.initial else None
+        return Offset(streams, added, tasks, start=begin)
+
+
+def _listed(streams: Sequence[str]) -> str:
+    """Return the names of streams for a message, a few of them."""
+    shown = ", ".join(repr(stream) for stream in streams[:5])
+    more = f" and {len(streams) - 5} more" if len(streams) > 5 else ""
+    return f"the stream{'s' if len(streams) > 1 else ''} {shown}{more}"

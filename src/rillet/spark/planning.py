@@ -1,0 +1,284 @@
+"""A batch before it is read: how far it goes in each stream, and which tasks read what.
+
+    spans       what there is to read: (after, last] of each stream
+    weighed     how many entries that is: told by counters, exactly where they can; else estimated (shares.py)
+    cut         ends of the batch, given a cap; tasks of about equal size
+
+What a weight comes from, the cheapest first:
+
+    the whole stream          XLEN
+    since a known offset      entries-added now, less entries-added at the offset
+    a rillet engine           RILLET.XRANK: exact, O(log n)
+    a short stream            looking at all of it
+    anything else             an estimate from probes; the whole is known, so it is only the fraction that is guessed
+
+Where a cap ends a batch: at a rillet engine by RILLET.XAFTER, exactly. Elsewhere a small cap (SMALL) is counted out,
+exactly; a larger one is estimated, unless `exactTriggers` asks for counting it out too, which reads as many entries
+here as the batch has. The tasks' cuts are always estimates, but for rillet engines: they decide only who reads.
+
+A trigger looks at no more than TRIGGER_PROBES places at once, LOOKS times; so planning costs some milliseconds, however
+long the stream is. A batch read may look longer, since it is planned once.
+
+Nothing here is remembered between two calls: a planner that was restarted plans the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from rillet.spark.asking import Extent, Page, count_ahead, glimpses, places, ranks
+from rillet.spark.offsets import Task, identifier, number
+from rillet.spark.options import EARLIEST, Options, before
+from rillet.spark.servers import Servers
+from rillet.spark.shares import (
+    PROBE,
+    WORTH_A_TASK,
+    Estimate,
+    Seen,
+    Stretch,
+    capped,
+    line,
+    located,
+    tasks,
+)
+from rillet.types.stream_id import StreamID
+
+SMALL = 2000  # entries that are rather counted than estimated
+SHORT = 256  # entries of a stream that is rather looked at as a whole
+SAMPLES = 64  # probes of one stream at first, and of all streams three times as many
+LOOKS = 3
+TRIGGER_PROBES = 256
+BATCH_PROBES = 8192
+
+
+@dataclass(frozen=True)
+class Span:
+    """What is to be read of a stream, (after, last], and what is known about it."""
+
+    stream: str
+    after: StreamID
+    last: StreamID
+    known: Extent
+    added: int | None = None  # entries-added at `after`
+
+    @property
+    def empty(self) -> bool:
+        """Tell whether certainly nothing is in it."""
+        return self.known.first is None or self.last < self.known.first or self.last <= self.after
+
+    @property
+    def low(self) -> StreamID:
+        """Return the ID behind which its entries begin: `after`, or what is just before the stream's first entry."""
+        return max(self.after, self.floor)
+
+    @property
+    def floor(self) -> StreamID:
+        """Return the ID just before the stream's first entry."""
+        first = self.known.first or EARLIEST
+        return before(first) if first > EARLIEST else first
+
+
+@dataclass
+class Weighed:
+    """A span and how many entries it holds; `wanted` of them belong to the batch, which ends at `end` then."""
+
+    span: Span
+    count: float
+    wanted: float = 0.0
+    end: StreamID = EARLIEST
+    estimate: Estimate | None = None
+
+    def ids(self, positions: Sequence[float]) -> list[StreamID]:
+        """Return the IDs that so many entries, in rising order, are thought to be before or at."""
+        assert self.estimate is not None
+        scale = self.estimate.count() / self.count  # counters are more exact than an estimate
+        return located(self.estimate.inside(), [position * scale for position in positions])
+
+
+@dataclass(frozen=True)
+class Batch:
+    """How far a batch goes in each stream that it reads from, and its tasks."""
+
+    ends: dict[str, StreamID]
+    tasks: tuple[Task, ...]
+
+
+class Planner:
+    """Plans batches with the help of the servers; `parallelism` is the number of tasks if options do not say it."""
+
+    def __init__(self, options: Options, servers: Servers, parallelism: int, hurried: bool) -> None:
+        self.options = options
+        self.servers = servers
+        self.parallelism = parallelism
+        self.probes = TRIGGER_PROBES if hurried else BATCH_PROBES
+        self.ranked = False  # whether the servers rank exactly; found out by weighing
+
+    # ---- how much there is ----
+
+    def weigh(self, spans: Sequence[Span]) -> list[Weighed]:
+        """Return the spans that may hold entries with how many they hold, those that have waited longest first."""
+        spans = sorted((span for span in spans if not span.empty), key=lambda span: (span.low, span.stream))
+        exact = ranks(self.servers, {span.stream: (span.low, span.last) for span in spans}) if spans else None
+        self.ranked = exact is not None
+        if exact is not None:
+            found = [Weighed(span, float(exact[span.stream][1] - exact[span.stream][0])) for span in spans]
+        else:
+            found = self._weigh_by_looking(spans)
+        return [one for one in found if one.count > 0]
+
+    def _weigh_by_looking(self, spans: Sequence[Span]) -> list[Weighed]:
+        found = [Weighed(span, _told(span)) for span in spans]
+        unknown = [one for one in found if one.count < 0]
+        short = [one for one in unknown if one.span.known.length <= SHORT and not one.span.known.large]
+        pages = [Page(one.span.stream, one.span.low, one.span.last, one.span.known.length) for one in short]
+        for one, seen in zip(short, glimpses(self.servers, pages), strict=True):
+            one.count = float(seen.entries)
+        guessed = [one for one in unknown if one.count < 0]
+        self._look_first(guessed)
+        for one in guessed:
+            assert one.estimate is not None
+            one.count = one.estimate.count()
+        return found
+
+    # ---- where the entries lie ----
+
+    def _look_first(self, found: Sequence[Weighed]) -> None:
+        """Make estimates."""
+        samples = max(2, min(SAMPLES, 3 * SAMPLES // max(len(found), 1)))
+        for one in found:
+            span = one.span
+            one.estimate = Estimate(span.floor, span.low, span.last, span.known.last, span.known.length)
+            if span.known.large:
+                one.estimate.spread()
+        self._look(
+            [(one, one.estimate.first_look(samples)) for one in found if one.estimate and not one.estimate.cells]
+        )
+
+    def _look(self, asked: Sequence[tuple[Weighed, list[tuple[int, int]]]]) -> None:
+        """Look at cells of several streams at once."""
+        pages = [
+            Page(one.span.stream, identifier(start), identifier(end), PROBE)
+            for one, cells in asked
+            for start, end in cells
+        ]
+        seen = iter(glimpses(self.servers, pages))
+        for one, cells in asked:
+            assert one.estimate is not None
+            looked = [next(seen) for _ in cells]
+            one.estimate.take(cells, [Seen(some.entries, number(some.first), number(some.last)) for some in looked])
+
+    def _look_closely(self, found: Sequence[Weighed], grain: float) -> None:
+        """Make the estimates as fine as the batch needs it, within what a planner may ask."""
+        self._look_first([one for one in found if one.estimate is None])
+        for _ in range(LOOKS - 1):
+            left = self.probes
+            again = []
+            for one in found:
+                assert one.estimate is not None
+                finest = min(grain, one.wanted / 16)
+                cells = [] if one.span.known.large else one.estimate.look_again(one.wanted, max(finest, PROBE), left)
+                left -= len(cells)
+                if cells:
+                    again.append((one, cells))
+            if not again:
+                return
+            self._look(again)
+
+    # ---- the batch ----
+
+    def cut(self, found: Sequence[Weighed], cap: int | None) -> Batch:
+        """Return the batch of what was weighed, or of the first `cap` entries of it."""
+        shares = None if cap is None else capped({one.span.stream: one.count for one in found}, cap)
+        taken = [one for one in found if shares is None or one.span.stream in shares]
+        for one in taken:
+            one.wanted = one.count if shares is None else min(one.count, float(shares[one.span.stream]))
+            one.end = one.span.last
+        total = sum(one.wanted for one in taken)
+        self._end([one for one in taken if one.wanted < one.count], total)
+        taken.sort(key=lambda one: one.span.stream)
+        parts = self._parts(total, taken)
+        stretches = line([one.wanted for one in taken], parts) if taken else []
+        cuts = self._places(taken, stretches, total / (4 * parts))
+        ranges = [(one.span.stream, one.span.low, one.end) for one in taken]
+        return Batch({one.span.stream: one.end for one in taken}, tuple(tasks(ranges, stretches, cuts)))
+
+    def _parts(self, total: float, found: Sequence[Weighed]) -> int:
+        """Return how many tasks a batch of so many entries gets."""
+        if self.options.min_partitions is not None:
+            return self.options.min_partitions
+        if any(one.span.known.large for one in found):
+            return self.parallelism
+        return max(1, min(self.parallelism, int(total) // WORTH_A_TASK))
+
+    def _end(self, found: Sequence[Weighed], total: float) -> None:
+        """Find the ends of streams of which a part is wanted."""
+        if not found:
+            return
+        asked = [(one.span.stream, one.span.low, int(one.wanted)) for one in found]
+        if self.ranked and (exact := places(self.servers, asked)) is not None:
+            for one, end in zip(found, exact, strict=True):
+                one.end = min(end, one.span.last)
+            return
+        counted = [one for one in found if self.options.exact_triggers or (total <= SMALL and not one.span.known.large)]
+        if total <= SMALL:
+            pages = [Page(one.span.stream, one.span.low, one.span.last, int(one.wanted)) for one in counted]
+            for one, seen in zip(counted, glimpses(self.servers, pages), strict=True):
+                one.end = seen.last if seen.entries >= int(one.wanted) else one.span.last
+        else:
+            for one in counted:
+                one.end = count_ahead(
+                    self.servers, one.span.stream, one.span.low, one.span.last, int(one.wanted), 10 * SMALL
+                )
+        guessed = [one for one in found if one not in counted]
+        self._look_closely(guessed, total / (4 * self._parts(total, found)))
+        for one in guessed:
+            (one.end,) = one.ids([one.wanted])
+        self._settle(guessed)
+
+    def _settle(self, found: Sequence[Weighed]) -> None:
+        """Move guessed ends to the entry there: the one before, or where there is none the first that is to be read.
+
+        An offset at an entry can be kept by whoever trims (XTRIM MINID); and a batch that ends there is not empty.
+        """
+        ahead = [Page(one.span.stream, one.span.low, one.end, 1, True) for one in found]
+        first = [Page(one.span.stream, one.span.low, one.span.last, 1) for one in found]
+        seen = glimpses(self.servers, [*ahead, *first])
+        for one, before_end, after_low in zip(found, seen[: len(found)], seen[len(found) :], strict=True):
+            one.end = max(before_end.last, after_low.last)
+
+    def _places(self, found: Sequence[Weighed], stretches: Sequence[Stretch], grain: float) -> list[list[StreamID]]:
+        """Return the IDs at which tasks' cuts fall inside the streams."""
+        asked = [
+            (one.span.stream, one.span.low, max(1, round(cut)))
+            for one, stretch in zip(found, stretches, strict=True)
+            for cut in stretch.cuts
+        ]
+        if asked and self.ranked and (exact := places(self.servers, asked)) is not None:
+            ids = iter(exact)
+            return [[next(ids) for _ in stretch.cuts] for stretch in stretches]
+        inner = [one for one, stretch in zip(found, stretches, strict=True) if stretch.cuts]
+        self._look_closely(inner, grain)
+        return [one.ids(stretch.cuts) if stretch.cuts else [] for one, stretch in zip(found, stretches, strict=True)]
+
+
+def _told(span: Span) -> float:
+    """Return how many entries a span holds as far as counters tell; -1 where they do not."""
+    known = span.known
+    if span.last < known.last:
+        return -1.0
+    if span.after <= span.floor:
+        return float(known.length)
+    if span.added is not None and known.added is not None and known.added >= span.added:
+        return float(min(known.length, max(1, known.added - span.added)))  # XSETID may have set the counter
+    return -1.0
+
+
+def spans_of(known: Mapping[str, Extent | None], bounds: Mapping[str, tuple[StreamID, StreamID]]) -> list[Span]:
+    """Return the spans between bounds, of streams that are there."""
+    found = []
+    for stream, (after, last) in bounds.items():
+        extent = known.get(stream)
+        if extent is not None:
+            found.append(Span(stream, after, min(last, extent.last), extent))
+    return found
