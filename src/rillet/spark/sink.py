@@ -20,9 +20,10 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from rillet.spark.commits import Identity, Written, close_batch, give_up, identity_of, shown
 from rillet.spark.options import READ_ONLY, Options
-from rillet.spark.sending import PlainSender, Sender, TransactionSender
+from rillet.spark.sending import PlainSender, Sender
 from rillet.spark.servers import Servers
 from rillet.spark.targets import Layout
+from rillet.spark.transactions import TransactionSender
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
