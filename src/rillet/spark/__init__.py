@@ -24,9 +24,10 @@ from typing import TYPE_CHECKING, Any
 from rillet.spark.java import JavaMissing, require_java, session
 
 if TYPE_CHECKING:
+    from rillet.spark.pipelines import history
     from rillet.spark.source import RilletDataSource, register
 
-__all__ = ["JavaMissing", "RilletDataSource", "register", "require_java", "session"]
+__all__ = ["JavaMissing", "RilletDataSource", "history", "register", "require_java", "session"]
 
 
 def __getattr__(name: str) -> Any:
@@ -35,4 +36,8 @@ def __getattr__(name: str) -> Any:
         from rillet.spark import source
 
         return getattr(source, name)
+    if name == "history":
+        from rillet.spark.pipelines import history
+
+        return history
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -9,8 +9,8 @@ A pipeline is a module of this package with a function over DataFrames, and for 
 argparse stops at the first argument that it does not like. `Parser` goes on: what a `type` refuses, what is missing and
 what nobody knows is collected, `complaints` adds its own, and all of it is one message.
 
-The bar is rich's where rich is installed and somebody is looking; else a plain line every few seconds, so that a log of a
-long run says how far it was. Nothing is shown of a run that ends at once.
+The bar is rich's where rich is installed and somebody is looking; else a plain line every few seconds, so that a log
+says how far a long run was. Nothing is shown of a run that ends at once.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 from rillet.errors import RilletError
 from rillet.spark.options import OptionError, parse
+from rillet.spark.reasons import reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -208,8 +209,7 @@ def open_session(options: argparse.Namespace, name: str) -> SparkSession:
     """Return the Spark session of a command."""
     from rillet.spark.java import session
 
-    settings = {"spark_log_level": "ERROR"}
-    spark = session(options.master, f"rillet pipeline {name}", **settings, **dict(options.conf))
+    spark = session(options.master, f"rillet pipeline {name}", **dict(options.conf))
     spark.sparkContext.setLogLevel("ERROR")
     return spark
 
@@ -255,7 +255,7 @@ class Bar:
             from rich.progress import Progress as RichProgress
 
             console = Console(file=self.stream)
-            self._rich = RichProgress(*self._columns, console=console, transient=True)
+            self._rich = RichProgress(*(self._columns or ()), console=console, transient=True)
             self._rich.start()
             self._task = self._rich.add_task(self.title, total=total, unit=self.unit)
         self._rich.update(self._task, completed=done, total=total)
@@ -274,13 +274,8 @@ def _rich_columns() -> list[Any] | None:
 
 
 def told(error: BaseException) -> str:
-    """Return the one sentence of an error, which may be buried in a traceback of Spark's."""
-    text = str(error)
-    found = re.search(r"(?:^|[ :])rillet: (.+)$", text, re.MULTILINE)
-    if found is not None:
-        return found[1]
-    lines = [line for line in text.splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__
+    """Return the one sentence of an error, which may be buried in a traceback of Spark's, without `rillet: `."""
+    return reason(error).removeprefix("rillet: ") or type(error).__name__
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
