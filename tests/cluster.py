@@ -3,8 +3,9 @@
     with running_cluster(replicas=True) as cluster:
         cluster.url                                  redis+cluster://127.0.0.1:<port of the first>
         cluster.key_of(1, "events")                  a key that the second master serves
-        with cluster.moving(key, target=2) as slot:  the slot is on its way: the key answers ASK once it has gone
-            slot.migrate()
+        with cluster.moving(key) as move:            its slot is on its way to another master
+            move.migrate()                           the key has gone: its master answers ASK
+            move.finish()                            the slot has gone: it answers MOVED
         cluster.kill(node); cluster.start(node)
 
 The nodes know each other by CLUSTER MEET, each with its share of the slots and its own epoch, so that nothing has to be
@@ -62,6 +63,11 @@ class Node:
         """Return how often a command was called, by INFO commandstats."""
         told = self.info("commandstats", f"cmdstat_{command}")
         return int(told.partition("calls=")[2].partition(",")[0]) if told else 0
+
+    def refusals(self, prefix: str) -> int:
+        """Return how often an error of this kind was answered: ASK, MOVED."""
+        told = self.info("errorstats", f"errorstat_{prefix}")
+        return int(told.partition("count=")[2]) if told else 0
 
 
 @dataclass
@@ -138,13 +144,17 @@ class Cluster:
             node.run("FLUSHALL")
 
     @contextmanager
-    def moving(self, key: str, target: Node) -> Iterator[Moving]:
-        """Begin to move a key's slot to a node; at the end the slot is that node's, with all its keys."""
-        move = Moving(self, slot_of(key.encode()), self.owner(key), target)
+    def moving(self, key: str) -> Iterator[Moving]:
+        """Begin to move a key's slot to another master; at the end the slot is that one's, with all its keys."""
+        source = self.owner(key)
+        target = next(node for node in self.masters() if node is not source)
+        move = Moving(self, slot_of(key.encode()), source, target)
         move.target.run("CLUSTER", "SETSLOT", move.slot, "IMPORTING", move.source.id)
         move.source.run("CLUSTER", "SETSLOT", move.slot, "MIGRATING", move.target.id)
-        yield move
-        move.finish()
+        try:
+            yield move
+        finally:
+            move.finish()
 
     def wait(self, ready: Callable[[], bool], what: str) -> None:
         """Wait until something holds that the nodes tell each other."""

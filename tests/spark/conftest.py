@@ -10,7 +10,8 @@ import pytest
 from rillet.protocol.parser import pack_command
 from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import parse
-from tests.judge import Judge
+from tests.cluster import Cluster, running_cluster
+from tests.judge import Judge, redis_binary
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,6 +34,22 @@ def spark() -> Iterator[SparkSession]:
     started.sparkContext.setLogLevel("OFF")
     yield started
     started.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster_of_session() -> Iterator[Cluster]:
+    """Three masters with a replica each, which tests share through `cluster`."""
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    with running_cluster(replicas=True) as started:
+        yield started
+
+
+@pytest.fixture
+def cluster(cluster_of_session: Cluster) -> Cluster:
+    """The cluster, its data gone."""
+    cluster_of_session.flush()
+    return cluster_of_session
 
 
 @pytest.fixture
