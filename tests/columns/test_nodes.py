@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
-from rillet.columns.nodes import NodeDecoder, nodes_of  # noqa: E402
-from rillet.columns.resp import DONE, FULL  # noqa: E402
-from rillet.errors import Corrupt  # noqa: E402
+from rillet.columns.nodes import ANSWER, DONE, FULL, MORE, NodeDecoder, NodePages, NodeReader, nodes_of  # noqa: E402
+from rillet.columns.resp import ReplyFailed  # noqa: E402
+from rillet.errors import Corrupt, ProtocolError  # noqa: E402
 from rillet.types.stream import Stream  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, reply, rising  # noqa: E402
 from tests.columns.test_resp import DEFAULT, TYPED, as_rows, decode  # noqa: E402
@@ -96,3 +96,77 @@ def test_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.Dat
 def test_a_key_that_is_no_id_is_refused() -> None:
     with pytest.raises(Corrupt):
         nodes_of([(b"short", b"")])
+
+
+# ---- replies of RILLET.XNODES ------------------------------------------------------------------------------------
+
+
+def page(stream: Stream, go_on: bytes | None = None) -> bytes:
+    """Return a reply with all nodes of a stream."""
+    words = [go_on, *(word for key, node in stream.rax.items() for word in (key, node.to_bytes()))]
+    bulks = [b"$-1\r\n" if word is None else b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
+    return b"*%d\r\n" % len(words) + b"".join(bulks)
+
+
+def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_rows: int = 2) -> tuple[Any, list[Any]]:
+    """Return the table that replies give which arrive in pieces, and the IDs to go on after."""
+    rows = rows_for(schema, b"events")
+    pages = NodePages(NodeReader(rows, FIRST, LAST, max_rows))
+    batches, found = [], []
+    while count:
+        state = pages.decode()
+        if state == MORE:
+            size = pieces.pop() if pieces else len(replies)
+            with pages.space(len(replies)) as room:
+                room[: len(replies[:size])] = replies[:size]
+            pages.filled(len(replies[:size]))
+            if not replies:
+                raise ProtocolError("the reply has no end")
+            replies = replies[size:]
+        elif state == FULL:
+            batches.append(record_batch(rows, schema))
+        elif state == ANSWER:
+            found.append(pages.go_on)
+        else:
+            count -= 1
+    batches.append(record_batch(rows, schema))
+    return pa.Table.from_batches(batches, schema), found
+
+
+@settings(deadline=None)
+@given(ENTRIES, ENTRIES, st.sampled_from([DEFAULT, TYPED]), st.lists(st.integers(1, 50), max_size=40))
+def test_pages_that_arrive_in_pieces_are_the_stream(
+    first: list[Entry], second: list[Entry], schema: Any, pieces: list[int]
+) -> None:
+    streams = [filled(rising(first)), filled(rising(second))]
+    found, go_on = paged(page(streams[0], b"7-8") + page(streams[1]), schema, pieces, 2)
+    assert as_rows(found) == as_rows(table(streams[0], schema)) + as_rows(table(streams[1], schema))
+    assert go_on == [(7, 8), None]
+
+
+@settings(deadline=None)
+@given(ENTRIES.filter(len), st.data())
+def test_pages_of_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
+    raw = bytearray(page(filled(rising(entries))))
+    for _ in range(data.draw(st.integers(1, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
+    try:
+        found, _ = paged(bytes(raw), DEFAULT, [])
+        found.validate(full=True)
+    except (Corrupt, ProtocolError, ReplyFailed):
+        pass
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [b"$3\r\nabc\r\n", b"*2\r\n$-1\r\n", b"*0\r\n", b"*1\r\n$1\r\nx\r\n", b"*x\r\n", b"*1\r\n$99999999999\r\n",
+     b"*3\r\n$-1\r\n$2\r\nab\r\n$0\r\n\r\n", b"*3\r\n$-1\r\n$16\r\n" + bytes(16) + b"\r\n$0\r\n\r\n"],
+)  # fmt: skip
+def test_what_is_no_page_is_refused(reply: bytes) -> None:
+    with pytest.raises((Corrupt, ProtocolError)):
+        paged(reply, DEFAULT, [])
+
+
+def test_a_refusal_is_told() -> None:
+    with pytest.raises(ReplyFailed, match="unknown command"):
+        paged(b"-ERR unknown command 'RILLET.XNODES'\r\n", DEFAULT, [])

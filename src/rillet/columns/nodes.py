@@ -1,20 +1,33 @@
 """Listpack nodes of a stream, straight into columns: the way for a stream of one's own process, or shipped whole.
 
-`NodeDecoder` walks the range with a StreamIterator, which leaves every name and value as positions in the node's
-listpack (or as a number: listpacks store decimal integers as such), and hands them to the same `Rows` that takes
-replies off a socket. No reply is written, none is parsed, and a number in a long column is never a text.
+A node is a listpack (`types/stream_node.py` draws it): a master entry with the names of fields, then entries as deltas
+to it. `NodeReader` walks its bytes where they lie, in a stream's own buffer or in the reply of RILLET.XNODES:
 
-    decoder = NodeDecoder(rows, stream, after_ms, after_seq, last_ms, last_seq)
-    while decoder.decode() == FULL:     # take the rows, go on
-        ...
+    master  count deleted n name 1 ... name n 0         names, once for all entries with SAMEFIELDS: a Shape
+    entry   flags ms seq value 1 ... value n lp-count    values: text by its place in the buffer, or a number
+    entry   flags ms seq m name 1 value 1 ... lp-count   names of its own: one by one
+
+and leaves what columns want in their registers, for `Rows` to append. Listpacks store decimal integers as such, so
+a number in a long column is never a text, and what no column wants is stepped over by the size in its first byte.
+
+    decoder = NodeDecoder(rows, stream, after, last)    a stream in this process, under its owner's lock
+    while decoder.decode() == FULL:
+        ...                                              take the rows, go on
+
+    pages = NodePages(NodeReader(rows, after, last))     replies of RILLET.XNODES, as they come off a socket
+        ANSWER   pages.go_on is known: ask for the next page
+        MORE     receive into pages.space(n)
+        FULL     take the rows
+        DONE     the reply is over; None in go_on ends the range
 
 The stream must not change between two calls of `decode` (the owner's lock is held meanwhile), or the decoder
 must be made anew after the last ID that it gave (`last_ms`, `last_seq`).
 
-`nodes_of` makes nodes that arrived as bytes walkable: `(master ID as 16 bytes, listpack bytes)`, checked as a DUMP
-payload is, because they came from outside.
+**Bytes that came from outside are not trusted.** Each step is checked against the node's end before a byte is
+read; each entry's lp-count must be right, the master entry sound, a key 16 bytes long. What is not so raises Corrupt.
 
-Cost: O(boxes) of the entries, and half a node to find the first.
+Cost: O(boxes) of the entries. Rejected: StreamIterator (it decodes each name again, and asks the listpack for each
+value with a call that checks the whole frame); a Listpack for each node of a reply (a copy of every byte).
 """
 
 from __future__ import annotations
@@ -26,78 +39,608 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.columns.builder import Rows
-from rillet.errors import Corrupt
+from rillet.columns.builder import Rows, Shape, Slot
+from rillet.columns.column import Column
+from rillet.columns.resp import ReplyFailed
+from rillet.errors import Corrupt, ProtocolError
 from rillet.structs.listpack import Listpack
-from rillet.types.stream_iterator import StreamIterator, StreamNodes
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream_id import StreamID
+from rillet.types.stream_iterator import StreamNodes
 
-if not cython.compiled:  # compiled code has it as a C function, through the .pxd
+if cython.compiled:
+    from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
+else:  # compiled code has them as C functions, through the .pxd
+    from rillet.structs.listpack import is_int64, parse_int64
+    from rillet.types.stream_id import encode_key, key_ms, key_seq, less, undelta
     from rillet.types.stream_node import validate_node
+
+MORE, FULL, DONE, ANSWER = range(4)
+_HEADER = cython.declare(cython.Py_ssize_t, 6)
+_DELETED = cython.declare(cython.longlong, 1)
+_SAMEFIELDS = cython.declare(cython.longlong, 2)
+_ABSENT = cython.declare(cython.Py_ssize_t, -1)
+_NUMBER = cython.declare(cython.Py_ssize_t, -2)
+_SIGN = cython.declare(cython.ulonglong, 1 << 63)
+_MAX_INT = cython.declare(cython.longlong, (1 << 63) - 1)
+_U32 = cython.declare(cython.longlong, 0xFFFFFFFF)
+_MAX_LENGTH = cython.declare(cython.Py_ssize_t, 1 << 32)
+_INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)
+_NULL = cython.declare(cython.Py_ssize_t, -1)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _little(data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.longlong:
+    """Return the signed number of n bytes at p, the low byte first."""
+    bits: cython.ulonglong = 0
+    rest: cython.longlong
+    i: cython.Py_ssize_t
+    byte: cython.ulonglong
+    for i in range(n):
+        byte = data[p + i]
+        bits |= byte << (8 * i)
+    if not bits >> (8 * n - 1):
+        return bits
+    if n < 8:
+        rest = bits
+        return rest - (cython.cast(cython.longlong, 1) << (8 * n))
+    rest = bits - _SIGN
+    return rest - _MAX_INT - 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _backlen(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the size of the backlen of an entry of n bytes (listpack.c: lpEncodeBacklen; `<`, as there)."""
+    if n <= 127:
+        return 1
+    if n < 16383:
+        return 2
+    if n < 2097151:
+        return 3
+    if n < 268435455:
+        return 4
+    return 5
+
+
+@cython.final
+@cython.cclass
+class NodeReader:
+    """Decodes the entries of (after, last] of one node after the other into `rows`.
+
+    `last_ms` and `last_seq` are the last entry that is in the rows, or `after`; `over` tells that an ID beyond `last`
+    was met.
+    """
+
+    __slots__ = (
+        "rows", "max_rows", "max_bytes", "after_ms", "after_seq", "end_ms", "end_seq", "last_ms", "last_seq", "over",
+        "buf", "pos", "stop", "master_ms", "master_seq", "shape", "names", "start", "size", "number", "next",
+    )  # fmt: skip
+    rows: Rows
+    max_rows: cython.Py_ssize_t
+    max_bytes: cython.Py_ssize_t
+    after_ms: cython.ulonglong
+    after_seq: cython.ulonglong
+    end_ms: cython.ulonglong
+    end_seq: cython.ulonglong
+    last_ms: cython.ulonglong
+    last_seq: cython.ulonglong
+    over: cython.bint
+    buf: bytearray
+    pos: cython.Py_ssize_t
+    stop: cython.Py_ssize_t  # where the node's 0xFF is
+    master_ms: cython.ulonglong
+    master_seq: cython.ulonglong
+    shape: Shape
+    names: bytes  # the master's fields as they are stored: the next node mostly has the same
+    start: cython.Py_ssize_t  # of the text that _item read
+    size: cython.Py_ssize_t
+    number: cython.longlong  # that it read instead
+    next: cython.Py_ssize_t  # where the next box begins
+
+    def __init__(
+        self, rows: Rows, after: tuple[int, int], last: tuple[int, int],
+        max_rows: int = 16384, max_bytes: int = 32 << 20,
+    ) -> None:  # fmt: skip
+        """A batch is full at max_rows entries or max_bytes of them, whichever comes first."""
+        self.rows = rows
+        self.max_rows = max_rows
+        self.max_bytes = max_bytes
+        self.after_ms, self.after_seq = after
+        self.end_ms, self.end_seq = last
+        self.last_ms, self.last_seq = after
+        self.over = False
+        self.buf = bytearray()
+        self.pos = self.stop = self.start = self.size = self.number = self.next = 0
+        self.master_ms = self.master_seq = 0
+        self.shape = None  # type: ignore[assignment]
+        self.names = b""
+
+    # ---- boxes -------------------------------------------------------------------------------------------------
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.bint:
+        """Read the box at p: True for a text, its place in start and size; else `number` is it. `next` is behind it."""
+        byte: cython.int
+        size: cython.Py_ssize_t
+        if p >= self.stop:
+            raise Corrupt("a stream node ends in the middle of an entry")
+        byte = data[p]
+        if byte < 0x80:
+            self.number = byte
+            self.next = p + 2
+        elif byte < 0xC0:
+            size = byte & 0x3F
+            self.start = p + 1
+            self.size = size
+            self.next = p + 2 + size
+            if self.next > self.stop:
+                raise Corrupt("a stream node ends in the middle of an entry")
+            return True
+        elif byte < 0xE0:
+            self.number = ((byte & 0x1F) << 8) | data[p + 1]
+            if self.number >= 4096:
+                self.number -= 8192
+            self.next = p + 3
+        else:
+            return self._wide_item(data, p, byte)
+        if self.next > self.stop:
+            raise Corrupt("a stream node ends in the middle of an entry")
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _wide_item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, byte: cython.int) -> cython.bint:
+        """Read a box whose encoding is rarer."""
+        stop: cython.Py_ssize_t = self.stop
+        size: cython.Py_ssize_t
+        text: cython.bint = False
+        if byte < 0xF0:
+            self.size = ((byte & 0x0F) << 8) | data[p + 1]
+            self.start = p + 2
+            text = True
+        elif byte == 0xF0 and p + 5 <= stop:
+            size = _little(data, p + 1, 4)
+            self.size = size & _U32
+            self.start = p + 5
+            text = True
+        elif 0xF1 <= byte <= 0xF4:
+            size = 8 if byte == 0xF4 else byte - 0xEF
+            if p + 1 + size > stop:
+                raise Corrupt("a stream node ends in the middle of an entry")
+            self.number = _little(data, p + 1, size)
+            self.next = p + 2 + size
+        else:
+            raise Corrupt("a stream node holds a box of no known kind")
+        if text:
+            size = self.start - p + self.size
+            self.next = p + size + _backlen(size)
+        if self.next > stop:
+            raise Corrupt("a stream node ends in the middle of an entry")
+        return text
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-77777777777, check=True)
+    def _int(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
+        """Return the number at p, which may stand there as text (listpack.c: lpGetIntegerIfValid)."""
+        if self._item(data, p):
+            return self._int_of_text()
+        return self.number
+
+    @cython.cfunc
+    @cython.exceptval(-77777777777, check=True)
+    def _int_of_text(self) -> cython.longlong:
+        text: bytes = bytes(self.buf[self.start : self.start + self.size])
+        if not is_int64(text):
+            raise Corrupt("a stream node holds text where a number belongs")
+        return parse_int64(text)
+
+    # ---- a node ------------------------------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def open(
+        self, buf: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t,
+        ms: cython.ulonglong, seq: cython.ulonglong,
+    ) -> cython.bint:  # fmt: skip
+        """Begin the node buf[start:start + size] with that master ID; buf must stay as it is until DONE."""
+        data: cython.p_const_uchar = buf
+        count: cython.longlong
+        if start < 0 or size < 0 or start > len(buf) - size:
+            raise IndexError("a node outside the buffer")
+        if size <= _HEADER or _little(data, start, 4) & _U32 != size or data[start + size - 1] != 0xFF:
+            raise Corrupt("a stream node is no listpack")
+        self.buf = buf
+        self.stop = start + size - 1
+        self.master_ms = ms
+        self.master_seq = seq
+        count = self._int(data, start + _HEADER)
+        if count < 0 or self._int(data, self.next) < 0:
+            raise Corrupt("a stream node counts less than nothing")
+        count = self._int(data, self.next)
+        if count < 0 or count > size:
+            raise Corrupt("a stream node has an impossible number of fields")
+        self._read_names(data, self.next, count)
+        if self._int(data, self.next) != 0:
+            raise Corrupt("a stream node's master entry does not end")
+        self.pos = self.next
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_names(self, data: cython.p_const_uchar, first: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
+        """Read the master's field names into `shape`, or see that they are those of the last node."""
+        known: cython.Py_ssize_t = len(self.names)
+        names: list[bytes]
+        p: cython.Py_ssize_t = first
+        if self.shape is not None and self.shape.count == count and first + known <= self.stop:
+            if self._same_names(data, first, known):
+                self.next = first + known
+                return True
+        names = []
+        while count > 0:
+            names.append(self._word(data, p))
+            p = self.next
+            count -= 1
+        self.names = bytes(self.buf[first:p])
+        self.shape = self.rows.shape_of(names)
+        self.next = p
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _same_names(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        if cython.compiled:
+            known: cython.p_const_uchar = self.names
+            return memcmp(data + p, known, n) == 0
+        return self.buf[p : p + n] == self.names
+
+    @cython.cfunc
+    def _word(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> bytes:
+        """Return the box at p as bytes."""
+        if self._item(data, p):
+            return bytes(self.buf[self.start : self.start + self.size])
+        return b"%d" % self.number
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def decode(self) -> cython.int:
+        """Decode the node's entries until the rows are full (FULL) or the node is done (DONE)."""
+        rows: Rows = self.rows
+        data: cython.p_const_uchar = self.buf
+        while self.pos < self.stop:
+            if rows.length >= self.max_rows or rows.nbytes >= self.max_bytes:
+                return 1
+            self._entry(data)
+        return 2
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _entry(self, data: cython.p_const_uchar) -> cython.bint:
+        """Decode the entry at pos, or step over it where it is deleted or outside the range."""
+        p: cython.Py_ssize_t = self.pos
+        flags: cython.longlong = self._int(data, p)
+        ms: cython.ulonglong = undelta(self.master_ms, self._int(data, self.next))
+        seq: cython.ulonglong = undelta(self.master_seq, self._int(data, self.next))
+        count: cython.longlong = self.shape.count
+        boxes: cython.longlong = count + 3
+        if less(self.end_ms, self.end_seq, ms, seq):
+            self.over = True
+            self.pos = self.stop
+            return False
+        if flags & _SAMEFIELDS == 0:
+            count = self._int(data, self.next)
+            if count < 0 or count > self.stop - p:
+                raise Corrupt("a stream node has an impossible number of fields")
+            boxes = 2 * count + 4
+        if flags & _DELETED != 0 or not less(self.after_ms, self.after_seq, ms, seq):
+            while count > 0:
+                self._item(data, self.next)
+                if flags & _SAMEFIELDS == 0:
+                    self._item(data, self.next)
+                count -= 1
+        else:
+            if flags & _SAMEFIELDS != 0:
+                self._values(data, self.next, ms, seq)
+            else:
+                self._pairs(data, self.next, count, ms, seq)
+            self.rows.nbytes += self.next - p + 16
+            self.last_ms = ms
+            self.last_seq = seq
+        if self._int(data, self.next) != boxes:
+            raise Corrupt("a stream node's entry does not end where it says")
+        self.pos = self.next
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _values(
+        self, data: cython.p_const_uchar, p: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
+    ) -> cython.bint:
+        """Give the rows an entry whose names are the master's; `next` is behind its last value."""
+        rows: Rows = self.rows
+        slot: Slot = self.shape.first
+        items: Column = rows.items
+        owner: Column
+        first: cython.Py_ssize_t = p
+        rows.begin_as(self.shape, ms, seq)
+        while slot is not None:
+            owner = slot.owner
+            if self._item(data, p):
+                if items is not None:
+                    items.put_text(data, self.start, self.size, self.stop)
+                if owner is not None:
+                    owner.start = self.start
+                    owner.size = self.size
+            else:
+                if items is not None:
+                    items.put_number(self.number)
+                if owner is not None:
+                    owner.number = self.number
+                    owner.size = _NUMBER
+            p = self.next
+            slot = slot.next
+        self.next = p
+        if not rows.finish_in(data, self.stop):
+            self._malformed(data, first, self.shape.first, 0)
+            self.next = p
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _pairs(
+        self, data: cython.p_const_uchar, p: cython.Py_ssize_t, count: cython.longlong,
+        ms: cython.ulonglong, seq: cython.ulonglong,
+    ) -> cython.bint:  # fmt: skip
+        """Give the rows an entry that has names of its own; `next` is behind its last value."""
+        rows: Rows = self.rows
+        name: bytearray
+        first: cython.Py_ssize_t = p
+        left: cython.longlong = count
+        rows.begin(ms, seq)
+        while left > 0:
+            if self._item(data, p):
+                rows.name(self.buf, self.start, self.size)
+            else:
+                name = bytearray(b"%d" % self.number)
+                rows.name(name, 0, len(name))
+            if self._item(data, self.next):
+                rows.text(self.buf, self.start, self.size)
+            else:
+                rows.number(self.number)
+            p = self.next
+            left -= 1
+        self.next = p
+        if not rows.finish_in(data, self.stop):
+            self._malformed(data, first, None, count)
+            self.next = p
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _malformed(
+        self, data: cython.p_const_uchar, p: cython.Py_ssize_t, slot: Slot | None, count: cython.longlong
+    ) -> cython.bint:
+        """Show the rows all of an entry that has bad values: its names are the slots', or `count` of its own."""
+        pairs: list[tuple[bytes, bytes]] = []
+        name: bytes
+        while slot is not None:
+            pairs.append((slot.name, self._word(data, p)))
+            p = self.next
+            slot = slot.next
+        while count > 0:
+            name = self._word(data, p)
+            pairs.append((name, self._word(data, self.next)))
+            p = self.next
+            count -= 1
+        self.rows.malformed(pairs)
+        return True
 
 
 @cython.final
 @cython.cclass
 class NodeDecoder:
-    """Decodes the entries of (after, last] into `rows`, batch by batch."""
+    """Decodes the entries of (after, last] of a stream in this process into `rows`, batch by batch."""
 
-    __slots__ = ("rows", "max_rows", "max_bytes", "last_ms", "last_seq", "iterator")
-    rows: Rows
-    max_rows: cython.Py_ssize_t
-    max_bytes: cython.Py_ssize_t
-    last_ms: cython.ulonglong
-    last_seq: cython.ulonglong
-    iterator: StreamIterator
+    __slots__ = ("reader", "nodes", "busy")
+    reader: NodeReader
+    nodes: RaxIterator
+    busy: cython.bint
 
     def __init__(
         self, rows: Rows, stream: StreamNodes, after: tuple[int, int], last: tuple[int, int],
         max_rows: int = 16384, max_bytes: int = 32 << 20,
     ) -> None:  # fmt: skip
         """A batch is full at max_rows entries or max_bytes of them, whichever comes first."""
-        start = ((after[0] << 64) | after[1]) + 1
-        if start >> 128:  # nothing comes after the largest ID: a range that is empty
-            start, last = 1, (0, 0)
-        self.rows = rows
-        self.max_rows = max_rows
-        self.max_bytes = max_bytes
-        self.last_ms, self.last_seq = after
-        self.iterator = StreamIterator(stream, start >> 64, start & 0xFFFF_FFFF_FFFF_FFFF, last[0], last[1], False)
+        self.reader = NodeReader(rows, after, last, max_rows, max_bytes)
+        self.nodes = RaxIterator(stream.rax)
+        self.busy = False
+        if not self.nodes.seek("<=", encode_key(after[0], after[1])):
+            self.nodes.seek("^")
+
+    @property
+    def last_ms(self) -> int:
+        """The first half of the ID decoded last."""
+        return self.reader.last_ms
+
+    @property
+    def last_seq(self) -> int:
+        """The second half of the ID decoded last."""
+        return self.reader.last_seq
 
     @cython.ccall
+    @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
-        """Decode until the batch is full (FULL) or the range has ended (DONE), the constants of `resp`."""
-        rows: Rows = self.rows
-        it: StreamIterator = self.iterator
+        """Decode until the batch is full (FULL) or the range has ended (DONE)."""
+        reader: NodeReader = self.reader
         lp: Listpack
-        while rows.length < self.max_rows and rows.nbytes < self.max_bytes:
-            if not it.next_entry():
+        while True:
+            if self.busy and reader.decode() == 1:
+                return 1
+            self.busy = False
+            if reader.over or not self.nodes.next():
                 return 2
-            lp = it.lp  # type: ignore[assignment]  # there is one while next_entry is True
-            rows.begin(it.ms, it.seq)
-            while it.next_field():
-                self._field(it, lp.buf)
-            rows.finish(lp.buf)
-            self.last_ms = it.ms
-            self.last_seq = it.seq
-        return 1
+            if less(reader.end_ms, reader.end_seq, key_ms(self.nodes.key), key_seq(self.nodes.key)):
+                reader.over = True
+                return 2
+            lp = self.nodes.data
+            reader.open(lp.buf, 0, lp.used, key_ms(self.nodes.key), key_seq(self.nodes.key))
+            self.busy = True
+
+
+@cython.final
+@cython.cclass
+class NodePages:
+    """Replies of RILLET.XNODES as they come off a socket, into the rows of a reader."""
+
+    __slots__ = ("reader", "buf", "pos", "end", "after", "left", "busy", "go_on")
+    reader: NodeReader
+    buf: bytearray
+    pos: cython.Py_ssize_t
+    end: cython.Py_ssize_t
+    after: cython.Py_ssize_t
+    left: cython.Py_ssize_t  # elements of the reply, -1 before it begins, -2 before the ID to go on after
+    busy: cython.bint
+    go_on: StreamID | None
+
+    def __init__(self, reader: NodeReader) -> None:
+        self.reader = reader
+        self.buf = bytearray(1 << 16)
+        self.pos = self.end = self.after = 0
+        self.left = -1
+        self.busy = False
+        self.go_on = None
+
+    def space(self, n: int) -> memoryview:
+        """Return room for at least n bytes to receive into, after MORE; release it before any other call here."""
+        if self.busy:
+            raise AssertionError("the buffer is being read")
+        if self.pos:
+            self.buf[: self.end - self.pos] = self.buf[self.pos : self.end]
+            self.end -= self.pos
+            self.pos = 0
+        if len(self.buf) - self.end < n:
+            self.buf.extend(bytes(n + len(self.buf)))
+        with memoryview(self.buf) as whole:
+            return whole[self.end :]
+
+    def filled(self, n: int) -> None:
+        """Say that n bytes were received into the room."""
+        if not 0 <= n <= len(self.buf) - self.end:
+            raise ValueError("more than there was room for")
+        self.end += n
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def decode(self) -> cython.int:
+        """Decode what is there: MORE, FULL, DONE, or ANSWER once for each reply."""
+        while True:
+            if self.busy and self.reader.decode() == 1:
+                return 1
+            self.busy = False
+            if self.left == 0:
+                self.left = -1
+                return 2
+            if self.left < 0:
+                if not self._head():
+                    return 0
+                return 3
+            if not self._node():
+                return 0
 
     @cython.cfunc
-    @cython.inline
-    def _field(self, it: StreamIterator, buf: bytearray) -> cython.bint:
-        """Hand over the field that the iterator is at."""
-        rows: Rows = self.rows
-        name: bytes
-        if it.field_text:
-            rows.name(buf, it.field_start, it.field_len)
-        else:
-            name = b"%d" % it.field_int
-            rows.name(bytearray(name), 0, len(name))
-        if it.value_text:
-            rows.text(buf, it.value_start, it.value_len)
-            rows.nbytes += it.value_len
-        else:
-            rows.number(it.value_int)
-        rows.nbytes += 16
+    @cython.exceptval(-1, check=False)
+    def _head(self) -> cython.bint:
+        """Read the beginning of a reply, up to the ID to go on after; False while it is not whole."""
+        count: cython.Py_ssize_t = self._length(self.pos, 0x2A)
+        size: cython.Py_ssize_t
+        p: cython.Py_ssize_t
+        if count == _INCOMPLETE:
+            return False
+        if count < 1 or count & 1 == 0:
+            raise ProtocolError("invalid reply to RILLET.XNODES")
+        size = self._length(self.after, 0x24)
+        if size == _INCOMPLETE:
+            return False
+        self.go_on = None
+        if size != _NULL:
+            p = self.after
+            if size > self.end - p - 2:
+                return False
+            self.go_on = self._identifier(bytes(self.buf[p : p + size]))
+            self.after = p + size + 2
+        self.pos = self.after
+        self.left = count - 1
         return True
+
+    def _identifier(self, text: bytes) -> StreamID:
+        """Return the ID to go on after, which is beyond those before it."""
+        try:
+            found = StreamID.parse(text)
+        except ValueError:
+            raise ProtocolError("invalid ID in a reply to RILLET.XNODES") from None
+        return found
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _node(self) -> cython.bint:
+        """Open the reply's next node for the reader; False while it is not whole."""
+        key: bytes
+        p: cython.Py_ssize_t
+        size: cython.Py_ssize_t = self._length(self.pos, 0x24)
+        if size == _INCOMPLETE or self.after + 18 > self.end:
+            return False
+        if size != 16:
+            raise Corrupt("a stream node's key is an ID of 16 bytes")
+        key = bytes(self.buf[self.after : self.after + 16])
+        size = self._length(self.after + 18, 0x24)
+        p = self.after
+        if size == _INCOMPLETE or size > self.end - p - 2:
+            return False
+        self.reader.open(self.buf, p, size, key_ms(key), key_seq(key))
+        self.busy = True
+        self.pos = p + size + 2
+        self.left -= 2
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def _length(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
+        """Return the length in the line at p (`*3`, `$16`; null is -1), -2 while it is not whole; step behind it."""
+        line_end: cython.Py_ssize_t = self.buf.find(b"\r\n", p, min(self.end, p + 65536))
+        line: bytes
+        n: cython.Py_ssize_t = 0
+        digit: cython.int
+        i: cython.Py_ssize_t
+        if line_end < 0:
+            if self.end - p >= 65536:
+                raise ProtocolError("a reply's line does not end")
+            return _INCOMPLETE
+        line = bytes(self.buf[p:line_end])
+        self.after = line_end + 2
+        if line == b"$-1" or line == b"_":
+            return _NULL
+        if line[:1] == b"-":
+            self.pos = self.after
+            raise ReplyFailed(line[1:].decode("utf-8", "replace"))
+        if len(line) < 2 or len(line) > 12 or line[0] != kind:
+            raise ProtocolError(f"unexpected in a reply to RILLET.XNODES: {line[:64]!r}")
+        for i in range(1, len(line)):
+            digit = line[i] - 0x30
+            if digit < 0 or digit > 9:
+                raise ProtocolError("invalid length in a reply")
+            n = n * 10 + digit
+        if n > _MAX_LENGTH:
+            raise ProtocolError("invalid length in a reply")
+        return n
 
 
 def nodes_of(shipped: Iterable[tuple[bytes, bytes]]) -> StreamNodes:
