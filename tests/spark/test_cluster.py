@@ -138,7 +138,7 @@ def test_a_slot_moves_in_the_middle_of_paging(cluster: Cluster, answer: str) -> 
 def test_a_planner_goes_on_while_a_slot_moves(cluster: Cluster) -> None:
     streams = keys(cluster)
     fill(cluster, *streams, numbers=range(100))
-    chosen = parse({"url": cluster.url, "streams": ",".join(streams), "timeout": "20"})
+    chosen = parse({"url": cluster.url, "streams": ",".join(streams), "timeout": "20", "minPartitions": "5"})
     reader = StreamReader(chosen, SPARK_SCHEMA, 2)
     start = reader.initialOffset()
     read: list[Any] = []

@@ -114,11 +114,25 @@ class Glimpse:
 
 
 def glimpses(servers: Servers, pages: Sequence[Page]) -> list[Glimpse]:
-    """Return what pages hold; ConnectionLost where a key has moved, so that planning begins anew."""
+    """Return what pages hold."""
     told: list[Glimpse] = [Glimpse(0, page.after, page.after) for page in pages]
     for begin in range(0, len(pages), IN_FLIGHT):
-        _glimpse_at(servers, pages[begin : begin + IN_FLIGHT], begin, told)
+        part = pages[begin : begin + IN_FLIGHT]
+        try:
+            _glimpse_at(servers, part, begin, told)
+        except ReplyFailed:
+            told[begin : begin + IN_FLIGHT] = _glimpse_wherever(servers, part)
     return told
+
+
+def _glimpse_wherever(servers: Servers, pages: Sequence[Page]) -> Iterator[Glimpse]:
+    """Yield what pages hold while a slot moves: each is followed to the node that has it; entries become objects."""
+    requests = [(page.stream.encode(), _words(page.stream.encode(), page)) for page in pages]
+    for page, reply in zip(pages, servers.each(requests), strict=True):
+        if isinstance(reply, ReplyError):
+            raise refused(servers, page.stream, page.stream.encode(), "XRANGE", str(reply))
+        ids = [StreamID.parse(entry[0]) for entry in reply]
+        yield Glimpse(len(ids), ids[0], ids[-1]) if ids else Glimpse(0, page.after, page.after)
 
 
 def _glimpse_at(servers: Servers, pages: Sequence[Page], begin: int, told: list[Glimpse]) -> None:
@@ -134,14 +148,8 @@ def _glimpse_at(servers: Servers, pages: Sequence[Page], begin: int, told: list[
             connection.send(b"".join([page_request(key, pages[place]) for key, place in asked]))
         for connection, asked in nodes:
             seen = _Stepping(connection)
-            for key, place in asked:
-                try:
-                    told[begin + place] = seen.page(pages[place])
-                except ReplyFailed as error:
-                    servers.redirected(key, str(error))
-                    raise ConnectionLost(
-                        f"rillet: {connection.address} refused to show {pages[place].stream!r}: {error}"
-                    ) from error
+            for _, place in asked:
+                told[begin + place] = seen.page(pages[place])
     except BaseException:
         for connection, _ in nodes:  # replies that nobody will read
             servers.forget(connection)
@@ -174,10 +182,14 @@ class _Stepping:
 
 def page_request(key: bytes, page: Page) -> bytes:
     """Return the packed XRANGE or XREVRANGE of a page."""
+    return pack(*_words(key, page))
+
+
+def _words(key: bytes, page: Page) -> tuple[bytes, ...]:
     low, high = text(successor(page.after)), text(page.last)
     if page.backwards:
-        return pack(b"XREVRANGE", key, high, low, b"COUNT", b"%d" % page.count)
-    return pack(b"XRANGE", key, low, high, b"COUNT", b"%d" % page.count)
+        return b"XREVRANGE", key, high, low, b"COUNT", b"%d" % page.count
+    return b"XRANGE", key, low, high, b"COUNT", b"%d" % page.count
 
 
 def text(bound: StreamID) -> bytes:
@@ -194,14 +206,17 @@ def ranks(servers: Servers, asked: Mapping[str, Sequence[StreamID]]) -> dict[str
 
 
 def places(servers: Servers, asked: Sequence[tuple[str, StreamID, int]]) -> list[StreamID] | None:
-    """Return the IDs of the entries that are so many after these; None where no rillet engine answers."""
+    """Return the IDs of the entries that are so many after these, or the last ones; None without a rillet engine."""
     keys = [stream.encode() for stream, _, _ in asked]
     words = [
         (key, (b"RILLET.XAFTER", key, text(after), b"%d" % count))
         for key, (_, after, count) in zip(keys, asked, strict=True)
     ]
     replies = _answers(servers, words)
-    return None if replies is None else [StreamID.parse(reply) for reply in replies]
+    if replies is None:
+        return None
+    found = zip(replies, asked, strict=True)
+    return [after if reply is None else StreamID.parse(reply) for reply, (_, after, _) in found]
 
 
 def _exactly(servers: Servers, asked: Mapping[str, list[bytes]], read: Any) -> dict[str, Any] | None:

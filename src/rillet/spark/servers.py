@@ -360,9 +360,11 @@ class Servers:
             for connection, _ in under_way:  # replies that nobody will read
                 self.forget(connection)
             raise
-        for place, (key, words) in enumerate(requests):
-            if _elsewhere(replies[place]) and self.redirected(key, str(replies[place])):
-                (replies[place],) = self.replies(key, [words])
+        for key, asked in places.items():
+            again = [place for place in asked if _elsewhere(replies[place])]
+            if again and self.redirected(key, str(replies[again[0]])):
+                for place, reply in zip(again, self.replies(key, [requests[place][1] for place in again]), strict=True):
+                    replies[place] = reply
         return replies
 
     # ---- names ----
