@@ -133,7 +133,7 @@ def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_ro
     return pa.Table.from_batches(batches, schema), found
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(ENTRIES, ENTRIES, st.sampled_from([DEFAULT, TYPED]), st.lists(st.integers(1, 50), max_size=40))
 def test_pages_that_arrive_in_pieces_are_the_stream(
     first: list[Entry], second: list[Entry], schema: Any, pieces: list[int]
@@ -144,7 +144,7 @@ def test_pages_that_arrive_in_pieces_are_the_stream(
     assert go_on == [(7, 8), None]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(ENTRIES.filter(len), st.data())
 def test_pages_of_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
     raw = bytearray(page(filled(rising(entries))))

@@ -59,7 +59,7 @@ cdef class NodeDecoder:
 
 @cython.final
 cdef class NodePages:
-    cdef readonly NodeReader reader
+    cdef public NodeReader reader
     cdef public bytearray buf
     cdef public Py_ssize_t pos
     cdef public Py_ssize_t end

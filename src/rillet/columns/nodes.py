@@ -596,10 +596,12 @@ class NodePages:
         key: bytes
         p: cython.Py_ssize_t
         size: cython.Py_ssize_t = self._length(self.pos, 0x24)
-        if size == _INCOMPLETE or self.after + 18 > self.end:
+        if size == _INCOMPLETE:
             return False
         if size != 16:
             raise Corrupt("a stream node's key is an ID of 16 bytes")
+        if self.after + 18 > self.end:
+            return False
         key = bytes(self.buf[self.after : self.after + 16])
         size = self._length(self.after + 18, 0x24)
         p = self.after

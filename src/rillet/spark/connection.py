@@ -1,7 +1,7 @@
 """A blocking connection to one server, and the words in which it refuses.
 
 Bulk reading does not go through redis-py: its objects are what a fast reader must not make. A command is packed
-by hand; the answer to XRANGE is received straight into a RangeDecoder's buffer; every other answer is small and
+by hand; the answer to XRANGE is received straight into its decoder's buffer; every other answer is small and
 read with `call`. One connection is used by one thread, strictly in turn: no reply is left behind when the next
 kind of request goes out.
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from rillet.columns.nodes import NodePages
 from rillet.columns.resp import RangeDecoder
 from rillet.errors import ProtocolError, RilletError, StoreError
 from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser
@@ -164,7 +165,7 @@ class Connection:
         except OSError as error:
             raise self._lost(error) from error
 
-    def receive(self, decoder: RangeDecoder) -> None:
+    def receive(self, decoder: RangeDecoder | NodePages) -> None:
         """Wait for more of the reply and put it into the decoder's buffer."""
         try:
             with decoder.space(RECEIVE) as room:

@@ -34,6 +34,7 @@ from rillet.columns.resp import DONE, FULL, MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError
 from rillet.spark.asking import Page, page_request
 from rillet.spark.connection import Connection, ConnectionLost, ConnectorError
+from rillet.spark.nodes_reading import read_nodes
 from rillet.spark.offsets import Part
 from rillet.spark.options import Options
 from rillet.spark.servers import Servers
@@ -48,7 +49,10 @@ def read_task(options: Options, ranges: Sequence[Part], schema: Any) -> Iterator
     """Yield the entries of ranges as record batches of an Arrow schema, those of a stream in order."""
     if ranges:
         with Servers(options) as servers:
-            yield from Pages(options, servers, ranges, schema).read()
+            pages = Pages(options, servers, schema)
+            # A server of our own ships whole nodes; what is left is read by XRANGE.
+            pages.add((yield from read_nodes(options, servers, ranges, schema, pages.rows)))
+            yield from pages.read()
 
 
 @dataclass
@@ -70,16 +74,20 @@ class Cursor:
 class Pages:
     """The pages of a task's ranges, decoded into rows."""
 
-    def __init__(self, options: Options, servers: Servers, ranges: Sequence[Part], schema: Any) -> None:
+    def __init__(self, options: Options, servers: Servers, schema: Any) -> None:
         self.options = options
         self.servers = servers
         self.schema = schema
-        self.rows = rows_for(schema, b"")
-        self.waiting = deque(Cursor(stream, stream.encode(), after, last) for stream, after, last in ranges)
+        self.rows = rows_for(schema, b"", options.mode, options.corrupt_column)
+        self.waiting: deque[Cursor] = deque()
         self.under_way: deque[tuple[Cursor, Connection]] = deque()
         self.decoders: dict[Connection, RangeDecoder] = {}
         self.window = WINDOW
         self.moved = False  # whether anything was read since the last trouble
+
+    def add(self, ranges: Sequence[Part]) -> None:
+        """Add ranges to what is to be read."""
+        self.waiting.extend(Cursor(stream, stream.encode(), after, last) for stream, after, last in ranges)
 
     def read(self) -> Iterator[Any]:
         """Yield batches until every range has ended."""

@@ -1,0 +1,170 @@
+"""Ranges of streams from a server of our own: whole nodes instead of entries.
+
+    task      RILLET.XNODES events 0-0 9-9 COUNT 20000 ────────────────────────►  copies listpacks into a reply
+              ◄──────────────────────────── go on after 5-2, node, node, node ...
+              RILLET.XNODES events 5-2 9-9 COUNT 20000 ─────────►                 has the next page ready while
+              decodes the nodes where they lie in the buffer                      this one is decoded
+              ◄─────────────────────────────────────────────── nil, node, node    the end: the next range is asked for
+
+A reply begins with the ID to go on after, so the next request leaves before the page is decoded. The server's work is
+one copy of each node, about 1/30 of what XRANGE costs it, and the decoder's a third: no length, no name and no
+number is text (`columns/nodes.py`).
+
+The first answer tells whether the server knows the command. Whatever error it answers with (Redis says "unknown
+command", a cluster where the key has gone, a server that it loads) the ranges that are left are read by XRANGE, which
+knows what to do with each. So are those that a replica serves: it may lag, and that is handled there.
+
+A lost connection is made again, and reading goes on after the last entry that was decoded, three times without
+progress. What arrives is checked as bytes from outside are; a node that is not sound ends the task.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rillet.columns.arrow import record_batch
+from rillet.columns.builder import Rows
+from rillet.columns.nodes import ANSWER, FULL, MORE, NodePages, NodeReader
+from rillet.columns.resp import ReplyFailed
+from rillet.errors import Corrupt, ProtocolError
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack
+from rillet.spark.offsets import Part
+from rillet.spark.options import Options
+from rillet.spark.servers import Servers
+from rillet.types.stream_id import StreamID
+
+MAX_BATCH_BYTES = 32 << 20
+PAGES = 8  # a page of nodes holds so many pages of XRANGE: it costs the server less to send
+ATTEMPTS = 3
+
+
+@dataclass
+class Span:
+    """A range that is being read: after which ID the last page was asked for, and who decodes them."""
+
+    stream: str
+    asked: StreamID
+    last: StreamID
+    reader: NodeReader
+
+    @property
+    def rest(self) -> Part:
+        """What is not in the rows yet."""
+        return (self.stream, StreamID(self.reader.last_ms, self.reader.last_seq), self.last)
+
+
+def read_nodes(
+    options: Options, servers: Servers, ranges: Sequence[Part], schema: Any, rows: Rows
+) -> Generator[Any, None, list[Part]]:
+    """Yield full batches of the rows; return the ranges that this server has to be asked for by XRANGE.
+
+    The last entries stay in the rows.
+    """
+    reading = NodesReading(options, servers, ranges, schema, rows)
+    tries = 0
+    while reading.waiting or reading.under_way:
+        before = reading.progress
+        try:
+            if (yield from reading.read()):
+                break
+        except ConnectionLost:
+            reading.begin_again()
+            tries = tries + 1 if reading.progress == before else 0
+            if tries == ATTEMPTS:
+                raise
+    return list(reading.waiting)
+
+
+class NodesReading:
+    """The ranges of a task, one after the other, the next request always ahead of the decoder."""
+
+    def __init__(self, options: Options, servers: Servers, ranges: Sequence[Part], schema: Any, rows: Rows) -> None:
+        self.options = options
+        self.servers = servers
+        self.schema = schema
+        self.rows = rows
+        self.waiting = deque(ranges)
+        self.under_way: deque[tuple[Span, Connection]] = deque()
+        self.pages: dict[Connection, NodePages] = {}
+        self.progress = 0  # grows with every page and every batch
+        self.count = b"%d" % (PAGES * options.page_entries)
+
+    def read(self) -> Generator[Any, None, bool]:
+        """Yield batches until all is read (False), or until a server answers with an error (True)."""
+        while self.waiting or self.under_way:
+            if not self.under_way and not self._begin():
+                return True
+            span, connection = self.under_way[0]
+            try:
+                yield from self._page(span, connection)
+            except ReplyFailed:
+                self.begin_again(keep=connection if len(self.under_way) == 1 else None)
+                return True
+            except (Corrupt, ProtocolError) as error:
+                self.servers.forget(connection)
+                raise ConnectorError(f"rillet: reading {span.stream!r} from {connection.address}: {error}") from error
+        return False
+
+    def _begin(self) -> bool:
+        """Ask for the first page of the range that comes next; False where a replica would answer."""
+        stream, after, last = self.waiting[0]
+        connection = self.servers.readers(stream.encode())
+        if connection.replica:
+            return False
+        reader = NodeReader(self.rows, after, last, self.options.batch_entries, MAX_BATCH_BYTES)
+        self.waiting.popleft()
+        self._ask(Span(stream, after, last, reader), connection)
+        return True
+
+    def _ask(self, span: Span, connection: Connection) -> None:
+        """Ask for a page."""
+        self.under_way.append((span, connection))
+        words = (b"RILLET.XNODES", span.stream.encode(), str(span.asked).encode(), str(span.last).encode())
+        connection.send(pack(*words, b"COUNT", self.count))
+
+    def _page(self, span: Span, connection: Connection) -> Generator[Any, None, None]:
+        """Decode the page that comes next; yield the batches that it fills."""
+        pages = self.pages.get(connection)
+        if pages is None:
+            pages = self.pages[connection] = NodePages(span.reader)
+        pages.reader = span.reader
+        key = span.stream.encode()
+        if self.rows.key != key:
+            self.rows.key = bytearray(key)
+        while True:
+            state = pages.decode()
+            if state == MORE:
+                connection.receive(pages)
+            elif state == FULL:
+                self.progress += 1
+                yield record_batch(self.rows, self.schema)
+            elif state == ANSWER:
+                self._go_on(span, pages.go_on, connection)
+            else:
+                self.progress += 1
+                self.under_way.popleft()
+                return
+
+    def _go_on(self, span: Span, after: StreamID | None, connection: Connection) -> None:
+        """Send the request that follows one whose answer has begun."""
+        if after is None:
+            if self.waiting:
+                self._begin()
+        elif after <= span.asked:
+            raise ProtocolError(f"a page that goes on after {after}, where it began")
+        else:
+            span.asked = after
+            self._ask(span, connection)
+
+    def begin_again(self, keep: Connection | None = None) -> None:
+        """Give up what is under way: what is missing of it waits again. Connections but one to keep are forgotten."""
+        spans = {id(span): span for span, _ in self.under_way}
+        for connection in {connection for _, connection in self.under_way}:
+            self.pages.pop(connection, None)
+            if connection is not keep:
+                self.servers.forget(connection)
+        self.under_way.clear()
+        self.waiting.extendleft(reversed([span.rest for span in spans.values()]))
