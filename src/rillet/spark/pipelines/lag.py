@@ -132,21 +132,24 @@ def _consumer(told: dict[str, Any]) -> dict[str, Any]:
 
 def _pending_facts(servers: Servers, key: bytes, group: bytes, now: int, most: int) -> dict[str, int | None]:
     ages: list[int] = []
-    redelivered, deliveries, oldest = 0, 0, None
+    seen = redelivered = deliveries = 0
+    oldest = None
     for page in pending_pages(servers, key, group, page=min(PAGE, most)):
         if oldest is None:
             oldest = max(now - page[0].id.ms, 0)
-        for one in page[: most - len(ages)]:
-            ages.append(max(now - one.delivered, 0))
+        for one in page[: most - seen]:
+            seen += 1
+            if one.consumer:  # else it was released, and is nobody's
+                ages.append(max(now - one.delivered, 0))
             redelivered += one.deliveries > 1
             deliveries = max(deliveries, one.deliveries)
-        if len(ages) >= most:
+        if seen >= most:
             break
     ages.sort()
     quantiles = {f"age_p{part}_ms": _quantile(ages, part) for part in (50, 90, 99)}
     return {
-        "pending_seen": len(ages), **quantiles, "age_max_ms": ages[-1] if ages else None, "oldest_ms": oldest,
-        "redelivered": redelivered, "deliveries_max": deliveries if ages else None,
+        "pending_seen": seen, **quantiles, "age_max_ms": ages[-1] if ages else None, "oldest_ms": oldest,
+        "redelivered": redelivered, "deliveries_max": deliveries if seen else None,
     }  # fmt: skip
 
 

@@ -25,7 +25,7 @@ _TRIES = 8
 
 
 class PendingEntry(NamedTuple):
-    """A pending entry; `delivered` is in milliseconds of the server's clock, `consumer` empty where it was released."""
+    """A pending entry; `delivered` in ms of the server's clock. Released by XNACK: consumer empty, delivered 0."""
 
     id: StreamID
     consumer: bytes
@@ -94,7 +94,8 @@ def pending_page(
         now = milliseconds(before)
         if now == milliseconds(behind):
             break
-    return [PendingEntry(StreamID.parse(raw), who, now - age, times) for raw, who, age, times in found]
+    # What was released has an age of -1, and nobody's name.
+    return [PendingEntry(StreamID.parse(raw), who, now - age if who else 0, times) for raw, who, age, times in found]
 
 
 def pending_pages(
