@@ -21,7 +21,7 @@ from rillet.spark.servers import Servers  # noqa: E402
 from rillet.spark.source import BatchReader, StreamReader  # noqa: E402
 from rillet.types.stream_id import MAX, StreamID  # noqa: E402
 from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
-from tests.judge import peer_binary  # noqa: E402
+from tests.judge import PEERS, peer_binary  # noqa: E402
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 SPARK_SCHEMA = StructType().add("stream", "string").add("n", "long")
@@ -202,19 +202,30 @@ def test_a_killed_master_is_replaced_by_its_replica(cluster: Cluster) -> None:
     cluster.wait(lambda: all(len(share) == 4 for share in cluster.nodes[0].run("CLUSTER", "SLOTS")), "all know it")
 
 
-def test_a_cluster_of_valkey() -> None:
-    binary = peer_binary("valkey")
+@pytest.mark.parametrize("compat", ["valkey", "newest"])
+def test_other_servers_clusters_and_slots_that_move_at_once(compat: str) -> None:
+    binary = peer_binary(compat)
     if binary is None:
-        pytest.skip("RILLET_VALKEY names no server")
-    with running_cluster(binary=binary) as valkey:
-        streams = keys(valkey)
-        fill(valkey, *streams)
-        found = BatchReader(parse({"url": valkey.url, "streamPattern": "events:*"}), SPARK_SCHEMA, 3)
+        pytest.skip(f"{PEERS[compat]} names no server")
+    with running_cluster(binary=binary) as other:
+        streams = keys(other)
+        fill(other, *streams)
+        found = BatchReader(parse({"url": other.url, "streamPattern": "events:*"}), SPARK_SCHEMA, 3)
         batches = [batch for part in found.partitions() for batch in found.read(part)]
         assert [numbers(iter(batches), stream) for stream in streams] == [list(range(ENTRIES))] * MASTERS
-        reading = read_task(options(valkey, streams[0], pageEntries="10", batchEntries="20"), ranges(*streams), SCHEMA)
+        chosen = options(other, streams[0], pageEntries="10", batchEntries="20")
+        reading = read_task(chosen, ranges(*streams), SCHEMA)
         batches = [next(reading)]
-        with valkey.moving(streams[0]) as move:
+        with other.moving(streams[0]) as move:
             move.migrate()
             batches += reading
+        assert [numbers(iter(batches), stream) for stream in streams] == [list(range(ENTRIES))] * MASTERS
+        reading = read_task(chosen, ranges(*streams), SCHEMA)
+        batches = [next(reading)]
+        if compat == "valkey":  # the node that has it sends the whole slot, or the other one fetches it
+            move.target.run("CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", move.slot, move.slot, "NODE", move.source.id)
+        else:
+            move.source.run("CLUSTER", "MIGRATION", "IMPORT", move.slot, move.slot)
+        other.wait(lambda: other.owner(streams[0]) is move.source, "the slot has moved")
+        batches += reading
         assert [numbers(iter(batches), stream) for stream in streams] == [list(range(ENTRIES))] * MASTERS

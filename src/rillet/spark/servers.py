@@ -272,7 +272,7 @@ class Servers:
             self._asked.pop(key, None)
             if not self._map().moved(found.slot, found.node) and self.options.read_from == "replica":
                 self._stale = True  # its replicas are known to others
-        # Nodes that do not agree send us to and fro: the first time costs nothing, then there are pauses.
+        # Nodes that do not agree send us back and forth: the first time costs nothing, then there are pauses.
         if patience is None:
             return True
         return patience.again()
