@@ -40,19 +40,18 @@ server instead of each stream (a stream moved to another server would leave its 
 
 from __future__ import annotations
 
-import binascii
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from rillet.spark.cluster import slot_of
 from rillet.spark.connection import ConnectorError
 from rillet.spark.servers import Servers
 
 PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
 FENCE_SECONDS = 3_600
-SLOTS = 16_384
 CLOSED = 1 << 62  # `done` of a write that was given up: no attempt writes any more
 
 
@@ -131,13 +130,8 @@ def record_key(stream: bytes, query: str) -> bytes:
     return PREFIX + place + b":" + query.encode()
 
 
-def slot_of(text: bytes) -> int:
-    """Return the slot of a key without a tag, or of a tag (cluster.c, keyHashSlot)."""
-    return binascii.crc_hqx(text, 0) % SLOTS
-
-
 def tag_of(slot: int) -> bytes:
-    """Return a tag of a slot. O(SLOTS) on average: some milliseconds, for names that nobody should give."""
+    """Return a tag of a slot. O(16,384) on average: some milliseconds, for names that nobody should give."""
     return next(tag for number in itertools.count() if slot_of(tag := b"%d" % number) == slot)
 
 
@@ -199,6 +193,8 @@ def shown(key: bytes) -> str:
 
 def identity_of(query: str | None, batch: int, context: Any, lasting: bool) -> Identity:
     """Return the identity of the running task; a query of None asks Spark's local properties."""
+    if context is None:
+        raise ConnectorError("rillet: rows are written by Spark's tasks, and this is none of them")
     if query is not None:
         return Identity(query, batch, context.partitionId(), lasting)
     query = context.getLocalProperty("sql.streaming.queryId")

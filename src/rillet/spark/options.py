@@ -31,6 +31,7 @@ EARLIEST = StreamID(0, 0)
 LATEST = None
 _ID = re.compile(r"(\(?)([0-9]{1,20})(?:-([0-9]{1,20}))?")
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)?")
+NO_STREAM = "stream is missing: the key to read or to append to (or streams, streamPattern; for writing streamColumn)"
 _UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
 
 Bound = StreamID | None  # None = latest
@@ -90,6 +91,8 @@ class Options:
     partition_column: str | None = None
     exactly_once: str = "auto"
     transaction_bytes: int = 16 << 20
+    txn_app_id: str | None = None
+    txn_version: int | None = None
     named: frozenset[str] = field(default=frozenset(), compare=False)  # what the user set, lower case
 
     def refuse(self, names: Collection[str], use: str) -> None:
@@ -97,6 +100,11 @@ class Options:
         wrong = [name for name in names if name.lower() in self.named]
         if wrong:
             raise OptionError(f"rillet: not for {use}: {', '.join(wrong)}")
+
+    def require_stream(self) -> None:
+        """Raise OptionError where nothing is named to read."""
+        if self.keys() == ():
+            raise OptionError(f"rillet: {NO_STREAM}")
 
     def keys(self) -> tuple[str, ...] | None:
         """Return the keys that are named; None where a pattern has to be looked up."""
@@ -317,6 +325,8 @@ TABLE = (
     Option("partitionColumn", "partition_column", _text, WRITE),
     Option("exactlyOnce", "exactly_once", _one_of("auto", "transaction", "idmp", "none"), WRITE),
     Option("transactionBytes", "transaction_bytes", _whole_number(1 << 10), WRITE),
+    Option("txnAppId", "txn_app_id", _text, WRITE),
+    Option("txnVersion", "txn_version", _whole_number(0), WRITE),
 )
 _LOWER = {option.name.lower(): option for option in TABLE}
 
@@ -347,6 +357,8 @@ _NEEDS = (
     ("exactTriggers", "maxEntriesPerTrigger"),
     ("partitionColumn", "partitioned"),
     ("keyFile", "certFile"),
+    ("txnAppId", "txnVersion"),
+    ("txnVersion", "txnAppId"),
     ("columnNameOfCorruptRecord", "mode"),
     ("sampleEntries", "inferSchema"),
 )
@@ -366,7 +378,7 @@ def parse(given: Mapping[str, str]) -> Options:
                 wrong.append(f"{option.name} is {shown}: {error}")
     wrong += _contradictions(values)
     if wrong:
-        raise OptionError("rillet: " + "; ".join(wrong))
+        raise OptionError("rillet: " + "; ".join(wrong + _missing(values)))
     found = Options(**parsed, named=frozenset(values))
     if wrong := _strangers(found):
         raise OptionError("rillet: " + "; ".join(wrong))
@@ -381,8 +393,6 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
     where = [name for name in ("stream", "streams", "streamPattern") if name.lower() in values]
     if len(where) > 1:
         wrong.append(f"give one of {' and '.join(where)}")
-    if not where and "streamcolumn" not in values:
-        wrong.append("stream is missing: the key to read or to append to (or streams, streamPattern)")
     for one, other in _NOT_TOGETHER:
         if one.lower() in values and other.lower() in values:
             wrong.append(f"give one of {one} and {other}")
@@ -393,6 +403,12 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
         if name.lower() in values and "path" in values:
             wrong.append(f"{name} is for a url, not for a path")
     return wrong + complaints(values)
+
+
+def _missing(values: Mapping[str, str]) -> list[str]:
+    """Return the complaint that no stream is named. Rows may name theirs, so alone it is no error before it is read."""
+    named = any(name in values for name in ("stream", "streams", "streampattern", "streamcolumn"))
+    return [] if named else [NO_STREAM]
 
 
 def _strangers(options: Options) -> list[str]:

@@ -19,7 +19,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rillet.spark.commits import Identity, Written, close_batch, give_up, identity_of, shown
-from rillet.spark.options import READ_ONLY, Options
+from rillet.spark.options import READ_ONLY, OptionError, Options
 from rillet.spark.sending import PlainSender, Sender
 from rillet.spark.servers import Servers
 from rillet.spark.targets import Layout
@@ -84,8 +84,9 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
-        self.query = uuid.uuid4().hex
-        self.lasting = False
+        self.lasting = options.txn_app_id is not None
+        self.query = options.txn_app_id or uuid.uuid4().hex
+        self.batch = options.txn_version or 0
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Record that all tasks are done: a late attempt of one writes nothing."""
@@ -99,7 +100,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
                 rows[stream] = rows.get(stream, 0) + count
         what = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
         log.warning("rillet: a write failed; what its finished tasks appended stays: %s", what)
-        if self.options.exactly_once != "none":
+        if self.options.exactly_once != "none" and not self.lasting:  # what has a name can be repeated
             with Servers(self.options) as servers:
                 give_up(servers, str(self.query), list(rows))
 
@@ -109,6 +110,8 @@ class StreamWriter(_Writing, DataSourceStreamArrowWriter):
 
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
+        if options.txn_app_id is not None:
+            raise OptionError("rillet: txnAppId and txnVersion are for df.write: a streaming query has its own")
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Record that the batch is complete: repeated, it writes nothing."""

@@ -32,7 +32,7 @@ from zlib import crc32
 
 from rillet.columns.pack import Packer, Texts
 from rillet.spark.connection import ConnectorError
-from rillet.spark.options import OptionError, Options
+from rillet.spark.options import NO_STREAM, OptionError, Options
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
@@ -55,6 +55,8 @@ class Layout:
         self.fields = _fields(options, kinds, self.stream_column)
         named = (*self.fields, self.id_column, self.part_column, self.stream_column)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
+        if not options.stream and options.stream_column is None and "stream" not in kinds:
+            wrong = [NO_STREAM, *wrong[:-1]]  # nobody asked for the column
         if not self.fields:
             own = ", ".join(OWN_COLUMNS)
             wrong.append(f"no column is left to write: {own} are the source's own (name them in fieldColumns)")

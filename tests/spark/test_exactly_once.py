@@ -1,0 +1,265 @@
+"""Every row once: attempts that die at every send, attempts side by side, batches that are repeated, Spark killed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+import rillet  # noqa: E402
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.store import Store  # noqa: E402
+from tests.cluster import running_cluster  # noqa: E402
+from tests.judge import peer_binary, redis_binary, running_redis  # noqa: E402
+from tests.server.harness import running  # noqa: E402
+from tests.spark.writing import QUERY, in_task, numbered, write, writer_of  # noqa: E402
+
+PLACES = ("7.0", "8.6", "newest", "valkey", "rillet", "store", "cluster")
+ROWS = 240
+
+
+class Place:
+    """Where streams live: the connector's options that name it, and its data."""
+
+    def __init__(self, store: Store, kind: str, **options: str) -> None:
+        self.store = store
+        self.options = options
+        self.step = 1 if kind == "7.0" else 5  # of every so many sends one is struck
+
+    def numbers(self, *streams: str) -> list[int]:
+        """Return the numbers in streams, in the order of the streams."""
+        return [int(entry["n"]) for stream in streams for entry in self.store.stream(stream)]
+
+    def of(self, stream: str, **more: str) -> dict[str, str]:
+        """Return the options that write into a stream: chunks of about ten rows, four to a transaction."""
+        return {**self.options, "stream": stream, "transactionBytes": "4096", "timeout": "20", **more}
+
+
+@pytest.fixture(scope="module", params=PLACES)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """Every kind of place, empty."""
+    folder: Path = tmp_path_factory.mktemp("place")
+    if request.param == "store":
+        with rillet.open(folder / "store") as store:
+            yield Place(store, request.param, path=str(folder / "store"))
+        return
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    if request.param == "cluster":
+        with running_cluster() as cluster, rillet.connect(cluster.url) as store:
+            yield Place(store, request.param, url=cluster.url)
+        return
+    binary = None if request.param == "rillet" else peer_binary(request.param)
+    if binary is None and request.param != "rillet":
+        pytest.skip(f"nobody named a server for {request.param}")
+    with running(folder) if request.param == "rillet" else running_redis(binary=binary) as server:
+        url = f"redis://127.0.0.1:{server.port}"
+        with rillet.connect(url) as store:
+            yield Place(store, request.param, url=url)
+
+
+@pytest.fixture(autouse=True)
+def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Make a few hundred rows many chunks."""
+    monkeypatch.setattr("rillet.spark.sending.CHUNK", 1000)
+
+
+class Killed(Exception):
+    """What ends an attempt, as a signal would end its process."""
+
+
+class Fault:
+    """Ends the n-th send from now on: before the bytes have left, or after."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+        self.left = 0
+        self.after = False
+        send = Connection.send
+
+        def failing(connection: Connection, data: bytes | bytearray) -> None:
+            self.left -= 1
+            if self.left == 0 and not self.after:
+                connection.close()
+                raise error("rillet: the connection was lost before")
+            send(connection, data)
+            if self.left == 0:
+                connection.close()
+                raise error("rillet: the connection was lost after")
+
+        monkeypatch.setattr(Connection, "send", failing)
+
+    @contextlib.contextmanager
+    def pausing(self) -> Iterator[None]:
+        """Let everything through meanwhile."""
+        left, self.left = self.left, 0
+        yield
+        self.left = left
+
+    def at(self, place: int, after: bool) -> None:
+        """Arm it; 0 is never."""
+        self.left = place
+        self.after = after
+
+
+def strikes(fault: Fault, after: bool, step: int) -> Iterator[int]:
+    """Arm the fault for the first send of what follows, and so on, until one is reached no more."""
+    for number in count(1, step):
+        fault.at(number, after)
+        yield number
+        if fault.left > 0:
+            assert number > 2 * step
+            return
+
+
+# ---- one attempt after the other -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_attempt_killed_at_any_send_is_completed_by_the_next(
+    place: Place, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    fault = Fault(monkeypatch, Killed)
+    rows = numbered(range(ROWS))
+    for number in strikes(fault, after, place.step):
+        options = place.of(f"killed {after} {number}")
+        with contextlib.suppress(Killed):
+            write(rows, options)
+        with fault.pausing():
+            write(rows, options)
+        assert place.numbers(options["stream"]) == list(range(ROWS)), f"killed at send {number}"
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_attempt_outlives_a_connection_lost_at_any_send(
+    place: Place, monkeypatch: pytest.MonkeyPatch, after: bool
+) -> None:
+    fault = Fault(monkeypatch, ConnectionLost)
+    rows = numbered(range(ROWS))
+    for number in strikes(fault, after, place.step):
+        options = place.of(f"lost {after} {number}")
+        write(rows, options)
+        assert place.numbers(options["stream"]) == list(range(ROWS)), f"lost at send {number}"
+
+
+@pytest.mark.parametrize("partitioned", [{"partitionColumn": "name"}, {}])
+def test_many_streams_of_a_killed_attempt_are_completed(
+    place: Place, monkeypatch: pytest.MonkeyPatch, partitioned: dict[str, str]
+) -> None:
+    fault = Fault(monkeypatch, Killed)
+    rows = numbered(range(ROWS))
+    kind = "hash" if partitioned else "turn"
+    for number in strikes(fault, True, place.step + 3):
+        options = place.of(f"{kind} {number}", partitioned="3", **partitioned)
+        with contextlib.suppress(Killed):
+            write(rows, options)
+        with fault.pausing():
+            write(rows, options)
+        found = place.numbers(*(f"{kind} {number}:{part}" for part in range(3)))
+        assert sorted(found) == list(range(ROWS)), f"killed at send {number}"
+
+
+def test_without_records_rows_are_doubled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = Fault(monkeypatch, Killed)
+    options = place.of("plain", exactlyOnce="none")
+    fault.at(8, True)
+    with pytest.raises(Killed):
+        write(numbered(range(ROWS)), options)
+    fault.at(0, False)
+    write(numbered(range(ROWS)), options)
+    found = place.numbers("plain")
+    assert set(found) == set(range(ROWS)) and len(found) > ROWS
+
+
+# ---- side by side ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", ["4096", "1000000"])
+def test_two_attempts_at_once_write_every_row_once(place: Place, size: str) -> None:
+    rows = numbered(range(ROWS))
+    options = place.of(f"two {size}", transactionBytes=size)
+    together = threading.Barrier(2)
+    told: list[Any] = []
+
+    def attempt(mine: Any) -> None:
+        def batches() -> Iterator[Any]:
+            for batch in mine.to_batches(max_chunksize=20):
+                together.wait(20)
+                yield batch
+
+        told.append(writer_of(rows, options).write(batches()))
+
+    in_task()
+    # Where all of it is one transaction, the two may even have their rows in different orders.
+    other = rows.take(list(range(ROWS - 1, -1, -1))) if size == "1000000" else rows
+    threads = [threading.Thread(target=attempt, args=(mine,)) for mine in (rows, other)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(told) == 2 and told[0].written == told[1].written
+    assert sorted(place.numbers(options["stream"])) == list(range(ROWS))
+
+
+# ---- batches repeated ------------------------------------------------------------------------------------------
+
+
+def test_a_batch_repeated_after_its_commit_writes_nothing(place: Place) -> None:
+    options = place.of("repeated")
+    for batch in range(3):
+        tasks = [numbered(range(part, ROWS, 2)) for part in range(2)]
+        for _ in range(2):
+            told = [write(rows, options, part, batch) for part, rows in enumerate(tasks)]
+            writer_of(tasks[0], options).commit(list(told), batch)
+    assert sorted(place.numbers("repeated")) == sorted(list(range(ROWS)) * 3)
+    record = place.store.execute("HGETALL", f"rillet:commits:{{repeated}}:{QUERY}")
+    flat = list(record.items()) if isinstance(record, dict) else list(zip(record[::2], record[1::2], strict=True))
+    assert flat == [(b"done", b"2")]
+
+
+def test_another_order_is_fine_in_one_transaction_and_refused_in_several(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fault = Fault(monkeypatch, Killed)
+    rows = numbered(range(ROWS))
+    backwards = rows.take(list(range(ROWS - 1, -1, -1)))
+    one = place.of("one", transactionBytes="1000000")
+    write(rows, one)
+    write(backwards, one)
+    assert place.numbers("one") == list(range(ROWS))
+    several = place.of("several")
+    fault.at(14, True)
+    with pytest.raises(Killed):
+        write(rows, several)
+    fault.at(0, False)
+    there = place.numbers("several")
+    assert 0 < len(there) < ROWS
+    with pytest.raises(ConnectorError, match=r"task 0 of batch 0 wrote \d+ rows to 'several' before.*in another order"):
+        write(backwards, several)
+    assert place.numbers("several") == there
+    write(rows, several)
+    assert place.numbers("several") == list(range(ROWS))
+
+
+def test_another_split_into_tasks_is_refused(place: Place) -> None:
+    options = place.of("split")
+    write(numbered(range(120)), options, 0)
+    told = [write(numbered(range(120, ROWS)), options, 1)]
+    with pytest.raises(
+        ConnectorError, match="task 0 of batch 0 wrote 120 rows to 'split' before, and now it has other"
+    ):
+        write(numbered(range(80)), options, 0)
+    with pytest.raises(
+        ConnectorError, match="task 1 of batch 0 wrote 120 rows to 'split' before, and now it has other"
+    ):
+        write(numbered(range(80, ROWS)), options, 1)
+    with pytest.raises(ConnectorError, match="batch 0 was written to 'split' by 1 tasks, and before.*by task 0: rows"):
+        writer_of(numbered(range(1)), options).commit(list(told), 0)
+    assert place.numbers("split") == list(range(ROWS))
