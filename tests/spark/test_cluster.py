@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 from pyspark.sql.types import StructType  # noqa: E402
 
 from rillet.spark.cluster import read_shards, read_slots, slot_of  # noqa: E402
-from rillet.spark.connection import ConnectionLost, ConnectorError  # noqa: E402
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402
 from rillet.spark.reading import read_task  # noqa: E402
 from rillet.spark.servers import Servers  # noqa: E402
@@ -179,6 +180,26 @@ def test_reading_from_replicas_takes_what_they_lack_from_their_masters(cluster: 
         assert master.run("WAIT", 1, 10_000) == 1
         found = numbers(read_task(chosen, [(stream, FIRST, StreamID(2 * ENTRIES, 1))], SCHEMA), stream)
         assert found == list(range(2 * ENTRIES))
+
+
+def test_a_node_that_stalls_is_asked_again(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = cluster.key_of(1, "events:")
+    fill(cluster, stream)
+    process = cluster.owner(stream).process
+    assert process is not None
+    forget = Servers.forget
+
+    def awake(servers: Servers, connection: Connection) -> None:
+        process.send_signal(signal.SIGCONT)
+        forget(servers, connection)
+
+    monkeypatch.setattr(Servers, "forget", awake)
+    chosen = options(cluster, stream, pageEntries="10", batchEntries="20", timeout="300ms")
+    reading = read_task(chosen, ranges(stream), SCHEMA)
+    batches = [next(reading)]
+    process.send_signal(signal.SIGSTOP)
+    batches += reading
+    assert numbers(iter(batches), stream) == list(range(ENTRIES))
 
 
 def test_a_killed_master_is_replaced_by_its_replica(cluster: Cluster) -> None:

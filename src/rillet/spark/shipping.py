@@ -69,13 +69,6 @@ def archive(folder: str | Path | None = None) -> Path:
     return path
 
 
-def ship(spark: SparkSession) -> Path:
-    """Give the package to the executors of a running session, interpreted; return the zip that was sent."""
-    path = package()
-    spark.sparkContext.addPyFile(str(path))
-    return path
-
-
 @contextmanager
 def found_on_driver(spark: SparkSession) -> Iterator[None]:
     """Within it, what is registered takes along where this process imported the package from, if Java does not know."""
