@@ -25,9 +25,13 @@ from rillet.spark.java import JavaMissing, require_java, session
 
 if TYPE_CHECKING:
     from rillet.spark.pipelines import history
+    from rillet.spark.reasons import reason
+    from rillet.spark.reporting import Progress, progress
     from rillet.spark.source import RilletDataSource, register
 
-__all__ = ["JavaMissing", "RilletDataSource", "history", "register", "require_java", "session"]
+__all__ = [
+    "JavaMissing", "Progress", "RilletDataSource", "history", "progress", "reason", "register", "require_java", "session",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
@@ -36,6 +40,14 @@ def __getattr__(name: str) -> Any:
         from rillet.spark import source
 
         return getattr(source, name)
+    if name in ("Progress", "progress"):
+        from rillet.spark import reporting
+
+        return getattr(reporting, name)
+    if name == "reason":
+        from rillet.spark.reasons import reason
+
+        return reason
     if name == "history":
         from rillet.spark.pipelines import history
 

@@ -24,14 +24,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from rillet.spark import groups
 from rillet.spark.asking import Extent, extents, found, missing, require_streams, wait_for_news
 from rillet.spark.connection import ConnectionLost, ConnectorError
 from rillet.spark.guard import Guard, Place
 from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import EARLIEST, Options
 from rillet.spark.planning import Planner, Span, Weighed
+from rillet.spark.reporting import report
 from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
 
@@ -54,6 +56,8 @@ class Follower:
         self.options = options
         self.servers = Servers(options)
         self.guard = Guard(options, self.servers)
+        self.group = groups.Follower(options, self.servers) if options.group is not None else None
+        self.reached: Offset | None = None  # the end of the batch that was planned last
         self.planner = Planner(options, self.servers, parallelism, hurried=True)
         self.targets: dict[str, StreamID] | None = None  # of an available-now query
         self._initial: Offset | None = None
@@ -98,18 +102,20 @@ class Follower:
         known = self._again(lambda: extents(self.servers, self._streams()))
         self.targets = {stream: extent.last for stream, extent in known.items() if extent is not None}
 
-    def newest(self) -> Offset:
-        """Return the offset at which nothing is left to read now."""
-        known = self._again(lambda: extents(self.servers, self._streams()))
-        there = {stream: extent for stream, extent in known.items() if extent is not None}
-        return Offset(
-            {stream: extent.last for stream, extent in there.items()},
-            {stream: extent.added for stream, extent in there.items() if extent.added is not None},
+    def report(self) -> dict[str, Any]:
+        """Return what the query's progress shows: the newest IDs, and how far the batch planned last is behind."""
+        reached = self.reached or self.initial()
+        known = self._again(lambda: extents(self.servers, list(dict.fromkeys([*self._streams(), *reached.streams]))))
+        guard = self.guard
+        return self._again(
+            lambda: report(self.servers, known, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
         )
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
         """Return the end of the next batch with its plan; None when there is nothing to do (yet)."""
+        self.reached = start
         look = self._again(lambda: self._look(start))
+        self._again(lambda: self._move_group(start, look))
         found = self._again(lambda: self._waiting(look))
         if not found and self.targets is None:
             self._wait(look)
@@ -119,11 +125,15 @@ class Follower:
             return None
         batch = self._again(lambda: self.planner.cut(found, cap))
         self._waiting_since = None
-        return self._end(start, look, batch.ends, batch.tasks)
+        self.reached = self._end(start, look, batch.ends, batch.tasks)
+        return self.reached
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         """Return the tasks of a batch: those that were planned. Only an old offset has none, which are planned now."""
         if end.plan is not None:
+            if end != self.reached:  # planned before a restart, and what it reads may be gone by now
+                known = self._again(lambda: extents(self.servers, list(start.streams)))
+                self.guard.check(start.streams, start.added, known, start.initial)
             return end.plan
         begin = end.start if end.start is not None else start.streams
 
@@ -163,11 +173,23 @@ class Follower:
             raise ConnectorError(self._foreign(strangers, streams))
         places = self.guard.check(start.streams, start.added, known, start.initial)
         for stream in streams:
-            if stream not in places and known[stream] is not None:
+            if stream in places:
+                continue  # the guard has said what is to be said
+            if known[stream] is not None:
                 places[stream] = Place(EARLIEST, None)
-            elif known[stream] is None and named and self.options.partitioned is None:
+            elif named and self.options.partitioned is None:
                 raise missing(self.servers, stream)
         return Look(known, places)
+
+    def _move_group(self, start: Offset, look: Look) -> None:
+        """Let the group follow: everything up to `start` is in the sink."""
+        if self.group is not None:
+            there = {
+                stream: at
+                for stream, at in start.streams.items()
+                if look.known.get(stream) is not None and look.places[stream].after == at
+            }
+            self.group.committed(there, start.added)
 
     def _foreign(self, strangers: Sequence[str], streams: Sequence[str]) -> str:
         """Return what is wrong with a checkpoint of other streams."""

@@ -18,7 +18,7 @@ A planner holds connections and asks for the streams again before each batch; a 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -32,9 +32,13 @@ from pyspark.sql.streaming.datasource import (
 
 from rillet.spark.asking import Extent, extents, found, require_streams
 from rillet.spark.connection import Address, require_store
+from rillet.spark.delivering import Delivering
+from rillet.spark.filters import SWITCH, Pushed
 from rillet.spark.following import Follower
+from rillet.spark.groups import read_all_delivered
+from rillet.spark.guard import before_reading
 from rillet.spark.offsets import Offset, Task
-from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
+from rillet.spark.options import BATCH_ONLY, EARLIEST, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, before, parse
 from rillet.spark.planning import Planner, spans_of
 from rillet.spark.reading import read_task
 from rillet.spark.reasons import plainly
@@ -43,7 +47,7 @@ from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter
+    from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, Filter
     from pyspark.sql.types import StructType
 
     from rillet.spark.pipelines.history import Shares, Tail
@@ -61,29 +65,40 @@ class RilletDataSource(DataSource):
     """
 
     default_parallelism: int | None = None
+    pushes_filters = False  # whether the session lets Python sources have filters
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
-        self.parsed = parse(options)
-        if self.parsed.url is not None:
-            Address.parse(self.parsed.url)  # a malformed url is told now, not by a task
+        with plainly():
+            self.parsed = parse(options)
+            if self.parsed.url is not None:
+                Address.parse(self.parsed.url)  # a malformed url is told now, not by a task
 
     @classmethod
     def name(cls) -> str:
         """Return what format() takes."""
         return "rillet"
 
-    def schema(self) -> str:
+    def schema(self) -> StructType | str:
         """Return the columns that a reader without a schema of its own gets."""
+        if self.parsed.infer_schema:
+            from rillet.spark.infer import infer
+
+            with plainly():
+                require_store(self.parsed)
+                return infer(self.parsed)
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader."""
-        return BatchReader(self.parsed, schema, self._parallelism())
+        """Return the batch reader, one that takes filters where Spark allows it and the options do not forbid it."""
+        with plainly():
+            made = FilteringReader if self.pushes_filters and self.parsed.push_filters else BatchReader
+            return made(self.parsed, schema, self._parallelism())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """Return the streaming reader."""
-        return StreamReader(self.parsed, schema, self._parallelism())
+        with plainly():
+            return StreamReader(self.parsed, schema, self._parallelism())
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the batch writer; there is only append."""
@@ -108,21 +123,24 @@ class RilletDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make format("rillet") known to a session, with the session's default parallelism for `minPartitions`."""
+    """Make format("rillet") known to a session, with its default parallelism, and let it push filters down."""
     # A class made here is pickled with its attributes; one that is imported would be pickled by name, without.
     from rillet.spark.shipping import found_on_driver
 
-    parallelism = {"default_parallelism": spark.sparkContext.defaultParallelism}
+    spark.conf.set(SWITCH, "true")
+    settings = {"default_parallelism": spark.sparkContext.defaultParallelism, "pushes_filters": True}
     with found_on_driver(spark):
-        spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), parallelism))
+        spark.dataSource.register(type("RilletDataSource", (RilletDataSource,), settings))
 
 
 class RangePartition(InputPartition):
     """One task's share: ranges of streams, to be read one after the other."""
 
-    def __init__(self, ranges: Task) -> None:
+    def __init__(self, ranges: Task, guarded: bool = False) -> None:
+        """guarded: that what was planned is gone when the task begins is an error, if losses are."""
         super().__init__(None)
         self.ranges = ranges
+        self.guarded = guarded
 
 
 class HistoryPartition(InputPartition):
@@ -142,11 +160,12 @@ class _Reading:
         from rillet.columns.arrow import rows_for
 
         options.refuse(WRITE_ONLY, "reading")
+        options.require_stream()
         self.options = options
         self.parallelism = parallelism
         self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
         try:
-            rows_for(self.arrow_schema, b"")
+            rows_for(self.arrow_schema, b"", options.mode, options.corrupt_column)
         except ValueError as error:
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
         require_store(options)
@@ -159,7 +178,14 @@ class _Reading:
 
                 yield from read_history(self.options, partition.task, self.arrow_schema)
                 return
-            yield from read_task(self.options, getattr(partition, "ranges", ()), self.arrow_schema)
+            ranges: Task = getattr(partition, "ranges", ())
+            if getattr(partition, "guarded", False) and self.options.fail_on_data_loss:
+                with Servers(self.options) as servers:
+                    before_reading(self.options, servers, ranges)
+            if self.options.group is not None and self.options.group_mode == "deliver":
+                yield from read_all_delivered(self.options, ranges, self.arrow_schema)
+            else:
+                yield from read_task(self.options, ranges, self.arrow_schema)
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -176,13 +202,22 @@ class BatchReader(_Reading, DataSourceReader):
 
             with plainly():
                 return [HistoryPartition(task) for task in plan(self)] or [RangePartition(())]
+        guarded = "failondataloss" in self.options.named  # a stream that is being trimmed is read as far as it goes
         with plainly(), Servers(self.options) as servers:
-            streams = found(self.options, servers)
+            streams = [stream for stream in found(self.options, servers) if self.keeps(stream)]
             known = extents(servers, streams)
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.weigh(spans_of(known, self.bounds(known))), None)
-        return [RangePartition(task) for task in batch.tasks or ((),)]
+        return [RangePartition(task, guarded) for task in self.clip(batch.tasks) or ((),)]
+
+    def keeps(self, stream: str) -> bool:
+        """Return whether a stream is read at all."""
+        return True
+
+    def clip(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Leave out of the tasks what need not be read."""
+        return tasks
 
     def bounds(self, known: Mapping[str, Extent | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to."""
@@ -191,6 +226,36 @@ class BatchReader(_Reading, DataSourceReader):
             if extent is not None:
                 start, end = self.options.start_of(stream), self.options.end_of(stream)
                 ranges[stream] = (extent.last if start is None else start, extent.last if end is None else end)
+        return ranges
+
+
+class FilteringReader(BatchReader):
+    """A batch reader that asks only for what the query's filters leave; Spark refuses its method where that is off."""
+
+    def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
+        super().__init__(options, schema, parallelism)
+        self.pushed = Pushed.on(schema)
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:
+        """Take filters on IDs, times and streams; return those that Spark has to look at."""
+        return filters if self.options.archive is not None else self.pushed.push(filters)
+
+    def keeps(self, stream: str) -> bool:
+        """Return whether the filters want anything of a stream."""
+        return self.pushed.keeps(stream)
+
+    def clip(self, tasks: Sequence[Task]) -> Sequence[Task]:
+        """Cut the tasks' ranges to what the filters leave of them."""
+        return [task for task in map(self.pushed.clip, tasks) if task]
+
+    def bounds(self, known: Mapping[str, Extent | None]) -> dict[str, tuple[StreamID, StreamID]]:
+        """Return where to read each stream from and to, narrowed by the filters."""
+        ranges = {}
+        for stream, (after, last) in super().bounds(known).items():
+            extent = known[stream]
+            assert extent is not None
+            there = extent.first is not None and extent.first > max(after, EARLIEST)
+            ranges[stream] = self.pushed.bounds(before(extent.first) if there and extent.first else after, last)
         return ranges
 
 
@@ -206,7 +271,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def follower(self) -> Follower:
         """Return what plans this query's batches; it holds connections, so it is made on the driver, when needed."""
         if self._follower is None:
-            self._follower = Follower(self.options, self.parallelism)
+            delivers = self.options.group is not None and self.options.group_mode == "deliver"
+            self._follower = (Delivering if delivers else Follower)(self.options, self.parallelism)
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:
@@ -228,9 +294,9 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             self.follower.fix_targets()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the newest offset there is, for the query's progress."""
+        """Return what the query's progress shows: the newest offset, and how far behind it the query is."""
         with plainly():
-            return self.follower.newest().json()
+            return self.follower.report()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         """Return the end of the next micro-batch, its plan in it; `start` itself when there is nothing to do."""
@@ -248,7 +314,10 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         if start == end:
             return []
         with plainly():
-            return [RangePartition(task) for task in self.follower.tasks(Offset.parse(start), Offset.parse(end))]
+            begin = Offset.parse(start)
+            # Of the first batch nothing is promised: it begins where the stream is being trimmed, often.
+            guarded = not begin.initial and not isinstance(self.follower, Delivering)
+            return [RangePartition(task, guarded) for task in self.follower.tasks(begin, Offset.parse(end))]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint is the only place where the offset lives."""
