@@ -49,8 +49,9 @@ def kind_of(kind: Any) -> int | None:
     if pa.types.is_nested(kind):
         return JSON if nested.reader(kind) is not None else None
     known = {
-        pa.string(): STRING, pa.large_string(): STRING, pa.binary(): BINARY, pa.large_binary(): BINARY, pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT,
-        pa.int32(): INT, pa.int64(): LONG, pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
+        pa.string(): STRING, pa.large_string(): STRING, pa.binary(): BINARY, pa.large_binary(): BINARY,
+        pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT, pa.int32(): INT, pa.int64(): LONG,
+        pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
     }  # fmt: skip
     return known.get(kind)
 

@@ -1,5 +1,5 @@
 cimport cython
-from rillet.columns.column cimport Column, put_little
+from rillet.columns.column cimport Column, put_int32
 from rillet.columns.text cimport Parser
 
 
@@ -50,6 +50,7 @@ cdef class Rows:
     cdef Py_ssize_t id_size
     cdef readonly int mode
     cdef readonly Column corrupt
+    cdef public bint discovers
     cpdef bint begin(self, unsigned long long ms, unsigned long long seq) except -1
     cdef bint _forget(self) except -1
     cpdef bint name(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1

@@ -46,7 +46,7 @@ from rillet.errors import RilletError
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
 else:
-    from rillet.columns.column import put_little  # compiled code has it as a C function, through the .pxd
+    from rillet.columns.column import put_int32  # compiled code has it as a C function, through the .pxd
 
 FIELD, STREAM, ID, ID_MS, ID_SEQ, ID_TIME, MAP, CORRUPT = range(8)
 _FIELD = cython.declare(cython.int, 0)
@@ -70,6 +70,11 @@ MODES = {"PERMISSIVE": PERMISSIVE, "DROPMALFORMED": DROPMALFORMED, "FAILFAST": F
 _DROPMALFORMED = cython.declare(cython.int, 1)
 _FAILFAST = cython.declare(cython.int, 2)
 SHOWN = 100  # characters of a bad value in an error
+MOST_FIELDS = 1000  # that are discovered: more of them are data, not columns
+
+
+class TooManyFields(RilletError):
+    """The entries have more different fields than there should be columns."""
 
 
 class BadValue(RilletError, ValueError):
@@ -146,7 +151,7 @@ class Shape:
         end = 0
         for i, name in enumerate(names):
             end += len(keys[i])
-            put_little(self.ends, 4 * i, end, 4)
+            put_int32(self.ends, i, end)
             head = b"\r\n*%d" % (2 * len(names)) if i == 0 else b""
             slot = Slot(name, wanted.get(name), b"%b\r\n$%d\r\n%b\r\n$" % (head, len(name), name))
             if last is None:
@@ -164,7 +169,7 @@ class Rows:
     __slots__ = (
         "columns", "first", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items",
         "keys_mark", "keys_used", "items_used", "map_ends", "owner", "key", "length", "ms", "seq", "nbytes", "parser",
-        "shapes", "shape", "id_start", "id_size", "mode", "corrupt",
+        "shapes", "shape", "id_start", "id_size", "mode", "corrupt", "discovers",
     )  # fmt: skip
     columns: list[Column]
     first: Column
@@ -193,6 +198,7 @@ class Rows:
     id_size: cython.Py_ssize_t  # of the ID's text in the buffer, ABSENT where it has to be written
     mode: cython.int
     corrupt: Column  # takes entries with bad values as JSON, or None
+    discovers: cython.bint  # a field that has no column gets one, of strings
 
     def __init__(self, key: bytes, mode: int = PERMISSIVE) -> None:
         """Start without columns; `key` is what a stream column shows."""
@@ -205,6 +211,7 @@ class Rows:
         self.parser = Parser()
         self.mode = mode
         self.changed = False
+        self.discovers = False
         self.unique = True
         self.position = self.keys_mark = self.keys_used = self.items_used = self.length = self.nbytes = 0
         self.ms = self.seq = 0
@@ -327,6 +334,8 @@ class Rows:
     def _learn(self, i: cython.Py_ssize_t, name: bytes) -> Column:
         """Remember the field's name at position i."""
         owner = self.wanted.get(name)
+        if owner is None and self.discovers:
+            owner = self._discover(name)
         self.changed = True
         if i < len(self.pattern):
             self.pattern[i] = name
@@ -335,6 +344,15 @@ class Rows:
             self.pattern.append(name)
             self.owners.append(owner)
         return owner  # type: ignore[return-value]
+
+    def _discover(self, name: bytes) -> Column:
+        """Add a column of strings for a field that was not seen before, null in the rows that are there."""
+        if len(self.wanted) >= MOST_FIELDS:
+            raise TooManyFields(f"more than {MOST_FIELDS:,} different fields")
+        column = self.add_field(name, STRING)
+        for _ in range(self.length):
+            column.put_null()
+        return column
 
     # ---- an entry whose names are known beforehand -------------------------------------------------------------
 
@@ -345,6 +363,10 @@ class Rows:
         if found is None:
             if len(self.shapes) >= 64:
                 self.shapes.clear()
+            if self.discovers:
+                for name in names:
+                    if name not in self.wanted:
+                        self._discover(name)
             found = self.shapes[key] = Shape(names, self.wanted)
         return found
 
@@ -539,7 +561,8 @@ class Rows:
                 break
         stream: str = self.key.decode("utf-8", "replace")
         raise BadValue(
-            f"rillet: in the stream {stream!r}, entry {self.ms}-{self.seq}, {what} is no {kind}: {shown} (mode FAILFAST)"
+            f"rillet: in the stream {stream!r}, entry {self.ms}-{self.seq}, {what} is no {kind}: {shown} "
+            "(mode FAILFAST)"
         )
 
     def malformed(self, pairs: list[tuple[bytes, bytes]]) -> None:

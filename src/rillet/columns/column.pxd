@@ -2,8 +2,7 @@ cimport cython
 from rillet.columns.text cimport Parser, check
 
 
-cdef Py_ssize_t little_at(bytearray buf, Py_ssize_t i) except -1
-cdef bint put_little(bytearray dst, Py_ssize_t at, long long value, Py_ssize_t width) except -1
+cdef bint put_int32(bytearray dst, Py_ssize_t i, Py_ssize_t value) except -1
 
 
 @cython.final
@@ -31,7 +30,10 @@ cdef class Column:
     cdef public bint strict
     cdef public Py_ssize_t bad
     cdef bint _room(self, Py_ssize_t n) except -1
+    cdef bint _grow(self, Py_ssize_t n) except -1
     cdef bint _ended(self) except -1
+    cdef bint _ended_text(self) except -1
+    cdef bint _grow_offsets(self, Py_ssize_t n) except -1
     cdef bint _mark(self, bint valid) except -1
     cpdef bint put_null(self) except -1
     cdef bint _put_bad(self, Py_ssize_t size) except -1
@@ -42,6 +44,7 @@ cdef class Column:
     cpdef bint put(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
     cdef bint put_text(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
     cdef bint _put_rare(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
+    cdef bint _put_halves(self, long long value) except -1
     cdef bint _fits_precision(self, long long value) noexcept
     cdef bint _put_wide(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
     cpdef bint put_bytes(self, bytes value) except -1

@@ -2,7 +2,7 @@
 
 The buffers are Arrow's own, so that finishing a column copies nothing:
 
-    fixed width   data     n values of 1, 2, 4 or 8 bytes, little endian
+    fixed width   data     n values of 1, 2, 4, 8 or 16 bytes, in the machine's order
     boolean       data     n bits, least significant first
     string        data     all texts one after the other
                   offsets  n + 1 int32: value i is data[offsets[i]:offsets[i + 1]]
@@ -30,13 +30,16 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 import struct
-
-from collections.abc import Callable
+import sys
 from typing import Any
 
 from rillet.columns.text import Parser, exactly
 
 if cython.compiled:
+    from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
+        PyByteArray_AS_STRING,
+        PyByteArray_GET_SIZE,
+    )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
 else:
     from rillet.columns.text import check  # compiled code has it as a C function, through the .pxd
@@ -65,59 +68,73 @@ ABSENT = -1
 NUMBER = -2
 _ABSENT = cython.declare(cython.Py_ssize_t, -1)
 _NUMBER = cython.declare(cython.Py_ssize_t, -2)
+_LITTLE = cython.declare(cython.bint, sys.byteorder == "little")
+_HIGH = cython.declare(cython.ulonglong, 0x8080808080808080)
 _INT32_MAX = cython.declare(cython.Py_ssize_t, 2147483647)
 _MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
 
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(check=False)
+def start_of(buf: bytearray) -> cython.p_uchar:
+    """Return where the bytes of buf begin: a pointer for the current call, which resizes nothing."""
+    if cython.compiled:
+        return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(buf))
+    return buf
+
+
+@cython.cfunc
+@cython.inline
 @cython.exceptval(-1, check=False)
-def put_little(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
-    """Write the low `width` bytes of value at dst[at:], little endian."""
-    if at < 0 or at > len(dst) - width:
+def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.bint:
+    """Write value as the i-th int32 of dst."""
+    if i < 0 or i > (len(dst) >> 2) - 1:
         raise IndexError("write outside the buffer")
     if cython.compiled:
-        to: cython.p_uchar = dst
-        to += at
-        bits: cython.ulonglong = value
-        i: cython.Py_ssize_t
-        if width == 8:  # constant widths become one store each
-            for i in range(8):
-                to[i] = (bits >> (8 * i)) & 0xFF
-        elif width == 4:
-            for i in range(4):
-                to[i] = (bits >> (8 * i)) & 0xFF
-        else:
-            for i in range(width):
-                to[i] = (bits >> (8 * i)) & 0xFF
+        narrow: cython.int = cython.cast(cython.int, value)
+        memcpy(start_of(dst) + 4 * i, cython.address(narrow), 4)
         return True
-    dst[at : at + width] = (value & ((1 << (8 * width)) - 1)).to_bytes(width, "little")
+    dst[4 * i : 4 * i + 4] = value.to_bytes(4, sys.byteorder)
     return True
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
-def little_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return the i-th int32 of buf, which is not negative."""
-    p: cython.Py_ssize_t = 4 * i
-    if i < 0 or p > len(buf) - 4:
+    if i < 0 or i > (len(buf) >> 2) - 1:
         raise IndexError("read outside the buffer")
-    data: cython.p_const_uchar = buf
-    value: cython.Py_ssize_t = data[p + 3]
-    value = (value << 8) | data[p + 2]
-    value = (value << 8) | data[p + 1]
-    return (value << 8) | data[p]
+    if cython.compiled:
+        narrow: cython.int = 0
+        memcpy(cython.address(narrow), start_of(buf) + 4 * i, 4)
+        return narrow
+    return int.from_bytes(buf[4 * i : 4 * i + 4], sys.byteorder)
 
 
 @cython.cfunc
 @cython.inline
-@cython.exceptval(check=False)
-def negated(value: cython.longlong) -> cython.ulonglong:
-    """Return the magnitude of a negative number."""
-    rest: cython.longlong = -(value + 1)
-    magnitude: cython.ulonglong = rest
-    return magnitude + 1
+@cython.exceptval(-1, check=False)
+def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
+    """Write value, which fits, in `width` bytes at dst[at:]."""
+    if at < 0 or at > len(dst) - width:
+        raise IndexError("write outside the buffer")
+    if cython.compiled:
+        to: cython.p_uchar = start_of(dst) + at
+        if width == 8:
+            memcpy(to, cython.address(value), 8)
+        elif width == 4:
+            four: cython.int = cython.cast(cython.int, value)
+            memcpy(to, cython.address(four), 4)
+        elif width == 2:
+            two: cython.short = cython.cast(cython.short, value)
+            memcpy(to, cython.address(two), 2)
+        else:
+            to[0] = value & 0xFF
+        return True
+    dst[at : at + width] = value.to_bytes(width, sys.byteorder, signed=True)
+    return True
 
 
 @cython.cfunc
@@ -128,10 +145,9 @@ def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cyt
     if at < 0 or at > len(dst) - 8:
         raise IndexError("write outside the buffer")
     if cython.compiled:
-        to: cython.p_uchar = dst
-        memcpy(to + at, cython.address(value), 8)
+        memcpy(start_of(dst) + at, cython.address(value), 8)
         return True
-    dst[at : at + 8] = struct.pack("<d", value)
+    dst[at : at + 8] = struct.pack("=d", value)
     return True
 
 
@@ -144,14 +160,40 @@ def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> c
         raise IndexError("write outside the buffer")
     if cython.compiled:
         single: cython.float = value
-        to: cython.p_uchar = dst
-        memcpy(to + at, cython.address(single), 4)
+        memcpy(start_of(dst) + at, cython.address(single), 4)
         return True
     try:
-        dst[at : at + 4] = struct.pack("<f", value)
+        dst[at : at + 4] = struct.pack("=f", value)
     except OverflowError:
-        dst[at : at + 4] = struct.pack("<f", float("inf") if value > 0 else float("-inf"))
+        dst[at : at + 4] = struct.pack("=f", float("inf") if value > 0 else float("-inf"))
     return True
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def seen_in(data: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglong:
+    """Return the OR of the n bytes at data, in no particular places; compiled only."""
+    i: cython.Py_ssize_t = 8
+    seen: cython.ulonglong = 0
+    word: cython.ulonglong = 0
+    half: cython.uint = 0
+    if n >= 8:  # the last word may overlap the one before
+        memcpy(cython.address(seen), data, 8)
+        while i < n - 8:
+            memcpy(cython.address(word), data + i, 8)
+            seen |= word
+            i += 8
+        memcpy(cython.address(word), data + n - 8, 8)
+        return seen | word
+    if n >= 4:
+        memcpy(cython.address(half), data, 4)
+        seen = half
+        memcpy(cython.address(half), data + n - 4, 4)
+        return seen | half
+    if n > 0:
+        seen = data[0] | data[n >> 1] | data[n - 1]
+    return seen
 
 
 @cython.cfunc
@@ -161,7 +203,7 @@ def put_part(
     dst: bytearray, at: cython.Py_ssize_t, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t,
     limit: cython.Py_ssize_t,
 ) -> cython.int:  # fmt: skip
-    """Copy data[start:start + n], which lies before `limit`, to dst[at:], and return the OR of its bytes.
+    """Copy data[start:start + n], which lies before `limit`, to dst[at:]; tell whether a byte of it is not ASCII.
 
     Most values are short: where source and target have 16 bytes, 16 are copied, which needs no call. What is behind
     the n bytes is overwritten by the next value.
@@ -169,28 +211,26 @@ def put_part(
     if n < 0 or start < 0 or at < 0 or start > limit - n or at > len(dst) - n:
         raise IndexError("copy outside a buffer")
     if cython.compiled:
-        i: cython.Py_ssize_t = 0
-        seen: cython.ulonglong = 0
-        word: cython.ulonglong = 0
-        to: cython.p_uchar = dst
-        to += at
+        to: cython.p_uchar = start_of(dst) + at
         data += start
-        if n <= 16 and start <= limit - 16 and at <= len(dst) - 16:
+        if n <= 16 and start <= limit - 16 and at <= PyByteArray_GET_SIZE(dst) - 16:
             memcpy(to, data, 16)
         else:
             memcpy(to, data, n)
-        while i + 8 <= n:
-            memcpy(cython.address(word), data + i, 8)
-            seen |= word
-            i += 8
-        while i < n:
-            word = data[i]
-            seen |= word
-            i += 1
-        return 0x80 if seen & 0x8080808080808080 else 0
+        return 1 if seen_in(data, n) & _HIGH else 0
     piece = data[start : start + n]
     dst[at : at + n] = piece
-    return 0 if piece.isascii() else 0x80
+    return 0 if piece.isascii() else 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def negated(value: cython.longlong) -> cython.ulonglong:
+    """Return the magnitude of a negative number."""
+    rest: cython.longlong = -(value + 1)
+    magnitude: cython.ulonglong = rest
+    return magnitude + 1
 
 
 @cython.cfunc
@@ -269,7 +309,7 @@ class Column:
     label: str  # the type, in Spark's words
     precision: cython.int
     scale: cython.int
-    read: Callable[[bytes], Any] | None  # what makes an object of a JSON text
+    read: Any  # what makes an object of a JSON text
     objects: list[Any]
     strict: cython.bint  # bytes that are not UTF-8 are no string
     bad: cython.Py_ssize_t  # size of the entry's text that is no value of the kind, else ABSENT
@@ -301,7 +341,13 @@ class Column:
     def _room(self, n: cython.Py_ssize_t) -> cython.bint:
         """Make room for n more bytes of data, and for put_part's 16."""
         if n + 16 > len(self.data) - self.used:
-            self.data.extend(bytes(n + len(self.data)))
+            self._grow(n)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _grow(self, n: cython.Py_ssize_t) -> cython.bint:
+        self.data.extend(bytes(n + len(self.data)))
         return True
 
     @cython.cfunc
@@ -310,14 +356,29 @@ class Column:
     def _ended(self) -> cython.bint:
         """Count the value just written: its end offset and its validity."""
         self.length += 1
-        if self.kind <= _BINARY:
-            if self.used > _INT32_MAX:
-                raise OverflowError("a column's texts exceed 2 GiB in one batch")
-            if 4 * self.length + 4 > len(self.offsets):
-                self.offsets.extend(bytes(len(self.offsets)))
-            put_little(self.offsets, 4 * self.length, self.used, 4)
         if self.nulls > 0:
             self._mark(True)
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _ended_text(self) -> cython.bint:
+        """Count the text just written: its end offset and its validity."""
+        self.length += 1
+        if 4 * self.length + 4 > len(self.offsets):
+            self._grow_offsets(0)
+        if self.used > _INT32_MAX:
+            raise OverflowError("a column's texts exceed 2 GiB in one batch")
+        put_int32(self.offsets, self.length, self.used)
+        if self.nulls > 0:
+            self._mark(True)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _grow_offsets(self, n: cython.Py_ssize_t) -> cython.bint:
+        self.offsets.extend(bytes(4 * n + len(self.offsets)))
         return True
 
     @cython.cfunc
@@ -342,8 +403,8 @@ class Column:
         """Append a null."""
         if self.width:
             self._room(16)
-            put_little(self.data, self.used, 0, 8)
-            put_little(self.data, self.used + 8, 0, 8)
+            put_whole(self.data, self.used, 0, 8)
+            put_whole(self.data, self.used + 8, 0, 8)
             self.used += self.width
         elif self.kind == _BOOLEAN:
             self._put_bit(False)
@@ -351,8 +412,8 @@ class Column:
             self.objects.append(None)
         else:
             if 4 * self.length + 8 > len(self.offsets):
-                self.offsets.extend(bytes(len(self.offsets)))
-            put_little(self.offsets, 4 * self.length + 4, self.used, 4)
+                self._grow_offsets(0)
+            put_int32(self.offsets, self.length + 1, self.used)
         self.length += 1
         self._mark(False)
         return True
@@ -372,7 +433,7 @@ class Column:
         if self.kind == _DOUBLE or self.kind == _FLOAT:
             return self.put_real_value(value)
         self._room(8)
-        put_little(self.data, self.used, value, 8)  # the next value overwrites what is too much
+        put_whole(self.data, self.used, value, self.width)
         self.used += self.width
         return self._ended()
 
@@ -435,7 +496,7 @@ class Column:
             if put_part(self.data, self.used, data, start, n, limit) and kind == _STRING:
                 return self._put_wide(data, start, n)
             self.used += n
-            return self._ended()
+            return self._ended_text()
         if kind == _DOUBLE or kind == _FLOAT:
             if self.parser.read_decimal(data, start, n):
                 return self.put_real_value(self.parser.real)
@@ -464,21 +525,20 @@ class Column:
             if self.parser.read_fixed(data, start, n, self.scale):
                 if self._fits_precision(self.parser.number):
                     self._room(16)
-                    put_little(self.data, self.used, self.parser.number, 8)
-                    put_little(self.data, self.used + 8, -1 if self.parser.number < 0 else 0, 8)
+                    self._put_halves(self.parser.number)
                     self.used += 16
                     return self._ended()
             else:
                 value = exactly(bytes(data[start : start + n]), self.precision, self.scale)
                 if value is not None:
-                    whole: bytes = value.to_bytes(16, "little", signed=True)
+                    whole: bytes = value.to_bytes(16, sys.byteorder, signed=True)
                     self._room(16)
                     put_part(self.data, self.used, whole, 0, 16, 16)
                     self.used += 16
                     return self._ended()
             return self._put_bad(n)
         try:
-            self.objects.append(self.read(bytes(data[start : start + n])))  # type: ignore[operator]
+            self.objects.append(self.read(bytes(data[start : start + n])))
         except ValueError:
             return self._put_bad(n)
         if self.objects[self.length] is None:  # JSON's null
@@ -487,15 +547,23 @@ class Column:
         return self._ended()
 
     @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put_halves(self, value: cython.longlong) -> cython.bint:
+        """Write value in 16 bytes at `used`."""
+        sign: cython.longlong = -1 if value < 0 else 0
+        put_whole(self.data, self.used, value if _LITTLE else sign, 8)
+        put_whole(self.data, self.used + 8, sign if _LITTLE else value, 8)
+        return True
+
+    @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
     def _fits_precision(self, value: cython.longlong) -> cython.bint:
         """Tell whether a number of at most 19 digits has no more than the precision."""
-        i: cython.int
         bound: cython.longlong = 1
         if self.precision >= 19:
             return True
-        for i in range(self.precision):
+        for _ in range(self.precision):
             bound *= 10
         return -bound < value < bound
 
@@ -512,7 +580,7 @@ class Column:
             self._room(n)
             put_part(self.data, self.used, text, 0, n, n)
         self.used += n
-        return self._ended()
+        return self._ended_text()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -527,13 +595,13 @@ class Column:
         kind: cython.int = self.kind
         if kind <= _BINARY:
             if value < 0:
-                self._room(20)
-                put_little(self.data, self.used, 0x2D, 1)
+                self._room(1)
+                put_whole(self.data, self.used, 0x2D, 1)
                 self.used += 1
                 self.put_decimal(negated(value), 0)
             else:
                 self.put_decimal(value, 0)
-            return self._ended()
+            return self._ended_text()
         if kind <= _LONG and kind >= _BYTE:
             if self._fits(value):
                 return self.put_integer(value)
@@ -579,7 +647,7 @@ class Column:
             n += 1
         self._room(n + 1)
         at: cython.Py_ssize_t = self.used + n
-        to: cython.p_uchar = self.data
+        to: cython.p_uchar = start_of(self.data)
         self.used = at
         while n > 0:
             at -= 1
@@ -595,7 +663,7 @@ class Column:
     @cython.exceptval(-1, check=False)
     def end_text(self) -> cython.bint:
         """End the string that put_decimal wrote."""
-        return self._ended()
+        return self._ended_text()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -606,10 +674,10 @@ class Column:
         at: cython.Py_ssize_t = self.used
         self._room(n)
         put_part(self.data, at, texts, 0, n, n)
-        while 4 * (self.length + count) + 4 > len(self.offsets):
-            self.offsets.extend(bytes(len(self.offsets)))
+        if 4 * (self.length + count) + 4 > len(self.offsets):
+            self._grow_offsets(count)
         for i in range(count):
-            put_little(self.offsets, 4 * (self.length + i) + 4, at + little_at(ends, i), 4)
+            put_int32(self.offsets, self.length + i + 1, at + int32_at(ends, i))
         self.length += count
         self.used = at + n
         if self.used > _INT32_MAX:
@@ -631,7 +699,7 @@ class Column:
         i: cython.Py_ssize_t = self.length - 1
         self.length = i
         if self.kind <= _BINARY:
-            self.used = little_at(self.offsets, i)
+            self.used = int32_at(self.offsets, i)
         elif self.kind == _BOOLEAN:
             self.data[i >> 3] &= 0xFF ^ (1 << (i & 7))
             self.used = (i + 7) >> 3
@@ -650,7 +718,7 @@ class Column:
         """Return the bytes of string i."""
         if not 0 <= i < self.length:
             raise IndexError(i)
-        return bytes(self.data[little_at(self.offsets, i) : little_at(self.offsets, i + 1)])
+        return bytes(self.data[int32_at(self.offsets, i) : int32_at(self.offsets, i + 1)])
 
     def take(self) -> tuple[int, int, bytearray | None, bytearray | None, bytearray]:
         """Return (values, nulls, validity, offsets, data), each buffer cut to size, and begin anew; O(1) copies."""

@@ -38,7 +38,7 @@ _NAMED = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-in
 
 
 def reader(kind: Any) -> Callable[[bytes], Any] | None:
-    """Return what turns JSON texts into values of a nested Arrow type (ValueError: it is none); None for other types."""
+    """Return what turns a JSON text into a value of a nested type, or raises ValueError; None for other types."""
     import pyarrow as pa
 
     if not pa.types.is_nested(kind):

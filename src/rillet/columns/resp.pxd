@@ -1,5 +1,6 @@
 cimport cython
 from rillet.columns.builder cimport Rows, Shape, Slot
+from rillet.columns.text cimport eight_digits
 
 
 @cython.final

@@ -39,7 +39,10 @@ from rillet.columns.builder import Rows, Shape, Slot
 from rillet.errors import ProtocolError, RilletError
 
 if cython.compiled:
-    from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
+    from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
+    from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
+else:
+    from rillet.columns.text import eight_digits  # compiled code has it as a C function, through the .pxd
 
 MORE, FULL, DONE = range(3)
 _INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)
@@ -60,14 +63,26 @@ class ReplyFailed(RilletError):
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def matches(
-    data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n: cython.Py_ssize_t
-) -> cython.bint:  # fmt: skip
-    """Tell whether the n bytes at p, which are there, are the literal's n."""
+def matches(data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n: cython.Py_ssize_t) -> cython.bint:
+    """Tell whether the n bytes at p, which are there, are the literal's n.
+
+    Up to 16 bytes are compared as two words that overlap: no call.
+    """
     if cython.compiled:
-        expected: cython.p_const_uchar = literal
-        return memcmp(data + p, expected, n) == 0
-    return data[p : p + n] == literal
+        expected: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(literal))
+        left: cython.ulonglong = 0
+        right: cython.ulonglong = 0
+        data += p
+        if n < 8 or n > 16:
+            return not memcmp(data, expected, n)
+        memcpy(cython.address(left), data, 8)
+        memcpy(cython.address(right), expected, 8)
+        if left != right:
+            return False
+        memcpy(cython.address(left), data + n - 8, 8)
+        memcpy(cython.address(right), expected + n - 8, 8)
+        return left == right
+    return literal == bytes(data[p : p + n])
 
 
 @cython.final
@@ -250,6 +265,7 @@ class RangeDecoder:
         stop: cython.Py_ssize_t
         start: cython.Py_ssize_t
         digit: cython.int
+        eight: cython.longlong
         value: cython.ulonglong = 0
         # From *2 CRLF $ on: one digit or two, CRLF, then that many bytes.
         if p + 10 > end or not matches(data, p, b"*2\r\n$", 5):
@@ -267,6 +283,11 @@ class RangeDecoder:
         stop += p
         if stop > end:
             return -1
+        if stop - p >= 8:
+            eight = eight_digits(data, p)
+            if eight >= 0:
+                value = eight
+                p += 8
         while p < stop:
             digit = data[p] - 0x30
             if digit < 0 or digit > 9:
@@ -274,9 +295,9 @@ class RangeDecoder:
             value = value * 10 + digit
             p += 1
         # 19 digits fit 64 bits; a half that begins with a zero is not how a server writes it.
-        if p == start or p - start > 19 or p + 1 >= stop or data[p] != 0x2D:
+        if p == start or p - start > 19 or p + 1 >= stop or stop - p > 20 or data[p] != 0x2D:
             return -1
-        if (data[start] == 0x30 and p - start > 1) or (data[p + 1] == 0x30 and stop - p > 2) or stop - p > 20:
+        if (data[start] == 0x30 and p - start > 1) or (data[p + 1] == 0x30 and stop - p > 2):
             return -1
         self.ms = value
         value = 0

@@ -1,5 +1,6 @@
 cimport cython
 
+cdef long long eight_digits(const unsigned char *data, Py_ssize_t p) noexcept
 cdef bint check(bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
 
 
