@@ -29,6 +29,7 @@ PIPELINES: dict[str, str] = {
     "snapshot": "what RDB files hold: keys, memory by type and prefix, stream entries, groups",
     "lag": "groups and consumers over time: lag, what is pending, how long, how often",
     "migrate": "streams with groups, pending entries and counters from server to server, verified",
+    "dead-letters": "what failed, by group, reason and age; puts a selection back into its stream",
 }
 """The pipelines, by the name of their command, with their line of help; `-` in a name is `_` in the module's."""
 
