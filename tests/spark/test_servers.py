@@ -184,7 +184,7 @@ def test_a_server_that_loads_is_waited_for() -> None:
             while client.execute_command("INFO", "persistence").find(b"loading:1") < 0:
                 pass
             place = address(server)
-            refused(f"redis://{place}", f"{place} is still loading its data: LOADING", timeout="300ms")
+            refused(f"redis://{place}", f"{place} is still loading its data: LOADING", timeout="1s")
             with servers(f"redis://{address(server)}") as patient:
                 assert not patient.redirected(b"s1999", "ERR something else")
                 (loading,) = patient.connection(b"s1999").replies([(b"XLEN", b"s1999")])

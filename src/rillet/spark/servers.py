@@ -46,6 +46,7 @@ from rillet.spark.options import Options
 
 MASTER, REPLICA, ASKING = "master", "replica", "asking"  # what a connection is for
 ASKED_FOR = 1.0  # seconds that an ASK is remembered; then the slot's owner is asked again
+LEFT_OUT_FOR = 5.0  # seconds, at least, until a replica that did not answer is asked again
 SCAN_COUNT = b"1000"
 _NOT_NOW = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
 _ELSEWHERE = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING")
@@ -82,7 +83,7 @@ class Servers:
         self._asked: dict[bytes, tuple[Node, float]] = {}
         self._used: dict[bytes, Connection] = {}  # what a key was last sent to
         self._lost: set[Node] = set()
-        self._lagging: set[Node] = set()  # replicas that do not answer now
+        self._left_out: dict[Node, float] = {}  # replicas that did not answer, and until when nobody asks them
         self._replicas_of_one: tuple[Node, ...] | None = None
         self._patience: dict[bytes, Patience] = {}
 
@@ -105,11 +106,12 @@ class Servers:
         """Return a connection to read a key from: with readFrom=replica to a replica, if there is one that answers."""
         if self.options.read_from == "replica" and key not in self._asked:
             for node in self._replicas(key):
+                begun = time.monotonic()
                 try:
                     self._used[key] = self._open(node, REPLICA)
                     return self._used[key]
                 except ConnectionLost:
-                    self._lagging.add(node)
+                    self._leave_out(node, time.monotonic() - begun)
         return self.connection(key)
 
     def masters(self) -> Iterator[Connection]:
@@ -146,7 +148,7 @@ class Servers:
         """Return the connection to a node, or to the one server there is, for a use of its own."""
         kept = self._kept.get((node, use))
         if kept is None:
-            kept = self._kept[node, use] = self._connect(node)
+            kept = self._kept[node, use] = self._connect(node, use)
             try:
                 if use == REPLICA:
                     kept.replica = True
@@ -157,14 +159,14 @@ class Servers:
                 raise
         return kept
 
-    def _connect(self, node: Node | None) -> Connection:
+    def _connect(self, node: Node | None, use: str = MASTER) -> Connection:
         address = endpoint(self.options)
         try:
             made = Connection(address if node is None else address.at(node), self.options.timeout)
         except ConnectionLost:
             if node is not None:
                 self._lost.add(node)
-            self._stale = True
+            self._stale = self._stale or use != REPLICA  # without a replica everything goes on
             raise
         if node is not None:
             self._lost.discard(node)
@@ -197,9 +199,14 @@ class Servers:
                 self._replicas_of_one = tuple(Node(host.decode(), int(port)) for host, port, _ in told)
                 self._stale = False
             known = self._replicas_of_one
-        usable = [node for node in known if node not in self._lagging]
+        now = time.monotonic()
+        usable = [node for node in known if self._left_out.get(node, 0.0) <= now]
         random.shuffle(usable)
         return sorted(usable, key=lambda node: (node, REPLICA) not in self._kept)
+
+    def _leave_out(self, node: Node, wasted: float = 0.0) -> None:
+        """Ask other nodes than this replica, for at least ten times as long as waiting for it took."""
+        self._left_out[node] = time.monotonic() + max(LEFT_OUT_FOR, 10 * wasted)
 
     def forget(self, connection: Connection) -> None:
         """Close a connection that was lost; the next use of its keys makes another."""
@@ -208,6 +215,8 @@ class Servers:
             del self._kept[place]
             if place[0] is not None:
                 self._lost.add(place[0])
+                if connection.replica:
+                    self._leave_out(place[0], self.options.timeout)
         self._asked = {key: asked for key, asked in self._asked.items() if asked[0] not in self._lost}
         self._stale = True
 
@@ -226,7 +235,6 @@ class Servers:
             self._topology = self._discover(self._topology or Topology())
             self._stale = False
             self._asked.clear()
-            self._lagging.clear()
         return self._topology
 
     def _discover(self, old: Topology) -> Topology:
@@ -284,7 +292,7 @@ class Servers:
         if told is None:
             return False
         if used is not None and used.replica and told[1] in ("LOADING", "MASTERDOWN"):
-            self._lagging.add(Node(used.address.host, used.address.port))
+            self._leave_out(Node(used.address.host, used.address.port))
             return True
         if told[1] == "MASTERDOWN":
             return False
