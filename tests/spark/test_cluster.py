@@ -24,6 +24,8 @@ from rillet.types.stream_id import MAX, StreamID  # noqa: E402
 from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
 from tests.judge import PEERS, peer_binary  # noqa: E402
 
+pytestmark = [pytest.mark.slow, pytest.mark.once]
+
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 SPARK_SCHEMA = StructType().add("stream", "string").add("n", "long")
 FIRST, LAST = StreamID(0, 0), StreamID(MAX, MAX)

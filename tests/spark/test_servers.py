@@ -169,6 +169,8 @@ def test_nobody_there_and_nobody_who_answers() -> None:
         assert found.call(KEY, b"XLEN", KEY) == 0
 
 
+@pytest.mark.slow
+@pytest.mark.once
 def test_a_server_that_loads_is_waited_for() -> None:
     with running_redis() as server, server.client() as client, server.client() as other:
         pipe = client.pipeline(transaction=False)
@@ -196,6 +198,8 @@ def test_a_server_that_loads_is_waited_for() -> None:
             reload.join()
 
 
+@pytest.mark.slow
+@pytest.mark.once
 def test_replicas_are_read_from_on_request() -> None:
     with (
         running_redis("--repl-diskless-sync-delay", "0") as master,
@@ -266,6 +270,8 @@ def running_tls(authority: Authority) -> Iterator[tuple[Judge, int]]:
         yield server, port
 
 
+@pytest.mark.slow
+@pytest.mark.once
 def test_tls_checks_both_sides_and_the_host_name(authority: Authority) -> None:
     ca = {"caFile": authority.path("ca.crt")}
     own = {"certFile": authority.path("client.crt"), "keyFile": authority.path("client.key")}
