@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from rillet.spark.source import RilletDataSource, register
 
 __all__ = [
-    "JavaMissing", "Progress", "RilletDataSource", "history", "progress", "reason", "register", "require_java", "session",
+    "JavaMissing", "Progress", "RilletDataSource", "history", "progress", "reason", "register", "require_java",
+    "session",
 ]  # fmt: skip
 
 
