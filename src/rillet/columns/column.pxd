@@ -1,7 +1,9 @@
 cimport cython
 from rillet.columns.text cimport Parser, check
+from rillet.protocol.writer cimport put_digits
 
 
+cdef unsigned char *start_of(bytearray buf) noexcept
 cdef bint put_int32(bytearray dst, Py_ssize_t i, Py_ssize_t value) except -1
 
 

@@ -41,8 +41,9 @@ if cython.compiled:
         PyByteArray_GET_SIZE,
     )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:
-    from rillet.columns.text import check  # compiled code has it as a C function, through the .pxd
+else:  # compiled code has them as C functions, through the .pxd
+    from rillet.columns.text import check
+    from rillet.protocol.writer import put_digits
 
 STRING, BINARY, BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, TIMESTAMP, DATE, DECIMAL, JSON = range(13)
 _STRING = cython.declare(cython.int, 0)
@@ -640,20 +641,9 @@ class Column:
     @cython.exceptval(-1, check=False)
     def put_decimal(self, value: cython.ulonglong, mark: cython.int) -> cython.bint:
         """Write the digits of value and, if not 0, the byte `mark` into a string that `end_text` ends."""
-        n: cython.Py_ssize_t = 1
-        rest: cython.ulonglong = value
-        while rest >= 10:
-            rest //= 10
-            n += 1
-        self._room(n + 1)
-        at: cython.Py_ssize_t = self.used + n
+        self._room(21)
         to: cython.p_uchar = start_of(self.data)
-        self.used = at
-        while n > 0:
-            at -= 1
-            n -= 1
-            to[at] = 0x30 + value % 10
-            value //= 10
+        self.used = put_digits(to, self.used, value)
         if mark:
             to[self.used] = mark
             self.used += 1

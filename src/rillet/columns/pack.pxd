@@ -1,4 +1,6 @@
 cimport cython
+from rillet.columns.column cimport start_of
+from rillet.protocol.writer cimport put_header
 
 
 @cython.final
@@ -8,9 +10,10 @@ cdef class Texts:
     cdef bytes offsets
     cdef bytes data
     cdef Py_ssize_t base
+    cdef Py_ssize_t first
     cdef Py_ssize_t start
     cdef Py_ssize_t size
-    cdef bint find(self, Py_ssize_t row)
+    cdef bint find(self, Py_ssize_t row) except -1
 
 
 @cython.final
@@ -20,6 +23,8 @@ cdef class Packer:
     cdef readonly Py_ssize_t commands
     cdef bytes head
     cdef bytes tail
+    cdef bytes after
+    cdef bytes verb
     cdef Py_ssize_t words
     cdef list columns
     cdef Texts ids
@@ -28,13 +33,12 @@ cdef class Packer:
     cdef Texts names
     cdef Texts values
     cdef Py_ssize_t base
-    cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit)
+    cpdef Py_ssize_t pack(self, Py_ssize_t row, Py_ssize_t stop, Py_ssize_t limit) except -1
     cpdef bytearray take(self)
-    cdef bint _start(self, Py_ssize_t row, Py_ssize_t pairs)
-    cdef bint _keyed_head(self, Py_ssize_t row) except -1
-    cdef bint _row(self, Py_ssize_t row)
-    cdef bint _map_row(self, Py_ssize_t row)
-    cdef bint _text(self, Texts column)
-    cdef bint _number(self, int kind, Py_ssize_t value)
-    cdef bint _reserve(self, Py_ssize_t n)
-    cdef bint _bytes(self, bytes data, Py_ssize_t start, Py_ssize_t n)
+    cdef bint _start(self, Py_ssize_t row, Py_ssize_t pairs, Py_ssize_t room) except -1
+    cdef bint _row(self, Py_ssize_t row) except -1
+    cdef bint _map_row(self, Py_ssize_t row) except -1
+    cdef bint _text(self, Texts column) except -1
+    cdef bint _number(self, unsigned char kind, Py_ssize_t value) noexcept
+    cdef bint _reserve(self, Py_ssize_t n) except -1
+    cdef bint _bytes(self, bytes data, Py_ssize_t start, Py_ssize_t n) except -1
