@@ -105,7 +105,7 @@ def test_many_streams_of_a_cluster_have_their_group(cluster: Cluster) -> None:
 
 
 def delivered(place: str, **options: str) -> Query:
-    return Query(place, group="g", groupMode="deliver", pageEntries="4", batchEntries="3", **options)
+    return Query(place, None, group="g", groupMode="deliver", pageEntries="4", batchEntries="3", **options)
 
 
 def test_entries_are_delivered_shared_and_acknowledged(place: str, client: Any) -> None:

@@ -137,14 +137,18 @@ def sample(options: Options, servers: Servers) -> list[list[bytes]]:
 
 def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
     """Return the columns for entries like these; `several` streams have a column for their names."""
-    from pyspark.sql.types import StringType, StructField, StructType, TimestampType, _parse_datatype_string
+    from pyspark.sql import types
 
+    of_kind = {
+        "bigint": types.LongType(), "double": types.DoubleType(), "boolean": types.BooleanType(),
+        "date": types.DateType(), "timestamp": types.TimestampType(), "string": types.StringType(),
+    }  # fmt: skip
     kinds: dict[bytes, Kind] = {}
     for flat in entries:
         for field, value in zip(flat[::2], flat[1::2], strict=True):
             kinds.setdefault(field, Kind()).see(value)
-    columns = [StructField("stream", StringType())] if several else []
-    columns += [StructField("id", StringType()), StructField("timestamp", TimestampType())]
+    own = ["stream", "id", "timestamp"] if several else ["id", "timestamp"]
+    columns = [types.StructField(name, of_kind["timestamp" if name == "timestamp" else "string"]) for name in own]
     taken = {column.name.lower() for column in columns}
     for raw, kind in kinds.items():
         try:
@@ -154,8 +158,8 @@ def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
         column = _free(name, taken)
         taken.add(column.lower())
         metadata: dict[str, Any] = {} if column == name else {"field": name}
-        columns.append(StructField(column, _parse_datatype_string(kind.name), metadata=metadata))
-    return StructType(columns)
+        columns.append(types.StructField(column, of_kind[kind.name], metadata=metadata))
+    return types.StructType(columns)
 
 
 def _free(name: str, taken: set[str]) -> str:
