@@ -18,9 +18,10 @@ file, the offset and what was expected, after the batches of all that stood befo
 MEMORY USAGE key SAMPLES 0 says at a 64-bit Redis 7.0 with jemalloc that has loaded the file, added up from the sizes
 of its structures and jemalloc's classes; of streams, at the version that wrote the file, since 7.0 guesses what their
 radix trees take and newer servers count it. Against a Redis 7.0 it is exact for most keys and within 15 % for all.
-Later servers pack tighter: for keys of more than a kilobyte it is up to 25 % above Redis 8.6 and 40 % above Valkey 9
-(and up to 45 % below 8.6 for a stream where much is pending, which has a second index there); small keys take as little
-as a third there. tests/store/test_rdb_rows.py holds these bounds. What nobody can measure from here (modules) has none.
+Later servers pack tighter: for keys of more than 4 KB it is up to 25 % above Redis 8.6 and 45 % above Valkey 9
+(a stream where much is pending takes up to twice as much at 8.6, which has a second index of that); small keys take as
+little as a third there. tests/store/test_rdb_rows.py holds these bounds. What nobody can measure from here (modules)
+has none.
 
 Rejected: loading values with rillet.types.rdb and asking them (a list of ten million elements would be in memory, and
 rillet's own sizes are not the server's).
@@ -245,13 +246,12 @@ class _Tables:
         failure: LogCorrupt | None = None
         try:
             walk.guarded(walk.head)
-            kind, began = walk.next, self.reader.position - 1
+            kind = walk.next
             while kind != _END:
                 if walk.guarded(self._about, kind):
                     kind = walk.guarded(self.reader.byte)
                     continue
-                yield from self._guarded_key(kind, began)
-                began = self.reader.position
+                yield from self._guarded_key(kind, self.reader.position - 1)
                 kind = walk.guarded(self.reader.byte)
             walk.guarded(walk.checksum)
         except LogCorrupt as error:
@@ -362,7 +362,7 @@ class _Tables:
         if self.table == "entries":
             import pyarrow as pa
 
-            schema = pa.schema(list(self.schema)[2:])
+            schema = pa.schema(list(self.schema)[3:])
         for batch in value.read(schema, self.most, None if pending is None else pending.append):
             yield from self._piece(batch)
         if self.table == "groups":
@@ -380,7 +380,7 @@ class _Tables:
         import pyarrow as pa
 
         whose = [pa.repeat(pa.scalar(value, field.type), batch.num_rows) for value, field in
-                 zip((self.walk.name, self.db), self.schema, strict=False)]  # fmt: skip
+                 zip((self.walk.name, self.db, shown(self.key.name)), self.schema, strict=False)]  # fmt: skip
         self.pieces.append(pa.RecordBatch.from_arrays([*whose, *batch.columns], schema=self.schema))
         if sum(piece.num_rows for piece in self.pieces) >= self.most or batch.nbytes >= _LARGE:
             yield self._joined()

@@ -1,0 +1,296 @@
+"""Streams from server to server: everything that belongs to them arrives, and what differs is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rillet
+from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.options import OptionError, Options, parse
+from rillet.spark.pipelines import forward, migrate_stream
+from rillet.spark.pipelines.forward import Pages
+from rillet.spark.pipelines.migrate import checked, migrate
+from rillet.spark.pipelines.migrate_stream import REPLACE, RESUME, Plan, copy_stream
+from rillet.spark.pipelines.running import PipelineError
+from rillet.types.stream_id import StreamID
+from tests.judge import Judge, running_redis
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+START = 1_700_000_000_000
+CONSUMERS_NOTE = "when consumers were last seen and active is not carried by commands"
+
+
+@pytest.fixture(scope="module")
+def other() -> Iterator[Judge]:
+    """A second server."""
+    with running_redis() as server:
+        yield server
+
+
+def options(server: Judge) -> Options:
+    return parse({"url": f"redis://127.0.0.1:{server.port}", "streamPattern": "*"})
+
+
+def identifier(i: int) -> str:
+    return f"{START + i}-{i % 3}"
+
+
+def fill(client: Any, count: int = 600, key: str = "s") -> None:
+    """Make a stream with two groups, deleted entries (pending ones, too), names and values that are any bytes."""
+    pipe = client.pipeline(transaction=False)
+    run = pipe.execute_command
+    run("DEL", key)
+    for i in range(count):
+        run(
+            "XADD",
+            key,
+            identifier(i),
+            "n",
+            i,
+            "n",
+            b"v\xff%d" % i,
+            b"\xff\r\n",
+            b"*2\r\n$3\r\n\r\n",
+            "long",
+            "x" * (i % 90),
+        )
+    run("XGROUP", "CREATE", key, "g", "0")
+    run("XGROUP", "CREATE", key, b"h\xfe", identifier(100))
+    run("XREADGROUP", "GROUP", "g", "c1", "COUNT", count // 2, "STREAMS", key, ">")
+    run("XREADGROUP", "GROUP", "g", b"c\xff", "COUNT", 50, "STREAMS", key, ">")
+    run("XREADGROUP", "GROUP", b"h\xfe", "c1", "COUNT", 30, "STREAMS", key, ">")
+    run("XREADGROUP", "GROUP", "g", "c1", "COUNT", 10, "STREAMS", key, "0")
+    run("XGROUP", "CREATECONSUMER", key, "g", "idle")
+    run("XDEL", key, *map(identifier, (0, 7, 200, 201, 320, count - 1)))
+    run("XTRIM", key, "MINID", "=", START + 3)
+    run("PEXPIRE", key, 100_000_000)
+    pipe.execute()
+
+
+def facts(client: Any, key: str) -> Any:
+    """Return all that XINFO STREAM FULL tells, without what no command carries and what the tree looks like."""
+
+    def told(flat: list[Any], *without: bytes) -> dict[bytes, Any]:
+        return {name: value for name, value in zip(flat[::2], flat[1::2], strict=True) if name not in without}
+
+    full = told(client.execute_command("XINFO", "STREAM", key, "FULL", "COUNT", 0), b"radix-tree-keys",
+                b"radix-tree-nodes", b"idmp-duration", b"idmp-maxsize", b"pids-tracked", b"iids-tracked", b"iids-added",
+                b"iids-duplicates")  # fmt: skip
+    groups = []
+    for flat in full[b"groups"]:
+        group = told(flat)
+        group[b"consumers"] = [told(one, b"seen-time", b"active-time") for one in group[b"consumers"]]
+        group.pop(b"nacked-count", None)
+        group[b"pending"] = group.pop(b"pending", group.pop(b"pel", None))
+        groups.append(group)
+    return {**full, b"groups": groups, "expires": client.execute_command("PTTL", key) > 90_000_000}
+
+
+def test_small_travels_as_it_is_and_large_is_rebuilt(judge: Judge, other: Judge) -> None:
+    with judge.client() as here, other.client() as there:
+        there.flushall()
+        fill(here)
+        plan = Plan(options(judge), options(other))
+        whole = copy_stream(plan, b"s", b"whole")
+        rebuilt = copy_stream(Plan(plan.source, plan.target, small=0), b"s", b"rebuilt")
+        assert (whole.how, whole.equal, whole.notes, whole.differences) == ("restored", True, [], [])
+        assert (rebuilt.how, rebuilt.equal, rebuilt.differences) == ("rebuilt", True, [])
+        assert rebuilt.notes == [CONSUMERS_NOTE]
+        assert whole.digest == rebuilt.digest and whole.entries == rebuilt.entries == here.execute_command("XLEN", "s")
+        assert rebuilt.groups == 2 and rebuilt.pending == 380
+        assert facts(there, "whole") == facts(there, "rebuilt") == facts(here, "s")
+        # The entry of one that is pending is gone at both sides, and the placeholder with it.
+        assert there.execute_command("XRANGE", "rebuilt", identifier(200), identifier(201)) == []
+        assert there.execute_command("XPENDING", "rebuilt", "g", identifier(200), identifier(201), 9) != []
+
+
+@pytest.mark.parametrize(
+    "pair", [("8.6", "7.0"), ("7.0", "8.6"), ("valkey", "7.0"), ("newest", "valkey"), ("7.0", "valkey")]
+)
+def test_between_servers_of_any_version(pair: tuple[str, str], peer_of: Callable[[str], Judge]) -> None:
+    source, target = map(peer_of, pair)
+    with source.client() as here, target.client() as there:
+        here.flushall()
+        there.flushall()
+        fill(here)
+        done = copy_stream(Plan(options(source), options(target)), b"s", b"s")
+        assert done.equal and done.how == ("restored" if pair[0] == "7.0" else "rebuilt"), done
+        mine, theirs = facts(here, "s"), facts(there, "s")
+        assert mine == theirs
+
+
+def test_what_the_target_does_not_know_is_said(peer_of: Callable[[str], Judge], other: Judge) -> None:
+    newest = peer_of("newest")
+    with newest.client() as here, other.client() as there:
+        here.flushall()
+        there.flushall()
+        fill(here)
+        here.execute_command("XNACK", "s", "g", "FAIL", "IDS", 1, identifier(50))
+        done = copy_stream(Plan(options(newest), options(other)), b"s", b"s")
+        assert not done.equal and "1 pending entries of the group 'g' are missing" in done.differences
+        assert any(note.startswith("released entries (XNACK) are not carried") for note in done.notes)
+        again = copy_stream(Plan(options(newest), options(newest), small=0), b"s", b"copy")
+        assert again.equal, again
+        assert here.execute_command("XPENDING", "copy", "g", identifier(50), identifier(50), 1)[0][1:3] == [b"", -1]
+
+
+def test_empty_streams_and_missing_ones(judge: Judge, other: Judge) -> None:
+    with judge.client() as here, other.client() as there:
+        here.flushall()
+        there.flushall()
+        here.execute_command("XGROUP", "CREATE", "empty", "g", "$", "MKSTREAM")
+        here.execute_command("XADD", "emptied", "5-5", "a", "b")
+        here.execute_command("XDEL", "emptied", "5-5")
+        here.execute_command("SET", "text", "x")
+        plan = Plan(options(judge), options(other), small=0)
+        for key in (b"empty", b"emptied"):
+            assert copy_stream(plan, key, key).equal
+            mine, theirs = facts(here, key.decode()), facts(there, key.decode())
+            assert mine == theirs
+        (gone,) = copy_stream(plan, b"gone", b"gone").differences
+        assert gone == f"there is no stream 'gone' at 127.0.0.1:{judge.port}"
+        (wrong,) = copy_stream(plan, b"text", b"text").differences
+        assert "WRONGTYPE" in wrong and "'text'" in wrong
+        (full,) = copy_stream(plan, b"empty", b"empty").differences
+        assert full == f"the stream 'empty' is at 127.0.0.1:{other.port} already"
+        assert copy_stream(Plan(plan.source, plan.target, REPLACE), b"empty", b"empty").equal
+
+
+def test_a_copy_that_was_stopped_goes_on(judge: Judge, other: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    with judge.client() as here, other.client() as there:
+        there.flushall()
+        fill(here)
+        monkeypatch.setattr(forward, "PAGE", 50)
+        plan = Plan(options(judge), options(other), small=0)
+        add, calls = forward.Writer.add, 0
+
+        def stopping(self: forward.Writer, entries: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls in (1, 2):
+                add(self, list(entries)[:37])
+                self.finish()
+                raise ConnectionLost("rillet: the network is gone")
+            add(self, entries)
+
+        monkeypatch.setattr(forward.Writer, "add", stopping)
+        done = copy_stream(plan, b"s", b"s")  # goes on by itself, twice
+        assert calls > 2 and done.equal and done.how == "rebuilt"
+        assert facts(there, "s") == facts(here, "s")
+        calls = 0
+        monkeypatch.setattr(migrate_stream, "_ATTEMPTS", 1)
+        there.flushall()
+        assert copy_stream(plan, b"s", b"s").differences == ["the network is gone"]
+        calls = 9
+        done = copy_stream(Plan(plan.source, plan.target, RESUME, small=0), b"s", b"s")
+        assert done.equal and done.how == "resumed"
+        assert facts(there, "s") == facts(here, "s")
+
+
+def test_a_source_that_is_written_to_is_caught_up_with(judge: Judge, other: Judge) -> None:
+    with judge.client() as here, other.client() as there:
+        there.flushall()
+        fill(here)
+        assert copy_stream(Plan(options(judge), options(other), small=0), b"s", b"s").equal
+        for i in range(40):
+            here.execute_command("XADD", "s", identifier(2000 + i), "new", i)
+        here.execute_command("XREADGROUP", "GROUP", "g", "c3", "COUNT", 400, "STREAMS", "s", ">")
+        here.execute_command("XACK", "s", "g", identifier(20), identifier(21))
+        here.execute_command("XCLAIM", "s", "g", "c4", 0, identifier(30))
+        here.execute_command("XDEL", "s", identifier(400))
+        here.execute_command("XTRIM", "s", "MINID", "=", START + 40)
+        here.execute_command("XGROUP", "DESTROY", "s", b"h\xfe")
+        here.execute_command("XGROUP", "DELCONSUMER", "s", "g", "idle")
+        here.execute_command("XGROUP", "CREATE", "s", "late", "$")
+        here.execute_command("PERSIST", "s")
+        plan = Plan(options(judge), options(other), RESUME, follow=True, follow_for=60, small=0)
+        done = copy_stream(plan, b"s", b"s")
+        assert done.equal and done.rounds == 2, done  # the second finds what was deleted in the middle
+        assert facts(there, "s") == facts(here, "s")
+        there.execute_command("XADD", "s", "*", "from", "somebody else")
+        (said,) = copy_stream(plan, b"s", b"s").differences
+        assert "beyond the source's" in said and "somebody else writes to it" in said
+
+
+def test_verification_names_what_differs(judge: Judge, other: Judge) -> None:
+    with judge.client() as here, other.client() as there:
+        there.flushall()
+        fill(here)
+        plan = Plan(options(judge), options(other))
+        assert copy_stream(plan, b"s", b"s").equal
+        there.execute_command("XDEL", "s", identifier(10), identifier(11))
+        there.execute_command("XCLAIM", "s", "g", "thief", 0, identifier(20))
+        done = copy_stream(Plan(plan.source, plan.target, RESUME), b"s", b"s")
+        assert not done.equal
+        assert done.differences[0] == f"2 entries are missing, the first is {identifier(10)}"
+        assert not any("group" in text for text in done.differences)  # the claim was taken back
+        assert f"length is {here.xlen('s')} at the source, {there.xlen('s')} at the target" in done.differences
+
+
+def test_pages_cover_a_range_whatever_the_bytes_are(judge: Judge) -> None:
+    with judge.client() as here:
+        fill(here, 300)
+        here.execute_command("XADD", "s", identifier(5000), "big", b"\r\n" * 400_000)
+        told = here.execute_command("XRANGE", "s", "-", "+")
+        for page in (1, 7, 1000):
+            with Pages(options(judge), b"s", StreamID(0, 0), StreamID(2**64 - 1, 2**64 - 1), page) as pages:
+                found = [one for part in pages for one in part]
+            assert [one.id for one in found] == [raw for raw, _ in told]
+            assert [one.words for one in found] == [len(flat) for _, flat in told]
+        bodies = [b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in flat) for _, flat in told]
+        assert [one.body for one in found] == bodies
+        with Pages(options(judge), b"s", StreamID(START + 10, 1), StreamID(START + 20, 0)) as pages:
+            assert sum(map(len, pages)) == 9
+        here.execute_command("SET", "text", "x")
+        with (
+            Pages(options(judge), b"text", StreamID(0, 0), StreamID(9, 9)) as pages,
+            pytest.raises(ConnectorError, match="refused XRANGE of 'text': WRONGTYPE"),
+        ):
+            list(pages)
+
+
+def test_everything_wrong_with_the_options_is_said_at_once(tmp_path: Path) -> None:
+    with pytest.raises(OptionError) as caught:
+        checked({"url": "redis://h", "foo": "1"}, {"stream": "x", "path": "a", "url": "redis://h"}, "nonsense")
+    for part in ("policy is 'nonsense'", "the target takes no stream", "of the source: unknown option foo",
+                 "of the target: give one of url"):  # fmt: skip
+        assert part in str(caught.value)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_task_for_each_stream_and_a_store_as_target(spark: SparkSession, judge: Judge, tmp_path: Path) -> None:
+    with judge.client() as here:
+        here.flushall()
+        for name, count in (("a", 400), ("b", 700), ("c", 400)):
+            fill(here, count, name)
+        source = {"url": f"redis://127.0.0.1:{judge.port}"}
+        store = {"path": str(tmp_path / "copy.rillet")}
+        rows = {row["stream"]: row for row in migrate(spark, source, store, prefix="from:").collect()}
+        assert {name: (row["target"], row["equal"], row["groups"]) for name, row in rows.items()} == {
+            name: (f"from:{name}", True, 2) for name in "abc"
+        }
+        assert rows["a"]["digest"] == rows["c"]["digest"] != rows["b"]["digest"]
+        with pytest.raises(PipelineError, match="there are already: from:a, from:b, from:c: resume goes on"):
+            migrate(spark, source, store, prefix="from:")
+        back = migrate(spark, {**store, "stream": "from:b"}, source, prefix="back:").collect()
+        assert [(row["equal"], row["entries"], row["pending"]) for row in back] == [(True, rows["b"]["entries"], 430)]
+        assert facts(here, "back:from:b") == facts(here, "b")
+        with pytest.raises(PipelineError, match="source and target are the same"):
+            migrate(spark, source, source)
+
+
+def test_a_rillet_server_takes_and_gives(judge: Judge, tmp_path: Path) -> None:
+    with judge.client() as here, rillet.open(tmp_path / "store.rillet") as store:
+        here.flushall()
+        fill(here)
+        place = parse({"url": f"unix://{store.socket}", "streamPattern": "*"})
+        assert copy_stream(Plan(options(judge), place, small=0), b"s", b"s").equal
+        assert copy_stream(Plan(place, options(judge), small=0), b"s", b"back").equal
+        assert facts(here, "back") == facts(here, "s")

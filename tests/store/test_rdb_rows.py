@@ -1,0 +1,212 @@
+"""What RDB files hold, as batches: against the servers that wrote them, and against files built byte by byte."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pa = pytest.importorskip("pyarrow")
+
+from rillet.errors import LogCorrupt, StoreError  # noqa: E402
+from rillet.store.rdb_rows import TABLES, rdb_batches, rdb_facts, rdb_files  # noqa: E402
+from rillet.store.rdb_streams import TreeSize  # noqa: E402
+from rillet.structs.rax import Rax  # noqa: E402
+from rillet.structs.ziplist import write_ziplist  # noqa: E402
+from tests.judge import Judge  # noqa: E402
+from tests.persistence import rdb_files as build  # noqa: E402
+
+
+def rows(path: Path, table: str, **more: Any) -> list[dict[str, Any]]:
+    return [row for batch in rdb_batches(path, table, **more) for row in batch.to_pylist()]
+
+
+def fill(client: Any) -> None:
+    """Write keys of every type, small and large, and two streams with groups."""
+    client.flushall()
+    pipe = client.pipeline(transaction=False)
+    run = pipe.execute_command
+    for size in (1, 44, 45, 3000):
+        run("SET", f"text:{size}", "x" * size)
+    for number in (0, 12345, -7, "007"):
+        run("SET", f"number:{number}", number)
+    for count in (5, 60, 2000):
+        for i in range(count):
+            run("HSET", f"hash:{count}", f"field{i}", f"value-{i}")
+            run("RPUSH", f"list:{count}", f"value-{i}")
+            run("SADD", f"set:{count}", f"member-{i}")
+            run("SADD", f"numbers:{count}", i * 70_000)
+            run("ZADD", f"zset:{count}", i / 3, f"member-{i}")
+            run("XADD", f"stream:{count}", f"{1_700_000_000_000 + i * 7}-{i % 3}", "n", i, "name", f"value {i}")
+        run("XGROUP", "CREATE", f"stream:{count}", "g", "0")
+        run("XREADGROUP", "GROUP", "g", "c1", "COUNT", count // 3, "STREAMS", f"stream:{count}", ">")
+        run("XREADGROUP", "GROUP", "g", "c2", "COUNT", count // 4, "STREAMS", f"stream:{count}", ">")
+        run("XDEL", f"stream:{count}", "1700000000000-0")
+    run("RPUSH", "plain", "y" * 20_000, "z")
+    run("PEXPIREAT", "text:1", 4_000_000_000_123)
+    run("XADD", b"bytes\xff", "1-1", b"f\xff", b"\xfe")
+    pipe.execute()
+    client.execute_command("SELECT", 3)
+    client.execute_command("SET", "elsewhere", "1")
+    client.execute_command("SELECT", 0)
+
+
+@pytest.fixture(scope="module", params=["7.0", "8.6", "newest", "valkey"])
+def written(request: pytest.FixtureRequest, peer_of: Callable[[str], Judge]) -> Iterator[tuple[str, Any, Path]]:
+    """A server, by its name, that has loaded what it wrote, and that file."""
+    server = peer_of(request.param)
+    with server.client(single_connection_client=True) as client:
+        fill(client)
+        client.execute_command("SAVE")
+        client.execute_command("DEBUG", "RELOAD", "NOSAVE")
+        yield request.param, client, server.folder / "dump.rdb"
+
+
+# compat -> how far the estimate may be from MEMORY USAGE for keys below and above 4 KB, as factors.
+BOUNDS = {
+    "7.0": (0.85, 1.15, 0.9, 1.1),
+    "8.6": (0.35, 3.0, 0.5, 1.25),
+    "newest": (0.35, 3.0, 0.5, 1.3),
+    "valkey": (0.5, 3.0, 0.85, 1.45),
+}
+
+
+def test_keys_are_what_the_server_says_of_them(written: tuple[str, Any, Path]) -> None:
+    compat, client, path = written
+    found = {row["key"]: row for row in rows(path, "keys")}
+    assert len(found) == client.execute_command("DBSIZE") + 1
+    lengths = {"hash": "HLEN", "list": "LLEN", "set": "SCARD", "zset": "ZCARD", "stream": "XLEN"}
+    low, high, low_large, high_large = BOUNDS[compat]
+    for name, row in found.items():
+        if name in ("elsewhere", "bytes\\xff"):
+            continue
+        assert row["type"] == client.execute_command("TYPE", name).decode()
+        encoding = client.execute_command("OBJECT", "ENCODING", name).decode()
+        assert row["encoding"] == encoding or {row["encoding"], encoding} == {"embstr", "raw"}, name
+        if row["type"] in lengths:
+            assert row["elements"] == client.execute_command(lengths[row["type"]], name)
+        usage = client.execute_command("MEMORY", "USAGE", name, "SAMPLES", 0)
+        factor = row["memory"] / usage
+        assert (low_large <= factor <= high_large) if usage > 4000 else (low <= factor <= high), (name, usage, row)
+        # DUMP is the same value with its type, and ten bytes behind it.
+        assert row["serialized"] == len(client.execute_command("DUMP", name)) - 10 + len(name) + 1
+    assert found["elsewhere"]["db"] == 3 and found["elsewhere"]["encoding"] == "int"
+    assert found["text:1"]["expires"].timestamp() == 4_000_000_000.123
+    assert found["text:1"]["ttl_seconds"] > 10**9 and found["text:44"]["ttl_seconds"] is None
+    assert found["plain"]["largest_element"] in (20_000, 0)
+
+
+def test_streams_groups_and_what_is_pending(written: tuple[str, Any, Path]) -> None:
+    _, client, path = written
+    entries = rows(path, "entries", rows=300)
+    for count in (5, 60, 2000):
+        mine = [row for row in entries if row["stream"] == f"stream:{count}"]
+        told = client.execute_command("XRANGE", f"stream:{count}", "-", "+")
+        assert [row["id"] for row in mine] == [raw.decode() for raw, _ in told]
+        assert mine[-1]["fields"] == [("n", str(count - 1)), ("name", f"value {count - 1}")]
+        assert mine[-1]["timestamp"].timestamp() * 1000 == mine[-1]["id_ms"]
+    assert [row["fields"] for row in entries if row["stream"] == "bytes\\xff"] == [[("f\ufffd", "\ufffd")]]
+    for row in rows(path, "groups"):
+        flat = client.execute_command("XINFO", "GROUPS", row["stream"])[0]
+        told = dict(zip(flat[::2], flat[1::2], strict=True))
+        assert row["group"] == "g" and row["last_delivered_id"] == told[b"last-delivered-id"].decode()
+        assert (row["pending"], row["consumers"], row["entries_read"]) == (
+            told[b"pending"], told[b"consumers"], told[b"entries-read"],
+        )  # fmt: skip
+    pending = [row for row in rows(path, "pending") if row["stream"] == "stream:2000"]
+    told = client.execute_command("XPENDING", "stream:2000", "g", "-", "+", 5000)
+    assert {(row["id"], row["consumer"], row["deliveries"]) for row in pending} == {
+        (raw.decode(), who.decode(), times) for raw, who, _, times in told
+    }
+
+
+def test_fields_of_a_hash_that_expire(peer_of: Callable[[str], Judge]) -> None:
+    seen = 0
+    for compat in ("8.6", "newest", "valkey"):
+        try:
+            server = peer_of(compat)
+        except pytest.skip.Exception:
+            continue
+        with server.client() as client:
+            client.flushall()
+            for count in (3, 600):
+                for i in range(count):
+                    client.execute_command("HSET", f"h{count}", f"f{i}", "v" * 100)
+                client.execute_command("HPEXPIRE", f"h{count}", 10_000_000, "FIELDS", 1, "f1")
+            client.execute_command("SET", "after", "1")
+            client.execute_command("SAVE")
+        found = {row["key"]: row["elements"] for row in rows(server.folder / "dump.rdb", "keys")}
+        assert found == {"h3": 3, "h600": 600, "after": 1}
+        seen += 1
+    if not seen:
+        pytest.skip("no server whose fields expire")
+
+
+def test_a_file_of_every_form_that_there_ever_was(tmp_path: Path) -> None:
+    path = tmp_path / "old.rdb"
+    for version, part in build.PARTS:
+        path.write_bytes(build.file(version, part))
+        for table in TABLES:
+            found = rows(path, table)
+            if table == "keys":
+                assert all(row["elements"] > 0 and row["memory"] for row in found)
+    large = [b"%d" % i for i in range(66_000)]
+    path.write_bytes(build.file(9, build.key(13, b"large", build.text(write_ziplist(large)))))
+    (row,) = rows(path, "keys")
+    assert (row["type"], row["encoding"], row["elements"]) == ("hash", "ziplist", 33_000)
+
+
+def test_what_rillet_cannot_load_has_a_row_or_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "module.rdb"
+    parts = build.size(2) + build.size(7) + build.size(5) + build.text(b"inside") + build.size(0)
+    module = build.key(7, b"m", b"\x81" + (0x1234567890ABCC00).to_bytes(8, "big") + parts)
+    path.write_bytes(build.file(10, module, build.key(0, b"k", build.text(b"v"))))
+    first, second = rows(path, "keys")
+    assert first["type"] == "module" and len(first["encoding"]) == 9 and first["memory"] is None
+    assert second["key"] == "k"
+    path.write_bytes(build.file(14, build.key(28, b"arr", b"")))
+    with pytest.raises(LogCorrupt, match=r"offset \d+: the key 'arr' \(database 0\) holds an array, which is not read"):
+        rows(path, "keys")
+
+
+def test_damage_is_named_after_all_that_stood_before_it(judge: Judge, tmp_path: Path) -> None:
+    with judge.client() as client:
+        fill(client)
+        client.execute_command("SAVE")
+    data = (judge.folder / "dump.rdb").read_bytes()
+    path = tmp_path / "short.rdb"
+    path.write_bytes(data[: len(data) // 2])
+    seen: list[dict[str, Any]] = []
+    with pytest.raises(LogCorrupt, match=rf"{path}: offset \d+: \d+ bytes expected, \d+ left"):
+        seen.extend(row for batch in rdb_batches(path, "keys", rows=7) for row in batch.to_pylist())
+    whole = rows(judge.folder / "dump.rdb", "keys")
+    assert 0 < len(seen) < len(whole) and [row["key"] for row in seen] == [row["key"] for row in whole[: len(seen)]]
+    path.write_bytes(data[:-3] + b"\0\0\0")
+    with pytest.raises(LogCorrupt, match="the checksum [0-9a-f]{16} expected"):
+        rows(path, "groups")
+    path.write_bytes(b"something else")
+    with pytest.raises(LogCorrupt, match=rf"{path}: offset \d: not an RDB file"):
+        rdb_facts(path)
+
+
+def test_files_are_found_behind_folders_and_globs(tmp_path: Path) -> None:
+    for name in ("b.rdb", "a.rdb", "temp-1.rdb", "note.txt"):
+        (tmp_path / name).write_bytes(build.file(10))
+    both = [str(tmp_path / "a.rdb"), str(tmp_path / "b.rdb")]
+    assert rdb_files(tmp_path) == rdb_files(f"{tmp_path}/*.rdb") == rdb_files([tmp_path / "b.rdb", tmp_path]) == both
+    assert rdb_files(tmp_path / "note.txt") == [str(tmp_path / "note.txt")]
+    with pytest.raises(StoreError, match=r"no RDB file at .*/c.rdb, .*/\*.x"):
+        rdb_files([tmp_path, tmp_path / "c.rdb", f"{tmp_path}/*.x"])
+    assert rdb_facts(both[0]).version == 10
+
+
+@pytest.mark.parametrize("step", [1, 255, 256, 7_000, 1 << 40, (1 << 64) + 3])
+def test_the_size_of_a_radix_tree_follows_from_its_keys(step: int) -> None:
+    tree, rax = TreeSize(), Rax()
+    for i in range(1, 600):
+        key = (1_700_000_000_000 << 64) + i * i * step
+        tree.add(key)
+        rax.insert(key.to_bytes(16, "big"), None)
+    assert tree.settle().nodes == rax.numnodes
