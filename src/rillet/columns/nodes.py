@@ -32,7 +32,7 @@ value with a call that checks the whole frame); a Listpack for each node of a re
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 try:
     import cython
@@ -142,16 +142,17 @@ class NodeReader:
     next: cython.Py_ssize_t  # where the next box begins
 
     def __init__(
-        self, rows: Rows, after: tuple[int, int], last: tuple[int, int],
+        self, rows: Rows, after: Sequence[int], last: Sequence[int],
         max_rows: int = 16384, max_bytes: int = 32 << 20,
     ) -> None:  # fmt: skip
         """A batch is full at max_rows entries or max_bytes of them, whichever comes first."""
         self.rows = rows
         self.max_rows = max_rows
         self.max_bytes = max_bytes
-        self.after_ms, self.after_seq = after
-        self.end_ms, self.end_seq = last
-        self.last_ms, self.last_seq = after
+        self.after_ms = self.last_ms = after[0]
+        self.after_seq = self.last_seq = after[1]
+        self.end_ms = last[0]
+        self.end_seq = last[1]
         self.over = False
         self.buf = bytearray()
         self.pos = self.stop = self.start = self.size = self.number = self.next = 0
@@ -456,7 +457,7 @@ class NodeDecoder:
     busy: cython.bint
 
     def __init__(
-        self, rows: Rows, stream: StreamNodes, after: tuple[int, int], last: tuple[int, int],
+        self, rows: Rows, stream: StreamNodes, after: Sequence[int], last: Sequence[int],
         max_rows: int = 16384, max_bytes: int = 32 << 20,
     ) -> None:  # fmt: skip
         """A batch is full at max_rows entries or max_bytes of them, whichever comes first."""
