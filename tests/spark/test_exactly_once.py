@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,9 +21,14 @@ import rillet  # noqa: E402
 from rillet.spark.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
 from rillet.store import Store  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402
-from tests.judge import peer_binary, redis_binary, running_redis  # noqa: E402
+from tests.judge import Judge, peer_binary, redis_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
+from tests.spark.ledger import ROOT, environment  # noqa: E402
+from tests.spark.struck_writer import copy  # noqa: E402
 from tests.spark.writing import QUERY, in_task, numbered, write, writer_of  # noqa: E402
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 PLACES = ("7.0", "8.6", "newest", "valkey", "rillet", "store", "cluster")
 ROWS = 240
@@ -32,6 +40,7 @@ class Place:
     def __init__(self, store: Store, kind: str, **options: str) -> None:
         self.store = store
         self.options = options
+        self.kind = kind
         self.step = 1 if kind == "7.0" else 5  # of every so many sends one is struck
 
     def numbers(self, *streams: str) -> list[int]:
@@ -116,6 +125,7 @@ def strikes(fault: Fault, after: bool, step: int) -> Iterator[int]:
         yield number
         if fault.left > 0:
             assert number > 2 * step
+            fault.at(0, False)
             return
 
 
@@ -263,3 +273,77 @@ def test_another_split_into_tasks_is_refused(place: Place) -> None:
     with pytest.raises(ConnectorError, match="batch 0 was written to 'split' by 1 tasks, and before.*by task 0: rows"):
         writer_of(numbered(range(1)), options).commit(list(told), 0)
     assert place.numbers("split") == list(range(ROWS))
+
+
+# ---- producers of Redis 8.6 ------------------------------------------------------------------------------------
+
+
+def test_producers_leave_out_what_the_stream_remembers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rillet.spark.producers.WINDOW_ROWS", 70)
+    rows = numbered(range(ROWS))
+    if place.kind in ("7.0", "valkey", "cluster"):
+        with pytest.raises(ConnectorError, match="'plain old' .*does not know producers"):
+            write(rows, place.of("plain old", exactlyOnce="idmp"))
+        assert not place.store.execute("EXISTS", "plain old")
+        return
+    fault = Fault(monkeypatch, Killed)
+    for number in strikes(fault, True, 5):
+        options = place.of(f"idmp {number}", exactlyOnce="idmp")
+        with contextlib.suppress(Killed):
+            write(rows, options)
+        with fault.pausing():
+            write(rows, options)
+        assert place.numbers(options["stream"]) == list(range(ROWS)), f"killed at send {number}"
+    options = place.of("idmp", exactlyOnce="idmp", partitioned="2")
+    for batch in (1, 1, 2):
+        write(rows, options, batch=batch)
+    assert sorted(place.numbers("idmp:0", "idmp:1")) == sorted(2 * list(range(ROWS)))
+
+
+# ---- Spark -----------------------------------------------------------------------------------------------------
+
+EVENTS = 4000
+
+
+def copied(judge: Judge, stream: str) -> list[int]:
+    with judge.client() as client:
+        return sorted(int(flat[flat.index(b"n") + 1]) for _, flat in client.execute_command("XRANGE", stream, "-", "+"))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
+    spark: SparkSession, judge: Judge, url: str, tmp_path: Path
+) -> None:
+    write(numbered(range(EVENTS)), {"url": url, "stream": "events"})
+    plan = json.dumps({"url": url, "folder": str(tmp_path)})
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.spark.struck_writer", plan],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False,
+    )  # fmt: skip
+    struck = {found.name for found in tmp_path.glob("*-*")}
+    assert struck == {"amid-plain", "after-plain", "amid-once", "after-once", "driver-once"}, ended.stderr[-3000:]
+    assert ended.returncode != 0
+    plain = copied(judge, "plain")
+    assert set(plain) == set(range(EVENTS)) and len(plain) > EVENTS
+    assert set(copied(judge, "once")) < set(range(EVENTS))
+    for _ in range(2):
+        copy(spark, "rillet", url, tmp_path, "once")
+        assert copied(judge, "once") == list(range(EVENTS))
+        # As if the driver had been killed after the sink's commit, before Spark wrote its own down.
+        last = max((tmp_path / "once" / "commits").glob("[0-9]*"), key=lambda path: int(path.name))
+        last.unlink()
+        last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_write_with_a_name_is_repeated_without_a_trace(spark: SparkSession, judge: Judge, url: str) -> None:
+    frame = spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n")
+    for version in (0, 0, 1):
+        writer = frame.write.format("rillet").mode("append").options(url=url, stream="s", txnAppId="nightly")
+        writer.option("txnVersion", str(version)).save()
+    assert copied(judge, "s") == sorted(2 * list(range(1000)))
+    for _ in range(2):
+        frame.write.format("rillet").mode("append").options(url=url, stream="t").save()
+    assert copied(judge, "t") == sorted(2 * list(range(1000)))

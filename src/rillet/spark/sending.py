@@ -143,10 +143,10 @@ class Sender:
 
     def _pack(self, stream: bytes, rows: Any) -> None:
         # A stream's packer stays where there is one stream; many would hold 64 KiB each.
-        packer = self.packers.get(stream) or Packer(append_words(self.options, stream))
+        packer = self.packers.get(stream) or self.packer(stream)
         if self.layout.single:
             self.packers[stream] = packer
-        self.layout.load(packer, rows)
+        self.layout.load(packer, rows, self.ids(stream, rows))
         row = 0
         while row < rows.num_rows:
             before = row
@@ -159,6 +159,14 @@ class Sender:
                 self.chunk(stream, packer)
         if packer.used and not self.layout.single:
             self.chunk(stream, packer)
+
+    def packer(self, stream: bytes) -> Packer:
+        """Return a packer of a stream's commands."""
+        return Packer(append_words(self.options, stream))
+
+    def ids(self, stream: bytes, rows: Any) -> Any:
+        """Return the rows' IDs; None lets the server choose."""
+        return rows.column(self.options.id_column) if self.options.id_column else None
 
     def bound(self, stream: bytes, row: int, stop: int) -> int:
         """Return before which row packing has to pause."""

@@ -20,6 +20,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 
 from rillet.spark.commits import Identity, Written, close_batch, give_up, identity_of, shown
 from rillet.spark.options import READ_ONLY, OptionError, Options
+from rillet.spark.producers import ProducerSender
+from rillet.spark.reasons import plainly
 from rillet.spark.sending import PlainSender, Sender
 from rillet.spark.servers import Servers
 from rillet.spark.targets import Layout
@@ -46,13 +48,16 @@ class _Writing:
     lasting = True
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        options.refuse(READ_ONLY, "writing")
-        self.options = options
-        self.layout = Layout(options, schema)
+        with plainly():
+            options.refuse(READ_ONLY, "writing")
+            self.options = options
+            self.layout = Layout(options, schema)
+            if options.exactly_once == "idmp" and options.id_column is not None:
+                raise OptionError("rillet: with exactlyOnce=idmp the server chooses the IDs: leave idColumn out")
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Append the rows of a task."""
-        with Servers(self.options) as servers:
+        with plainly(), Servers(self.options) as servers:
             sender, identity = self._sender(servers)
             for batch in iterator:
                 sender.send(batch)
@@ -63,13 +68,15 @@ class _Writing:
         if self.options.exactly_once == "none":
             return PlainSender(servers, self.options, self.layout, context.partitionId() if context else 0), None
         identity = identity_of(self.query, self.batch, context, self.lasting)
+        if self.options.exactly_once == "idmp":
+            return ProducerSender(servers, self.options, self.layout, identity), None
         return TransactionSender(servers, self.options, self.layout, identity), identity
 
     def close(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Record that the batch is complete."""
         written = told(messages)
         if written:
-            with Servers(self.options) as servers:
+            with plainly(), Servers(self.options) as servers:
                 close_batch(servers, written)
 
 
@@ -101,7 +108,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         what = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
         log.warning("rillet: a write failed; what its finished tasks appended stays: %s", what)
         if self.options.exactly_once != "none" and not self.lasting:  # what has a name can be repeated
-            with Servers(self.options) as servers:
+            with plainly(), Servers(self.options) as servers:
                 give_up(servers, str(self.query), list(rows))
 
 

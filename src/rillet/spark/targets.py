@@ -123,9 +123,9 @@ class Layout:
             return [self._part(part) for part in range(self.parts)]
         return [self.stream] if self.single else []
 
-    def load(self, packer: Packer, batch: Any) -> None:
-        """Hand a batch's columns to a packer."""
-        ids = texts(batch.column(self.id_column)) if self.id_column else None
+    def load(self, packer: Packer, batch: Any, ids: Any) -> None:
+        """Hand a batch's columns, and its IDs if there are any, to a packer."""
+        ids = None if ids is None else texts(ids)
         if self.of_map:
             column = batch.column("fields")
             ends = column.buffers()[1].to_pybytes()

@@ -1,0 +1,104 @@
+"""A streaming query whose writers are killed, in a process of its own: python -m tests.spark.struck_writer PLAN
+
+PLAN is JSON: url, folder. The stream `events` is copied twice, each time in micro-batches of two tasks:
+
+    into `plain`, at least once        a writing worker is killed in the middle of its rows, and another after its last
+    into `once`, exactly once          the same two, and then the driver's JVM in the middle of a batch, which ends all
+
+Each strike happens once: a file in the folder says that it has. Tasks may fail three times (local[2,4]).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
+
+from rillet.spark import RilletDataSource, session
+from rillet.spark.options import Options
+from rillet.spark.sink import StreamWriter
+
+PER_BATCH = 1000
+
+
+class StruckSource(RilletDataSource):
+    """The data source under another name, with writers that are struck."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what format() takes."""
+        return "struck"
+
+    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
+        """Return the struck writer."""
+        return StruckWriter(self.parsed, schema)
+
+
+class StruckWriter(StreamWriter):
+    """Ends its own process, or the JVM, at the moments of the essay above."""
+
+    def __init__(self, options: Options, schema: Any) -> None:
+        super().__init__(options, schema)
+        self.folder = Path(os.environ["RILLET_STRIKES"])
+
+    def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
+        """Write a task's rows, if it lives so long."""
+        message = super().write(self._rows(iterator))
+        self._strike("after", 1, 1, signal.SIGKILL)
+        return message
+
+    def _rows(self, iterator: Iterator[Any]) -> Iterator[Any]:
+        for place, batch in enumerate(iterator):
+            if place == 1:
+                self._strike("amid", 0, 0, signal.SIGKILL)
+                if self.options.exactly_once != "none":
+                    self._strike("driver", 2, 1, signal.SIGKILL)
+            yield batch
+
+    def _strike(self, name: str, batch: int, partition: int, number: int) -> None:
+        context = TaskContext.get()
+        assert context is not None
+        at = (context.getLocalProperty("streaming.sql.batchId"), context.partitionId())
+        flag = self.folder / f"{name}-{self.options.stream}"
+        if at != (str(batch), partition) or flag.exists():
+            return
+        flag.touch()
+        daemon = os.getppid()
+        jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
+        os.kill(jvm if name == "driver" else os.getpid(), number)
+        if name == "driver":
+            signal.pause()  # its daemon ends it
+
+
+def copy(spark: Any, source: str, url: str, folder: Path, target: str, **options: str) -> Any:
+    """Copy `events` into a stream, from a checkpoint of its own, to its end."""
+    frame = spark.readStream.format("rillet").options(url=url, stream="events", minPartitions="2")
+    frame = frame.option("maxEntriesPerTrigger", str(PER_BATCH)).schema("n long, name string").load()
+    writer = frame.writeStream.format(source).options(url=url, stream=target, transactionBytes="8192", **options)
+    query = writer.option("checkpointLocation", str(folder / target)).trigger(availableNow=True).start()
+    query.awaitTermination()
+    return query
+
+
+def main() -> None:
+    """Run both copies."""
+    plan = json.loads(sys.argv[1])
+    folder = Path(plan["folder"])
+    os.environ["RILLET_STRIKES"] = str(folder)
+    spark = session("local[2,4]", "rillet strikes", spark_driver_memory="1g",
+                    spark_sql_execution_arrow_maxRecordsPerBatch="100")  # fmt: skip
+    spark.sparkContext.setLogLevel("OFF")
+    spark.dataSource.register(StruckSource)
+    copy(spark, "struck", plan["url"], folder, "plain", exactlyOnce="none")
+    copy(spark, "struck", plan["url"], folder, "once")
+
+
+if __name__ == "__main__":
+    main()
