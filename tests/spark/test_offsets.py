@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.spark.offsets import Offset, OffsetError, identifier, number, successor
-from rillet.spark.shares import PROBE, Estimate, Seen, capped, line, located, tasks
+from rillet.spark.shares import PROBE, Estimate, Glimpse, capped, line, located, tasks
 from rillet.types.stream_id import MAX, StreamID
 
 IDS = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)).map(lambda pair: StreamID(*pair))
@@ -118,29 +118,36 @@ def test_a_cap_is_shared_in_proportion_and_kept(waiting: list[float], cap: int) 
 # ---- estimates ----
 
 
-def estimated(entries: Sequence[StreamID], after: StreamID, last: StreamID, wanted: float, looks: int = 3) -> Estimate:
+def estimated(
+    entries: Sequence[StreamID],
+    after: StreamID,
+    last: StreamID,
+    positions: Sequence[tuple[float, float]],
+    looks: int = 4,
+) -> Estimate:
     """Return what probes of a sorted list tell."""
 
-    def look(bounds: Sequence[tuple[int, int]]) -> list[Seen]:
+    def look(bounds: Sequence[tuple[int, int]]) -> list[Glimpse]:
         seen = []
         for start, end in bounds:
             begin = bisect.bisect_right(entries, identifier(start))
-            inside = [number(entry) for entry in entries[begin : begin + PROBE] if number(entry) <= end]
-            seen.append(Seen(len(inside), inside[0], inside[-1]) if inside else Seen(0))
+            inside = [entry for entry in entries[begin : begin + PROBE] if number(entry) <= end]
+            seen.append(Glimpse(len(inside), inside[0], inside[-1]) if inside else Glimpse(0, after, after))
         return seen
 
     made = Estimate(identifier(number(entries[0]) - 1), after, last, entries[-1], len(entries))
-    asked = made.first_look(64)
+    asked = made.first_look(48)
     made.take(asked, look(asked))
     for _ in range(looks - 1):
-        if asked := made.look_again(wanted, wanted / 32, 4096):
+        if asked := made.look_again(positions, 8192):
             made.take(asked, look(asked))
     return made
 
 
 def shares_of(entries: Sequence[StreamID], parts: int) -> list[int]:
     low = identifier(number(entries[0]) - 1)
-    made = estimated(entries, low, entries[-1], len(entries))
+    share = len(entries) / parts
+    made = estimated(entries, low, entries[-1], [(share * k, share / 2) for k in range(1, parts)])
     cuts = located(made.inside(), [made.count() * k / parts for k in range(1, parts)])
     bounds = [bisect.bisect_right(entries, cut) for cut in [low, *cuts, entries[-1]]]
     return [b - a for a, b in zip(bounds, bounds[1:], strict=False)]
@@ -179,7 +186,7 @@ def test_a_place_is_found_by_its_number_of_entries(bursts: int) -> None:
     entries = [StreamID(1000 + n // bursts * bursts, n % bursts) for n in range(300_000)]
     begin = 100_000
     for wanted in (10_000, 50_000, 150_000):
-        made = estimated(entries, entries[begin - 1], entries[-1], wanted)
+        made = estimated(entries, entries[begin - 1], entries[-1], [(wanted, wanted / 16)])
         assert 170_000 < made.count() < 230_000
         (found,) = located(made.inside(), [float(wanted)])
         taken = bisect.bisect_right(entries, found) - begin

@@ -224,7 +224,8 @@ def test_available_now_ends_where_it_began_to_run(url: str, add: Callable[..., N
     end = reader.latestOffset(start, ReadAllAvailable())
     assert batch_of(reader, start, end) == list(range(50))
     assert reader.latestOffset(end, ReadAllAvailable()) == end
-    assert reader.reportLatestOffset() == {"streams": {"events": entry_id(59)}, "added": {"events": 60}}
+    newest = reader.reportLatestOffset()
+    assert (newest["streams"], newest["added"]) == ({"events": entry_id(59)}, {"events": 60})
     reader.stop()
 
 

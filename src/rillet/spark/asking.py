@@ -18,7 +18,7 @@ import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from rillet.columns.builder import Rows
 from rillet.columns.resp import MORE, RangeDecoder, ReplyFailed
@@ -28,6 +28,7 @@ from rillet.spark.guard import Facts
 from rillet.spark.offsets import successor
 from rillet.spark.options import Options
 from rillet.spark.servers import Servers
+from rillet.spark.shares import Glimpse
 from rillet.types.stream_id import StreamID
 
 LARGE_ENTRY = 16384  # bytes; beyond it looking at entries is not worth their transfer
@@ -93,30 +94,20 @@ def require_streams(options: Options, servers: Servers, known: Mapping[str, Exte
         raise missing(servers, absent[0])
 
 
-@dataclass(frozen=True)
-class Page:
-    """A page to look at: the first `count` entries of (after, last] of a stream, or the last ones, last one first."""
+class Page(NamedTuple):
+    """A page to look at: the first entries of (after, last] of a stream, `most` of them, or the last ones backwards."""
 
     stream: str
     after: StreamID
     last: StreamID
-    count: int
+    most: int
     backwards: bool = False
-
-
-@dataclass(frozen=True)
-class Glimpse:
-    """What a page held: how many entries, and the first and the last of their IDs if there were any."""
-
-    entries: int
-    first: StreamID
-    last: StreamID
 
 
 def glimpses(servers: Servers, pages: Sequence[Page]) -> list[Glimpse]:
     """Return what pages hold."""
     told: list[Glimpse] = [Glimpse(0, page.after, page.after) for page in pages]
-    for begin in range(0, len(pages), IN_FLIGHT):
+    for begin in range(0, len(pages), IN_FLIGHT):  # not more replies than a server should keep for us
         part = pages[begin : begin + IN_FLIGHT]
         try:
             _glimpse_at(servers, part, begin, told)
@@ -147,9 +138,9 @@ def _glimpse_at(servers: Servers, pages: Sequence[Page], begin: int, told: list[
         for connection, asked in nodes:
             connection.send(b"".join([page_request(key, pages[place]) for key, place in asked]))
         for connection, asked in nodes:
-            seen = _Stepping(connection)
+            stepping = _STEPPING.get(connection) or _STEPPING.setdefault(connection, _Stepping())
             for _, place in asked:
-                told[begin + place] = seen.page(pages[place])
+                told[begin + place] = stepping.page(connection, pages[place])
     except BaseException:
         for connection, _ in nodes:  # replies that nobody will read
             servers.forget(connection)
@@ -157,27 +148,32 @@ def _glimpse_at(servers: Servers, pages: Sequence[Page], begin: int, told: list[
 
 
 class _Stepping:
-    """Steps over pages that arrive on a connection."""
+    """Steps over pages that arrive on a connection; kept with it, for its buffer costs more than a look."""
 
-    def __init__(self, connection: Connection) -> None:
-        self.connection = connection
+    def __init__(self) -> None:
         self.rows = Rows(b"")
         self.decoder = RangeDecoder(self.rows, 1 << 62, 1 << 62)
 
-    def page(self, asked: Page) -> Glimpse:
+    def page(self, connection: Connection, asked: Page) -> Glimpse:
         """Return what the next reply holds."""
         decoder = self.decoder
         self.rows.clear()
         decoder.max_rows = 1
         while decoder.decode() == MORE:
-            self.connection.receive(decoder)
-        if not decoder.entries:
+            connection.receive(decoder)
+        entries = decoder.entries
+        if not entries:
             return Glimpse(0, asked.after, asked.after)
         first = StreamID(decoder.last_ms, decoder.last_seq)
+        if entries == 1:
+            return Glimpse(1, first, first)
         decoder.max_rows = 1 << 62
-        while decoder.entries > 1 and decoder.decode() == MORE:
-            self.connection.receive(decoder)
-        return Glimpse(decoder.entries, first, StreamID(decoder.last_ms, decoder.last_seq))
+        while decoder.decode() == MORE:
+            connection.receive(decoder)
+        return Glimpse(entries, first, StreamID(decoder.last_ms, decoder.last_seq))
+
+
+_STEPPING: weakref.WeakKeyDictionary[Connection, _Stepping] = weakref.WeakKeyDictionary()
 
 
 def page_request(key: bytes, page: Page) -> bytes:
@@ -188,8 +184,8 @@ def page_request(key: bytes, page: Page) -> bytes:
 def _words(key: bytes, page: Page) -> tuple[bytes, ...]:
     low, high = text(successor(page.after)), text(page.last)
     if page.backwards:
-        return b"XREVRANGE", key, high, low, b"COUNT", b"%d" % page.count
-    return b"XRANGE", key, low, high, b"COUNT", b"%d" % page.count
+        return b"XREVRANGE", key, high, low, b"COUNT", b"%d" % page.most
+    return b"XRANGE", key, low, high, b"COUNT", b"%d" % page.most
 
 
 def text(bound: StreamID) -> bytes:

@@ -116,11 +116,11 @@ class Follower:
         self.reached = start
         look = self._again(lambda: self._look(start))
         self._again(lambda: self._move_group(start, look))
-        found = self._again(lambda: self._waiting(look))
+        found = self._again(lambda: self._waiting(look, cap))
         if not found and self.targets is None:
             self._wait(look)
             look = self._again(lambda: self._look(start))
-            found = self._again(lambda: self._waiting(look))
+            found = self._again(lambda: self._waiting(look, cap))
         if not found or self._held_back(look, found, least):
             return None
         batch = self._again(lambda: self.planner.cut(found, cap))
@@ -199,7 +199,7 @@ class Follower:
             reads = _listed(streams)
         return f"rillet: the checkpoint belongs to {_listed(strangers)}, the query reads {reads}"
 
-    def _waiting(self, look: Look) -> list[Weighed]:
+    def _waiting(self, look: Look, cap: int | None) -> list[Weighed]:
         """Return what there is to read."""
         spans = []
         for stream, place in look.places.items():
@@ -208,7 +208,7 @@ class Follower:
                 continue
             last = extent.last if self.targets is None else min(extent.last, self.targets[stream])
             spans.append(Span(stream, place.after, last, extent, place.added))
-        return self.planner.weigh(spans)
+        return self.planner.weigh(spans, cap)
 
     def _wait(self, look: Look) -> None:
         """Wait for an entry that is not there yet."""

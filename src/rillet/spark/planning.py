@@ -16,8 +16,8 @@ Where a cap ends a batch: at a rillet engine by RILLET.XAFTER, exactly. Elsewher
 exactly; a larger one is estimated, unless `exactTriggers` asks for counting it out too, which reads as many entries
 here as the batch has. The tasks' cuts are always estimates, but for rillet engines: they decide only who reads.
 
-A trigger looks at no more than TRIGGER_PROBES places at once, LOOKS times; so planning costs some milliseconds, however
-long the stream is. A batch read may look longer, since it is planned once.
+A trigger looks at SAMPLES places of a stream, and no more than twice at TRIGGER_PROBES others; so planning costs some
+milliseconds, however long the stream is. A batch read may look longer, since it is planned once.
 
 Nothing here is remembered between two calls: a planner that was restarted plans the same.
 """
@@ -35,7 +35,6 @@ from rillet.spark.shares import (
     PROBE,
     WORTH_A_TASK,
     Estimate,
-    Seen,
     Stretch,
     capped,
     line,
@@ -46,10 +45,9 @@ from rillet.types.stream_id import StreamID
 
 SMALL = 2000  # entries that are rather counted than estimated
 SHORT = 256  # entries of a stream that is rather looked at as a whole
-SAMPLES = 64  # probes of one stream at first, and of all streams three times as many
-LOOKS = 3
-TRIGGER_PROBES = 256
-BATCH_PROBES = 8192
+SAMPLES = 48  # probes of one stream at first, and of all streams three times as many
+TRIGGER_LOOKS, TRIGGER_PROBES = 3, 96
+BATCH_LOOKS, BATCH_PROBES = 4, 8192
 
 
 @dataclass(frozen=True)
@@ -71,6 +69,12 @@ class Span:
     def low(self) -> StreamID:
         """Return the ID behind which its entries begin: `after`, or what is just before the stream's first entry."""
         return max(self.after, self.floor)
+
+    @property
+    def evenly(self) -> float:
+        """Return how many entries it holds if the stream's entries are spread evenly."""
+        whole = number(self.known.last) - number(self.floor)
+        return self.known.length * (number(self.last) - number(self.low)) / max(whole, 1)
 
     @property
     def floor(self) -> StreamID:
@@ -112,22 +116,26 @@ class Planner:
         self.servers = servers
         self.parallelism = parallelism
         self.probes = TRIGGER_PROBES if hurried else BATCH_PROBES
+        self.looks = TRIGGER_LOOKS if hurried else BATCH_LOOKS
         self.ranked = False  # whether the servers rank exactly; found out by weighing
 
     # ---- how much there is ----
 
-    def weigh(self, spans: Sequence[Span]) -> list[Weighed]:
-        """Return the spans that may hold entries with how many they hold, those that have waited longest first."""
+    def weigh(self, spans: Sequence[Span], cap: int | None = None) -> list[Weighed]:
+        """Return the spans that may hold entries with how many they hold, those that have waited longest first.
+
+        cap: how many of them will be wanted at the most; looks are concentrated there.
+        """
         spans = sorted((span for span in spans if not span.empty), key=lambda span: (span.low, span.stream))
         exact = ranks(self.servers, {span.stream: (span.low, span.last) for span in spans}) if spans else None
         self.ranked = exact is not None
         if exact is not None:
             found = [Weighed(span, float(exact[span.stream][1] - exact[span.stream][0])) for span in spans]
         else:
-            found = self._weigh_by_looking(spans)
+            found = self._weigh_by_looking(spans, cap)
         return [one for one in found if one.count > 0]
 
-    def _weigh_by_looking(self, spans: Sequence[Span]) -> list[Weighed]:
+    def _weigh_by_looking(self, spans: Sequence[Span], cap: int | None) -> list[Weighed]:
         found = [Weighed(span, _told(span)) for span in spans]
         unknown = [one for one in found if one.count < 0]
         short = [one for one in unknown if one.span.known.length <= SHORT and not one.span.known.large]
@@ -135,7 +143,8 @@ class Planner:
         for one, seen in zip(short, glimpses(self.servers, pages), strict=True):
             one.count = float(seen.entries)
         guessed = [one for one in unknown if one.count < 0]
-        self._look_first(guessed)
+        total = sum(one.count if one.count >= 0 else one.span.evenly for one in found)
+        self._look_first(guessed, 1.0 if cap is None else min(1.0, cap / max(total, 1)))
         for one in guessed:
             assert one.estimate is not None
             one.count = one.estimate.count()
@@ -143,17 +152,20 @@ class Planner:
 
     # ---- where the entries lie ----
 
-    def _look_first(self, found: Sequence[Weighed]) -> None:
-        """Make estimates."""
+    def _look_first(self, found: Sequence[Weighed], part: float = 1.0) -> None:
+        """Make estimates of streams that have none, of which a part is wanted, at their beginnings."""
+        found = [one for one in found if one.estimate is None]
         samples = max(2, min(SAMPLES, 3 * SAMPLES // max(len(found), 1)))
+        asked = []
         for one in found:
             span = one.span
             one.estimate = Estimate(span.floor, span.low, span.last, span.known.last, span.known.length)
             if span.known.large:
                 one.estimate.spread()
-        self._look(
-            [(one, one.estimate.first_look(samples)) for one in found if one.estimate and not one.estimate.cells]
-        )
+            else:
+                wanted = one.wanted / one.count if one.wanted else part
+                asked.append((one, one.estimate.first_look(samples, wanted)))
+        self._look(asked)
 
     def _look(self, asked: Sequence[tuple[Weighed, list[tuple[int, int]]]]) -> None:
         """Look at cells of several streams at once."""
@@ -162,22 +174,24 @@ class Planner:
             for one, cells in asked
             for start, end in cells
         ]
-        seen = iter(glimpses(self.servers, pages))
+        seen = glimpses(self.servers, pages)
+        place = 0
         for one, cells in asked:
             assert one.estimate is not None
-            looked = [next(seen) for _ in cells]
-            one.estimate.take(cells, [Seen(some.entries, number(some.first), number(some.last)) for some in looked])
+            one.estimate.take(cells, seen[place : place + len(cells)])
+            place += len(cells)
 
-    def _look_closely(self, found: Sequence[Weighed], grain: float) -> None:
-        """Make the estimates as fine as the batch needs it, within what a planner may ask."""
-        self._look_first([one for one in found if one.estimate is None])
-        for _ in range(LOOKS - 1):
+    def _look_closely(self, found: Sequence[tuple[Weighed, list[tuple[float, float]]]]) -> None:
+        """Make estimates fine enough around positions (shares.py), within what a planner may ask."""
+        self._look_first([one for one, _ in found])
+        for _ in range(self.looks - 1):
             left = self.probes
             again = []
-            for one in found:
+            for one, positions in found:
                 assert one.estimate is not None
-                finest = min(grain, one.wanted / 16)
-                cells = [] if one.span.known.large else one.estimate.look_again(one.wanted, max(finest, PROBE), left)
+                scale = one.estimate.count() / one.count
+                scaled = [(position * scale, grain * scale) for position, grain in positions]
+                cells = [] if one.span.known.large else one.estimate.look_again(scaled, left)
                 left -= len(cells)
                 if cells:
                     again.append((one, cells))
@@ -190,16 +204,17 @@ class Planner:
     def cut(self, found: Sequence[Weighed], cap: int | None) -> Batch:
         """Return the batch of what was weighed, or of the first `cap` entries of it."""
         shares = None if cap is None else capped({one.span.stream: one.count for one in found}, cap)
-        taken = [one for one in found if shares is None or one.span.stream in shares]
+        taken = sorted(
+            (one for one in found if shares is None or one.span.stream in shares), key=lambda one: one.span.stream
+        )
         for one in taken:
             one.wanted = one.count if shares is None else min(one.count, float(shares[one.span.stream]))
             one.end = one.span.last
         total = sum(one.wanted for one in taken)
-        self._end([one for one in taken if one.wanted < one.count], total)
-        taken.sort(key=lambda one: one.span.stream)
         parts = self._parts(total, taken)
         stretches = line([one.wanted for one in taken], parts) if taken else []
-        cuts = self._places(taken, stretches, total / (4 * parts))
+        self._end(taken, stretches, total / parts)
+        cuts = self._places(taken, stretches, total / parts)
         ranges = [(one.span.stream, one.span.low, one.end) for one in taken]
         return Batch({one.span.stream: one.end for one in taken}, tuple(tasks(ranges, stretches, cuts)))
 
@@ -211,8 +226,9 @@ class Planner:
             return self.parallelism
         return max(1, min(self.parallelism, int(total) // WORTH_A_TASK))
 
-    def _end(self, found: Sequence[Weighed], total: float) -> None:
-        """Find the ends of streams of which a part is wanted."""
+    def _end(self, taken: Sequence[Weighed], stretches: Sequence[Stretch], share: float) -> None:
+        """Find the ends of streams of which a part is wanted; a look for one is a look for its tasks' cuts, too."""
+        found = [one for one in taken if one.wanted < one.count]
         if not found:
             return
         asked = [(one.span.stream, one.span.low, int(one.wanted)) for one in found]
@@ -220,18 +236,24 @@ class Planner:
             for one, end in zip(found, exact, strict=True):
                 one.end = min(end, one.span.last)
             return
-        counted = [one for one in found if self.options.exact_triggers or (total <= SMALL and not one.span.known.large)]
-        if total <= SMALL:
+        small = sum(one.wanted for one in taken) <= SMALL
+        counted = [one for one in found if self.options.exact_triggers or (small and not one.span.known.large)]
+        if small:
             pages = [Page(one.span.stream, one.span.low, one.span.last, int(one.wanted)) for one in counted]
             for one, seen in zip(counted, glimpses(self.servers, pages), strict=True):
                 one.end = seen.last if seen.entries >= int(one.wanted) else one.span.last
         else:
             for one in counted:
-                one.end = count_ahead(
-                    self.servers, one.span.stream, one.span.low, one.span.last, int(one.wanted), 10 * SMALL
-                )
+                span = one.span
+                one.end = count_ahead(self.servers, span.stream, span.low, span.last, int(one.wanted), 10 * SMALL)
         guessed = [one for one in found if one not in counted]
-        self._look_closely(guessed, total / (4 * self._parts(total, found)))
+        self._look_closely(
+            [
+                (one, [*_around(stretch, share), (one.wanted, max(one.wanted / 16, PROBE))])
+                for one, stretch in zip(taken, stretches, strict=True)
+                if one in guessed
+            ]
+        )
         for one in guessed:
             (one.end,) = one.ids([one.wanted])
         self._settle(guessed)
@@ -247,7 +269,7 @@ class Planner:
         for one, before_end, after_low in zip(found, seen[: len(found)], seen[len(found) :], strict=True):
             one.end = max(before_end.last, after_low.last)
 
-    def _places(self, found: Sequence[Weighed], stretches: Sequence[Stretch], grain: float) -> list[list[StreamID]]:
+    def _places(self, found: Sequence[Weighed], stretches: Sequence[Stretch], share: float) -> list[list[StreamID]]:
         """Return the IDs at which tasks' cuts fall inside the streams."""
         asked = [
             (one.span.stream, one.span.low, max(1, round(cut)))
@@ -257,9 +279,18 @@ class Planner:
         if asked and self.ranked and (exact := places(self.servers, asked)) is not None:
             ids = iter(exact)
             return [[next(ids) for _ in stretch.cuts] for stretch in stretches]
-        inner = [one for one, stretch in zip(found, stretches, strict=True) if stretch.cuts]
-        self._look_closely(inner, grain)
+        inner = [
+            (one, _around(stretch, share))
+            for one, stretch in zip(found, stretches, strict=True)
+            if stretch.cuts and (one.estimate is None or one.wanted == one.count)
+        ]
+        self._look_closely(inner)
         return [one.ids(stretch.cuts) if stretch.cuts else [] for one, stretch in zip(found, stretches, strict=True)]
+
+
+def _around(stretch: Stretch, share: float) -> list[tuple[float, float]]:
+    """Return the cuts of a stretch as positions to look at: half a task may be hidden around each."""
+    return [(cut, max(share / 2, PROBE)) for cut in stretch.cuts]
 
 
 def _told(span: Span) -> float:

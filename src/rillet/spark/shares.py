@@ -9,8 +9,8 @@ into cells, looks at the first few entries (PROBE) behind the start of each, and
 
 A cell whose probe ran into the next one is known exactly; any other gets the density of the entries seen, and all of
 those are scaled so that the whole adds up to XLEN, which is exact. Scaling is what makes the guess good where entries
-come in bursts: each probe is wrong there, and all are wrong by about the same factor. Cells that matter and seem to
-hold too much are looked at again in FINER pieces.
+come in bursts: each probe is wrong there, and all are wrong by about the same factor. A cell in which a cut falls and
+that holds too much for a good cut is looked at again in pieces, up to FINER of them.
 
 `line` then lays the ranges of all streams end to end and cuts the line into equal tasks: one huge stream becomes many
 tasks, many small ones become one, and at most one range more is made than there are tasks. A cut that falls near the
@@ -30,6 +30,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from rillet.spark.offsets import Part, Task, identifier, number
 from rillet.types.stream_id import StreamID
@@ -39,10 +40,10 @@ FINER = 16
 WORTH_A_TASK = 2000  # entries; starting a Python task costs as much as reading that many many times over
 TYPICAL = 4  # as many times as dense as the median a cell is at the most, if it is like the others
 NEAR = 0.1  # of a task: as near to the border of two streams a cut is moved there
+FRONT = 0.3  # of a range: where a smaller part of it is wanted, most probes go to twice that part
 
 
-@dataclass(frozen=True)
-class Cell:
+class Cell(NamedTuple):
     """A piece of the ID space, (start, end] as numbers, and how many entries it is thought to hold."""
 
     start: int
@@ -51,19 +52,18 @@ class Cell:
     exact: bool = False
 
 
+class Glimpse(NamedTuple):
+    """What a look at a page showed: how many entries, and the first and the last of their IDs if there were any."""
+
+    entries: int
+    first: StreamID
+    last: StreamID
+
+
 def cells(start: int, end: int, count: int) -> list[tuple[int, int]]:
     """Return the bounds of `count` equal pieces of (start, end], without those that are empty."""
     cuts = [start + (end - start) * i // count for i in range(count + 1)]
     return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
-
-
-@dataclass(frozen=True)
-class Seen:
-    """What a probe of a cell saw of it: at most PROBE entries, and the first and the last of their IDs as numbers."""
-
-    entries: int
-    first: int = 0
-    last: int = 0
 
 
 class Estimate:
@@ -78,62 +78,77 @@ class Estimate:
         self._edges = [(number(first), self.low), (self.low, self.high), (self.high, number(end))]
         self._unit = 1 << 64 if self.low >> 64 != self.high >> 64 else 1
 
-    def first_look(self, samples: int) -> list[tuple[int, int]]:
-        """Return the cells to probe first: most of them inside, some outside so that the whole is known."""
-        outside = max(1, samples // 4)
-        counts = (outside, samples, outside)
-        return [cell for (a, b), n in zip(self._edges, counts, strict=True) if a < b for cell in cells(a, b, n)]
+    def first_look(self, samples: int, part: float = 1.0) -> list[tuple[int, int]]:
+        """Return the cells to probe first: most in the part of the inside that is wanted, some so that all is known."""
+        (before, low), (_, high), (_, after) = self._edges
+        some = max(1, samples // 4)
+        found = cells(before, low, some) if before < low else []
+        if part < FRONT:
+            middle = low + int((high - low) * 2 * part)
+            found += [*cells(low, middle, samples - some), *cells(middle, high, some)]
+        else:
+            found += cells(low, high, samples)
+        return found + (cells(high, after, some) if high < after else [])
 
-    def look_again(self, wanted: float, grain: float, most: int) -> list[tuple[int, int]]:
-        """Return finer cells for those among the first `wanted` entries that hold more than `grain`, at most `most`.
+    def look_again(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
+        """Return finer cells, at most so many, for those in which a position falls that hold too much for it.
 
-        Where most entries are hidden from the probes, for all cells.
+        A position is a number of entries from the beginning, and how many a cell may hold around it; they rise. Where
+        most entries are hidden from the probes, all cells hold too much.
         """
         hidden = sum(cell.load for cell in self._raw) < self.entries / 2
         chosen: list[tuple[int, int]] = []
-        passed = 0.0
+        passed, place = 0.0, 0
         for cell in self.cells:
             inside = self.low <= cell.start < self.high
-            if not cell.exact and (hidden or (inside and passed < wanted and cell.load > grain)):
-                finer = cells(cell.start, cell.end, FINER)
+            pieces = FINER if hidden else 0
+            while inside and place < len(positions) and positions[place][0] <= passed + cell.load:
+                grain = positions[place][1]
+                if cell.load > grain:
+                    pieces = max(pieces, min(FINER, math.ceil(2 * cell.load / grain)))
+                place += 1
+            if pieces and not cell.exact:
+                finer = cells(cell.start, cell.end, pieces)
                 if len(chosen) + len(finer) > most:
                     break
                 chosen += finer if len(finer) > 1 else []
             passed += cell.load if inside else 0.0
         return chosen
 
-    def take(self, bounds: Sequence[tuple[int, int]], seen: Sequence[Seen]) -> None:
+    def take(self, bounds: Sequence[tuple[int, int]], seen: Sequence[Glimpse]) -> None:
         """Take what the probes of some cells saw; they replace the coarser cells that they are pieces of."""
-        new = [self._measured(a, b, found) for (a, b), found in zip(bounds, seen, strict=True)]
         coarse = {cell.start: cell for cell in self._raw}
         usual = TYPICAL * self._median_density()
         done: list[Cell] = []
         pieces: list[Cell] = []
-        for cell in new:
-            pieces.append(cell)
+        for (start, end), found in zip(bounds, seen, strict=True):
+            pieces.append(self._measured(start, end, found))
             parent = coarse.get(pieces[0].start)
-            if parent is None or cell.end == parent.end:
+            if parent is None or end == parent.end:
                 done += pieces if parent is None else _as_heavy(pieces, parent, usual)
                 coarse.pop(pieces[0].start, None)
                 pieces = []
-        self._raw = sorted([*coarse.values(), *done], key=lambda cell: cell.start)
+        self._raw = sorted([*coarse.values(), *done])
         self.cells = self._scaled()
 
     def _median_density(self) -> float:
         found = sorted(cell.load / (cell.end - cell.start) for cell in self._raw if not cell.exact)
         return found[len(found) // 2] if found else 0.0
 
-    def _measured(self, start: int, end: int, seen: Seen) -> Cell:
+    def _measured(self, start: int, end: int, seen: Glimpse) -> Cell:
         if seen.entries < PROBE:
             return Cell(start, end, float(seen.entries), True)
-        return Cell(start, end, PROBE * ((end - start) / max(seen.last - seen.first, self._unit)))
+        return Cell(start, end, PROBE * ((end - start) / max(number(seen.last) - number(seen.first), self._unit)))
 
     def _scaled(self) -> list[Cell]:
         """Return the cells with the guessed ones scaled so that all add up to the stream's length."""
         exact = sum(cell.load for cell in self._raw if cell.exact)
         guessed = sum(cell.load for cell in self._raw if not cell.exact)
         factor = max(self.entries - exact, 0) / guessed if guessed else 1.0
-        return [cell if cell.exact else replace(cell, load=max(float(PROBE), cell.load * factor)) for cell in self._raw]
+        return [
+            cell if cell.exact else Cell(cell.start, cell.end, max(float(PROBE), cell.load * factor))
+            for cell in self._raw
+        ]
 
     def spread(self) -> None:
         """Take the entries to lie evenly over the whole, without any look."""
@@ -161,7 +176,7 @@ def _as_heavy(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Ce
     rest = parent.load - exact
     if not 0 < guessed < rest or parent.load > usual * (parent.end - parent.start):
         return pieces
-    return [cell if cell.exact else replace(cell, load=cell.load * rest / guessed) for cell in pieces]
+    return [cell if cell.exact else Cell(cell.start, cell.end, cell.load * rest / guessed) for cell in pieces]
 
 
 def located(found: Sequence[Cell], positions: Sequence[float]) -> list[StreamID]:
