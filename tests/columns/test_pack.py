@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -11,6 +13,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from rillet.columns.pack import Packer, Texts  # noqa: E402
+from rillet.columns.texts import texts as as_column  # noqa: E402
 from rillet.protocol.parser import CommandParser  # noqa: E402
 
 
@@ -91,3 +94,61 @@ def test_buffers_that_lie_are_an_index_error() -> None:
         packer.rows_of([bad], None)
         with pytest.raises(IndexError):
             packer.pack(0, 1, 100)
+
+
+@settings(deadline=None)
+@given(st.lists(CELLS, max_size=40), st.integers(0, 20), st.integers(0, 20))
+def test_slices_hand_over_their_own_part(cells: list[Any], cut: int, size: int) -> None:
+    array = pa.array(cells, pa.binary()).slice(cut, size)
+    packer = Packer([b"XADD", b"k"])
+    always = as_column(pa.array(["x"] * len(array)), "always")
+    packer.rows_of([always, as_column(array, "f")], None)
+    expected = [
+        [b"XADD", b"k", b"*", b"always", b"x", *([] if cell is None else [b"f", cell])]
+        for cell in cells[cut : cut + size]
+    ]
+    assert commands(packed(packer, len(array))) == expected
+
+
+@settings(deadline=None)
+@given(st.lists(st.tuples(st.binary(min_size=1, max_size=40), st.binary(max_size=30)), min_size=1, max_size=20))
+def test_each_row_can_have_its_own_stream(rows: list[tuple[bytes, bytes]]) -> None:
+    keys = as_column(pa.array([key for key, _ in rows], pa.binary()))
+    ids = as_column(pa.array([f"{number}-1" for number in range(len(rows))]))
+    packer = Packer([b"XADD", b"unused", b"MINID", b"~", b"5-0"])
+    packer.rows_of([as_column(pa.array([value for _, value in rows], pa.binary()), "f")], ids, keys)
+    found = commands(packed(packer, len(rows), 50))
+    assert found == [
+        [b"XADD", key, b"MINID", b"~", b"5-0", b"%d-1" % number, b"f", value]
+        for number, (key, value) in enumerate(rows)
+    ]
+    packer.rows_of([as_column(pa.array(["x"]), "f")], None, as_column(pa.array([None], pa.string())))
+    with pytest.raises(ValueError, match="stream column"):
+        packer.pack(0, 1, 100)
+
+
+def test_what_other_types_are_as_texts() -> None:
+    moment = datetime(2013, 1, 1, 5, 15, tzinfo=UTC)
+    columns = {
+        "decimal": pa.array([Decimal("1.50"), Decimal("0.00"), None], pa.decimal128(20, 10)),
+        "moment": pa.array([moment] * 3, pa.timestamp("us", tz="UTC")),
+        "plain": pa.array([moment.replace(tzinfo=None)] * 3, pa.timestamp("us")),
+        "day": pa.array([moment.date()] * 3),
+        "truth": pa.array([True, False, None]),
+        "large": pa.array([b"\xff", b"", b"x"], pa.large_binary()),
+        "views": pa.array(["é", "", None], pa.string_view()),
+    }
+    packer = Packer([b"XADD", b"k"])
+    packer.rows_of([as_column(array, name) for name, array in columns.items()], None)
+    rows = [dict(zip(row[3::2], row[4::2], strict=True)) for row in commands(packed(packer, 3))]
+    assert rows[0] == {
+        b"decimal": b"1.5000000000",
+        b"moment": b"2013-01-01T05:15:00.000000Z",
+        b"plain": b"2013-01-01T05:15:00.000000",
+        b"day": b"2013-01-01",
+        b"truth": b"true",
+        b"large": b"\xff",
+        b"views": "é".encode(),
+    }
+    assert rows[1][b"decimal"] == b"0.0000000000"
+    assert set(rows[2]) == {b"moment", b"plain", b"day", b"large"}

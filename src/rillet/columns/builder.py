@@ -547,7 +547,7 @@ class Rows:
         """Raise BadValue about the first bad value."""
         column: Column
         shown: str = "bytes that are not UTF-8"
-        what: str = "a field of the map column"
+        what: str = "a name or a value in the column 'fields'"
         kind: str = "string"
         for column in self.columns:
             if column.bad != _ABSENT:

@@ -104,7 +104,8 @@ class Packer:
     """Packs rows into `buf`, which holds `used` bytes and `commands` commands."""
 
     __slots__ = (
-        "buf", "used", "commands", "head", "tail", "after", "verb", "words", "columns", "ids", "keys", "ends", "names", "values", "base",
+        "buf", "used", "commands", "head", "tail", "after", "verb", "words", "columns", "ids", "keys", "ends", "names",
+        "values", "base",
     )  # fmt: skip
     buf: bytearray
     used: cython.Py_ssize_t
