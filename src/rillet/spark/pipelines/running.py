@@ -150,6 +150,17 @@ def size(text: str) -> int:
     return int(found[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[found[2]]
 
 
+def factor(text: str) -> float:
+    """Return a number above 0, such as 0.5 or 10."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise ValueError("not a number above 0")
+    return value
+
+
 def setting(text: str) -> tuple[str, str]:
     """Return the halves of NAME=VALUE."""
     name, equals, value = text.partition("=")
