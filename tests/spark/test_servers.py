@@ -261,12 +261,12 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 @contextmanager
-def running_tls(authority: Authority) -> Iterator[tuple[Judge, int]]:
+def running_tls(authority: Authority, *more: str) -> Iterator[tuple[Judge, int]]:
     """Start a redis-server that also listens for TLS, with clients that show a certificate."""
     port = free_port()
     with running_redis("--tls-port", str(port), "--tls-ca-cert-file", authority.path("ca.crt"),
                        "--tls-cert-file", authority.path("server.crt"),
-                       "--tls-key-file", authority.path("server.key")) as server:  # fmt: skip
+                       "--tls-key-file", authority.path("server.key"), *more) as server:  # fmt: skip
         yield server, port
 
 
@@ -290,3 +290,18 @@ def test_tls_checks_both_sides_and_the_host_name(authority: Authority) -> None:
         refused(f"rediss://{address(server)}", f"TLS with {address(server)} failed: ", **ca, timeout="200ms")
         refused(url, "caFile .*none.crt cannot be used: .*No such file", caFile=authority.path("none.crt"))
         refused(url, "certFile .*client.crt cannot be used: ", **ca, certFile=authority.path("client.crt"))
+
+
+@pytest.mark.slow
+@pytest.mark.once
+def test_a_cluster_over_tls_whose_node_does_not_know_its_own_name(authority: Authority) -> None:
+    own = {"certFile": authority.path("client.crt"), "keyFile": authority.path("client.key")}
+    options = {"caFile": authority.path("ca.crt"), **own}
+    alone = ("--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-port", str(free_port()))
+    with running_tls(authority, *alone) as (server, port), server.client() as client:
+        client.execute_command("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
+        with servers(f"rediss+cluster://localhost:{port}", **options) as found:
+            assert found.call(KEY, b"XADD", KEY, b"1-1", b"f", b"v") == b"1-1"  # CLUSTERDOWN for two seconds
+            assert found.connection(KEY).address.host == "localhost"
+            assert found.connection(KEY).address.port == port
+            assert found.scan("*") == [KEY]

@@ -253,17 +253,15 @@ class Servers:
 
     def _told(self, connection: Connection, node: Node) -> Topology:
         """Return the map as one node sees it."""
-        (reply,) = connection.replies([(b"CLUSTER", b"SHARDS")])
-        if not isinstance(reply, ReplyError):
-            return read_shards(reply, node, connection.address.tls is not None)
-        (reply,) = connection.replies([(b"CLUSTER", b"SLOTS")])  # before 7.0
+        (reply,) = connection.replies([(b"CLUSTER", b"SLOTS")])
         if not isinstance(reply, ReplyError):
             return read_slots(reply, node)
         if "cluster support disabled" in str(reply) or "unknown command" in str(reply):
             raise ConnectorError(
                 f"rillet: {connection.address} is no node of a cluster: use redis:// in the url: {reply}"
             )
-        raise ConnectorError(refusal(connection.address, "CLUSTER SHARDS", str(reply)))
+        shards = connection.call(b"CLUSTER", b"SHARDS")
+        return read_shards(shards, node, connection.address.tls is not None)
 
     def redirected(self, key: bytes, error: str) -> bool:
         """Learn from an error reply where a key lives now; False where it says nothing of that kind."""
