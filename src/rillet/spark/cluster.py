@@ -5,9 +5,8 @@
 What lies between the first { and the next } of a key is its hash tag, if that is not empty: keys of one tag have one
 slot, so they can be in one transaction. The CRC is XMODEM's, which `binascii.crc_hqx` computes.
 
-The map comes from CLUSTER SLOTS, or from CLUSTER SHARDS where a server no longer has it; both are made into the same
-`Topology`. SLOTS tells the ports for the kind of connection it is asked over; SHARDS tells both ports, and Redis 7.0
-(cluster.c, addNodeDetailsToShardReply) tells them the wrong way round where the cluster speaks TLS.
+The map comes from CLUSTER SHARDS, or from CLUSTER SLOTS where a server is older than 7.0; both are made into the same
+`Topology`. SHARDS tells two ports, of which the one for our kind of connection is taken; SLOTS tells that one.
 
 A node that does not know its own name tells an empty host (or "?", or null): the host by which it was asked. Nodes that
 the others have marked as failed are kept as masters, since nobody else owns their slots yet, and left out as replicas.

@@ -253,15 +253,17 @@ class Servers:
 
     def _told(self, connection: Connection, node: Node) -> Topology:
         """Return the map as one node sees it."""
-        (reply,) = connection.replies([(b"CLUSTER", b"SLOTS")])
+        (reply,) = connection.replies([(b"CLUSTER", b"SHARDS")])
+        if not isinstance(reply, ReplyError):
+            return read_shards(reply, node, connection.address.tls is not None)
+        (reply,) = connection.replies([(b"CLUSTER", b"SLOTS")])  # before 7.0
         if not isinstance(reply, ReplyError):
             return read_slots(reply, node)
         if "cluster support disabled" in str(reply) or "unknown command" in str(reply):
             raise ConnectorError(
                 f"rillet: {connection.address} is no node of a cluster: use redis:// in the url: {reply}"
             )
-        shards = connection.call(b"CLUSTER", b"SHARDS")
-        return read_shards(shards, node, connection.address.tls is not None)
+        raise ConnectorError(refusal(connection.address, "CLUSTER SLOTS", str(reply)))
 
     def redirected(self, key: bytes, error: str) -> bool:
         """Learn from an error reply where a key lives now; False where it says nothing of that kind."""
