@@ -1,0 +1,290 @@
+"""Bad values in the three modes, decimals, and JSON in nested columns."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, date, datetime
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+from typing import Any
+
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+pa = pytest.importorskip("pyarrow")
+
+from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
+from rillet.columns.builder import BadValue  # noqa: E402
+from rillet.columns.resp import DONE, RangeDecoder  # noqa: E402
+from rillet.columns.text import Parser, exactly  # noqa: E402
+from tests.columns.model import Entry, reply, text  # noqa: E402
+
+MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
+SCHEMA = pa.schema(
+    [
+        ("_corrupt", pa.string()),
+        ("id", pa.string()),
+        ("n", pa.int32()),
+        ("yes", pa.bool_()),
+        ("amount", pa.decimal128(6, 2)),
+        ("user", pa.string()),
+        ("j", pa.struct([("a", pa.int64())])),
+        ("fields", pa.map_(pa.string(), pa.string())),
+    ]
+)
+WORDS = {
+    b"n": st.sampled_from([b"1", b"-7", b"2147483648", b"x", b""]),
+    b"yes": st.sampled_from([b"true", b"0", b"maybe"]),
+    b"amount": st.sampled_from([b"1.005", b"9999.99", b"9999.995", b"1e400"]),
+    b"user": st.sampled_from([b"ada", b"", b"\xff\xfe", "größe".encode()]),
+    b"j": st.sampled_from([b'{"a": 1}', b"{}", b"null", b'{"a": "1"}', b"{"]),
+    b"other": st.binary(max_size=5),
+}
+BAD = {
+    b"n": {b"2147483648", b"x", b""},
+    b"yes": {b"maybe"},
+    b"amount": {b"9999.995", b"1e400"},
+    b"j": {b'{"a": "1"}', b"{"},
+}
+
+
+def read(entries: list[Entry], mode: str, schema: Any = SCHEMA, corrupt: str = "_corrupt") -> list[dict[str, Any]]:
+    rows = rows_for(schema, b"events", mode, corrupt)
+    decoder = RangeDecoder(rows)
+    decoder.feed(reply(entries))
+    assert decoder.decode() == DONE
+    batch = record_batch(rows, schema)
+    batch.validate(full=True)
+    found: list[dict[str, Any]] = batch.to_pylist()
+    return found
+
+
+@st.composite
+def mixed(draw: st.DrawFn) -> list[Entry]:
+    names = draw(st.lists(st.sampled_from(sorted(WORDS)), min_size=1, max_size=7))
+    count = draw(st.integers(1, 25))
+    return [(1, number, [(name, draw(WORDS[name])) for name in names]) for number in range(1, count)]
+
+
+@settings(deadline=None)
+@given(mixed())
+def test_every_mode_does_with_bad_values_what_it_says(entries: list[Entry]) -> None:
+    bad = [any(value in BAD.get(name, ()) for name, value in dict(fields).items()) for _, _, fields in entries]
+    permissive = read(entries, "PERMISSIVE")
+    assert [row["id"] for row in permissive] == [f"1-{entry[1]}" for entry in entries]
+    for row, (_, _, fields), is_bad in zip(permissive, entries, bad, strict=True):
+        last = {text(name): text(value) for name, value in fields}
+        assert row["_corrupt"] == (json.dumps(last, ensure_ascii=False) if is_bad else None)
+        assert dict(row["fields"]) == last
+        for name in ("n", "yes", "amount", "j"):
+            if name not in last or dict(fields)[name.encode()] in BAD[name.encode()]:
+                assert row[name] is None
+        assert row["user"] == last.get("user")
+    assert read(entries, "DROPMALFORMED") == [row for row, is_bad in zip(permissive, bad, strict=True) if not is_bad]
+    strict = [
+        is_bad or any(text(word).encode() != word for pair in entry[2] for word in pair)
+        for is_bad, entry in zip(bad, entries, strict=True)
+    ]
+    if True in strict:
+        with pytest.raises(BadValue, match=rf"^rillet: in the stream 'events', entry 1-{strict.index(True) + 1}, "):
+            read(entries, "FAILFAST")
+    else:
+        assert read(entries, "FAILFAST") == permissive
+
+
+def test_failing_fast_names_everything() -> None:
+    schema = pa.schema([("amount", pa.decimal128(6, 2)), ("user", pa.string()), ("raw", pa.binary())])
+    long: list[Entry] = [(5, 1, [(b"amount", b"1")]), (5, 2, [(b"amount", b"x" * 300)])]
+    with pytest.raises(ValueError) as caught:
+        read(long, "FAILFAST", schema)
+    assert str(caught.value) == (
+        f"rillet: in the stream 'events', entry 5-2, the field 'amount' is no decimal(6, 2): '{'x' * 100}'... "
+        "(mode FAILFAST)"
+    )
+    with pytest.raises(BadValue, match="the field 'user' is no string: 'a\ufffd'"):
+        read([(5, 3, [(b"user", b"a\xff")])], "FAILFAST", schema)
+    assert read([(5, 3, [(b"raw", b"a\xff")])], "FAILFAST", schema)[0]["raw"] == b"a\xff"
+    with pytest.raises(BadValue, match="in the column 'fields' is no string"):
+        read([(5, 3, [(b"a\xff", b"")])], "FAILFAST", pa.schema([("fields", pa.map_(pa.string(), pa.string()))]))
+
+
+def test_the_column_of_corrupt_entries_has_the_name_it_was_given() -> None:
+    schema = pa.schema([("n", pa.int32()), ("broken", pa.string()), ("_corrupt", pa.string())])
+    entries: list[Entry] = [(1, 1, [(b"n", b"x"), (b"broken", b"b"), (b"_corrupt", b"c")])]
+    (row,) = read(entries, "PERMISSIVE", schema, "broken")
+    assert row == {"n": None, "broken": '{"n": "x", "broken": "b", "_corrupt": "c"}', "_corrupt": "c"}
+    assert read(entries, "DROPMALFORMED", schema, "broken") == []
+
+
+def test_a_missing_field_is_no_bad_value_and_not_null_is_said_once() -> None:
+    schema = pa.schema([pa.field("n", pa.int32(), nullable=False), ("_corrupt", pa.string())])
+    for mode in MODES:
+        with pytest.raises(ValueError, match="'n' is declared NOT NULL, and 1 of 1 entries"):
+            read([(1, 1, [(b"m", b"1")])], mode, schema)
+
+
+# ---- decimals -----------------------------------------------------------------------------------------------------
+
+DECIMAL_LIKE = st.one_of(
+    st.decimals(allow_nan=False, allow_infinity=False, places=None).map(lambda value: f"{value:f}"[:60]),
+    st.decimals(-(10**6), 10**6, places=3).map(str),
+    st.text("0123456789+-.eE ", max_size=22),
+    st.integers(-(10**40), 10**40).map(str),
+)
+
+
+def rounded(told: str, precision: int, scale: int) -> Decimal | None:
+    """Return what Spark's cast makes of it: half up to the scale, nothing beyond the precision."""
+    try:
+        value = Decimal(told.strip(" "))
+        if not value.is_finite():
+            return None
+        return value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(precision))
+    except DecimalException:
+        return None
+
+
+@settings(deadline=None, max_examples=300)
+@given(DECIMAL_LIKE, st.integers(1, 38), st.integers(0, 38))
+@example("1.005", 5, 2)
+@example("-0.005", 5, 2)
+@example("999.995", 5, 2)
+@example(".5", 38, 38)
+@example("5.", 5, 0)
+@example("99999999999999999.95", 18, 1)
+@example("123456789012345678", 18, 0)
+@example("1e400", 38, 0)
+@example("1e-400", 38, 38)
+def test_decimals_are_rounded_as_sparks_cast_rounds_them(told: str, precision: int, scale: int) -> None:
+    scale = min(scale, precision)
+    schema = pa.schema([("d", pa.decimal128(precision, scale))])
+    (row,) = read([(1, 1, [(b"d", told.encode())])], "PERMISSIVE", schema)
+    assert row["d"] == rounded(told, precision, scale)
+
+
+def test_what_sparks_cast_made_of_these_texts() -> None:
+    """Noted from PySpark 4.3: try_cast(v as decimal(5,2))."""
+    known = {
+        "1.005": "1.01", "1.015": "1.02", "-1.005": "-1.01", "2.345": "2.35", "999.994": "999.99", "999.995": None,
+        "1e2": "100.00", " 12.3 ": "12.30", "+5": "5.00", ".5": "0.50", "5.": "5.00", "1e-10": "0.00", "": None,
+        "NaN": None, "inf": None, "1,000": None, "0x1": None, "1e400": None, "1e-400": "0.00", "12345": None,
+        "-0.005": "-0.01", "-0.004": "0.00", "1_0": None, "1d": None, "1E2": "100.00", "\x1f7\t": "7.00", ".": None,
+    }  # fmt: skip
+    schema = pa.schema([("d", pa.decimal128(5, 2))])
+    entries: list[Entry] = [(1, n, [(b"d", told.encode())]) for n, told in enumerate(known, 1)]
+    found = [row["d"] for row in read(entries, "PERMISSIVE", schema)]
+    assert found == [None if value is None else Decimal(value) for value in known.values()]
+    assert exactly(b"1e99999999999999999999", 38, 0) is None
+
+
+# ---- JSON ---------------------------------------------------------------------------------------------------------
+
+NESTED = pa.struct(
+    [
+        ("a", pa.int8()),
+        ("b", pa.string()),
+        ("r", pa.float64()),
+        ("d", pa.decimal128(5, 2)),
+        ("t", pa.timestamp("us", tz="UTC")),
+        ("day", pa.date32()),
+        ("flag", pa.bool_()),
+        ("raw", pa.binary()),
+        ("list", pa.list_(pa.int32())),
+        ("map", pa.map_(pa.string(), pa.list_(pa.float32()))),
+        ("in", pa.struct([("x", pa.large_string())])),
+    ]
+)
+EMPTY: dict[str, Any] = dict.fromkeys(field.name for field in NESTED)
+
+
+@pytest.mark.parametrize(
+    ("told", "value"),
+    [
+        ("{}", {}),
+        ('{"a": 1, "unknown": [1, {}]}', {"a": 1}),
+        ('{"a": 128}', None),
+        ('{"a": true}', None),
+        ('{"a": 1.0}', None),
+        ('{"b": 5}', {"b": "5"}),
+        ('{"b": {"c": [1, "x"]}}', {"b": '{"c":[1,"x"]}'}),
+        ('{"b": "\\ud83d\\ude00 \\ud800"}', {"b": "\U0001f600 \ufffd"}),
+        ('{"r": 1}', {"r": 1.0}),
+        ('{"r": "Infinity"}', {"r": float("inf")}),
+        ('{"r": "1.5"}', None),
+        ('{"d": 1.005}', {"d": Decimal("1.01")}),
+        ('{"d": "1.005"}', {"d": Decimal("1.01")}),
+        ('{"d": 1000}', None),
+        ('{"t": "1970-01-01T01:00:00+01:00"}', {"t": datetime(1970, 1, 1, tzinfo=UTC)}),
+        ('{"t": 1500}', {"t": datetime(1970, 1, 1, 0, 0, 1, 500000, tzinfo=UTC)}),
+        ('{"t": "soon"}', None),
+        ('{"day": "1970-01-02"}', {"day": date(1970, 1, 2)}),
+        ('{"flag": false}', {"flag": False}),
+        ('{"flag": "true"}', None),
+        ('{"raw": "eHg="}', {"raw": b"xx"}),
+        ('{"raw": "?"}', None),
+        ('{"list": [1, null, 3]}', {"list": [1, None, 3]}),
+        ('{"list": [1, "2"]}', None),
+        ('{"list": {}}', None),
+        ('{"map": {"k": [0.5], "l": null}}', {"map": [("k", [0.5]), ("l", None)]}),
+        ('{"map": []}', None),
+        ('{"in": {"x": "y"}}', {"in": {"x": "y"}}),
+        ('{"in": 5}', None),
+        ("[]", None),
+        ('{"a": 1} x', None),
+        ("", None),
+        ("[" * 100_000, None),
+    ],
+)
+def test_json_becomes_structs(told: str, value: dict[str, Any] | None) -> None:
+    schema = pa.schema([("j", NESTED), ("_corrupt", pa.string())])
+    (row,) = read([(1, 1, [(b"j", told.encode())])], "PERMISSIVE", schema)
+    assert row["j"] == (None if value is None else EMPTY | value)
+    assert (row["_corrupt"] is None) == (value is not None)
+
+
+JSONS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+@settings(deadline=None)
+@given(st.lists(JSONS, min_size=1, max_size=12))
+def test_any_json_is_a_value_or_a_bad_one(values: list[Any]) -> None:
+    schema = pa.schema(
+        [
+            ("numbers", pa.list_(pa.int64())),
+            ("words", pa.map_(pa.string(), pa.string())),
+            ("truths", pa.struct([("a", pa.bool_())])),
+            ("_corrupt", pa.string()),
+        ]
+    )
+    entries: list[Entry] = [
+        (1, number, [(name, json.dumps(value).encode()) for name in (b"numbers", b"words", b"truths")])
+        for number, value in enumerate(values, 1)
+    ]
+    for row, value in zip(read(entries, "PERMISSIVE", schema), values, strict=True):
+        numbers = isinstance(value, list) and all(
+            item is None or (type(item) is int and -(2**63) <= item < 2**63) for item in value
+        )
+        assert row["numbers"] == (value if numbers else None)
+        assert (row["words"] is not None) == isinstance(value, dict)
+        truths = isinstance(value, dict) and (value.get("a") is None or isinstance(value["a"], bool))
+        assert row["truths"] == ({"a": value.get("a")} if truths else None)
+        assert (row["_corrupt"] is None) == (value is None)
+
+
+def test_numbers_in_a_word_are_the_digits_one_by_one() -> None:
+    parser = Parser()
+    for told in (
+        b"12345678",
+        b"1234567a",
+        b"/2345678",
+        b":2345678",
+        b"00000001",
+        b"123456789012345678",
+        b"1234567\xb1",
+    ):
+        expected = int(told) if told.isdigit() else None
+        assert (parser.number if parser.integer(bytearray(told), 0, len(told)) else None) == expected
