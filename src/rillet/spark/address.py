@@ -6,8 +6,8 @@
     rediss+cluster://...                             the same over TLS
     unix://[user:password@]/path[?db=n]              a socket of this machine
 
-User and password may stand in the url or in the options of these names; where both are given they must say the same. TLS checks the server's certificate and
-its host name against the system's authorities, or those of `caFile`.
+User and password may stand in the url or in the options of these names; where both are given they must say the same.
+TLS checks the server's certificate and its host name against the system's authorities, or those of `caFile`.
 
 `complaints` says everything that is wrong with a url and what belongs to it, as one of the checks of `options.parse`.
 No text made here holds a url, because a url may hold a password.
