@@ -147,6 +147,22 @@ class AsyncStream(_Face):
         """Drop the oldest entries; see Stream.trim."""
         return int(await self._call(self.plain.trim, **how))
 
+    async def to_arrow(self, start: IDLike = "-", end: IDLike = "+", **how: Any) -> Any:
+        """Return a pyarrow.Table; see Stream.to_arrow. A thread makes it."""
+        return await self._in_thread(self.plain.to_arrow, start, end, **how)
+
+    async def to_pandas(self, start: IDLike = "-", end: IDLike = "+", **how: Any) -> Any:
+        """Return a pandas.DataFrame; see Stream.to_pandas."""
+        return await self._in_thread(self.plain.to_pandas, start, end, **how)
+
+    async def to_polars(self, start: IDLike = "-", end: IDLike = "+", **how: Any) -> Any:
+        """Return a polars.DataFrame; see Stream.to_polars."""
+        return await self._in_thread(self.plain.to_polars, start, end, **how)
+
+    async def add_arrow(self, table: Any, **how: Any) -> int:
+        """Append the rows of a table; see Stream.add_arrow."""
+        return int(await self._in_thread(self.plain.add_arrow, table, **how))
+
     async def length(self) -> int:
         """Return the number of entries."""
         return int(await self._call(self.plain.__len__))

@@ -115,6 +115,10 @@ class SocketLink:
         """Send all commands at once and wait for all replies."""
         return self._exchange(b"".join(map(pack_command, commands)), len(commands)) if commands else []
 
+    def execute_packed(self, data: bytes, count: int) -> list[Any]:
+        """Send commands that are packed and wait for their replies."""
+        return self._exchange(data, count)
+
     def _exchange(self, data: bytes, count: int) -> list[Any]:
         connection, parser = self._connection()
         replies: list[Any] = []
@@ -263,11 +267,12 @@ class RedisLink:
         try:
             return self._send(self.client, argv)
         except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
         except self._errors.ResponseError as error:
             return _redis_error(error)
 
-    def _failed(self, error: Exception) -> StoreError:
+    def failed(self, error: Exception) -> StoreError:
+        """Return a broken exchange as a StoreError; an error reply that redis-py takes for one is raised as itself."""
         if self._closed:
             return StoreClosed("the store was closed while this call waited")
         prefix = getattr(error, "status_code", None)
@@ -298,7 +303,7 @@ class RedisLink:
                     self._send(pipeline, argv)
                 replies = pipeline.execute(raise_on_error=False)
         except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
-            raise self._failed(error) from error
+            raise self.failed(error) from error
         return [_redis_error(reply) if isinstance(reply, self._errors.ResponseError) else reply for reply in replies]
 
     def new_cluster_client(self, **options: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import BusyGroup
@@ -11,6 +11,9 @@ from rillet.store.encoding import Fields, IDLike, append_fields, decode, encode_
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
+    import polars
+    import pyarrow
+
     from rillet.store.group import Group
     from rillet.store.store import Store
 
@@ -221,6 +224,53 @@ class Stream:
             if count is not None:
                 argv += [b"COUNT", b"%d" % count]
         return named(self.store.execute(*argv))
+
+    # -- Arrow -----------------------------------------------------------------------------------------
+
+    def to_arrow(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
+                 columns: Sequence[str] | None = None, fields: str = "infer") -> pyarrow.Table:  # fmt: skip
+        """Return the entries from start to end, both included, as a pyarrow.Table. O(entries)
+
+        schema: Arrow's, or text like "id string, delay double". Without one the columns are id, timestamp, and one for
+        each field, of the narrowest type that all its values fit; fields="map" leaves them in one map column. columns
+        names those that are wanted, which is faster.
+        """
+        from rillet.store.arrow import to_arrow
+
+        return to_arrow(self, start, end, count, schema, columns, fields)
+
+    def to_pandas(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
+                  columns: Sequence[str] | None = None, fields: str = "infer", **how: Any) -> Any:  # fmt: skip
+        """Return a pandas.DataFrame; as to_arrow, whose Table.to_pandas is given what else is said."""
+        from rillet.store.arrow import to_pandas
+
+        return to_pandas(self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields), how)
+
+    def to_polars(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
+                  columns: Sequence[str] | None = None, fields: str = "infer") -> polars.DataFrame:  # fmt: skip
+        """Return a polars.DataFrame; as to_arrow."""
+        from rillet.store.arrow import to_polars
+
+        table = self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields)
+        frame: polars.DataFrame = to_polars(table)
+        return frame
+
+    def add_arrow(self, table: Any, *, id_column: str | None = None, columns: Sequence[str] | None = None,
+                  maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = True,
+                  limit: int | None = None) -> int:  # fmt: skip
+        """Append each row of a table as an entry and return how many. O(rows)
+
+        table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields,
+        or the pairs of a map column `fields` do; nulls are left out, and so are stream, id, id_ms, id_seq and
+        timestamp unless columns names them. id_column holds the IDs, or moments. A row that is refused is named; the
+        rows before its chunk are added, and none behind it.
+        """
+        from rillet.store.arrow import add_arrow
+
+        trimming = []
+        if maxlen is not None or minid is not None:
+            trimming = _trim_arguments(maxlen, minid, approximate, limit)
+        return add_arrow(self, table, id_column, columns, trimming)
 
     # -- groups ----------------------------------------------------------------------------------------
 

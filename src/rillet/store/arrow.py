@@ -1,0 +1,489 @@
+"""Streams as Arrow tables and back, for every kind of store; pandas and polars from there.
+
+    in this process    node ──NodeDecoder──► columns             under the lock, PIECE entries at a time
+    attached           RILLET.XNODES ──► nodes ──► columns        over the owner's socket
+    a rillet server    the same, off the socket's bytes           a line of redis-py's (rawline.py)
+    Redis, Valkey      XRANGE ──RangeDecoder──► columns           the same line
+
+`Source.fill` is the one loop behind all of them: it puts entries into `rows` and yields whenever they are to be
+taken; `Columns` takes them. No value becomes a Python object on the way.
+
+**Columns.** A schema (Arrow's, or Spark's words) settles them. Without one every field that occurs has a column:
+texts are gathered first, and `inferred.typed` finds the type that all of them fit. `fields="map"` leaves them in
+one map.
+
+**A table is no snapshot.** Between two pieces others may add, trim and delete, as between two pages of XRANGE; IDs
+rise, so nothing comes twice, and what is there all the time is in it.
+
+Back: rows are packed into XADDs (`columns/pack.py`) in chunks of 256 KiB, and each chunk is one exchange, in process
+through the parser, which is the engine's shortest way.
+
+pyarrow is imported when a function is called; without it the error says what to install.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from rillet.columns.builder import FIELD, ID, ID_TIME, SOURCES, Rows, TooManyFields
+from rillet.columns.column import STRING
+from rillet.columns.nodes import ANSWER, DONE, FULL, MORE, NodeDecoder, NodePages, NodeReader
+from rillet.columns.pack import Packer
+from rillet.columns.resp import RangeDecoder, ReplyFailed
+from rillet.commands.stream_args import Interval
+from rillet.errors import CommandError, Corrupt, ProtocolError, StoreClosed, StoreError, WrongType
+from rillet.protocol.parser import pack_command
+from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser, parse_all
+from rillet.store.encoding import IDLike, encode_id
+from rillet.store.links import RedisLink, SocketLink, error_of, raised
+from rillet.store.local import LocalLink
+from rillet.store.rawline import RawLine
+from rillet.types.stream import Stream as StreamValue
+from rillet.types.stream_id import StreamID
+
+if TYPE_CHECKING:
+    from rillet.store.stream import Stream
+
+PIECE = 16_384  # entries that are decoded under the lock: 3 ms, compiled
+MAX_BYTES = 32 << 20
+NODES = 20_000  # COUNT of XNODES
+PAGE = 2_500  # COUNT of XRANGE
+CHUNK = 1 << 18
+ALL = 1 << 62
+_ELSEWHERE = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN")
+OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
+
+
+def require_pyarrow(what: str) -> Any:
+    """Return pyarrow, or raise StoreError that says how to get it."""
+    try:
+        import pyarrow
+    except ModuleNotFoundError as error:
+        raise StoreError(f"{what} needs pyarrow: pip install 'rillet[arrow]'") from error
+    return pyarrow
+
+
+# ---- out ---------------------------------------------------------------------------------------------------------
+
+
+def to_arrow(
+    stream: Stream, start: IDLike, end: IDLike, count: int | None, schema: Any, columns: Sequence[str] | None,
+    fields: str,
+) -> Any:  # fmt: skip
+    """Return the entries from start to end as a pyarrow.Table."""
+    require_pyarrow("to_arrow")
+    found = Columns(stream.key, schema, columns, fields)
+    after, last = bounds(start, end)
+    try:
+        for _ in Source(stream, found.rows, after, last, count).fill():
+            found.take()
+    except TooManyFields as error:
+        raise StoreError(f'the stream {stream.name!r} has {error}: pass columns, a schema, or fields="map"') from None
+    return found.table()
+
+
+def to_pandas(table: Any, how: dict[str, Any]) -> Any:
+    """Return a table as a pandas.DataFrame."""
+    try:
+        import pandas  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise StoreError("to_pandas needs pandas: pip install 'rillet[pandas]'") from error
+    return table.to_pandas(**how)
+
+
+def to_polars(table: Any) -> Any:
+    """Return a table as a polars.DataFrame."""
+    try:
+        import polars
+    except ModuleNotFoundError as error:
+        raise StoreError("to_polars needs polars: pip install 'rillet[polars]'") from error
+    return polars.from_arrow(table)
+
+
+def bounds(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
+    """Return the ID after which a range begins, and its last one; CommandError where one of the two is none."""
+    interval = Interval()
+    interval.read_start(encode_id(start))
+    interval.read_end(encode_id(end))
+    first = (interval.start_ms << 64 | interval.start_seq) - 1
+    after = StreamID(first >> 64, first & (2**64 - 1)) if first >= 0 else StreamID(0, 0)
+    return after, StreamID(interval.end_ms, interval.end_seq)
+
+
+class Columns:
+    """The columns of a table in the making: rows to fill, and the batches taken from them."""
+
+    def __init__(self, key: bytes, schema: Any, columns: Sequence[str] | None, fields: str) -> None:
+        """ValueError names what cannot be a column."""
+        import pyarrow as pa
+
+        from rillet.columns.arrow import rows_for
+
+        if fields not in ("infer", "map"):
+            raise ValueError(f'fields is "infer" or "map", not {fields!r}')
+        if isinstance(schema, str):
+            from rillet.store.inferred import schema_of
+
+            schema = schema_of(schema)
+        if schema is None and fields == "map":
+            moment = pa.timestamp("us", "UTC")
+            names = pa.map_(pa.string(), pa.string())
+            schema = pa.schema([("id", pa.string()), ("timestamp", moment), ("fields", names)])
+        if schema is not None and columns is not None:
+            missing = [name for name in columns if name not in schema.names]
+            if missing:
+                raise ValueError(f"not in the schema: {', '.join(missing)}")
+            schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
+        self.schema = schema
+        self.batches: list[Any] = []
+        if schema is not None:
+            self.rows = rows_for(schema, key)
+            return
+        self.rows = Rows(key)
+        if columns is None:
+            self.rows.add_source(ID)
+            self.rows.add_source(ID_TIME)
+            self.rows.discovers = True
+        for name in columns or ():
+            if name == "fields":
+                raise ValueError('the column "fields" is there with fields="map" or in a schema')
+            if name in SOURCES:
+                self.rows.add_source(SOURCES[name])
+            else:
+                self.rows.add_field(name.encode(), STRING)
+
+    def take(self) -> None:
+        """Take what is in the rows as one more batch."""
+        from rillet.columns.arrow import record_batch
+
+        if self.rows.length:
+            schema = self.schema if self.schema is not None else self._discovered()
+            self.batches.append(record_batch(self.rows, schema))
+
+    def _discovered(self) -> Any:
+        """Return the schema of the columns so far, fields as strings."""
+        import pyarrow as pa
+
+        kinds = {"id_ms": pa.int64(), "id_seq": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
+        own = {source: name for name, source in SOURCES.items()}
+        fields = []
+        taken: set[str] = set()
+        for column in self.rows.columns:
+            if column.source == FIELD:
+                name = free_name(column.name.decode("utf-8", "backslashreplace"), taken)
+                fields.append(pa.field(name, pa.string(), metadata={"field": column.name}))
+            else:
+                name = own[column.source]
+                fields.append(pa.field(name, kinds.get(name, pa.string())))
+            taken.add(name)
+        return pa.schema(fields)
+
+    def table(self) -> Any:
+        """Return all that was taken."""
+        import pyarrow as pa
+
+        from rillet.store.inferred import typed
+
+        if self.schema is not None:
+            return pa.Table.from_batches(self.batches, self.schema)
+        tables = [pa.Table.from_batches([batch]) for batch in self.batches]
+        whole = pa.concat_tables(tables, promote_options="default") if tables else self._discovered().empty_table()
+        for index, field in enumerate(whole.schema):
+            if field.metadata is not None:
+                column = typed(whole.column(index))
+                same = field.metadata[b"field"] == field.name.encode()
+                named = pa.field(field.name, column.type, metadata=None if same else field.metadata)
+                whole = whole.set_column(index, named, column)
+        return whole
+
+
+def free_name(name: str, taken: set[str]) -> str:
+    """Return a column's name for a field: `id` and the like mean something else, and no name is there twice."""
+    wanted = f"{name}_field" if name in SOURCES else name
+    found, number = wanted, 1
+    while found in taken:
+        number += 1
+        found = f"{wanted}_{number}"
+    return found
+
+
+class Source:
+    """The entries of (after, last] of a stream, into rows, whatever kind of store it is in."""
+
+    def __init__(self, stream: Stream, rows: Rows, after: StreamID, last: StreamID, count: int | None) -> None:
+        self.stream = stream
+        self.rows = rows
+        self.after = after
+        self.last = last
+        self.left = ALL if count is None else max(count, 0)
+
+    def fill(self) -> Iterator[None]:
+        """Put entries into the rows; yield when they are to be taken, at the end too."""
+        link = self.stream.store.link
+        if self.left == 0 or self.last <= self.after:
+            return
+        try:
+            if isinstance(link, LocalLink):
+                yield from self._local(link)
+            elif isinstance(link, RedisLink):
+                yield from self._remote(link)
+            else:
+                yield from self._attached()
+        except (Corrupt, ProtocolError) as error:
+            raise StoreError(f"the stream {self.stream.name!r} cannot be read: {error}") from error
+
+    def _taken(self) -> Iterator[None]:
+        """Have the rows taken."""
+        self.left -= self.rows.length
+        yield
+
+    def _local(self, link: LocalLink) -> Iterator[None]:
+        """Decode the nodes of a stream in this process, a piece under the lock at a time."""
+        more = True
+        while more and self.left > 0:
+            with link.lock:
+                if link.closed:
+                    raise StoreClosed("the store is closed")
+                value = link.session().db.lookup_read(self.stream.key)
+                if value is None:
+                    return
+                if not isinstance(value, StreamValue):
+                    raise WrongType()
+                decoder = NodeDecoder(self.rows, value, self.after, self.last, min(PIECE, self.left), MAX_BYTES)
+                more = decoder.decode() == FULL
+            self.after = StreamID(decoder.last_ms, decoder.last_seq)
+            yield from self._taken()
+
+    def _request(self, after: StreamID) -> list[bytes]:
+        """Return the words that ask for a page of nodes."""
+        words = [b"RILLET.XNODES", self.stream.key, encode_id(after), encode_id(self.last)]
+        return [*words, b"COUNT", b"%d" % min(NODES, self.left)]
+
+    def _attached(self) -> Iterator[None]:
+        """Have the process that owns the store ship nodes."""
+        reader = NodeReader(self.rows, self.after, self.last, min(PIECE, self.left), MAX_BYTES)
+        after: StreamID | None = self.after
+        while after is not None and self.left > 0:
+            go_on, *nodes = self.stream.store.run(self._request(after))
+            after = None if go_on is None else StreamID.parse(go_on)
+            for key, node in zip(nodes[::2], nodes[1::2], strict=True):
+                reader.open(bytearray(node), 0, len(node), *StreamID.unpack(key))
+                while self.left > 0 and reader.decode() == FULL:
+                    yield from self._taken()
+                    reader.max_rows = min(PIECE, self.left)
+        yield from self._taken()
+
+    # ---- servers -----------------------------------------------------------------------------------------------
+
+    def _remote(self, link: RedisLink) -> Iterator[None]:
+        """Have a server ship nodes, or entries where it knows no nodes."""
+        with RawLine(link, self.stream.key) as line:
+            try:
+                yield from self._nodes(line)
+                return
+            except ReplyFailed as error:
+                line.whole = True
+                if not str(error).startswith(("ERR unknown command", "NOPERM", *_ELSEWHERE)):
+                    raise error_of(str(error)) from None
+        while self.left > 0 and self.after < self.last:
+            with RawLine(link, self.stream.key) as line:
+                try:
+                    yield from self._pages(line)
+                    break
+                except ReplyFailed as error:
+                    line.whole = True
+                    if not str(error).startswith(_ELSEWHERE):
+                        raise error_of(str(error)) from None
+            if not self._page_by_client():
+                break
+        yield from self._taken()
+
+    def _nodes(self, line: RawLine) -> Iterator[None]:
+        """Decode replies of XNODES; the next request leaves before a page is decoded."""
+        reader = NodeReader(self.rows, self.after, self.last, min(PIECE, self.left), MAX_BYTES)
+        pages = NodePages(reader)
+        line.send(self._request(self.after))
+        under_way = 1
+        while under_way:
+            state = pages.decode()
+            if state == MORE:
+                line.receive(pages)
+            elif state == ANSWER:
+                if pages.go_on is not None and self.left - self.rows.length > NODES:
+                    line.send(self._request(pages.go_on))
+                    under_way += 1
+            elif state == FULL:
+                yield from self._taken()
+                reader.max_rows = min(PIECE, self.left)
+                if self.left == 0:  # what is still to come of the reply is passed over
+                    pages.reader = NodeReader(self.rows, (0, 0), (0, 0))
+            else:
+                under_way -= 1
+        line.whole = True
+        self.after = StreamID(reader.last_ms, reader.last_seq)
+        yield from self._taken()
+
+    def _pages(self, line: RawLine) -> Iterator[None]:
+        """Decode replies of XRANGE; `after` is the last entry that is in the rows, so that others can go on."""
+        decoder = RangeDecoder(self.rows, PIECE, MAX_BYTES)
+        while self.left > self.rows.length and self.after < self.last:
+            count = min(PAGE, self.left - self.rows.length)
+            line.send(self._range(count))
+            while (state := decoder.decode()) != DONE:
+                if state == MORE:
+                    line.receive(decoder)
+                else:
+                    yield from self._taken()
+            line.whole = True
+            if decoder.last_ms or decoder.last_seq:
+                self.after = StreamID(decoder.last_ms, decoder.last_seq)
+            if decoder.entries < count:
+                return
+            if self.rows.length > PIECE - PAGE:
+                yield from self._taken()
+
+    def _range(self, count: int) -> list[bytes]:
+        """Return the words that ask for a page of entries."""
+        start = b"(" + encode_id(self.after)
+        return [b"XRANGE", self.stream.key, start, encode_id(self.last), b"COUNT", b"%d" % count]
+
+    def _page_by_client(self) -> bool:
+        """Have redis-py bring a page, which follows a cluster that sends elsewhere; False where it was the last."""
+        count = min(PAGE, self.left - self.rows.length)
+        entries = self.stream.store.run(self._range(count))
+        decoder = RangeDecoder(self.rows, ALL, ALL)
+        flat = [b"*2\r\n%b%b" % (pack_command([one])[4:], pack_command(words)) for one, words in entries]
+        decoder.feed(b"*%d\r\n%b" % (len(entries), b"".join(flat)))
+        decoder.decode()
+        if entries:
+            self.after = StreamID(decoder.last_ms, decoder.last_seq)
+        return len(entries) == count
+
+
+# ---- in ----------------------------------------------------------------------------------------------------------
+
+
+def add_arrow(
+    stream: Stream, table: Any, id_column: str | None, columns: Sequence[str] | None, trimming: list[bytes]
+) -> int:
+    """Append the rows of a table as entries; return how many. The error of a row that is refused names it."""
+    pa = require_pyarrow("add_arrow")
+    if not isinstance(table, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
+        table = pa.table(table)
+    chosen = fields_of(table.schema, id_column, columns)
+    packer = Packer([b"XADD", stream.key, *trimming])
+    batches = table if isinstance(table, pa.RecordBatchReader) else table.to_batches()
+    added = 0
+    for batch in batches:
+        load(packer, batch, id_column, chosen)
+        row = 0
+        while row < batch.num_rows:
+            try:
+                after = packer.pack(row, batch.num_rows, CHUNK)
+            except ValueError as error:
+                raise ValueError(f"row {added + packer.commands}: {error}") from None
+            send(stream, bytes(packer.take()), after - row, added)
+            added += after - row
+            row = after
+    return added
+
+
+def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None) -> list[str]:
+    """Return the columns that become fields; ValueError names those that cannot."""
+    from rillet.columns.texts import without_text
+
+    if columns is None and "fields" in schema.names and _is_map(schema.field("fields").type):
+        chosen = ["fields"]
+    else:
+        chosen = [name for name in schema.names if name not in (*OWN_COLUMNS, id_column)]
+        chosen = chosen if columns is None else list(columns)
+    wrong = [f"there is no column {name!r}" for name in (*chosen, id_column) if name and name not in schema.names]
+    for name in chosen:
+        kind = schema.field(name).type if name in schema.names else None
+        if kind is not None and name == "fields" and _is_map(kind):
+            kind = kind.item_type
+        if kind is not None and without_text(kind):
+            wrong.append(f"the column {name!r} is {kind}, which has no text")
+    if not chosen:
+        own = ", ".join(OWN_COLUMNS)
+        wrong.append(f"no column is left for fields: {own} are not written unless columns names them")
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return chosen
+
+
+def _is_map(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return kind is not None and bool(pa.types.is_map(kind))
+
+
+def load(packer: Packer, batch: Any, id_column: str | None, chosen: list[str]) -> None:
+    """Hand a batch's columns to a packer."""
+    from rillet.columns.texts import texts
+
+    ids = texts(ids_of(batch.column(id_column))) if id_column is not None else None
+    if chosen == ["fields"] and _is_map(batch.schema.field("fields").type):
+        column = batch.column("fields")
+        ends = column.buffers()[1].to_pybytes()
+        packer.rows_of_map(ends, column.offset, texts(column.keys), texts(column.items), ids)
+    else:
+        packer.rows_of([texts(batch.column(name), name) for name in chosen], ids)
+
+
+def ids_of(column: Any) -> Any:
+    """Return a column of IDs as texts: moments become `ms-*`, whole numbers milliseconds, texts are IDs as they are."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if pa.types.is_timestamp(column.type):
+        moments = column.cast(pa.timestamp("ms", column.type.tz), safe=False).cast(pa.int64()).cast(pa.string())
+        return pc.binary_join_element_wise(moments, "-*", "")
+    return column
+
+
+def send(stream: Stream, data: bytes, count: int, first: int) -> None:
+    """Have packed XADDs carried out; the first that is refused is raised, named as row `first` and on."""
+    for row, reply in _refused(stream, data, count):
+        if isinstance(reply, ReplyError):
+            raise error_of(f"{reply} (row {first + row})")
+        raised(reply)
+
+
+def _refused(stream: Stream, data: bytes, count: int) -> list[tuple[int, CommandError]]:
+    """Carry out packed commands; return the refusals with their places."""
+    link = stream.store.link
+    if isinstance(link, LocalLink):
+        raw = link.execute_packed(data)
+        if not raw.startswith(b"-") and b"\r\n-" not in raw:
+            return []
+        replies = parse_all(raw)
+    elif isinstance(link, SocketLink):
+        replies = link.execute_packed(data, count)
+    else:
+        assert isinstance(link, RedisLink)
+        replies = _exchanged(link, stream.key, data, count)
+        moved = [row for row, reply in enumerate(replies) if str(reply).startswith(_ELSEWHERE)]
+        if moved:  # redis-py follows
+            commands = parse_all(data)
+            again = link.execute_many([commands[row] for row in moved])
+            for row, reply in zip(moved, again, strict=True):
+                replies[row] = reply
+    return [(row, reply) for row, reply in enumerate(replies) if isinstance(reply, CommandError)]
+
+
+def _exchanged(link: RedisLink, key: bytes, data: bytes, count: int) -> list[Any]:
+    """Send packed commands over a line of redis-py's and return the replies."""
+    parser = ReplyParser()
+    replies: list[Any] = []
+    with RawLine(link, key) as line:
+        line.send_packed(data)
+        while len(replies) < count:
+            reply = parser.next()
+            if reply is INCOMPLETE:
+                parser.feed(line.read())
+            else:
+                replies.append(reply)
+        line.whole = True
+    return replies
