@@ -273,16 +273,19 @@ def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def own_fields(flat: list[bytes]) -> list[bytes]:
-    """Return the fields of a letter without those at its end that say where it came from."""
-    end = len(flat)
-    while end > 2 and flat[end - 2] in META:
+    """Return the fields of a letter without those at its end, from `_stream` on, that say where it came from."""
+    end = len(flat) - 2
+    while end > 0 and flat[end] in META:
+        if flat[end] == META[0]:
+            return flat[:end]
         end -= 2
-    return flat[:end]
+    return flat
 
 
 def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) -> Reprocessed:
     """Move dead letters into a stream, each exactly once."""
     record = record_key(target, "dead-letters")
+    _require_stream(servers, target)
     names = [b"%b %b" % (letters, one) for one in ids]
     for _ in range(_TRIES):
         servers.call(record, b"WATCH", record)
@@ -333,15 +336,25 @@ def requeue(
     raise PipelineError(f"rillet: others change {_text(record)!r} all the time: entries of {_text(stream)!r} are left")
 
 
+def _require_stream(servers: Servers, key: bytes) -> None:
+    """Raise where a key is no stream: EXEC goes on behind an XADD that fails, and would note what is not there."""
+    kind = servers.call(key, b"TYPE", key)
+    if kind not in (b"stream", b"none"):
+        raise ConnectorError(f"rillet: {servers}: entries cannot go to {_text(key)!r}, which holds a {_text(kind)}")
+
+
 def _transaction(servers: Servers, key: bytes, commands: list[tuple[bytes, ...]]) -> bool:
     """Run commands as one; False where what is watched has changed."""
     replies = servers.replies(key, [(b"MULTI",), *commands, (b"EXEC",)])
     result = replies[-1]
-    refused = [
-        reply for reply in (*replies, *(result if isinstance(result, list) else ())) if isinstance(reply, ReplyError)
-    ]
+    done = result if isinstance(result, list) else []
+    refused = [reply for reply in (*replies, *done) if isinstance(reply, ReplyError)]
     if refused:
-        raise ConnectorError(f"rillet: {servers} refused to put entries back into {_text(key)!r}: {refused[0]}")
+        if done and commands[-1][0] == b"HSET":  # what was not appended must not stand in the record
+            _, record, *notes = commands[-1]
+            failed = [name for name, reply in zip(notes[::2], done, strict=False) if isinstance(reply, ReplyError)]
+            servers.call(key, b"HDEL", record, *failed)
+        raise ConnectorError(f"rillet: {servers} refused to put entries back: {refused[0]}")
     return result is not None
 
 

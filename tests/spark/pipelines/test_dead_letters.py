@@ -1,0 +1,231 @@
+"""Dead letters and pending entries as a table, and back into their streams: each once, whatever stops on the way."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rillet
+from rillet.protocol.replies import ReplyError
+from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.options import OptionError, parse
+from rillet.spark.pipelines import dead_letters as package_function
+from rillet.spark.pipelines.dead_letters import (
+    CONSUMER,
+    Reprocessed,
+    own_fields,
+    pending,
+    put_back,
+    report,
+    reprocess,
+    requeue,
+)
+from rillet.spark.pipelines.running import Parser, PipelineError
+from rillet.spark.servers import Servers
+from tests.cluster import Cluster, running_cluster
+from tests.judge import Judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+# The package shows the function under the module's name.
+MODULE = sys.modules["rillet.spark.pipelines.dead_letters"]
+
+
+def stopped(*_: Any) -> bool:
+    raise KeyError
+
+
+def servers(judge: Judge) -> Servers:
+    return Servers(parse({"url": f"redis://127.0.0.1:{judge.port}", "streamPattern": "*"}))
+
+
+def bury(judge: Judge, count: int, stream: str = "events", letters: str = "billing.dead") -> list[bytes]:
+    """Have a consumer of rillet's give up entries; return the IDs of the letters."""
+    with judge.client() as client:
+        client.flushall()
+        for i in range(count):
+            client.execute_command(
+                "XADD", stream, f"{1_700_000_000_000 + i}-0", "n", i, b"\xff", b"\xfe\r\n", "_id", "mine"
+            )
+        client.execute_command("XGROUP", "CREATE", stream, "billing", "0")
+    with rillet.connect(f"redis://127.0.0.1:{judge.port}") as store:
+        worker = store.stream(stream).group("billing").consumer("w")
+        assert len(worker.read(count)) == count
+        assert list(worker.messages(max_deliveries=1, dead_letters=letters, stop_when_empty=True)) == []
+    with judge.client() as client:
+        return [raw for raw, _ in client.execute_command("XRANGE", letters, "-", "+")]
+
+
+def test_letters_go_back_as_they_were(judge: Judge) -> None:
+    ids = bury(judge, 5)
+    with servers(judge) as there, judge.client() as client:
+        assert put_back(there, b"billing.dead", [*ids[:3], b"9-9"], b"events") == Reprocessed(moved=3, gone=1)
+        entries = client.execute_command("XRANGE", "events", "-", "+")
+        assert [flat for _, flat in entries[5:]] == [flat for _, flat in entries[:3]]
+        assert client.execute_command("XLEN", "billing.dead") == 2
+        assert client.execute_command("KEYS", "*commits*") == []
+        assert put_back(there, b"billing.dead", ids[:3], b"events") == Reprocessed(gone=3)
+
+
+def test_only_what_says_where_it_came_from_is_taken_off() -> None:
+    tail = [b"_stream", b"s", b"_group", b"g", b"_id", b"1-1", b"_deliveries", b"4"]
+    assert own_fields([b"_id", b"own", b"a", b"1", *tail]) == [b"_id", b"own", b"a", b"1"]
+    assert own_fields([b"a", b"1", *tail, b"_reason", b"x"]) == [b"a", b"1"]
+    for kept in ([b"a", b"1"], [b"a", b"1", b"_reason", b"x"], tail):  # an entry has a field at least
+        assert own_fields(kept) == kept
+
+
+@pytest.mark.parametrize("lost", [b"EXEC", b"XDEL", b"HDEL"])
+@pytest.mark.parametrize("after", [False, True])
+def test_a_run_that_stops_anywhere_is_gone_on_with(
+    judge: Judge, monkeypatch: pytest.MonkeyPatch, lost: bytes, after: bool
+) -> None:
+    ids = bury(judge, 4)
+    send = Servers.replies
+
+    def failing(self: Servers, key: bytes, commands: Any) -> Any:
+        here = any(words[0] == lost for words in commands)
+        if here and not after:
+            raise ConnectionLost("rillet: lost before")
+        replies = send(self, key, commands)
+        if here:
+            raise ConnectionLost("rillet: lost behind")
+        return replies
+
+    monkeypatch.setattr(Servers, "replies", failing)
+    with servers(judge) as there, pytest.raises(ConnectionLost):
+        put_back(there, b"billing.dead", ids, b"events")
+    monkeypatch.setattr(Servers, "replies", send)
+    with servers(judge) as there, judge.client() as client:
+        put_back(there, b"billing.dead", ids, b"events")
+        numbers = [flat[1] for _, flat in client.execute_command("XRANGE", "events", "-", "+")]
+        assert numbers == [b"0", b"1", b"2", b"3"] * 2
+        assert client.execute_command("XLEN", "billing.dead") == 0
+
+
+def test_two_runs_at_once_move_a_letter_once(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    ids = bury(judge, 4)
+    send = Servers.replies
+    once = [True]
+
+    def other_first(self: Servers, key: bytes, commands: Any) -> Any:
+        if commands[0] == (b"MULTI",) and once.pop():
+            once.append(False)
+            with servers(judge) as other:  # all of another run happens before this one's EXEC
+                monkeypatch.setattr(Servers, "replies", send)
+                assert put_back(other, b"billing.dead", ids, b"events").moved == 4
+        return send(self, key, commands)
+
+    monkeypatch.setattr(Servers, "replies", other_first)
+    with servers(judge) as there, judge.client() as client:
+        assert put_back(there, b"billing.dead", ids, b"events") == Reprocessed(gone=4)
+        assert client.execute_command("XLEN", "events") == 8
+
+
+def test_what_is_pending_is_claimed_appended_and_acknowledged(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+    with judge.client() as client:
+        client.flushall()
+        for i in range(6):
+            client.execute_command("XADD", "events", f"{i + 1}-0", "n", i)
+        client.execute_command("XGROUP", "CREATE", "events", "g", "0")
+        client.execute_command("XREADGROUP", "GROUP", "g", "c", "STREAMS", "events", ">")
+        client.execute_command("XCLAIM", "events", "g", "c", 0, "1-0", "2-0", "3-0", "IDLE", 60_000, "RETRYCOUNT", 7)
+        client.execute_command("XDEL", "events", "3-0")
+        ids = [b"%d-0" % (i + 1) for i in range(6)]
+        with servers(judge) as there:
+            done = requeue(there, b"events", b"g", ids, b"events", 30_000)
+            assert done == Reprocessed(moved=2, gone=4)  # one was deleted, three are not idle for so long
+            assert [flat[1] for _, flat in client.execute_command("XRANGE", "events", "-", "+")][-2:] == [b"0", b"1"]
+            left = [(raw, who) for raw, who, _, _ in client.execute_command("XPENDING", "events", "g", "-", "+", 9)]
+            assert left == [(b"4-0", b"c"), (b"5-0", b"c"), (b"6-0", b"c")]
+            assert requeue(there, b"events", b"g", ids[:2], b"events", 30_000) == Reprocessed(gone=2)
+            # Stopped behind the claim: what was claimed can be claimed again at once.
+            monkeypatch.setattr(MODULE, "_transaction", stopped)
+            with pytest.raises(KeyError):
+                requeue(there, b"events", b"g", ids[3:], b"events", 0)
+            monkeypatch.undo()
+        with servers(judge) as there:
+            assert client.execute_command("XPENDING", "events", "g", "-", "+", 9)[0][1] == CONSUMER
+            assert requeue(there, b"events", b"g", ids[3:], b"events", 0).moved == 3
+            with pytest.raises(PipelineError, match="goes back into its own stream"):
+                requeue(there, b"events", b"g", ids, b"elsewhere")
+
+
+def test_a_refusal_is_one_sentence_and_loses_nothing(judge: Judge) -> None:
+    ids = bury(judge, 2)
+    with servers(judge) as there, judge.client() as client:
+        client.execute_command("SET", "text", "x")
+        with pytest.raises(ConnectorError, match=r"127.0.0.1:\d+: entries cannot go to 'text', which holds a string"):
+            put_back(there, b"billing.dead", ids, b"text")
+        assert client.execute_command("XLEN", "billing.dead") == 2
+
+
+@pytest.mark.slow
+def test_letters_and_their_stream_on_two_nodes_of_a_cluster() -> None:
+    with running_cluster() as cluster:
+        _on_two_nodes(cluster)
+
+
+def _on_two_nodes(cluster: Cluster) -> None:
+    letters, stream = (cluster.key_of(node, "s").encode() for node in (0, 1))
+    with Servers(parse({"url": cluster.url, "streamPattern": "*"})) as there:
+        ids = [there.call(letters, b"XADD", letters, b"*", b"n", b"%d" % i, b"_stream", stream) for i in range(5)]
+        assert not isinstance(ids[0], ReplyError)
+        assert put_back(there, letters, ids, stream).moved == 5
+        assert there.call(letters, b"XLEN", letters) == 0
+        assert [flat for _, flat in there.call(stream, b"XRANGE", stream, b"-", b"+")] == [
+            [b"n", b"%d" % i] for i in range(5)
+        ]
+
+
+def test_wrong_arguments_are_named_at_once() -> None:
+    def read(*words: str) -> None:
+        parser = Parser(prog="x")
+        MODULE.add_arguments(parser)
+        parser.read(words, MODULE)
+
+    with pytest.raises(OptionError) as caught:
+        read("--min-deliveries", "0", "--min-idle", "1h", "--to", "x", "--foo")
+    for part in ("--min-deliveries is '0'", "need --pending", "--to needs --reprocess", "unknown argument --foo",
+                 "stream is missing"):  # fmt: skip
+        assert part in str(caught.value)
+    with pytest.raises(OptionError, match="needs --min-idle"):
+        read("--url", "redis://h", "--stream", "s", "--pending", "--reprocess")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_both_views_and_a_selection_back(spark: SparkSession, judge: Judge, tmp_path: Path) -> None:
+    bury(judge, 6)
+    options = {"url": f"redis://127.0.0.1:{judge.port}"}
+    with judge.client() as client:
+        client.execute_command("XADD", "billing.dead", "*", "a", "1", "_reason", "timeout", "_stream", "other")
+        client.execute_command("XADD", "billing.dead", "*", "a", "2", "error", "no origin")
+        client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")
+        letters = package_function(spark, {**options, "stream": "billing.dead"}).persist()
+        first = letters.orderBy("letter_id").first()
+        assert first is not None and (first["stream"], first["group"], first["id"], first["deliveries"]) == (
+            "events", "billing", "1700000000000-0", 2,
+        )  # fmt: skip
+        assert first["added"].timestamp() == 1_700_000_000 and first["age"] == "under a minute"
+        groups = {(row["stream"], row["reason"]): row["entries"] for row in report(letters).collect()}
+        assert groups == {("events", "delivered too often"): 6, ("other", "timeout"): 1, (None, "no origin"): 1}
+        chosen = letters.where("fields['n'] < 2 OR stream IS NULL OR reason = 'timeout'")
+        assert reprocess(spark, options, chosen) == Reprocessed(moved=3, nowhere=1)
+        assert (client.xlen("events"), client.xlen("other"), client.xlen("billing.dead")) == (8, 1, 5)
+        assert reprocess(spark, options, letters, to="collected") == Reprocessed(moved=5, gone=3)
+        assert client.xlen("billing.dead") == 0 and client.xlen("collected") == 5
+        letters.unpersist()
+        client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")
+        client.execute_command(
+            "XDEL", "events", client.execute_command("XREVRANGE", "events", "+", "-", "COUNT", 1)[0][0]
+        )
+        stuck = pending(spark, {**options, "stream": "events"})
+        assert {row["reason"] for row in stuck.collect()} == {"not acknowledged", "the entry was deleted"}
+        done = reprocess(spark, options, stuck.where("reason = 'not acknowledged'"))
+        assert done == Reprocessed(moved=1)

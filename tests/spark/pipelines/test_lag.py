@@ -1,0 +1,210 @@
+"""Samples of groups: what servers say, into files, into a report and a chart."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rillet
+from rillet.spark.connection import ConnectionLost
+from rillet.spark.options import OptionError, parse
+from rillet.spark.pipelines.lag import Samples, add_arguments, chart, history, report, sample, schema, watch
+from rillet.spark.pipelines.lag import lag as snapshot_of
+from rillet.spark.pipelines.running import Parser
+from rillet.spark.servers import Servers
+from tests.judge import Judge
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+# The package shows the function under the module's name.
+MODULE = sys.modules["rillet.spark.pipelines.lag"]
+START = 1_700_000_000_000
+
+
+def fill(client: Any) -> None:
+    """Make two streams: in one a group with two consumers and old pending entries, in the other one without any."""
+    client.flushall()
+    run = client.execute_command
+    for i in range(100):
+        run("XADD", "a", f"{START + i}-0", "n", i)
+    run("XADD", "b", "5-5", "n", "1")
+    run("XGROUP", "CREATE", "a", "g", "0")
+    run("XGROUP", "CREATE", "a", "done", "$")
+    run("XGROUP", "CREATE", "b", "g", "0")
+    run("XREADGROUP", "GROUP", "g", "c1", "COUNT", 40, "STREAMS", "a", ">")
+    run("XREADGROUP", "GROUP", "g", "c2", "COUNT", 1, "STREAMS", "a", ">")
+    run("XGROUP", "CREATECONSUMER", "a", "g", "never")
+    old = [f"{START + i}-0" for i in range(10)]
+    run("XCLAIM", "a", "g", "c1", 0, *old, "IDLE", 500_000, "RETRYCOUNT", 9, "JUSTID")
+
+
+def options(url: str) -> dict[str, str]:
+    return {"url": url, "streamPattern": "*"}
+
+
+def rows_of(url: str, keys: list[bytes], most: int = 1000) -> list[dict[str, Any]]:
+    with Servers(parse(options(url))) as servers:
+        return sample(servers, keys, most)
+
+
+@pytest.mark.parametrize("compat", ["7.0", "8.6", "valkey", "newest"])
+def test_a_sample_is_what_the_server_says(compat: str, peer_of: Callable[[str], Judge]) -> None:
+    server = peer_of(compat)
+    with server.client() as client:
+        fill(client)
+        rows = rows_of(f"redis://127.0.0.1:{server.port}", [b"a", b"b", b"missing"])
+    _is_right(rows)
+
+
+def test_a_sample_of_an_embedded_store(tmp_path: Path) -> None:
+    with rillet.open(tmp_path / "s.rillet") as store:
+
+        class Client:
+            execute_command = staticmethod(store.execute)
+            flushall = staticmethod(lambda: store.execute("FLUSHALL"))
+
+        fill(Client)
+        _is_right(rows_of(f"unix://{store.socket}", [b"a", b"b", b"missing"]))
+
+
+def _is_right(rows: list[dict[str, Any]]) -> None:
+    assert [(row["stream"], row["group"]) for row in rows] == [("a", "done"), ("a", "g"), ("b", "g")]
+    done, busy, fresh = rows
+    assert (done["lag"], done["behind_ms"], done["pending"], done["age_p50_ms"], done["consumers"]) == (
+        0,
+        0,
+        0,
+        None,
+        [],
+    )
+    assert (busy["lag"], busy["behind_ms"], busy["pending"], busy["pending_seen"]) == (59, 59, 41, 41)
+    assert busy["last_delivered_id"] == f"{START + 40}-0" and busy["last_generated_id"] == f"{START + 99}-0"
+    assert (busy["deliveries_max"], busy["redelivered"], busy["entries_read"], busy["length"]) == (9, 10, 41, 100)
+    assert busy["age_p50_ms"] < 400_000 < 500_000 <= busy["age_p90_ms"] <= busy["age_p99_ms"] <= busy["age_max_ms"]
+    assert abs(busy["sampled"] / 1000 - busy["oldest_ms"] - START) < 1
+    consumers = {one["name"]: (one["pending"], one["inactive_ms"] is None) for one in busy["consumers"]}
+    assert {name: pending for name, (pending, _) in consumers.items()} == {"c1": 40, "c2": 1, "never": 0}
+    assert consumers["never"][1]
+    assert (fresh["lag"], fresh["behind_ms"]) == (1, 5)
+
+
+def test_no_more_is_looked_at_than_asked_for(judge: Judge, url: str) -> None:
+    with judge.client() as client:
+        fill(client)
+    for most in (7, 10, 41):
+        (_, busy) = rows_of(url, [b"a"], most)
+        assert busy["pending_seen"] == most and busy["pending"] == 41
+    assert rows_of(url, [b"a"], 7)[1]["age_p50_ms"] >= 500_000  # those with the lowest IDs
+
+
+def test_samples_become_files_even_after_an_outage(
+    judge: Judge, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pq = pytest.importorskip("pyarrow.parquet")
+    with judge.client() as client:
+        fill(client)
+    take, calls = MODULE.sample, 0  # type: ignore[attr-defined]
+
+    def with_outage(*given: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise ConnectionLost("rillet: the connection was lost")
+        return take(*given)
+
+    monkeypatch.setattr(MODULE, "sample", with_outage)
+    into = Samples(tmp_path, flush=0.0)
+    taken, missed, last = watch(parse(options(url)), 0.01, 0.05, into, threading.Event())
+    assert (taken, missed, len(last)) == (4, 1, 3) and into.files >= 1
+    assert "a sample is missing: the connection was lost" in capsys.readouterr().err
+    files = sorted(tmp_path.glob("date=*/lag-*.parquet"))
+    assert len(files) == into.files and not list(tmp_path.glob("date=*/.*"))
+    tables = [pq.ParquetFile(file).read() for file in files]
+    assert sum(table.num_rows for table in tables) == 12 and tables[0].schema.equals(schema())
+    with pytest.raises(ConnectionLost):  # nobody there from the beginning: no outage, a wrong address
+        watch(parse(options("redis://127.0.0.1:1")), 0.01, 1, None, threading.Event())
+
+
+@pytest.mark.slow
+def test_the_command_samples_until_it_is_interrupted(judge: Judge, url: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyspark")
+    with judge.client() as client:
+        fill(client)
+    command = [sys.executable, "-m", "rillet.cli", "pipeline", "lag", "--url", url]
+    if not (Path(rillet.__file__).parent / "cli" / "__main__.py").exists():
+        command[1:3] = ["-c", "import sys; from rillet.cli import main; sys.exit(main())"]
+    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    assert told[0].split()[:4] == ["stream", "group", "lag", "behind"]
+    assert told[1].split()[:3] == ["a", "g", "59"] and told[-1] == "1 sample, 3 groups of 2 streams"
+    sampling = subprocess.Popen(
+        [*command, "--every", "20ms", "--out", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        with judge.client() as client:
+            before = asked(client)
+            while asked(client) < before + 4:
+                assert sampling.poll() is None
+        sampling.send_signal(signal.SIGINT)
+        out, errors = sampling.communicate(timeout=60)
+    finally:
+        sampling.kill()
+    assert sampling.returncode == 0 and out.splitlines()[-1].endswith(f"1 file in {tmp_path}"), errors
+    assert len(list(tmp_path.glob("date=*/*.parquet"))) == 1
+
+
+def asked(client: Any) -> int:
+    """Return how often the server was asked for groups."""
+    lines = client.execute_command("INFO", "commandstats").decode().splitlines()
+    found = [line.split("calls=")[1].split(",")[0] for line in lines if line.startswith("cmdstat_xinfo|groups:")]
+    return int(found[0]) if found else 0
+
+
+def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
+    def read(*words: str) -> None:
+        parser = Parser(prog="x")
+        add_arguments(parser)
+        parser.read(words, MODULE)
+
+    with pytest.raises(OptionError) as caught:
+        read("--every", "0", "--chart", "x.png", "--for", "1h", "--most-pending", "none", "--option", "foo=1")
+    for part in ("--every is '0'", "--chart needs --report", "--for needs --out", "--most-pending is 'none'",
+                 "unknown option foo", "give one of url"):  # fmt: skip
+        assert part in str(caught.value)
+    with pytest.raises(OptionError, match="--report .* holds no samples"):
+        read("--report", str(tmp_path))
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_history_report_and_chart(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
+    with judge.client() as client:
+        fill(client)
+        now = snapshot_of(spark, {"url": url}).collect()
+        assert [(row["stream"], row["group"], row["lag"]) for row in now] == [
+            ("a", "done", 0),
+            ("a", "g", 59),
+            ("b", "g", 1),
+        ]
+        assert now[1]["consumers"][0]["name"] == "c1"
+        rows = rows_of(url, [b"a"])
+    into = Samples(tmp_path)
+    minute = 60_000_000
+    for i, lag in enumerate((10, 20, 30, 40, 0)):
+        moved = {"last_delivered_id": f"{START + max(i - 3, 0)}-0", "behind_ms": lag, "lag": lag}
+        into.add([{**row, "sampled": row["sampled"] // minute * minute + i * minute, **moved} for row in rows[1:]])
+    into.flush()
+    samples = history(spark, tmp_path)
+    (row,) = report(samples).collect()
+    assert (row["stream"], row["samples"], row["lag"], row["lag_max"], row["pending_max"]) == ("a", 5, 0, 40, 41)
+    assert row["still_ms"] == 180_000 and row["deliveries_max"] == 9  # three minutes before it moved
+    assert row["lag_a_minute"] == pytest.approx(0.0)  # 10 a minute up, then all of it at once
+    assert chart(samples, tmp_path / "lag.png") == ["a / g"]
+    assert (tmp_path / "lag.png").read_bytes()[:4] == b"\x89PNG"

@@ -1,0 +1,110 @@
+"""RDB files as DataFrames: what a task gives, the report, the command."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from rillet.errors import RilletError
+from rillet.spark.options import OptionError
+from rillet.spark.pipelines.running import Parser
+from rillet.spark.pipelines.snapshot import CORRUPT, add_arguments, report, run, task
+from rillet.spark.pipelines.snapshot import snapshot as snapshot_of
+from tests.judge import Judge
+from tests.persistence import rdb_files as build
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MODULE = sys.modules["rillet.spark.pipelines.snapshot"]
+
+
+@pytest.fixture
+def files(judge: Judge, tmp_path: Path) -> Path:
+    """A folder with a file of a server's and its first half."""
+    folder = tmp_path / "backups"
+    folder.mkdir()
+    with judge.client() as client:
+        client.flushall()
+        for i in range(200):
+            client.execute_command("SET", f"user:{i}", "x" * i, *(("EX", 30 + i * 1000) if i % 2 else ()))
+        for i in range(300):
+            client.execute_command("HSET", "cart:eu:1", f"f{i}", "y" * 50)
+            client.execute_command("XADD", "events", f"{1_700_000_000_000 + i}-0", "n", i)
+        client.execute_command("XGROUP", "CREATE", "events", "g", "0")
+        client.execute_command("XREADGROUP", "GROUP", "g", "c", "COUNT", 9, "STREAMS", "events", ">")
+        client.execute_command("SAVE")
+    shutil.copy(judge.folder / "dump.rdb", folder / "whole.rdb")
+    data = (folder / "whole.rdb").read_bytes()
+    (folder / "torn.rdb").write_bytes(data[: len(data) // 2])
+    return folder
+
+
+def test_a_task_gives_what_stands_before_the_damage(files: Path) -> None:
+    torn = str(files / "torn.rdb")
+    rows = [row for batch in task(torn, "keys", "PERMISSIVE") for row in batch.to_pylist()]
+    assert rows[-1]["key"] is None and rows[-1][CORRUPT].startswith(f"{torn}: offset ") and len(rows) > 10
+    assert all(row[CORRUPT] is None for row in rows[:-1])
+    dropped = [row for batch in task(torn, "keys", "DROPMALFORMED") for row in batch.to_pylist()]
+    assert dropped == rows[:-1]
+    with pytest.raises(RilletError, match=rf"rillet: {torn}: offset \d+: \d+ bytes expected"):
+        list(task(torn, "keys", "FAILFAST"))
+    (gone,) = [row for batch in task("/nowhere.rdb", "keys", "PERMISSIVE") for row in batch.to_pylist()]
+    assert gone[CORRUPT] == "/nowhere.rdb: No such file or directory"
+
+
+def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
+    def read(*words: str) -> None:
+        parser = Parser(prog="x")
+        add_arguments(parser)
+        parser.read(words, MODULE)
+
+    with pytest.raises(OptionError) as caught:
+        read(str(tmp_path), "--tables", "keys,foo", "--top", "0", "--separator", "", "--bar")
+    for part in ("no RDB file at", "no table foo", "--top is '0'", "--separator is empty", "unknown argument --bar"):
+        assert part in str(caught.value)
+    (tmp_path / "a.rdb").write_bytes(build.file(10))
+    with pytest.raises(OptionError, match="--tables needs --out"):
+        read(str(tmp_path), "--tables", "entries")
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_tables_and_report(
+    spark: SparkSession,
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    keys = snapshot_of(spark, files / "whole.rdb").persist()
+    found = {name: part.collect() for name, part in report(keys, top=3).items()}
+    keys.unpersist()
+    assert {row["type"]: row["keys"] for row in found["types"] if row["type"] != "string"} == {"hash": 1, "stream": 1}
+    assert [(row["prefix"], row["keys"], row["biggest"]) for row in found["prefixes"]] == [
+        ("cart", 1, "cart:eu:1"), ("(none)", 1, "events"), ("user", 200, "user:199"),
+    ] or {row["prefix"] for row in found["prefixes"]} == {"cart", "(none)", "user"}  # fmt: skip
+    assert {row["key"] for row in found["biggest"]} >= {"cart:eu:1", "events"}
+    left = {row["left"]: row["keys"] for row in found["lifetimes"]}
+    assert left["never expires"] == 102 and sum(left.values()) == 202 and left["under an hour"] == 2
+    entries = snapshot_of(spark, files / "whole.rdb", "entries")
+    assert entries.selectExpr("count(*)", "sum(int(fields['n']))", "max(id)").first()[:] == (  # type: ignore[index]
+        300, 44_850, "1700000000299-0",
+    )  # fmt: skip
+    assert snapshot_of(spark, [files / "whole.rdb"], "pending").count() == 9
+    with pytest.raises(OptionError, match=r"table is 'x'.*mode is 'y'.*no RDB file at"):
+        snapshot_of(spark, tmp_path / "none", "x", mode="y")
+    monkeypatch.setattr(MODULE, "open_session", lambda *_: spark)
+    parser = Parser(prog="x")
+    add_arguments(parser)
+    given: Any = parser.read([str(files), "--out", str(tmp_path / "out"), "--tables", "keys,groups"], MODULE)
+    assert run(given) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert any(line.startswith(f"DAMAGED {files / 'torn.rdb'}: offset ") for line in lines)
+    assert lines[-1].startswith("2 files, ") and lines[-1].endswith("1 file could not be read whole")
+    groups = spark.read.parquet(str(tmp_path / "out" / "groups")).where("group IS NOT NULL")
+    assert groups.select("stream", "pending", "length").distinct().collect() == [("events", 9, 300)]
