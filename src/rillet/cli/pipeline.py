@@ -26,6 +26,7 @@ PIPELINES: dict[str, str] = {
     "archive": "streams into Parquet files by date, each entry exactly once; trims what is archived",
     "history": "archive and live stream as one table: print it, or write it to Parquet",
     "replay": "Parquet files or a stream into another stream, at full speed or at a recorded pace",
+    "aggregate": "windowed counts, sums, rates and quantiles, from a file that declares them",
     "snapshot": "what RDB files hold: keys, memory by type and prefix, stream entries, groups",
     "lag": "groups and consumers over time: lag, what is pending, how long, how often",
     "migrate": "streams with groups, pending entries and counters from server to server, verified",

@@ -7,6 +7,7 @@
     lag.py          groups and consumers over time: a sample, a history, a report, a chart
     snapshot.py     RDB files as tables, and what fills a server
     migrate.py      streams from server to server with all that belongs to them, each verified
+    aggregate.py    windowed measures by fields, as a file declares them (declared.py)
     folder.py       the archive's folder: its manifest, commits, what a crash leaves
     parquet.py      entries into Parquet files and out of them; what the tasks of these two do
     pending.py      what servers tell of groups, page by page
@@ -20,6 +21,7 @@ pyspark and pyarrow where they work with them, so importing this package needs n
 
 from __future__ import annotations
 
+from rillet.spark.pipelines.aggregate import aggregate
 from rillet.spark.pipelines.archive import archive, compact
 from rillet.spark.pipelines.dead_letters import dead_letters
 from rillet.spark.pipelines.history import history
@@ -28,4 +30,4 @@ from rillet.spark.pipelines.migrate import migrate
 from rillet.spark.pipelines.replay import replay
 from rillet.spark.pipelines.snapshot import snapshot
 
-__all__ = ["archive", "compact", "dead_letters", "history", "lag", "migrate", "replay", "snapshot"]
+__all__ = ["aggregate", "archive", "compact", "dead_letters", "history", "lag", "migrate", "replay", "snapshot"]
