@@ -98,7 +98,7 @@ def test_failing_fast_names_everything() -> None:
     with pytest.raises(ValueError) as caught:
         read(long, "FAILFAST", schema)
     assert str(caught.value) == (
-        f"rillet: in the stream 'events', entry 5-2, the field 'amount' is no decimal(6, 2): '{'x' * 100}'... "
+        f"rillet: in the stream 'events', entry 5-2, the field 'amount' is no decimal(6,2): '{'x' * 100}'... "
         "(mode FAILFAST)"
     )
     with pytest.raises(BadValue, match="the field 'user' is no string: 'a\ufffd'"):
@@ -155,6 +155,10 @@ def rounded(told: str, precision: int, scale: int) -> Decimal | None:
 @example("123456789012345678", 18, 0)
 @example("1e400", 38, 0)
 @example("1e-400", 38, 38)
+@example("-1234.5", 38, 18)
+@example("99999999999999999999.5", 38, 18)
+@example("999999999999999999.5", 19, 1)
+@example("123456789012345678", 20, 3)
 def test_decimals_are_rounded_as_sparks_cast_rounds_them(told: str, precision: int, scale: int) -> None:
     scale = min(scale, precision)
     schema = pa.schema([("d", pa.decimal128(precision, scale))])

@@ -93,11 +93,10 @@ def _add(rows: Rows, field: Any, corrupt: str) -> str | None:
         except ValueError as error:
             return str(error)
         if kind == DECIMAL:
-            column.precision, column.scale = field.type.precision, field.type.scale
-        if kind == JSON:
+            column.be_decimal(field.type.precision, field.type.scale)
+        elif kind == JSON:
             column.read = nested.reader(field.type)
-        if kind in (DECIMAL, JSON):
-            column.label = str(field.type).replace("decimal128", "decimal")
+            column.label = str(field.type)
     return None
 
 

@@ -27,6 +27,7 @@ cdef class Column:
     cdef public str label
     cdef public int precision
     cdef public int scale
+    cdef public object bound
     cdef public object read
     cdef public list objects
     cdef public bint strict
@@ -46,6 +47,7 @@ cdef class Column:
     cpdef bint put(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
     cdef bint put_text(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
     cdef bint _put_rare(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
+    cdef bint _put_exact(self, object exact, Py_ssize_t n) except -1
     cdef bint _put_halves(self, long long value) except -1
     cdef bint _fits_precision(self, long long value) noexcept
     cdef bint _put_wide(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1

@@ -290,7 +290,7 @@ class Column:
 
     __slots__ = (
         "name", "source", "kind", "width", "length", "nulls", "data", "used", "offsets", "valid", "start", "size",
-        "number", "parser", "next", "label", "precision", "scale", "read", "objects", "strict", "bad",
+        "number", "parser", "next", "label", "precision", "scale", "bound", "read", "objects", "strict", "bad",
     )  # fmt: skip
     name: bytes
     source: cython.int
@@ -310,6 +310,7 @@ class Column:
     label: str  # the type, in Spark's words
     precision: cython.int
     scale: cython.int
+    bound: Any  # 10^precision
     read: Any  # what makes an object of a JSON text
     objects: list[Any]
     strict: cython.bint  # bytes that are not UTF-8 are no string
@@ -323,7 +324,7 @@ class Column:
         self.parser = parser
         self.next = None  # type: ignore[assignment]
         self.label = LABELS[kind]
-        self.precision = self.scale = 0
+        self.precision = self.scale = self.bound = 0
         self.read = None
         self.objects = []
         self.strict = False
@@ -523,21 +524,16 @@ class Column:
     def _put_rare(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         """Append a text as a decimal, or as what its JSON says."""
         if self.kind == _DECIMAL:
-            if self.parser.read_fixed(data, start, n, self.scale):
-                if self._fits_precision(self.parser.number):
-                    self._room(16)
-                    self._put_halves(self.parser.number)
-                    self.used += 16
-                    return self._ended()
-            else:
-                value = exactly(bytes(data[start : start + n]), self.precision, self.scale)
-                if value is not None:
-                    whole: bytes = value.to_bytes(16, sys.byteorder, signed=True)
-                    self._room(16)
-                    put_part(self.data, self.used, whole, 0, 16, 16)
-                    self.used += 16
-                    return self._ended()
-            return self._put_bad(n)
+            if not self.parser.read_fixed(data, start, n, self.scale):
+                return self._put_exact(exactly(bytes(data[start : start + n]), self.precision, self.scale), n)
+            if self.parser.zeros > 0:
+                return self._put_exact(self._widened(self.parser.number, self.parser.zeros), n)
+            if not self._fits_precision(self.parser.number):
+                return self._put_bad(n)
+            self._room(16)
+            self._put_halves(self.parser.number)
+            self.used += 16
+            return self._ended()
         try:
             self.objects.append(self.read(bytes(data[start : start + n])))
         except ValueError:
@@ -545,6 +541,23 @@ class Column:
         if self.objects[self.length] is None:  # JSON's null
             self.objects.pop()
             return self.put_null()
+        return self._ended()
+
+    def _widened(self, number: object, zeros: object) -> object:
+        """Return number * 10^zeros, None beyond the precision; of Python's integers, which have room for it."""
+        exact: object = number * 10**zeros  # type: ignore[operator]
+        return exact if -self.bound < exact < self.bound else None
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put_exact(self, exact: object, n: cython.Py_ssize_t) -> cython.bint:
+        """Append a decimal of up to 128 bits; None where the text of n bytes is none."""
+        if exact is None:
+            return self._put_bad(n)
+        whole: bytes = exact.to_bytes(16, sys.byteorder, signed=True)  # type: ignore[attr-defined]
+        self._room(16)
+        put_part(self.data, self.used, whole, 0, 16, 16)
+        self.used += 16
         return self._ended()
 
     @cython.cfunc
@@ -703,6 +716,13 @@ class Column:
             else:
                 self.nulls -= 1
         return True
+
+    def be_decimal(self, precision: int, scale: int) -> None:
+        """Take the precision and scale of a decimal column."""
+        self.precision = precision
+        self.scale = scale
+        self.bound = 10**precision
+        self.label = f"decimal({precision},{scale})"
 
     def value(self, i: int) -> bytes:
         """Return the bytes of string i."""

@@ -9,6 +9,7 @@ cdef class Parser:
     cdef public long long number
     cdef public double real
     cdef public bint bad
+    cdef public Py_ssize_t zeros
     cdef public Py_ssize_t stop
     cdef Py_ssize_t trim(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) noexcept
     cpdef bint integer(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1

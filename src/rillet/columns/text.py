@@ -139,9 +139,10 @@ def check(buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cyt
 class Parser:
     """Reads one value at a time; the registers hold the last one."""
 
-    __slots__ = ("number", "real", "stop", "bad")
+    __slots__ = ("number", "real", "stop", "bad", "zeros")
     number: cython.longlong
     real: cython.double
+    zeros: cython.Py_ssize_t  # read_fixed: how many belong behind `number`
     bad: cython.bint  # one of the entry's values was none of its column's type
     stop: cython.Py_ssize_t  # end of the text without trailing blanks, or where a sub-parser stopped
 
@@ -150,6 +151,7 @@ class Parser:
         self.real = 0.0
         self.stop = 0
         self.bad = False
+        self.zeros = 0
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -269,49 +271,46 @@ class Parser:
     def read_fixed(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, scale: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a decimal number times 10^scale, rounded half up, into `number`; False also where it is not simple.
+        """Read a decimal number times 10^scale, rounded half up; False also where it is not simple.
 
-        Simple is what has no exponent and at most 18 digits then; `exactly` reads the others.
+        It is `number` times 10^zeros. Simple is what has no exponent and at most 18 digits up to the scale; `exactly`
+        reads the others.
         """
         p: cython.Py_ssize_t = self.trim(data, start, n)
         stop: cython.Py_ssize_t = self.stop
         negative: cython.bint = False
         value: cython.longlong = 0
-        room: cython.Py_ssize_t = 18 - scale
+        digits: cython.Py_ssize_t = 0
         first: cython.Py_ssize_t
-        digit: cython.int
-        if room < 0:
-            return False
         if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
             negative = data[p] == 0x2D
             p += 1
         first = p
-        while p < stop and 0x30 <= data[p] <= 0x39:
+        while p < stop and digits < 18 and 0x30 <= data[p] <= 0x39:
             value = value * 10 + (data[p] - 0x30)
+            digits += 1
             p += 1
-            room -= 1
-            if room < 0:
-                return False
         if p < stop and data[p] == 0x2E:
             p += 1
             if stop - first == 1:
                 return False
-            while p < stop and scale > 0 and 0x30 <= data[p] <= 0x39:
+            while p < stop and scale > 0 and digits < 18 and 0x30 <= data[p] <= 0x39:
                 value = value * 10 + (data[p] - 0x30)
+                digits += 1
                 scale -= 1
                 p += 1
-            if p < stop:
-                digit = data[p] - 0x30
-                if scale == 0 and 5 <= digit <= 9:
-                    value += 1
-                while p < stop and 0x30 <= data[p] <= 0x39:
-                    p += 1
+            if p < stop and scale == 0 and 0x35 <= data[p] <= 0x39:
+                value += 1
+            while p < stop and scale == 0 and 0x30 <= data[p] <= 0x39:
+                p += 1
         if p < stop or p == first:
             return False
-        while scale > 0:
+        while scale > 0 and digits < 18:
             value *= 10
+            digits += 1
             scale -= 1
         self.number = -value if negative else value
+        self.zeros = scale
         return True
 
     @cython.cfunc
