@@ -111,7 +111,7 @@ def test_samples_become_files_even_after_an_outage(
     pq = pytest.importorskip("pyarrow.parquet")
     with judge.client() as client:
         fill(client)
-    take, calls = MODULE.sample, 0  # type: ignore[attr-defined]
+    take, calls = MODULE.sample, 0
 
     def with_outage(*given: Any) -> Any:
         nonlocal calls

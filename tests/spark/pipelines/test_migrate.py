@@ -13,10 +13,14 @@ from rillet.spark.connection import ConnectionLost, ConnectorError
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import forward, migrate_stream
 from rillet.spark.pipelines.forward import Pages
+from rillet.spark.pipelines.lag import sample
 from rillet.spark.pipelines.migrate import checked, migrate
 from rillet.spark.pipelines.migrate_stream import REPLACE, RESUME, Plan, copy_stream
+from rillet.spark.pipelines.pending import streams_of
 from rillet.spark.pipelines.running import PipelineError
+from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
+from tests.cluster import Cluster
 from tests.judge import Judge, running_redis
 
 if TYPE_CHECKING:
@@ -284,6 +288,31 @@ def test_a_task_for_each_stream_and_a_store_as_target(spark: SparkSession, judge
         assert facts(here, "back:from:b") == facts(here, "b")
         with pytest.raises(PipelineError, match="source and target are the same"):
             migrate(spark, source, source)
+
+
+@pytest.mark.slow
+def test_into_a_cluster_and_out_of_it(judge: Judge, other: Judge, cluster: Cluster) -> None:
+    there = parse({"url": cluster.url, "streamPattern": "*"})
+    with judge.client() as here, other.client() as back:
+        here.flushall()
+        back.flushall()
+        keys = [cluster.key_of(node, "s") for node in range(3)]
+        for key in keys:
+            fill(here, 300, key)
+        with Servers(options(judge)) as source:
+            assert sorted(keys) == [key.decode() for key in streams_of(source, options(judge))]
+        for small in (0, migrate_stream.SMALL):
+            for key in map(str.encode, keys):
+                assert copy_stream(Plan(options(judge), there, REPLACE, small=small), key, key).equal
+        with Servers(there) as servers:
+            rows = sample(servers, streams_of(servers, there))
+        assert [(row["stream"], row["pending"]) for row in rows if row["group"] == "g"] == [
+            (key, 200) for key in sorted(keys)
+        ]
+        for key in keys:
+            assert copy_stream(Plan(there, options(other), small=0), key.encode(), key.encode()).equal
+            mine, theirs = facts(here, key), facts(back, key)
+            assert mine == theirs
 
 
 def test_a_rillet_server_takes_and_gives(judge: Judge, tmp_path: Path) -> None:
