@@ -1,13 +1,15 @@
 """Entries into Arrow columns, without a Python object for each value.
 
-    text.py     bytes of a field -> long, double, boolean, timestamp, date              COMPILED
+    text.py     bytes of a field -> long, double, decimal, boolean, timestamp, date      COMPILED
     column.py   one column under construction: data, offsets, validity                  COMPILED
     builder.py  Rows: all columns of one batch, and which field goes where              COMPILED
     resp.py     XRANGE replies, as they come off a socket -> Rows                        COMPILED
     nodes.py    listpack nodes of an embedded stream -> Rows                             COMPILED
     pack.py     Arrow columns -> XADD commands                                           COMPILED
     nested.py   JSON texts -> values of struct, array and map columns
-    arrow.py    Rows <-> pyarrow: the only module here that imports pyarrow, when called
+    texts.py    Arrow arrays -> columns of texts for pack.py
+    arrow.py    Rows <-> pyarrow: a schema's columns, the hand-over of the buffers
 
-Each docstring draws the bytes that its module reads or writes; start with column.py.
+pyarrow is imported when a function is called, never when a module is. Each docstring draws the bytes that its module
+reads or writes; start with column.py.
 """

@@ -2,18 +2,22 @@
 
 The buffers are Arrow's own, so that finishing a column copies nothing:
 
-    fixed width   data     n values of 1, 2, 4, 8 or 16 bytes, in the machine's order
+    fixed width   data     n values of 1, 2, 4, 8 or 16 bytes (decimals), in the machine's order
     boolean       data     n bits, least significant first
     string        data     all texts one after the other
                   offsets  n + 1 int32: value i is data[offsets[i]:offsets[i + 1]]
     any           valid    n bits, 1 = not null; stays empty until the first null
+    JSON          objects  what nested.py read, as Python's lists and dicts, until the batch is taken
 
 Each is an over-allocated bytearray: `used` and `length` say how much of it is real. A null takes its place in the data
 too (zero bytes of a string, a zero otherwise), as Arrow wants it.
 
-`put` takes the text of a field and turns it into the column's type; text that is no value of the type becomes null.
-Strings are checked for UTF-8 while they are copied: the copy ORs all bytes, so ASCII is settled for free, and the
-rest is validated by a small automaton. What is not UTF-8 is replaced (U+FFFD), because one stray byte in one event must
+`put` takes the text of a field and turns it into the column's type; text that is no value of the type becomes null, and
+`bad` and `parser.bad` say so. `put_text` is the same for a caller that has checked that the text lies inside its
+buffer: it reads through a pointer. Pointers live for one call and nothing is resized meanwhile.
+
+Strings are checked for UTF-8 when they are copied: the OR of all bytes, eight at a time, settles ASCII, and the rest is
+validated by a small automaton. What is not UTF-8 is replaced (U+FFFD), because one stray byte in one event must
 not fail a job over millions of them; a binary column takes any bytes.
 
 A string column holds at most 2^31 - 1 bytes a batch (its offsets are int32); the builder ends a batch long

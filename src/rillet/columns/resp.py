@@ -23,7 +23,17 @@ shows it): no row comes of it, it is counted in `missing`. An error reply raises
 Anything else raises ProtocolError.
 Bytes are only read below `end`.
 
-Cost: O(bytes), 0.25 microseconds for an entry of five short fields, compiled; memory is the largest entry twice.
+Entries of a stream are alike. Once the names of one are known, all that is not a value is known of the next:
+
+    *2 CRLF $15 CRLF 1526919030474-0  CRLF *4 CRLF $4 CRLF name CRLF $  5 CRLF Adele  CRLF $3 CRLF age CRLF $  2 CRLF 37
+                     ID               literal of the first slot                       literal of the second
+
+so `_known_entry` compares a literal, reads a length, notes or passes over a value, and so on: a value that no column
+wants is never touched. The last eight shapes are tried. Where an entry is not whole, or not exactly so, nothing of it
+counts and the long way begins it again, which also tells what is wrong with it; the tests hold both ways together.
+
+Cost: O(bytes), compiled 0.18 microseconds for an entry of five short fields into six columns, 0.1 for its ID and one
+field; memory is the largest entry twice.
 Rejected: asking redis-py or hiredis for the reply (eleven objects for each such entry, and the garbage collector's
 attention); finding line ends by searching (a length says where its line begins and ends).
 """
