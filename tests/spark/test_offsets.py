@@ -180,7 +180,7 @@ def test_a_burst_between_the_probes_is_found() -> None:
     assert max(sizes) < 0.5 * sum(sizes)
 
 
-@pytest.mark.parametrize("bursts", [1, 10, 100])
+@pytest.mark.parametrize("bursts", [1, 10, 100, 1000])
 def test_a_place_is_found_by_its_number_of_entries(bursts: int) -> None:
     """Entries that come one by one, or a hundred at once: the length of the stream tells the scale."""
     entries = [StreamID(1000 + n // bursts * bursts, n % bursts) for n in range(300_000)]

@@ -255,8 +255,8 @@ def count_ahead(servers: Servers, stream: str, after: StreamID, last: StreamID, 
 # ---- waiting ----------------------------------------------------------------------------------------------------
 
 
-def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> None:
-    """Wait until one of these streams has an entry after its ID, IDLE_MS at the longest.
+def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> bool:
+    """Wait until one of these streams has an entry after its ID, IDLE_MS at the longest; False if certainly none has.
 
     Only the first node's streams are watched; news from others are seen when the time is over.
     """
@@ -265,7 +265,7 @@ def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> None:
     nodes = servers.by_node(list(keys))
     if not nodes:
         time.sleep(idle / 1000)
-        return
+        return True
     connection, watched = nodes[0]
     begun = time.monotonic()
     words = (b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % idle, b"STREAMS", *watched, *_bounds(keys, watched))
@@ -276,6 +276,7 @@ def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> None:
         raise
     if isinstance(reply, ReplyError):  # the next look at the streams says what is wrong
         time.sleep(max(0.0, idle / 1000 - (time.monotonic() - begun)))
+    return reply is not None or len(nodes) > 1
 
 
 def _bounds(keys: Mapping[bytes, StreamID], watched: Sequence[bytes]) -> Iterator[bytes]:

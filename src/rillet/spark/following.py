@@ -116,11 +116,10 @@ class Follower:
         self.reached = start
         look = self._again(lambda: self._look(start))
         self._again(lambda: self._move_group(start, look))
-        found = self._again(lambda: self._waiting(look, cap))
-        if not found and self.targets is None:
-            self._wait(look)
+        found = self._again(lambda: self._waiting(look))
+        if not found and self.targets is None and self._wait(look):
             look = self._again(lambda: self._look(start))
-            found = self._again(lambda: self._waiting(look, cap))
+            found = self._again(lambda: self._waiting(look))
         if not found or self._held_back(look, found, least):
             return None
         batch = self._again(lambda: self.planner.cut(found, cap))
@@ -150,12 +149,12 @@ class Follower:
 
     # ---- a look at the streams ----
 
-    def _streams(self) -> list[str]:
-        """Return the streams to read; a pattern that takes long to look up is not looked up each time."""
+    def _streams(self, now: bool = False) -> list[str]:
+        """Return the streams to read; a pattern that takes long to look up is not looked up each time, unless `now`."""
         if self.options.keys() is not None:
             return found(self.options, self.servers)
         begun = time.monotonic()
-        if self._look_took < LOOKUP_SECONDS or begun - self._looked > 20 * self._look_took:
+        if now or self._look_took < LOOKUP_SECONDS or begun - self._looked > 20 * self._look_took:
             self._matched = found(self.options, self.servers)
             self._looked = time.monotonic()
             self._look_took = self._looked - begun
@@ -166,9 +165,9 @@ class Follower:
         streams = self._streams()
         known = extents(self.servers, list(dict.fromkeys([*streams, *start.streams])))
         named = self.options.keys()
-        strangers = [
-            stream for stream in start.streams if stream not in streams and (named or known[stream] is not None)
-        ]
+        there = start.streams if named else [stream for stream in start.streams if known[stream] is not None]
+        if (strangers := sorted({*there}.difference(streams))) and not named:
+            strangers = sorted({*strangers}.difference(self._streams(now=True)))  # it was made anew meanwhile
         if strangers:
             raise ConnectorError(self._foreign(strangers, streams))
         places = self.guard.check(start.streams, start.added, known, start.initial)
@@ -199,7 +198,7 @@ class Follower:
             reads = _listed(streams)
         return f"rillet: the checkpoint belongs to {_listed(strangers)}, the query reads {reads}"
 
-    def _waiting(self, look: Look, cap: int | None) -> list[Weighed]:
+    def _waiting(self, look: Look) -> list[Weighed]:
         """Return what there is to read."""
         spans = []
         for stream, place in look.places.items():
@@ -208,12 +207,12 @@ class Follower:
                 continue
             last = extent.last if self.targets is None else min(extent.last, self.targets[stream])
             spans.append(Span(stream, place.after, last, extent, place.added))
-        return self.planner.weigh(spans, cap)
+        return self.planner.weigh(spans)
 
-    def _wait(self, look: Look) -> None:
-        """Wait for an entry that is not there yet."""
+    def _wait(self, look: Look) -> bool:
+        """Wait for an entry that is not there yet; return False if certainly none came."""
         bounds = {stream: EARLIEST if extent is None else extent.last for stream, extent in look.known.items()}
-        self._again(lambda: wait_for_news(self.servers, bounds))
+        return self._again(lambda: wait_for_news(self.servers, bounds))
 
     def _held_back(self, look: Look, found: Sequence[Weighed], least: int | None) -> bool:
         """Tell whether a batch has to wait for more entries; wait a little then."""

@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rillet.spark.asking import Extent, Page, count_ahead, glimpses, places, ranks
-from rillet.spark.offsets import Task, identifier, number
+from rillet.spark.offsets import Task, identifier
 from rillet.spark.options import EARLIEST, Options, before
 from rillet.spark.servers import Servers
 from rillet.spark.shares import (
@@ -43,7 +43,7 @@ from rillet.spark.shares import (
 )
 from rillet.types.stream_id import StreamID
 
-SMALL = 2000  # entries that are rather counted than estimated
+SMALL = 4000  # entries that are rather counted than estimated
 SHORT = 256  # entries of a stream that is rather looked at as a whole
 SAMPLES = 48  # probes of one stream at first, and of all streams three times as many
 TRIGGER_LOOKS, TRIGGER_PROBES = 3, 96
@@ -71,12 +71,6 @@ class Span:
         return max(self.after, self.floor)
 
     @property
-    def evenly(self) -> float:
-        """Return how many entries it holds if the stream's entries are spread evenly."""
-        whole = number(self.known.last) - number(self.floor)
-        return self.known.length * (number(self.last) - number(self.low)) / max(whole, 1)
-
-    @property
     def floor(self) -> StreamID:
         """Return the ID just before the stream's first entry."""
         first = self.known.first or EARLIEST
@@ -89,6 +83,7 @@ class Weighed:
 
     span: Span
     count: float
+    sure: bool = True  # whether there are certainly no more
     wanted: float = 0.0
     end: StreamID = EARLIEST
     estimate: Estimate | None = None
@@ -121,21 +116,18 @@ class Planner:
 
     # ---- how much there is ----
 
-    def weigh(self, spans: Sequence[Span], cap: int | None = None) -> list[Weighed]:
-        """Return the spans that may hold entries with how many they hold, those that have waited longest first.
-
-        cap: how many of them will be wanted at the most; looks are concentrated there.
-        """
+    def weigh(self, spans: Sequence[Span]) -> list[Weighed]:
+        """Return the spans that may hold entries with how many they hold, those that have waited longest first."""
         spans = sorted((span for span in spans if not span.empty), key=lambda span: (span.low, span.stream))
         exact = ranks(self.servers, {span.stream: (span.low, span.last) for span in spans}) if spans else None
         self.ranked = exact is not None
         if exact is not None:
             found = [Weighed(span, float(exact[span.stream][1] - exact[span.stream][0])) for span in spans]
         else:
-            found = self._weigh_by_looking(spans, cap)
+            found = self._weigh_by_looking(spans)
         return [one for one in found if one.count > 0]
 
-    def _weigh_by_looking(self, spans: Sequence[Span], cap: int | None) -> list[Weighed]:
+    def _weigh_by_looking(self, spans: Sequence[Span]) -> list[Weighed]:
         found = [Weighed(span, _told(span)) for span in spans]
         unknown = [one for one in found if one.count < 0]
         short = [one for one in unknown if one.span.known.length <= SHORT and not one.span.known.large]
@@ -143,17 +135,16 @@ class Planner:
         for one, seen in zip(short, glimpses(self.servers, pages), strict=True):
             one.count = float(seen.entries)
         guessed = [one for one in unknown if one.count < 0]
-        total = sum(one.count if one.count >= 0 else one.span.evenly for one in found)
-        self._look_first(guessed, 1.0 if cap is None else min(1.0, cap / max(total, 1)))
+        self._look_first(guessed)
         for one in guessed:
             assert one.estimate is not None
-            one.count = one.estimate.count()
+            one.count, one.sure = one.estimate.count(), False
         return found
 
     # ---- where the entries lie ----
 
-    def _look_first(self, found: Sequence[Weighed], part: float = 1.0) -> None:
-        """Make estimates of streams that have none, of which a part is wanted, at their beginnings."""
+    def _look_first(self, found: Sequence[Weighed]) -> None:
+        """Make estimates of streams that have none."""
         found = [one for one in found if one.estimate is None]
         samples = max(2, min(SAMPLES, 3 * SAMPLES // max(len(found), 1)))
         asked = []
@@ -163,8 +154,7 @@ class Planner:
             if span.known.large:
                 one.estimate.spread()
             else:
-                wanted = one.wanted / one.count if one.wanted else part
-                asked.append((one, one.estimate.first_look(samples, wanted)))
+                asked.append((one, one.estimate.first_look(samples)))
         self._look(asked)
 
     def _look(self, asked: Sequence[tuple[Weighed, list[tuple[int, int]]]]) -> None:
@@ -213,7 +203,8 @@ class Planner:
         total = sum(one.wanted for one in taken)
         parts = self._parts(total, taken)
         stretches = line([one.wanted for one in taken], parts) if taken else []
-        self._end(taken, stretches, total / parts)
+        if cap is not None:
+            self._end(taken, stretches, total / parts, cap / max(total, 1.0))
         cuts = self._places(taken, stretches, total / parts)
         ranges = [(one.span.stream, one.span.low, one.end) for one in taken]
         return Batch({one.span.stream: one.end for one in taken}, tuple(tasks(ranges, stretches, cuts)))
@@ -226,37 +217,45 @@ class Planner:
             return self.parallelism
         return max(1, min(self.parallelism, int(total) // WORTH_A_TASK))
 
-    def _end(self, taken: Sequence[Weighed], stretches: Sequence[Stretch], share: float) -> None:
-        """Find the ends of streams of which a part is wanted; a look for one is a look for its tasks' cuts, too."""
-        found = [one for one in taken if one.wanted < one.count]
+    def _end(self, taken: Sequence[Weighed], stretches: Sequence[Stretch], share: float, room: float) -> None:
+        """Find the ends of streams of which a part is wanted; a look for one is a look for its tasks' cuts, too.
+
+        room: how many times what is wanted fits into the cap; more than once where estimates say that this is all.
+        """
+        total = room * sum(one.wanted for one in taken)
+        counting = self.options.exact_triggers or (total <= SMALL and not any(one.span.known.large for one in taken))
+        found = [one for one in taken if one.wanted < one.count or (counting and not one.sure)]
         if not found:
             return
         asked = [(one.span.stream, one.span.low, int(one.wanted)) for one in found]
         if self.ranked and (exact := places(self.servers, asked)) is not None:
             for one, end in zip(found, exact, strict=True):
                 one.end = min(end, one.span.last)
-            return
-        small = sum(one.wanted for one in taken) <= SMALL
-        counted = [one for one in found if self.options.exact_triggers or (small and not one.span.known.large)]
-        if small:
-            pages = [Page(one.span.stream, one.span.low, one.span.last, int(one.wanted)) for one in counted]
-            for one, seen in zip(counted, glimpses(self.servers, pages), strict=True):
-                one.end = seen.last if seen.entries >= int(one.wanted) else one.span.last
+        elif counting:
+            self._count(found, room, total <= SMALL)
         else:
-            for one in counted:
-                span = one.span
-                one.end = count_ahead(self.servers, span.stream, span.low, span.last, int(one.wanted), 10 * SMALL)
-        guessed = [one for one in found if one not in counted]
-        self._look_closely(
-            [
-                (one, [*_around(stretch, share), (one.wanted, max(one.wanted / 16, PROBE))])
-                for one, stretch in zip(taken, stretches, strict=True)
-                if one in guessed
-            ]
-        )
-        for one in guessed:
-            (one.end,) = one.ids([one.wanted])
-        self._settle(guessed)
+            self._look_closely(
+                [
+                    (one, [*_around(stretch, share), (one.wanted, max(one.wanted / 16, PROBE))])
+                    for one, stretch in zip(taken, stretches, strict=True)
+                    if one.wanted < one.count
+                ]
+            )
+            for one in found:
+                (one.end,) = one.ids([one.wanted])
+            self._settle(found)
+
+    def _count(self, found: Sequence[Weighed], room: float, at_once: bool) -> None:
+        """Find ends by counting entries."""
+        most = [int(one.wanted * max(room, 1.0)) if one.wanted == one.count else int(one.wanted) for one in found]
+        if at_once:
+            pages = [Page(one.span.stream, one.span.low, one.span.last, n) for one, n in zip(found, most, strict=True)]
+            for one, seen, n in zip(found, glimpses(self.servers, pages), most, strict=True):
+                one.end = seen.last if seen.entries >= n else one.span.last
+            return
+        for one, n in zip(found, most, strict=True):
+            span = one.span
+            one.end = count_ahead(self.servers, span.stream, span.low, span.last, n, 10 * SMALL)
 
     def _settle(self, found: Sequence[Weighed]) -> None:
         """Move guessed ends to the entry there: the one before, or where there is none the first that is to be read.

@@ -176,14 +176,16 @@ class Pages:
 
     def _begin_again(self) -> None:
         """Give up what is under way: the same pages, or what is missing of them, are asked for once more."""
-        for place, (cursor, connection) in reversed(list(enumerate(self.under_way))):
-            decoder = self.decoders.pop(connection, None)
-            if decoder is not None:
+        if self.under_way:
+            cursor, connection = self.under_way[0]
+            decoder = self.decoders.get(connection)
+            if decoder is not None and decoder.left >= 0:  # half decoded
+                cursor.count -= decoder.entries - decoder.left
+        while self.under_way:
+            cursor, connection = self.under_way.pop()
+            if self.decoders.pop(connection, None) is not None:
                 self.servers.forget(connection)
-                if place == 0 and decoder.left >= 0:  # half decoded
-                    cursor.count -= decoder.entries - decoder.left
             self.waiting.appendleft(cursor)
-        self.under_way.clear()
 
     def _error(self, cursor: Cursor, connection: Connection, reason: object) -> ConnectorError:
         return ConnectorError(f"rillet: reading {cursor.stream!r} from {connection.address}: {reason}")

@@ -40,7 +40,6 @@ FINER = 16
 WORTH_A_TASK = 2000  # entries; starting a Python task costs as much as reading that many many times over
 TYPICAL = 4  # as many times as dense as the median a cell is at the most, if it is like the others
 NEAR = 0.1  # of a task: as near to the border of two streams a cut is moved there
-FRONT = 0.3  # of a range: where a smaller part of it is wanted, most probes go to twice that part
 
 
 class Cell(NamedTuple):
@@ -78,17 +77,11 @@ class Estimate:
         self._edges = [(number(first), self.low), (self.low, self.high), (self.high, number(end))]
         self._unit = 1 << 64 if self.low >> 64 != self.high >> 64 else 1
 
-    def first_look(self, samples: int, part: float = 1.0) -> list[tuple[int, int]]:
-        """Return the cells to probe first: most in the part of the inside that is wanted, some so that all is known."""
-        (before, low), (_, high), (_, after) = self._edges
+    def first_look(self, samples: int) -> list[tuple[int, int]]:
+        """Return the cells to probe first: most of them inside, some outside so that the whole is known."""
         some = max(1, samples // 4)
-        found = cells(before, low, some) if before < low else []
-        if part < FRONT:
-            middle = low + int((high - low) * 2 * part)
-            found += [*cells(low, middle, samples - some), *cells(middle, high, some)]
-        else:
-            found += cells(low, high, samples)
-        return found + (cells(high, after, some) if high < after else [])
+        counts = (some, samples, some)
+        return [cell for (a, b), n in zip(self._edges, counts, strict=True) if a < b for cell in cells(a, b, n)]
 
     def look_again(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
         """Return finer cells, at most so many, for those in which a position falls that hold too much for it.
@@ -166,15 +159,15 @@ class Estimate:
 
 
 def _as_heavy(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Cell]:
-    """Return the pieces of a cell, made as heavy together as it was, if it was as dense as others.
+    """Return the pieces of a cell, made as heavy together as it was if they seem much too light.
 
-    Where entries come in bursts, small cells are guessed with another error than large ones; only cells of one size
-    can be compared. A cell denser than `usual` was mistaken for one by chance, and its pieces are better.
+    They tell more than the cell did. But where entries come in bursts, small cells are guessed with another error than
+    large ones, and only cells of one size can be compared; then the cell was right, unless it was denser than `usual`.
     """
     exact = sum(cell.load for cell in pieces if cell.exact)
     guessed = sum(cell.load for cell in pieces if not cell.exact)
     rest = parent.load - exact
-    if not 0 < guessed < rest or parent.load > usual * (parent.end - parent.start):
+    if not 0 < guessed < rest / 2 or parent.load > usual * (parent.end - parent.start):
         return pieces
     return [cell if cell.exact else Cell(cell.start, cell.end, cell.load * rest / guessed) for cell in pieces]
 

@@ -1,0 +1,215 @@
+"""Triggers, without Spark: how far a batch goes, what its offset says, when it waits."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows, ReadMinRows
+from pyspark.sql.types import StructType
+
+import rillet.store
+from rillet.spark.options import parse
+from rillet.spark.source import StreamReader
+from tests.judge import Judge
+from tests.spark.conftest import entry_id, number
+
+SCHEMA = StructType().add("id", "string").add("n", "long")
+Add = Callable[..., None]
+Offset = dict[str, Any]
+
+
+@pytest.fixture
+def follow(url: str) -> Iterator[Callable[..., StreamReader]]:
+    """Make readers of a stream; they are stopped at the end."""
+    made: list[StreamReader] = []
+
+    def reader(parallelism: int = 2, **options: str) -> StreamReader:
+        where = {} if "path" in options else {"url": url}
+        made.append(StreamReader(parse({**where, "stream": "events", **options}), SCHEMA, parallelism))
+        return made[-1]
+
+    yield reader
+    for one in made:
+        one.stop()
+
+
+def numbers(reader: StreamReader, start: Offset, end: Offset) -> list[list[int]]:
+    """Return what each task of a batch reads."""
+    tasks = reader.partitions(start, end)
+    return [[n for batch in reader.read(task) for n in batch.column("n").to_pylist()] for task in tasks]
+
+
+def flat(tasks: list[list[int]]) -> list[int]:
+    return [n for task in tasks for n in task]
+
+
+def through_checkpoint(offset: Offset) -> Offset:
+    """Return an offset as Spark hands it back."""
+    found: Offset = json.loads(json.dumps(offset))
+    return found
+
+
+def test_a_planned_batch_has_the_same_tasks_on_any_number_of_cores(
+    judge: Judge, url: str, add: Add, follow: Callable[..., StreamReader]
+) -> None:
+    add(range(20_000))
+    reader = follow(parallelism=4)
+    start = through_checkpoint(reader.initialOffset())
+    end = through_checkpoint(reader.latestOffset(start, ReadAllAvailable()))
+    planned = numbers(reader, start, end)
+    assert len(planned) == 4
+    reader.stop()  # the driver dies between plan and commit; entries of the last millisecond arrive, and more
+    with judge.client() as client:
+        client.execute_command("XADD", "events", f"{entry_id(19_999).split('-')[0]}-*", "n", "20000")
+    add(range(20_001, 30_000))
+    again = follow(parallelism=1, minPartitions="7")
+    assert numbers(again, again.initialOffset(), end) == planned
+    assert again.latestOffset(end, ReadMaxRows(1))["streams"] != end["streams"]
+    rest = again.latestOffset(end, ReadAllAvailable())
+    assert sorted(flat(numbers(again, end, rest))) == list(range(20_000, 30_000))
+    assert again.partitions(rest, rest) == []
+
+
+def test_an_offset_of_the_first_version_is_gone_on_from(add: Add, follow: Callable[..., StreamReader]) -> None:
+    add(range(100))
+    reader = follow()
+    old = {"events": entry_id(9)}
+    end = reader.latestOffset(old, ReadAllAvailable())
+    assert flat(numbers(reader, old, end)) == list(range(10, 100))
+    assert flat(numbers(reader, {"events": "0-0"}, {"events": entry_id(19), "from": entry_id(4)})) == list(range(5, 20))
+
+
+def test_a_trigger_ends_at_an_entry_about_where_the_cap_is(add: Add, follow: Callable[..., StreamReader]) -> None:
+    add(range(40_000))
+    reader = follow()
+    start = reader.initialOffset()
+    seen: list[int] = []
+    sizes = []
+    while (end := reader.latestOffset(start, ReadMaxRows(6000))) != start:
+        tasks = numbers(reader, start, end)
+        assert end["streams"] == {"events": entry_id(flat(tasks)[-1])}
+        sizes.append(sum(map(len, tasks)))
+        seen += flat(tasks)
+        start = end
+    assert seen == list(range(40_000))
+    assert all(4500 < size < 7500 for size in sizes[:-1]), sizes
+
+
+@pytest.mark.parametrize("cap", [300, 7000])
+def test_exact_triggers_count(add: Add, follow: Callable[..., StreamReader], cap: int) -> None:
+    add(range(15_000))
+    reader = follow(maxEntriesPerTrigger=str(cap), exactTriggers="true")
+    start = reader.initialOffset()
+    for _ in range(2):
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        assert sum(map(len, numbers(reader, start, end))) == cap
+        start = end
+
+
+def test_an_engine_of_ours_caps_and_cuts_exactly(tmp_path: Path, follow: Callable[..., StreamReader]) -> None:
+    path = str(tmp_path / "events.rillet")
+    with rillet.store.open(path) as store:
+        events = store.stream("events")
+        for i in range(13_000):
+            flat_fields = [word.decode() for word in number(i)]
+            events.add(dict(zip(flat_fields[::2], flat_fields[1::2], strict=True)), id=entry_id(i))
+        for i in range(100, 200):
+            events.delete(entry_id(i))
+        reader = follow(path=path, parallelism=3)
+        start = reader.initialOffset()
+        tasks = []
+        for _ in range(2):
+            end = reader.latestOffset(start, ReadMaxRows(6002))
+            tasks.append(numbers(reader, start, end))
+            start = end
+        assert [sum(map(len, found)) for found in tasks] == [6002, 6002]
+        assert [len(task) for task in tasks[1]] == [2001, 2000, 2001]
+        assert flat(flat(tasks)) == [*range(100), *range(200, 12_104)]  # type: ignore[arg-type]
+        reader.stop()
+
+
+def test_a_batch_waits_for_enough_entries_but_not_for_ever(add: Add, follow: Callable[..., StreamReader]) -> None:
+    reader = follow(minEntriesPerTrigger="50")
+    add(range(20))
+    start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
+    assert limit == ReadMinRows(50)
+    assert reader.latestOffset(start, limit) == start
+    add(range(20, 60))
+    end = reader.latestOffset(start, limit)
+    assert flat(numbers(reader, start, end)) == list(range(60))
+    impatient = follow(minEntriesPerTrigger="50", maxTriggerDelay="150ms", maxEntriesPerTrigger="500")
+    assert impatient.getDefaultReadLimit() == ReadMaxRows(500)
+    add(range(60, 70))
+    assert impatient.latestOffset(end, ReadMaxRows(500)) == end
+    while (later := impatient.latestOffset(end, ReadMaxRows(500))) == end:
+        pass  # each call waits a tenth of a second
+    assert flat(numbers(impatient, end, later)) == list(range(60, 70))
+    available = follow(minEntriesPerTrigger="50")
+    add(range(70, 75))
+    available.prepareForTriggerAvailableNow()
+    last = available.latestOffset(later, limit)
+    assert flat(numbers(available, later, last)) == list(range(70, 75))
+
+
+def test_an_available_now_query_reads_up_to_where_each_stream_was(
+    url: str, add: Add, follow: Callable[..., StreamReader]
+) -> None:
+    add(range(30))
+    add(range(20), "more")
+    reader = StreamReader(parse({"url": url, "streamPattern": "*"}), SCHEMA, 2)
+    reader.prepareForTriggerAvailableNow()
+    add(range(30, 40))
+    add(range(5), "new")
+    start = reader.initialOffset()
+    seen: list[int] = []
+    while (end := reader.latestOffset(start, ReadMaxRows(20))) != start:
+        seen += flat(numbers(reader, start, end))
+        start = end
+    assert sorted(seen) == sorted([*range(30), *range(20)])
+    reader.stop()
+
+
+def test_an_idle_query_sees_an_entry_as_it_comes(judge: Judge, add: Add, follow: Callable[..., StreamReader]) -> None:
+    add(range(5))
+    reader = follow()
+    end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    assert reader.latestOffset(end, ReadAllAvailable()) == end
+
+    def add_when_blocked() -> None:
+        with judge.client() as client:
+            while b"blocked_clients:1" not in client.execute_command("INFO", "clients"):
+                pass
+        add([5])
+
+    thread = threading.Thread(target=add_when_blocked)
+    thread.start()
+    while (later := reader.latestOffset(end, ReadAllAvailable())) == end:
+        pass  # a wait was over before the other thread saw it
+    thread.join()
+    assert flat(numbers(reader, end, later)) == [5]
+
+
+def test_bursts_do_not_fool_the_cap(judge: Judge, follow: Callable[..., StreamReader]) -> None:
+    """Two hundred entries in one millisecond, then nothing for a second."""
+    with judge.client() as client:
+        pipe = client.pipeline(transaction=False)
+        for n in range(40_000):
+            pipe.execute_command("XADD", "events", f"{1_700_000_000_000 + n // 200 * 1000}-{n % 200}", "n", n)
+        pipe.execute()
+    reader = follow()
+    start = reader.initialOffset()
+    sizes = []
+    while (end := reader.latestOffset(start, ReadMaxRows(10_000))) != start:
+        sizes.append(sum(map(len, numbers(reader, start, end))))
+        start = end
+    assert sum(sizes) == 40_000
+    assert all(5000 < size < 16_000 for size in sizes[:-1]), sizes
