@@ -143,24 +143,31 @@ class _Copy:
             self.outcome.how = "restored"
         else:
             self._round()
-        deadline = None if self.plan.follow_for is None else time.monotonic() + self.plan.follow_for
-        while not self._done(last=not self.plan.follow):
-            if not self.plan.follow:
-                return
-            if deadline is not None and time.monotonic() > deadline:
-                self._done(last=True)
-                return
+        self._catch_up()
+
+    def _catch_up(self) -> None:
+        """Verify; with `follow`, carry over what is new until both sides are equal, or what differs stays the same."""
+        plan, outcome = self.plan, self.outcome
+        deadline = None if plan.follow_for is None else time.monotonic() + plan.follow_for
+        before: list[str] | None = None
+        while True:
+            over = not plan.follow or (deadline is not None and time.monotonic() > deadline)
+            # The counters first. Nothing new and yet another length: something was deleted, which the comparison finds.
+            if over or not self.forwarded or self._settled():
+                self._compare()
+                if over or outcome.equal or (not self.forwarded and outcome.differences == before):
+                    return
+                before = outcome.differences
             time.sleep(_PAUSE)
             self._round()
 
-    def _done(self, last: bool) -> bool:
-        """Whether both sides are equal: the counters first, then everything where those are, or cannot become so."""
-        if not self.plan.verify:
-            self.outcome.differences = self._counters() + self._group_counters()
-            self.outcome.equal = not self.outcome.differences
-            return self.outcome.equal
-        # Nothing new, and still another length: something was deleted in the middle, which the comparison finds.
-        return (last or not self.forwarded or self._settled()) and self._verified()
+    def _compare(self) -> None:
+        """Compare as thoroughly as is asked for; the outcome says what differs."""
+        if self.plan.verify:
+            self._verify()
+            return
+        self.outcome.differences = self._counters() + self._group_counters()
+        self.outcome.equal = not self.outcome.differences
 
     def _facts(self) -> dict[str, Any]:
         found = stream_facts(self.source, self.key)
@@ -401,7 +408,7 @@ class _Copy:
                     wrong.append(f"{fact} of the group {_shown(name)!r} is {values}")
         return wrong
 
-    def _verified(self) -> bool:
+    def _verify(self) -> None:
         """Compare everything; note what differs. Entries that only the target has are deleted, once."""
         extra = self._compare_entries()
         if extra:
@@ -413,7 +420,6 @@ class _Copy:
         for group in groups_of(self.source, self.key):
             outcome.differences += self._compare_group(group["name"])
         outcome.equal = not outcome.differences
-        return outcome.equal
 
     def _compare_entries(self) -> list[bytes]:
         """Read both sides; return the IDs that only the target has."""
