@@ -238,7 +238,8 @@ class FilteringReader(BatchReader):
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
         """Take filters on IDs, times and streams; return those that Spark has to look at."""
-        return filters if self.options.archive is not None else self.pushed.push(filters)
+        left = self.pushed.push(filters)
+        return filters if self.options.archive is not None else left  # files are pruned by them, not cut
 
     def keeps(self, stream: str) -> bool:
         """Return whether the filters want anything of a stream."""

@@ -190,14 +190,14 @@ class Job:
             with Servers(self.parsed) as servers:
                 self.total = self.done.entries + entries_after(servers, Offset.parse(start))
                 while True:
+                    if self.trim:  # also where nothing is new: a group may have moved on
+                        self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
                     end = reader.latestOffset(start, limit)
                     if Offset.parse(end).streams == Offset.parse(start).streams:
                         break
                     manifest = self.batch(manifest, reader.partitions(start, end), end)
                     start = {**start, **plain(end)}
                     start.pop("initial", None)
-                    if self.trim:
-                        self.done.trimmed += trim_streams(servers, manifest, Offset.parse(end).streams)
         finally:
             reader.stop()
         return merge_small(

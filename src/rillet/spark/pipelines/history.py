@@ -97,8 +97,8 @@ def plan(reader: BatchReader) -> list[Shares | Tail]:
 
     options, archive = reader.options, Archive(str(reader.options.archive))
     with Servers(options) as servers:
-        manifest, known = settled(archive, options, servers)
-        bounds = reader.bounds(known)
+        manifest, known = settled(archive, reader, servers)
+        bounds = reader.bounds(whole(manifest, known))
         old, new = {}, {}
         for stream, (after, last) in bounds.items():
             seam = manifest.read_up_to(stream)
@@ -113,14 +113,15 @@ def plan(reader: BatchReader) -> list[Shares | Tail]:
     return [*archive_tasks(archive, manifest, old, parallelism), *map(Tail, batch.tasks)]
 
 
-def settled(archive: Archive, options: Options, servers: Servers) -> tuple[Manifest, dict[str, Extent | None]]:
+def settled(archive: Archive, reader: BatchReader, servers: Servers) -> tuple[Manifest, dict[str, Extent | None]]:
     """Return the archive's state and what the streams hold now, with nothing trimmed between the two unread."""
     from rillet.spark.asking import extents, found, missing
 
-    manifest = archive.existing()
+    options, manifest = reader.options, archive.existing()
     for _ in range(LOOKS):
         archived = _of_options(manifest, options)
-        known = extents(servers, sorted({*found(options, servers), *archived}))
+        streams = sorted(stream for stream in {*found(options, servers), *archived} if reader.keeps(stream))
+        known = extents(servers, streams)
         later = archive.existing()
         if all(
             (extent is not None and extent.first is not None and extent.first <= manifest.read_up_to(stream))
@@ -143,6 +144,15 @@ def settled(archive: Archive, options: Options, servers: Servers) -> tuple[Manif
                 "failOnDataLoss=false reads what is archived"
             )
     return manifest, known
+
+
+def whole(manifest: Manifest, known: Mapping[str, Extent | None]) -> dict[str, Extent | None]:
+    """Return the extents of archive and stream together, of which no first entry is known."""
+    found: dict[str, Extent | None] = {}
+    for stream, extent in known.items():
+        if extent is not None:
+            found[stream] = replace(extent, first=None, last=max(extent.last, manifest.read_up_to(stream)))
+    return found
 
 
 def _of_options(manifest: Manifest, options: Options) -> list[str]:
@@ -197,7 +207,7 @@ def read(options: Options, task: Shares | Tail, schema: Any) -> Iterator[Any]:
     """Yield the record batches of a task."""
     if isinstance(task, Shares):
         for share in task.shares:
-            yield from read_share(share, schema, options.batch_entries)
+            yield from read_share(share, schema, options)
         return
     from rillet.spark.servers import Servers
 
@@ -252,7 +262,7 @@ def _archived(
     archive = Archive(str(options.archive))
     for file in manifest.files:
         if file.stream == stream and file.last > after and file.first <= last:
-            yield from read_share(share_of(archive, manifest, file, after, last), schema, options.batch_entries)
+            yield from read_share(share_of(archive, manifest, file, after, last), schema, options)
 
 
 # ---- the command --------------------------------------------------------------------------------------------------

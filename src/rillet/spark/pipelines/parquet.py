@@ -25,7 +25,7 @@ from typing import Any
 
 from rillet.columns.arrow import record_batch, rows_for
 from rillet.columns.resp import DONE, MORE, RangeDecoder
-from rillet.spark.options import EARLIEST
+from rillet.spark.options import EARLIEST, Options
 from rillet.spark.pipelines.folder import DAY_MS, ArchiveError, Part, day_of
 from rillet.types.stream_id import StreamID
 
@@ -232,7 +232,7 @@ class Share:
     shares: int = 1
 
 
-def read_share(share: Share, schema: Any, batch_rows: int = 10_000) -> Iterator[Any]:
+def read_share(share: Share, schema: Any, options: Options) -> Iterator[Any]:
     """Yield the rows of a share as record batches of a schema of the source."""
     with open_file(share.places) as file:
         have = file.schema_arrow
@@ -242,10 +242,10 @@ def read_share(share: Share, schema: Any, batch_rows: int = 10_000) -> Iterator[
         wanted = {field.name for field in schema} - set(IN_NAME) if direct else {"id", "fields"}
         columns = [name for name in have.names if name in wanted | {"id_ms", "id_seq"}]
         groups = [number for number in _groups(file, share) if _overlaps(file.metadata.row_group(number), share)]
-        for batch in file.iter_batches(batch_rows, row_groups=groups, columns=columns):
+        for batch in file.iter_batches(options.batch_entries, row_groups=groups, columns=columns):
             batch = between(batch, share.after, share.last)
             if batch.num_rows:
-                yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema)
+                yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema, options)
 
 
 def _groups(file: Any, share: Share) -> range:
@@ -317,9 +317,9 @@ def shaped(batch: Any, stream: str, schema: Any) -> Any:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def decoded(batch: Any, stream: str, schema: Any) -> Any:
+def decoded(batch: Any, stream: str, schema: Any, options: Options) -> Any:
     """Return the columns of a schema decoded out of a file's IDs and fields, as the source decodes a stream's."""
-    rows = rows_for(schema, stream.encode())
+    rows = rows_for(schema, stream.encode(), options.mode, options.corrupt_column)
     decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
     decoder.feed(b"*%d\r\n" % batch.num_rows)
     decoder.feed(reply_of(batch))

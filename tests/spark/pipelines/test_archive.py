@@ -1,0 +1,260 @@
+"""Archives: every entry once whatever is killed when, for readers of the manifest and of the bare folder alike."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+import rillet.store
+from rillet.spark.options import Options
+from rillet.spark.pipelines.folder import OWN, Archive, ArchiveError, Manifest, can_exchange, day_of, folder_of
+from rillet.types.stream_id import StreamID
+from tests.judge import Judge
+from tests.spark.conftest import entry_id
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+STEPS = ("written", "staged", "drafted", "committed", "placed", "settled", "merged", "exchanged")
+DAY = 86_400_000
+
+
+class Killed(BaseException):
+    """Stands for the end of the driver."""
+
+
+def types() -> Any:
+    """Return the columns of an archive with the map of fields; without a session there is no DDL."""
+    from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType, TimestampType
+
+    kinds = {"stream": StringType(), "id": StringType(), "id_ms": LongType(), "id_seq": LongType()}
+    kinds |= {"timestamp": TimestampType(), "fields": MapType(StringType(), StringType())}  # type: ignore[dict-item]
+    return StructType([StructField(name, kind) for name, kind in kinds.items()])
+
+
+def here(tasks: Any) -> list[Any]:
+    """Run tasks in this process."""
+    return [function(*arguments) for function, *arguments in tasks]
+
+
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """What archives without Spark, which only runs the tasks elsewhere."""
+    import rillet.spark.pipelines.archive  # noqa: F401
+
+    module = sys.modules["rillet.spark.pipelines.archive"]
+    monkeypatch.setattr(module, "columns_of", lambda schema: types())
+
+    def make(archive: Archive, url: str, **options: str) -> Any:
+        found = module.Job(archive, {"url": url, **options}, None, here, 2)
+        found.trim, found.small_files = True, 2
+        return found
+
+    return make
+
+
+def fill(judge: Judge, numbers: range, stream: str = "events", step: int = DAY // 400) -> list[str]:
+    """Append entries, 400 a day."""
+    ids = [f"{1_700_000_000_000 + i * step}-{i % 3}" for i in numbers]
+    with judge.client() as client:
+        pipe = client.pipeline(transaction=False)
+        for i, identifier in zip(numbers, ids, strict=True):
+            pipe.execute_command("XADD", stream, identifier, "n", i, "user", f"u{i % 7}")
+        pipe.execute()
+    return ids
+
+
+def by_glob(folder: Path) -> list[str]:
+    """Return the IDs as pyarrow finds them, which knows nothing of a manifest."""
+    import pyarrow.dataset as ds
+
+    if not list(folder.glob("date=*/stream=*/*.parquet")):
+        return []
+    return sorted(ds.dataset(folder, partitioning="hive").to_table(columns=["id"])["id"].to_pylist())
+
+
+def by_manifest(archive: Archive) -> list[str]:
+    """Return the IDs as who goes by the manifest reads them."""
+    import pyarrow as pa
+
+    from rillet.spark.pipelines.parquet import Share, read_share
+
+    manifest = archive.manifest()
+    schema = pa.schema([("id", pa.string())])
+    return sorted(
+        identifier
+        for file in manifest.files
+        for batch in read_share(
+            Share(tuple(archive.places(manifest, file.path)), file.stream, StreamID(0, 0), file.last), schema, Options()
+        )
+        for identifier in batch.column("id").to_pylist()
+    )
+
+
+@pytest.mark.parametrize("step", STEPS)
+def test_a_driver_that_ends_at_any_step_leaves_every_entry_exactly_once(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any], step: str
+) -> None:
+    """Killed each time that the step is reached, first time, second time ..., until a run comes through."""
+    archive, wanted, kills = Archive(tmp_path / "a"), fill(judge, range(900)), 0
+    for time in range(40):
+        left = [time % 3 + 1]
+
+        def at(reached: str, left: list[int] = left) -> None:
+            left[0] -= reached == step
+            if reached == step and left[0] == 0:
+                raise Killed
+
+        archive.at = at
+        try:
+            with archive.writing() as manifest:
+                job(archive, url, stream="events", maxEntriesPerTrigger="250").round(manifest)
+        except Killed:
+            kills += 1
+            if time < 2:
+                wanted += fill(judge, range(900 + 100 * time, 1000 + 100 * time))
+            seen = by_glob(archive.path)
+            assert len(set(seen)) == len(seen) and set(seen) <= set(wanted)
+            read = by_manifest(archive)
+            assert len(set(read)) == len(read) and set(seen) <= set(read) | set(wanted)
+            with judge.client() as client:  # nothing is trimmed that is not archived
+                kept = {identifier.decode() for identifier, _ in client.execute_command("XRANGE", "events", "-", "+")}
+            assert set(wanted) <= set(read) | kept
+            continue
+        break
+    archive.at = lambda reached: None
+    with archive.writing() as manifest:
+        manifest = job(archive, url, stream="events").round(manifest)
+    assert kills
+    assert by_glob(archive.path) == by_manifest(archive) == sorted(wanted)
+    assert sum(file.rows for file in manifest.files) == len(wanted)
+    assert not list((archive.path / OWN).glob("staging/*"))
+    with judge.client() as client:
+        assert client.xlen("events") == 1  # the fence
+
+
+def test_trimming_waits_for_groups_and_keeps_the_last_entry(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
+    ids = fill(judge, range(100))
+
+    def archived() -> list[str]:
+        archive = Archive(tmp_path / "a")
+        with archive.writing() as manifest:
+            job(archive, url, stream="events").round(manifest)
+        with judge.client() as client:
+            return [identifier.decode() for identifier, _ in client.execute_command("XRANGE", "events", "-", "+")]
+
+    with judge.client() as client:
+        client.execute_command("XGROUP", "CREATE", "events", "slow", "0")
+        client.execute_command("XGROUP", "CREATE", "events", "quick", ids[80])
+        assert archived() == ids
+        client.execute_command("XREADGROUP", "GROUP", "slow", "c", "COUNT", "50", "STREAMS", "events", ">")
+        client.execute_command("XACK", "events", "slow", *ids[:20], *ids[21:50])
+        assert archived() == ids[20:]  # the oldest pending one
+        client.execute_command("XACK", "events", "slow", ids[20])
+        assert archived() == ids[49:]  # the last one delivered
+        client.execute_command("XGROUP", "SETID", "events", "slow", "$")
+        assert archived() == ids[80:]
+        client.execute_command("XGROUP", "DESTROY", "events", "quick")
+        assert archived() == ids[99:]
+        client.execute_command("XDEL", "events", ids[99])  # and without the fence
+        ids += fill(judge, range(100, 110))
+        assert archived() == ids[100:]
+        client.execute_command("XGROUP", "DESTROY", "events", "slow")
+        assert archived() == ids[109:]
+    assert by_glob(tmp_path / "a") == sorted(ids)
+
+
+def test_several_streams_and_jobs_share_a_folder(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
+    import pyarrow.dataset as ds
+
+    names = ["events:1", "events:2", "a/b=ü %"]
+    ids = {name: fill(judge, range(10 * place, 10 * place + 10), name) for place, name in enumerate(names)}
+    archive = Archive(tmp_path / "a")
+    for options in ({"streamPattern": "events:*"}, {"stream": names[2]}, {"streams": "events:2,events:1"}):
+        with archive.writing() as manifest:
+            told = job(archive, url, **options).round(manifest)
+    assert told.streams() == sorted(names)
+    found = ds.dataset(archive.path, partitioning="hive").to_table(columns=["stream", "id"]).to_pylist()
+    assert sorted((row["stream"], row["id"]) for row in found) == sorted((n, one) for n in names for one in ids[n])
+    second = Archive(tmp_path / "a").writing()
+    with archive.writing(), pytest.raises(ArchiveError, match="another process is writing the archive"), second:
+        pass
+
+
+def test_what_is_wrong_with_an_archive_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="there is no archive at .*manifest.json is missing"):
+        Archive(tmp_path).existing()
+    (tmp_path / OWN).mkdir()
+    (tmp_path / OWN / "manifest.json").write_text('{"format": 1}')
+    with pytest.raises(ArchiveError, match="the manifest of the archive .* is damaged"):
+        Archive(tmp_path).manifest()
+    (tmp_path / OWN / "manifest.json").write_text('{"format": 2}')
+    with pytest.raises(ArchiveError, match="has the format 2, this reads 1"):
+        Archive(tmp_path).manifest()
+    assert folder_of("a:b/c", 19_000) == "date=2022-01-08/stream=a%3Ab%2Fc"
+    assert folder_of("e", day_of(1 << 60)) == "date=__HIVE_DEFAULT_PARTITION__/stream=e"
+    assert can_exchange(tmp_path) and Manifest().last("e") == StreamID(0, 0)
+
+
+def test_a_killed_spark_and_its_successor(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
+    """A driver with its JVM and workers, killed for good between commit and renaming; ours takes over and compacts."""
+    from rillet.spark.pipelines import archive, compact
+
+    wanted = fill(judge, range(3000))
+    script = (
+        "import os, signal, sys, rillet.spark\n"
+        "from rillet.spark.pipelines.folder import Archive\n"
+        "Archive.__init__.__defaults__ = (lambda step: step == 'placed' and os.killpg(0, signal.SIGKILL),)\n"
+        "from rillet.spark.pipelines import archive\n"
+        "spark = rillet.spark.session('local[1]', spark_driver_memory='512m')\n"
+        "archive(spark, sys.argv[1], url=sys.argv[2], stream='events', maxEntriesPerTrigger='1000', trim=True)\n"
+    )
+    ended = subprocess.run(
+        [sys.executable, "-c", script, str(tmp_path / "a"), url], start_new_session=True, capture_output=True,
+        timeout=300, env={**os.environ, "PYTHONWARNINGS": "ignore"},
+    )  # fmt: skip
+    assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+    first = Archive(tmp_path / "a").existing()
+    assert first.commit == 1 and len(by_glob(tmp_path / "a")) < sum(file.rows for file in first.files)
+    wanted += fill(judge, range(3000, 3100))
+    shown: list[tuple[int, int | None]] = []
+    done = archive(spark, tmp_path / "a", url=url, stream="events", small_files=100, trim=True,
+                   progress=lambda *told: shown.append(told))  # fmt: skip
+    assert done.entries == 3100 - sum(file.rows for file in first.files)
+    assert shown[-1][0] == done.entries
+    merged = compact(spark, tmp_path / "a")
+    assert merged.merged > merged.into > 0
+    table = spark.read.parquet(str(tmp_path / "a"))
+    assert set(table.columns) == {"id", "id_ms", "id_seq", "timestamp", "fields", "date", "stream"}
+    row = table.selectExpr("count(*)", "count(distinct id)", "sum(fields['n'])", "sum(int(date = date(timestamp)))")
+    assert tuple(row.collect()[0]) == (3100, 3100, 3100 * 3099 / 2, 3100)
+    assert by_glob(tmp_path / "a") == sorted(wanted)
+
+
+def test_an_embedded_store_is_archived_with_typed_columns(spark: SparkSession, tmp_path: Path) -> None:
+    from rillet.spark.pipelines import archive
+
+    with rillet.store.open(str(tmp_path / "events.rillet")) as store:
+        events = store.stream("events")
+        for i in range(50):
+            events.add({"n": str(i), "user": f"u{i}"}, id=entry_id(i))
+        done = archive(spark, tmp_path / "a", path=str(tmp_path / "events.rillet"), stream="events",
+                       schema="n int, user string", trim=True)  # fmt: skip
+        assert (done.entries, done.trimmed, len(events)) == (50, 49, 1)
+        with pytest.raises(ArchiveError, match="has the columns .* and .* are asked for"):
+            archive(spark, tmp_path / "a", path=str(tmp_path / "events.rillet"), stream="events")
+    rows = spark.read.parquet(str(tmp_path / "a")).where("n >= 48").select("id", "n", "user").collect()
+    assert sorted(tuple(row) for row in rows) == [(entry_id(48), 48, "u48"), (entry_id(49), 49, "u49")]
