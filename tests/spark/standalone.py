@@ -20,6 +20,7 @@ from pathlib import Path
 from tests.judge import free_port
 
 MASTER = "org.apache.spark.deploy.master.Master"
+SMALL_JAVA = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1"  # it lives for seconds
 WORKER = "org.apache.spark.deploy.worker.Worker"
 
 
@@ -64,7 +65,7 @@ def plain_environment() -> dict[str, str]:
     """Return an environment in which a Python knows nothing but what is installed, and Spark only this machine."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "SPARK", "PYSPARK"))}
     return {**kept, "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_HOME": str(spark_home()),
-            "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": "-XX:TieredStopAtLevel=1"}  # fmt: skip
+            "SPARK_DAEMON_MEMORY": "256m", "SPARK_DAEMON_JAVA_OPTS": SMALL_JAVA}  # fmt: skip
 
 
 @contextmanager
@@ -88,7 +89,7 @@ def running_standalone(folder: Path, workers: int = 2) -> Iterator[Standalone]:
 
 
 def _wait(cluster: Standalone, workers: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert all(process.poll() is None for process in cluster.processes), cluster.logs()
         try:
@@ -97,4 +98,4 @@ def _wait(cluster: Standalone, workers: int) -> None:
         except (OSError, ValueError):
             pass  # the page is not there yet
         time.sleep(0.05)
-    raise AssertionError(f"the workers did not register within a minute\n{cluster.logs()}")
+    raise AssertionError(f"the workers did not register within two minutes\n{cluster.logs()}")

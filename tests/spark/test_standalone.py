@@ -16,7 +16,7 @@ from rillet.spark.options import parse
 from rillet.spark.servers import Servers
 from rillet.spark.shipping import archive, package
 from tests.cluster import MASTERS, Cluster
-from tests.spark.standalone import Standalone, running_standalone, spark_home
+from tests.spark.standalone import SMALL_JAVA, Standalone, running_standalone, spark_home
 
 pytest.importorskip("pyspark")
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
@@ -30,8 +30,8 @@ SETTINGS = {
     "spark.driver.memory": "512m",
     "spark.executor.memory": "512m",
     "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1",
-    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1",
+    "spark.driver.extraJavaOptions": SMALL_JAVA,
+    "spark.executor.extraJavaOptions": SMALL_JAVA,
 }
 
 
@@ -55,7 +55,7 @@ def test_source_sink_and_archive_where_everything_is_more_than_one(cluster: Clus
     except JavaMissing as missing:
         pytest.skip(str(missing))
     streams = [cluster.key_of(share, "events:") for share in range(MASTERS)]
-    everything = [MASTERS * ENTRIES, MASTERS * ENTRIES, MASTERS * sum(range(ENTRIES))]
+    everything = [MASTERS * ENTRIES, *(MASTERS * sum(n**power for n in range(ENTRIES)) for power in (1, 2))]
     plan = {"url": cluster.url, "streams": streams, "folder": str(tmp_path)}
     with (
         Servers(parse({"url": cluster.url, "stream": "events"})) as servers,
