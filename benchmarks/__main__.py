@@ -11,12 +11,12 @@ import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks import durability, embedded, groups, memory, server, streams
+from benchmarks import arrow, durability, embedded, groups, memory, server, streams
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
-SPARK = ("spark_read", "spark_follow")
+SPARK = ("spark_read", "spark_follow", "spark_write")
 """Modules of that name with a function `figures(rounds, scale)`; Spark is imported where it is measured."""
-PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", *SPARK)
+PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", "arrow", *SPARK)
 
 
 def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figure]:
@@ -34,6 +34,8 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
         figures += embedded.run(rounds, scale)
     if "memory" in parts:
         figures += memory.run(mode, scale)
+    if "arrow" in parts and mode == "compiled":
+        figures += arrow.figures(rounds, scale)
     for name in SPARK:
         if name in parts and mode == "compiled":
             figures += importlib.import_module(f"benchmarks.{name}").figures(min(rounds, 3), scale)
