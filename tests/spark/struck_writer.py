@@ -51,28 +51,28 @@ class StruckWriter(StreamWriter):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Write a task's rows, if it lives so long."""
         message = super().write(self._rows(iterator))
-        self._strike("after", 1, 1, signal.SIGKILL)
+        self._strike("after", 1, 1)
         return message
 
     def _rows(self, iterator: Iterator[Any]) -> Iterator[Any]:
         for place, batch in enumerate(iterator):
             if place == 1:
-                self._strike("amid", 0, 0, signal.SIGKILL)
+                self._strike("amid", 0, 0, 1)
                 if self.options.exactly_once != "none":
-                    self._strike("driver", 2, 1, signal.SIGKILL)
+                    self._strike("driver", 2, 0, 1)
             yield batch
 
-    def _strike(self, name: str, batch: int, partition: int, number: int) -> None:
+    def _strike(self, name: str, batch: int, *partitions: int) -> None:
         context = TaskContext.get()
         assert context is not None
-        at = (context.getLocalProperty("streaming.sql.batchId"), context.partitionId())
         flag = self.folder / f"{name}-{self.options.stream}"
-        if at != (str(batch), partition) or flag.exists():
+        here = context.getLocalProperty("streaming.sql.batchId") == str(batch)
+        if not here or context.partitionId() not in partitions or flag.exists():
             return
         flag.touch()
         daemon = os.getppid()
         jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
-        os.kill(jvm if name == "driver" else os.getpid(), number)
+        os.kill(jvm if name == "driver" else os.getpid(), signal.SIGKILL)
         if name == "driver":
             signal.pause()  # its daemon ends it
 

@@ -302,7 +302,7 @@ def test_producers_leave_out_what_the_stream_remembers(place: Place, monkeypatch
 
 # ---- Spark -----------------------------------------------------------------------------------------------------
 
-EVENTS = 4000
+EVENTS = 3000
 
 
 def copied(judge: Judge, stream: str) -> list[int]:
@@ -319,7 +319,7 @@ def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
     plan = json.dumps({"url": url, "folder": str(tmp_path)})
     ended = subprocess.run(
         [sys.executable, "-m", "tests.spark.struck_writer", plan],
-        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=300, check=False,
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     struck = {found.name for found in tmp_path.glob("*-*")}
     assert struck == {"amid-plain", "after-plain", "amid-once", "after-once", "driver-once"}, ended.stderr[-3000:]

@@ -30,7 +30,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from rillet.columns.pack import Packer, Texts
+from rillet.columns.pack import Packer
+from rillet.columns.texts import as_texts, texts
 from rillet.spark.connection import ConnectorError
 from rillet.spark.options import NO_STREAM, OptionError, Options
 from rillet.types.stream_id import StreamID
@@ -187,30 +188,3 @@ def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, St
         before, after = (above, first) if first <= above else (column[at], column[at + 1])
         raise ConnectorError(f"rillet: IDs must rise, and in the idColumn {name!r} {after} comes after {before}")
     return first, StreamID(ms[-1].as_py(), seq[-1].as_py())
-
-
-def texts(array: Any, name: str = "") -> Texts:
-    """Return an Arrow array as a column of texts."""
-    array = as_texts(array)
-    valid, offsets, data = (None if buffer is None else buffer.to_pybytes() for buffer in array.buffers())
-    return Texts(name.encode(), valid if array.null_count else None, offsets or b"\0\0\0\0", data, array.offset)
-
-
-def as_texts(array: Any) -> Any:
-    """Return an Arrow array as one of strings or of bytes."""
-    import pyarrow as pa
-
-    kind = array.type
-    if pa.types.is_timestamp(kind):
-        return _iso_8601(array)
-    return array if pa.types.is_string(kind) or pa.types.is_binary(kind) else array.cast(pa.string())
-
-
-def _iso_8601(array: Any) -> Any:
-    """Return timestamps as texts, 2013-01-01T05:15:00.000000Z; without Z where the type has no time zone."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    plain = array.cast(pa.timestamp(array.type.unit)).cast(pa.string())
-    plain = pc.replace_substring(plain, " ", "T", max_replacements=1)
-    return plain if array.type.tz is None else pc.binary_join_element_wise(plain, "Z", "")
