@@ -93,7 +93,7 @@ def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 
     return {
         "types": sound.groupBy("type", "encoding").agg(*sums).orderBy(*by_size),
         "prefixes": sound.groupBy(prefix.alias("prefix"))
-        .agg(*sums, F.max_by("key", F.coalesce("memory", "serialized")).alias("biggest"))
+        .agg(*sums, F.max_by("key", F.struct("memory", "serialized", "key")).alias("biggest"))
         .orderBy(*by_size)
         .limit(top),
         "biggest": sound.select("key", "type", "encoding", "elements", "serialized", "memory", "db", "file")
