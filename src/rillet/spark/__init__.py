@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.spark.java import JavaMissing, require_java, session
 
 if TYPE_CHECKING:
-    from rillet.spark.pipelines import history
+    from rillet.spark.pipelines.history import history
     from rillet.spark.reasons import reason
     from rillet.spark.reporting import Progress, progress
     from rillet.spark.source import RilletDataSource, register
@@ -50,7 +50,7 @@ def __getattr__(name: str) -> Any:
 
         return reason
     if name == "history":
-        from rillet.spark.pipelines import history
+        from rillet.spark.pipelines.history import history
 
         return history
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -250,7 +250,7 @@ class _Reader:
     def checked(self, where: str, options: Mapping[str, str]) -> None:
         """Let the connector look at its options."""
         try:
-            parse(options)
+            parse(options).require_stream()
         except OptionError as error:
             self.complain(where, str(error).removeprefix("rillet: "))
 

@@ -202,7 +202,7 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
 def source_complaints(options: argparse.Namespace, **more: str) -> list[str]:
     """Return what the source says to its options."""
     try:
-        parse({**source_options(options), **more})
+        parse({**source_options(options), **more}).require_stream()
     except OptionError as error:
         return [str(error).removeprefix("rillet: ")]
     return []

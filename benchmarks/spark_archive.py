@@ -1,0 +1,111 @@
+"""Archiving a stream of redis-server into Parquet, beside Spark writing the same rows from its memory.
+
+The peer has what an archive can only have at the end: the rows in Spark's cache, in two partitions, columnar. It writes
+them to the same layout (a folder for each date and stream), with the same compression. What the archive does besides is
+to read the stream, to sync its files and to commit. Two cases: the map of fields, and typed columns. Seconds, the ways
+taking turns; the first turn warms Spark and the server up.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from benchmarks.harness import ROOT, Figure, redis_server
+from benchmarks.memory import fill
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CASES = {
+    "map of fields": None,
+    "typed columns": "device string, temperature double, humidity double, status string, session string",
+}
+MOST = 1.3  # times the peer's time
+
+
+def _cached(spark: SparkSession, port: int, schema: str | None, entries: int) -> DataFrame:
+    """Return the stream's rows in Spark's memory, as an archive has them."""
+    from rillet.spark.pipelines.archive import OWN
+
+    source = spark.read.format("rillet").option("url", f"redis://127.0.0.1:{port}").option("stream", "stream")
+    source = source.option("minPartitions", "2")
+    frame = (source if schema is None else source.schema(f"{OWN}, {schema}")).load()
+    frame = frame.selectExpr("*", "date(timestamp) date").cache()
+    assert frame.count() == entries
+    return frame
+
+
+def _took(write: Callable[[str], object], folder: Path) -> float:
+    shutil.rmtree(folder, ignore_errors=True)
+    os.sync()  # what others left to be written is not ours
+    began = time.perf_counter()
+    write(str(folder))
+    return time.perf_counter() - began
+
+
+def measure(rounds: int = 3, entries: int = 1_000_000) -> dict[str, tuple[float, float]]:
+    """Return (seconds of the peer, seconds of the archive) by case."""
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (before, str(ROOT))))
+    from rillet.spark import session
+
+    spark = session("local[2]", "rillet benchmark", spark_driver_memory="2g")
+    found: dict[str, tuple[float, float]] = {}
+    try:
+        spark.sparkContext.setLogLevel("ERROR")
+        with redis_server() as (port, _), tempfile.TemporaryDirectory(prefix="rillet-bench-") as scratch:
+            fill(port, "stream", entries)
+            for case, schema in CASES.items():
+                found[case] = _case(spark, port, schema, entries, rounds, Path(scratch))
+    finally:
+        spark.stop()
+        os.environ["PYTHONPATH"] = before
+    return found
+
+
+def _case(
+    spark: SparkSession, port: int, schema: str | None, entries: int, rounds: int, scratch: Path
+) -> tuple[float, float]:
+    from rillet.spark.pipelines import archive
+
+    frame = _cached(spark, port, schema, entries)
+
+    def peer(folder: str) -> None:
+        frame.write.partitionBy("date", "stream").option("compression", "zstd").parquet(folder)
+
+    def ours(folder: str) -> None:
+        options: dict[str, Any] = {"url": f"redis://127.0.0.1:{port}", "stream": "stream"}
+        done = archive(spark, folder, schema=schema, **options)
+        assert done.entries == entries, f"{done.entries} of {entries} entries were archived"
+
+    peers, own = [], []
+    for turn in range(rounds + 1):
+        took = _took(peer, scratch / "peer"), _took(ours, scratch / "ours")
+        if turn:
+            peers.append(took[0])
+            own.append(took[1])
+    frame.unpersist()
+    return statistics.median(peers), statistics.median(own)
+
+
+def figures(rounds: int = 3, entries: int = 1_000_000) -> list[Figure]:
+    """Return the rows of the benchmark table."""
+    return [
+        Figure(
+            f"Spark archive to Parquet, {case}, local[2]", "cached rows by Spark", peer, own, "seconds", 1 / MOST,
+            less_is_better=True,
+        )
+        for case, (peer, own) in measure(rounds, max(entries, 20_000)).items()
+    ]  # fmt: skip
+
+
+if __name__ == "__main__":
+    for name, (cached, archived) in measure().items():
+        print(f"{name:16} Spark's memory {cached:6.2f} s   archive {archived:6.2f} s   {archived / cached:5.2f} times")
