@@ -30,6 +30,8 @@ from tests.spark.writing import QUERY, in_task, numbered, write, writer_of  # no
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.slow
+
 PLACES = ("7.0", "8.6", "newest", "valkey", "rillet", "store", "cluster")
 ROWS = 240
 
@@ -218,6 +220,22 @@ def test_two_attempts_at_once_write_every_row_once(place: Place, size: str) -> N
     assert sorted(place.numbers(options["stream"])) == list(range(ROWS))
 
 
+def test_a_fence_that_changes_for_nothing_only_costs_another_try(place: Place) -> None:
+    rows = numbered(range(ROWS))
+    options = place.of("fenced", transactionBytes="1000000")
+    writer = writer_of(rows, options)
+    in_task()
+    batches = rows.to_batches(max_chunksize=100)
+
+    def disturbed() -> Iterator[Any]:
+        yield batches[0]
+        place.store.execute("SET", f"rillet:commits:{{fenced}}:{QUERY}:0", "x")
+        yield from batches[1:]
+
+    writer.write(disturbed())
+    assert place.numbers("fenced") == list(range(ROWS))
+
+
 # ---- batches repeated ------------------------------------------------------------------------------------------
 
 
@@ -311,7 +329,6 @@ def copied(judge: Judge, stream: str) -> list[int]:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
     spark: SparkSession, judge: Judge, url: str, tmp_path: Path
 ) -> None:
@@ -337,7 +354,6 @@ def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
 
 
 @pytest.mark.spark
-@pytest.mark.slow
 def test_a_write_with_a_name_is_repeated_without_a_trace(spark: SparkSession, judge: Judge, url: str) -> None:
     frame = spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n")
     for version in (0, 0, 1):

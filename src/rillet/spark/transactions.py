@@ -285,8 +285,9 @@ class TransactionSender(Sender):
                 share.wire.forget()
                 raise
 
-        if not self._patiently(attempt, share.stream):
-            self._overtaken(share)
+        while not self._patiently(attempt, share.stream):
+            if self._overtaken(share):
+                return
 
     def _try(self, share: Share, progress: Progress) -> bool:
         """Send a transaction's end; False where another attempt has written meanwhile."""
@@ -338,16 +339,18 @@ class TransactionSender(Sender):
 
     # ---- what is not as it should be ----
 
-    def _overtaken(self, share: Share) -> None:
-        """Find this attempt's place in what another attempt has written meanwhile."""
+    def _overtaken(self, share: Share) -> bool:
+        """Find this attempt's place in what another attempt has written meanwhile; False where none has."""
         record = share.wire.record
         told = self._patiently(lambda: record.told(self.servers.call(record.key, *record.look())))
         if told is None:
             share.closed = True
             share.known_to_be(share.known)
-            return
+            return True
         self._check_torn(share.stream, told)
-        if told == share.known and self.options.id_column:
+        if told == share.known:
+            if not self.options.id_column:
+                return False
             raise ConnectorError(
                 f"rillet: somebody else appended to {shown(share.stream)} meanwhile, and with an idColumn the IDs must "
                 f"rise: write one partition, sorted"
@@ -360,6 +363,7 @@ class TransactionSender(Sender):
         share.known_to_be(told)
         if told.state == "part" and told.rows == share.rows:
             self._compare(share)
+        return True
 
     def _torn(self, share: Share, refused: list[Refused], rows: int) -> ConnectorError:
         """Take a transaction back from the record, some of whose rows were refused; return the error."""
