@@ -173,7 +173,9 @@ def test_what_rillet_cannot_load_has_a_row_or_a_name(tmp_path: Path) -> None:
 
 def test_damage_is_named_after_all_that_stood_before_it(judge: Judge, tmp_path: Path) -> None:
     with judge.client() as client:
-        fill(client)
+        client.flushall()
+        for i in range(300):
+            client.execute_command("SET", f"key:{i}", "x" * i)
         client.execute_command("SAVE")
     data = (judge.folder / "dump.rdb").read_bytes()
     path = tmp_path / "short.rdb"

@@ -30,6 +30,8 @@ from tests.judge import Judge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.once
+
 
 # The package shows the function under the module's name.
 MODULE = sys.modules["rillet.spark.pipelines.dead_letters"]

@@ -24,6 +24,8 @@ from tests.judge import Judge
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.once
+
 # The package shows the function under the module's name.
 MODULE = sys.modules["rillet.spark.pipelines.lag"]
 START = 1_700_000_000_000

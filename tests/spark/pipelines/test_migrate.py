@@ -26,6 +26,8 @@ from tests.judge import Judge, running_redis
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytestmark = pytest.mark.once
+
 START = 1_700_000_000_000
 CONSUMERS_NOTE = "when consumers were last seen and active is not carried by commands"
 

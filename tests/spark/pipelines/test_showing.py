@@ -10,6 +10,8 @@ import pytest
 
 from rillet.spark.pipelines.showing import in_bytes, in_time, table, watched
 
+pytestmark = pytest.mark.once
+
 
 def test_numbers_stand_to_the_right() -> None:
     shown = table(("group", "lag", "note"), [("billing", 1234, "x"), ("g", None, "long"), ("h", 5, "")])

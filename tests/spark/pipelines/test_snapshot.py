@@ -20,6 +20,9 @@ from tests.persistence import rdb_files as build
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+pytest.importorskip("pyarrow")
+pytestmark = pytest.mark.once
+
 MODULE = sys.modules["rillet.spark.pipelines.snapshot"]
 
 
