@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks import arrow, durability, embedded, groups, memory, server, streams
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
-SPARK = ("spark_read", "spark_follow", "spark_write")
+SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
 """Modules of that name with a function `figures(rounds, scale)`; Spark is imported where it is measured."""
 PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", "arrow", *SPARK)
 
