@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import redis
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -235,27 +236,28 @@ def test_a_plain_class_defines_no_filters_and_an_option_turns_them_off(url: str)
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_spark_reads_fewer_entries_and_the_same_rows(
-    spark: SparkSession, judge: Judge, url: str, add: Callable[..., None]
-) -> None:
+def test_spark_reads_fewer_entries_and_the_same_rows(spark: SparkSession, url: str, add: Callable[..., None]) -> None:
     add(range(30_000))
     conditions = (
         f"id >= '{entry_id(29_990)}' and n % 2 = 0",
         "timestamp >= timestamp'2023-11-14 22:13:29.9' and timestamp < timestamp'2023-11-14 22:13:29.95'"
         " and id_seq = 1",
-        f"id in ('{entry_id(5)}', '{entry_id(20_000)}', 'nothing') and stream = 'events'",
         f"id like '17000000099%' and not id_ms = {1_700_000_000_000 + 9_990}",
     )
     read = spark.read.format("rillet").schema(
         "stream string, id string, id_ms long, id_seq long, timestamp timestamp, n long"
     )
     read = read.option("url", url).option("stream", "events")
-    with judge.client() as client:
+    with redis.Redis.from_url(url) as client:
+
+        def sent() -> int:
+            return int(client.info("stats")["total_net_output_bytes"])
+
         for condition in conditions:
-            client.execute_command("CONFIG", "RESETSTAT")
+            client.config_resetstat()
             found = sorted(row.n for row in read.option("pushFilters", "true").load().where(condition).collect())
-            sent = int(client.info("stats")["total_net_output_bytes"])
+            little = sent()
             whole = read.option("pushFilters", "false").load().where(condition)
             assert found == sorted(row.n for row in whole.collect())
             assert found
-            assert sent < int(client.info("stats")["total_net_output_bytes"]) / 5
+            assert little < sent() / 5

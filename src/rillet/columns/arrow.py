@@ -11,6 +11,7 @@ The hand-over copies nothing: Arrow keeps the bytearrays alive, and the columns 
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from rillet.columns import nested
@@ -69,9 +70,16 @@ def rows_for(schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "
     return rows
 
 
+def _alias(metadata: dict[bytes, bytes]) -> bytes | None:
+    """Return the field that a column's metadata names; Spark packs all of a column's metadata into one JSON."""
+    plain = metadata.get(b"field")
+    named = json.loads(metadata.get(b"SPARK::metadata::json", b"{}")).get("field")
+    return named.encode() if plain is None and isinstance(named, str) else plain
+
+
 def _add(rows: Rows, field: Any, corrupt: str) -> str | None:
     """Add the column of one field to rows; return what is wrong with it, if anything."""
-    alias = (field.metadata or {}).get(b"field")
+    alias = _alias(field.metadata or {})
     source = SOURCES.get(field.name) if alias is None else None
     kind = kind_of(field.type)
     if source == MAP:
