@@ -120,7 +120,7 @@ def filters_of(column: str) -> st.SearchStrategy[ds.Filter]:
 FILTERS = st.sampled_from(sorted(VALUES)).flatmap(filters_of)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(st.lists(FILTERS, min_size=1, max_size=3), st.lists(IDS, max_size=30), STREAMS)
 def test_a_conjunction_keeps_the_rows_that_spark_would(filters: list[Any], ids: list[StreamID], stream: str) -> None:
     pushed = Pushed.on(SCHEMA)

@@ -11,6 +11,12 @@ Files, from the wire inwards:
     connection.py   addresses, a blocking socket, hand-packed commands
     offsets.py      stream IDs as offsets and ranges; how a range is split among tasks
     reading.py      a range of IDs -> record batches; what an executor does
+    guard.py        entries that are gone before they were read: noticed, told or counted
+    groups.py       a consumer group that follows the checkpoint, or hands out what is read (delivering.py)
+    filters.py      conditions on IDs, times and names as ranges that are read
+    infer.py        a schema from a sample
+    reporting.py    what a query's progress shows; `progress`
+    reasons.py      errors as one sentence in Spark's first line; `reason`
     source.py       RilletDataSource, its batch reader and its streaming reader
     sink.py         record batches -> XADD
 

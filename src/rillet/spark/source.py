@@ -33,7 +33,7 @@ from pyspark.sql.streaming.datasource import (
 from rillet.spark.asking import Extent, extents, found, require_streams
 from rillet.spark.connection import Address, require_store
 from rillet.spark.delivering import Delivering
-from rillet.spark.filters import SWITCH, Pushed
+from rillet.spark.filters import EVERYTHING, SWITCH, Pushed
 from rillet.spark.following import Follower
 from rillet.spark.groups import read_all_delivered
 from rillet.spark.guard import before_reading
@@ -251,8 +251,10 @@ class FilteringReader(BatchReader):
 
     def bounds(self, known: Mapping[str, Extent | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to, narrowed by the filters."""
-        ranges = {}
-        for stream, (after, last) in super().bounds(known).items():
+        ranges = super().bounds(known)
+        if self.pushed.ids == EVERYTHING:
+            return ranges
+        for stream, (after, last) in ranges.items():
             extent = known[stream]
             assert extent is not None
             there = extent.first is not None and extent.first > max(after, EARLIEST)
