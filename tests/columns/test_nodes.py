@@ -11,11 +11,14 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
+from rillet.columns.builder import BadValue  # noqa: E402
 from rillet.columns.nodes import ANSWER, DONE, FULL, MORE, NodeDecoder, NodePages, NodeReader, nodes_of  # noqa: E402
 from rillet.columns.resp import ReplyFailed  # noqa: E402
 from rillet.errors import Corrupt, ProtocolError  # noqa: E402
 from rillet.types.stream import Stream  # noqa: E402
+from tests.columns import test_modes as modes  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, reply, rising  # noqa: E402
+from tests.columns.test_modes import MODES, mixed, read  # noqa: E402
 from tests.columns.test_resp import DEFAULT, TYPED, as_rows, decode  # noqa: E402
 
 FIRST, LAST = (0, 0), (2**64 - 1, 2**64 - 1)
@@ -96,6 +99,25 @@ def test_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.Dat
 def test_a_key_that_is_no_id_is_refused() -> None:
     with pytest.raises(Corrupt):
         nodes_of([(b"short", b"")])
+
+
+@settings(deadline=None, max_examples=60)
+@given(mixed(), st.sampled_from(MODES), st.integers(1, 9))
+def test_bad_values_are_bad_in_nodes_too(entries: list[Entry], mode: str, node_max_entries: int) -> None:
+    rows = rows_for(modes.SCHEMA, b"events", mode, "_corrupt")
+    decoder = NodeDecoder(rows, filled(entries, node_max_entries), FIRST, LAST)
+    told, expected = "", []
+    try:
+        expected = read(entries, mode)
+    except BadValue as error:
+        told = str(error)
+    if told:
+        with pytest.raises(BadValue) as ours:
+            decoder.decode()
+        assert str(ours.value).replace("'", "") == told.replace("'", "")  # a number is none that was a text
+    else:
+        assert decoder.decode() == DONE
+        assert record_batch(rows, modes.SCHEMA).to_pylist() == expected
 
 
 # ---- replies of RILLET.XNODES ------------------------------------------------------------------------------------
