@@ -46,6 +46,11 @@ def found(options: Options, servers: Servers) -> list[str]:
     return [key.decode() for key in servers.scan(options.stream_pattern or "*")]
 
 
+def keys_of_all(servers: Servers) -> int:
+    """Return how many keys the servers hold."""
+    return sum(int(connection.call(b"DBSIZE")) for connection in servers.masters())
+
+
 @dataclass(frozen=True)
 class Extent(Facts):
     """What XINFO STREAM tells, and whether the entries are large, as far as the first and the last one show it."""
@@ -194,6 +199,11 @@ def text(bound: StreamID) -> bytes:
 
 
 # ---- exactly ----------------------------------------------------------------------------------------------------
+
+
+def ranking(servers: Servers, stream: str) -> bool:
+    """Tell whether a stream's server may know ranks, as far as is known."""
+    return servers.connection(stream.encode()) not in _WITHOUT_RANKS
 
 
 def ranks(servers: Servers, asked: Mapping[str, Sequence[StreamID]]) -> dict[str, list[int]] | None:

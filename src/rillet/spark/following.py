@@ -15,8 +15,8 @@ to read, `next` waits up to a tenth of a second for an entry, and looks once mor
 `minEntriesPerTrigger` holds a batch back until as many entries wait, but none waits longer than `maxTriggerDelay`.
 An available-now query holds nothing back, and reads up to the IDs that were the last ones when it began.
 
-Looking a pattern up is a SCAN of all keys. Where that takes more than LOOKUP_SECONDS it is not done for each batch, but
-so rarely that it costs a twentieth of the time.
+Looking a pattern up is a SCAN of all keys. Where there are more than FEW_KEYS it is not done for each batch, but so
+rarely that it costs a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rillet.spark import groups
-from rillet.spark.asking import Extent, extents, found, missing, require_streams, wait_for_news
+from rillet.spark.asking import Extent, extents, found, keys_of_all, missing, require_streams, wait_for_news
 from rillet.spark.connection import ConnectionLost, ConnectorError
 from rillet.spark.guard import Guard, Place
 from rillet.spark.offsets import Offset, Task
@@ -37,7 +37,7 @@ from rillet.spark.reporting import report
 from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
 
-LOOKUP_SECONDS = 0.005
+FEW_KEYS = 20_000
 T = TypeVar("T")
 
 
@@ -154,7 +154,7 @@ class Follower:
         if self.options.keys() is not None:
             return found(self.options, self.servers)
         begun = time.monotonic()
-        if now or self._look_took < LOOKUP_SECONDS or begun - self._looked > 20 * self._look_took:
+        if now or begun - self._looked > 20 * self._look_took or keys_of_all(self.servers) <= FEW_KEYS:
             self._matched = found(self.options, self.servers)
             self._looked = time.monotonic()
             self._look_took = self._looked - begun

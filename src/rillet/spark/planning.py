@@ -27,7 +27,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rillet.spark.asking import Extent, Page, count_ahead, glimpses, places, ranks
+from rillet.spark.asking import Extent, Page, count_ahead, glimpses, places, ranking, ranks
 from rillet.spark.offsets import Task, identifier
 from rillet.spark.options import EARLIEST, Options, before
 from rillet.spark.servers import Servers
@@ -44,6 +44,7 @@ from rillet.spark.shares import (
 from rillet.types.stream_id import StreamID
 
 SMALL = 4000  # entries that are rather counted than estimated
+FEW = 128  # entries of one of many streams that are rather counted than estimated: looks cost as much
 SHORT = 256  # entries of a stream that is rather looked at as a whole
 SAMPLES = 48  # probes of one stream at first, and of all streams three times as many
 TRIGGER_LOOKS, TRIGGER_PROBES = 3, 96
@@ -119,7 +120,9 @@ class Planner:
     def weigh(self, spans: Sequence[Span]) -> list[Weighed]:
         """Return the spans that may hold entries with how many they hold, those that have waited longest first."""
         spans = sorted((span for span in spans if not span.empty), key=lambda span: (span.low, span.stream))
-        exact = ranks(self.servers, {span.stream: (span.low, span.last) for span in spans}) if spans else None
+        exact = None
+        if spans and ranking(self.servers, spans[0].stream):
+            exact = ranks(self.servers, {span.stream: (span.low, span.last) for span in spans})
         self.ranked = exact is not None
         if exact is not None:
             found = [Weighed(span, float(exact[span.stream][1] - exact[span.stream][0])) for span in spans]
@@ -234,16 +237,16 @@ class Planner:
         elif counting:
             self._count(found, room, total <= SMALL)
         else:
-            self._look_closely(
-                [
-                    (one, [*_around(stretch, share), (one.wanted, max(one.wanted / 16, PROBE))])
-                    for one, stretch in zip(taken, stretches, strict=True)
-                    if one.wanted < one.count
-                ]
-            )
-            for one in found:
+            self._count([one for one in found if one.wanted <= FEW], 1.0, True)
+            guessed = [
+                (one, [*_around(stretch, share), (one.wanted, max(one.wanted / 16, PROBE))])
+                for one, stretch in zip(taken, stretches, strict=True)
+                if FEW < one.wanted < one.count
+            ]
+            self._look_closely(guessed)
+            for one, _ in guessed:
                 (one.end,) = one.ids([one.wanted])
-            self._settle(found)
+            self._settle([one for one, _ in guessed])
 
     def _count(self, found: Sequence[Weighed], room: float, at_once: bool) -> None:
         """Find ends by counting entries."""
