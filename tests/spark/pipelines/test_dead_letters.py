@@ -196,12 +196,12 @@ def test_wrong_arguments_are_named_at_once() -> None:
 @pytest.mark.slow
 def test_both_views_and_a_selection_back(spark: SparkSession, judge: Judge, tmp_path: Path) -> None:
     bury(judge, 6)
-    options = {"url": f"redis://127.0.0.1:{judge.port}"}
+    url = f"redis://127.0.0.1:{judge.port}"
     with judge.client() as client:
         client.execute_command("XADD", "billing.dead", "*", "a", "1", "_reason", "timeout", "_stream", "other")
         client.execute_command("XADD", "billing.dead", "*", "a", "2", "error", "no origin")
         client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")
-        letters = package_function(spark, {**options, "stream": "billing.dead"}).persist()
+        letters = package_function(spark, stream="billing.dead", url=url).persist()
         first = letters.orderBy("letter_id").first()
         assert first is not None and (first["stream"], first["group"], first["id"], first["deliveries"]) == (
             "events", "billing", "1700000000000-0", 2,
@@ -210,15 +210,15 @@ def test_both_views_and_a_selection_back(spark: SparkSession, judge: Judge, tmp_
         groups = {(row["stream"], row["reason"]): row["entries"] for row in report(letters).collect()}
         assert groups == {("events", "delivered too often"): 6, ("other", "timeout"): 1, (None, "no origin"): 1}
         chosen = letters.where("fields['n'] < 2 OR stream IS NULL OR reason = 'timeout'")
-        assert reprocess(spark, options, chosen) == Reprocessed(moved=3, nowhere=1)
+        assert reprocess(spark, chosen, url=url) == Reprocessed(moved=3, nowhere=1)
         assert (client.xlen("events"), client.xlen("other"), client.xlen("billing.dead")) == (8, 1, 5)
         letters.unpersist()
         client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")
         client.execute_command(
             "XDEL", "events", client.execute_command("XREVRANGE", "events", "+", "-", "COUNT", 1)[0][0]
         )
-        stuck = pending(spark, {**options, "stream": "events"})
-        assert reprocess(spark, options, stuck.where("reason = 'not acknowledged'")) == Reprocessed(moved=1)
+        stuck = pending(spark, stream="events", url=url)
+        assert reprocess(spark, stuck.where("reason = 'not acknowledged'"), url=url) == Reprocessed(moved=1)
 
 
 def test_the_rows_of_a_task(judge: Judge) -> None:

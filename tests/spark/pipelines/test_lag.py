@@ -189,7 +189,7 @@ def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
 def test_history_report_and_chart(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
     with judge.client() as client:
         fill(client)
-        now = snapshot_of(spark, {"url": url}).collect()
+        now = snapshot_of(spark, url=url).collect()
         assert [(row["stream"], row["group"], row["lag"]) for row in now] == [
             ("a", "done", 0),
             ("a", "g", 59),

@@ -1,9 +1,9 @@
 """What failed: dead-letter streams and pending entries that nobody gets done, as one kind of table; and back again.
 
-    letters = dead_letters(spark, {"url": ..., "stream": "billing.dead"})        # what rillet's consumers bury
-    stuck = pending(spark, {"url": ..., "stream": "events"}, min_deliveries=5)    # what is delivered again and again
+    letters = dead_letters(spark, url=..., stream="billing.dead")                 # what rillet's consumers bury
+    stuck = pending(spark, url=..., stream="events", min_deliveries=5)            # what is delivered again and again
     report(letters).show()                                                        # by group, reason and age
-    reprocess(spark, {"url": ...}, letters.where("reason LIKE '%timeout%'"))      # back into the stream
+    reprocess(spark, letters.where("reason LIKE '%timeout%'"), url=...)           # back into the stream
 
     stream group consumer id   where the entry was, who had it last where that is known, its ID there
     reason                     the letter's `_reason`, or the first of REASONS that it has, or how it came to be here
@@ -84,7 +84,7 @@ _LATEST_MS = 253_402_300_799_999  # the last moment that Python has
 # -- the two views ---------------------------------------------------------------------------------------------------
 
 
-def dead_letters(spark: SparkSession, options: Mapping[str, str], *, reasons: Iterable[str] = REASONS) -> DataFrame:
+def dead_letters(spark: SparkSession, *, reasons: Iterable[str] = REASONS, **options: str) -> DataFrame:
     """Return the letters of dead-letter streams; `reasons` are the fields that may say why, the first one wins."""
     from pyspark.sql import functions as F
 
@@ -106,9 +106,7 @@ def dead_letters(spark: SparkSession, options: Mapping[str, str], *, reasons: It
     return _aged(letters, now)
 
 
-def pending(
-    spark: SparkSession, options: Mapping[str, str], *, min_deliveries: int = 1, min_idle_ms: int = 0
-) -> DataFrame:
+def pending(spark: SparkSession, *, min_deliveries: int = 1, min_idle_ms: int = 0, **options: str) -> DataFrame:
     """Return what is pending in the groups of streams: a task for each group, read anew by every action."""
     from pyspark.sql import functions as F
 
@@ -217,12 +215,7 @@ class Reprocessed:
 
 
 def reprocess(
-    spark: SparkSession,
-    options: Mapping[str, str],
-    selection: DataFrame,
-    *,
-    to: str | None = None,
-    min_idle_ms: int = 0,
+    spark: SparkSession, selection: DataFrame, *, to: str | None = None, min_idle_ms: int = 0, **options: str
 ) -> Reprocessed:
     """Put the selected rows of `dead_letters` or `pending` back into their streams, or into another one; exactly once.
 
@@ -407,9 +400,9 @@ def run(options: argparse.Namespace) -> int:
     given = source_options(options)
     idle = round((options.min_idle or 0) * 1000)
     if options.pending:
-        rows = pending(spark, given, min_deliveries=options.min_deliveries or 1, min_idle_ms=idle)
+        rows = pending(spark, min_deliveries=options.min_deliveries or 1, min_idle_ms=idle, **given)
     else:
-        rows = dead_letters(spark, given)
+        rows = dead_letters(spark, **given)
     selected = rows if options.where is None else rows.where(options.where)
     selected = selected.persist()
     with Bar("reading", "tasks") as bar:
@@ -431,7 +424,7 @@ def run(options: argparse.Namespace) -> int:
         line += f", written to {options.out}"
     if options.reprocess:
         with Bar("putting back", "tasks") as bar:
-            again = partial(reprocess, spark, given, selected, to=options.to, min_idle_ms=idle)
+            again = partial(reprocess, spark, selected, to=options.to, min_idle_ms=idle, **given)
             done = watched(spark, bar, again)
         line += f"; {done.moved:,} put back"
         parts = (

@@ -1,6 +1,6 @@
 """How far groups are behind, and how their consumers do, over time.
 
-    lag(spark, {"url": ..., "streamPattern": "*"}).show()        # now: a row for each group of each stream
+    lag(spark, url="redis://localhost").show()                   # now: a row for each group of each stream
     history(spark, "lag/")                                       # what the command sampled into Parquet
     report(history(spark, "lag/")).show()                        # what of it matters, a row a group
 
@@ -161,7 +161,7 @@ def _quantile(ordered: list[int], percent: int) -> int | None:
 # -- over DataFrames -------------------------------------------------------------------------------------------------
 
 
-def lag(spark: SparkSession, options: Mapping[str, str], *, most_pending: int = MOST_PENDING) -> DataFrame:
+def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str) -> DataFrame:
     """Return where the groups are at this moment; the options are the source's, all streams without one."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
