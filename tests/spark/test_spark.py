@@ -229,3 +229,58 @@ def test_an_embedded_store_is_read_and_written_by_its_path(spark: SparkSession, 
         assert len(store.stream("copy")) == 500
     # Nobody owns it now: a worker of Spark does, for as long as it lives.
     assert spark.read.format("rillet").option("path", path).option("stream", "copy").load().count() == 500
+
+
+def test_a_batch_keeps_its_tasks_on_another_number_of_cores(
+    spark: SparkSession, judge: Judge, url: str, add: Callable[..., None], tmp_path: Path
+) -> None:
+    """The driver ends between the plan of a batch and its commit; what arrives in its last millisecond comes later."""
+    add(range(9000), "log:a")
+    add(range(3000), "log:b")
+    seen: dict[int, list[list[tuple[str, int]]]] = {}
+    broken = [True]
+
+    def handle(frame: DataFrame, batch: int) -> None:
+        seen[batch] = [[(row.stream, row.n) for row in task] for task in frame.rdd.glom().collect()]
+        if broken[0]:
+            raise RuntimeError("the driver is killed")
+
+    def run_to_the_end(**options: str) -> None:
+        source = spark.readStream.format("rillet").schema("stream string, n long").option("url", url)
+        frame = source.option("streamPattern", "log:*").options(**options).load()
+        query = frame.writeStream.foreachBatch(handle).option("checkpointLocation", str(tmp_path))
+        query.trigger(availableNow=True).start().awaitTermination()
+
+    with pytest.raises(Exception, match="the driver is killed"):
+        run_to_the_end(minPartitions="3")
+    planned = seen[0]
+    assert len(planned) == 3
+    assert all(3800 < len(task) < 4200 for task in planned)
+    with judge.client() as client:
+        client.execute_command("XADD", "log:a", f"{entry_id(8999).split('-')[0]}-*", "n", "9000")
+    add(range(50), "log:c")  # a stream that appears
+    broken[0] = False
+    run_to_the_end(minPartitions="2")
+    assert seen[0] == planned
+    rows = [row for batch in seen.values() for task in batch for row in task]
+    assert sorted(rows) == [
+        *(("log:a", n) for n in range(9001)), *(("log:b", n) for n in range(3000)), *(("log:c", n) for n in range(50)),
+    ]  # fmt: skip
+
+
+def test_a_cap_over_streams_of_different_sizes(
+    spark: SparkSession, url: str, add: Callable[..., None], tmp_path: Path
+) -> None:
+    add(range(12_000), "busy")
+    for i in range(20):
+        add(range(30), f"quiet:{i}")
+    source = spark.readStream.format("rillet").schema("stream string, n long").option("url", url)
+    frame = source.option("streamPattern", "*").option("maxEntriesPerTrigger", "6000").load()
+    table = str(tmp_path / "table")
+    progress = run(frame, "parquet", tmp_path / "checkpoint", path=table)
+    sizes = [p["numInputRows"] for p in progress if p["numInputRows"]]
+    assert sum(sizes) == 12_600
+    assert all(4500 < size < 7500 for size in sizes[:-1])
+    found = spark.read.parquet(table)
+    assert found.distinct().count() == 12_600
+    assert found.where("stream like 'quiet:%'").count() == 600
