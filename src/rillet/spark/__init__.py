@@ -9,8 +9,13 @@ Files, from the wire inwards:
     java.py         is there a Java that Spark runs on? `require_java`, `session`
     options.py      what a user may say, checked all at once
     connection.py   addresses, a blocking socket, hand-packed commands
-    offsets.py      stream IDs as offsets and ranges; how a range is split among tasks
-    reading.py      a range of IDs -> record batches; what an executor does
+    servers.py      the server or the nodes of a cluster, by key
+    offsets.py      how far streams were read: the JSON of a checkpoint
+    asking.py       what a planner asks of servers: streams, how far they go, looks at entries
+    shares.py       a cap shared among streams, ranges shared among tasks: arithmetic
+    planning.py     a batch: what there is, where it ends, who reads what
+    following.py    from offset to offset, on the driver of a streaming query
+    reading.py      ranges of streams -> record batches; what an executor does (nodes_reading.py: whole nodes)
     guard.py        entries that are gone before they were read: noticed, told or counted
     groups.py       a consumer group that follows the checkpoint, or hands out what is read (delivering.py)
     filters.py      conditions on IDs, times and names as ranges that are read
