@@ -198,6 +198,55 @@ def test_an_idle_query_sees_an_entry_as_it_comes(judge: Judge, add: Add, follow:
     assert flat(numbers(reader, end, later)) == [5]
 
 
+def test_a_cap_of_one_large_entry_goes_on(judge: Judge, follow: Callable[..., StreamReader]) -> None:
+    """Large entries are not looked at: by their IDs the last two are a thousandth of the stream, less than one."""
+    with judge.client() as client:
+        for ms in (1, 1000, 1001, 1002):
+            client.execute_command("XADD", "events", f"{ms}-0", "n", ms, "large", "x" * 20_000)
+    reader = follow(maxEntriesPerTrigger="1", exactTriggers="true")
+    start = reader.initialOffset()
+    for ms in (1, 1000, 1001, 1002):
+        end = reader.latestOffset(start, ReadMaxRows(1))
+        assert flat(numbers(reader, start, end)) == [ms]
+        start = end
+
+
+@pytest.mark.parametrize("mode", [{}, {"group": "g", "groupMode": "deliver"}])
+def test_the_largest_id_is_read_and_followed(
+    judge: Judge, follow: Callable[..., StreamReader], mode: dict[str, str]
+) -> None:
+    with judge.client() as client:
+        for n in range(4):
+            client.execute_command("XADD", "events", f"{2**64 - 1}-{2**64 - 4 + n}", "n", n)
+    reader = follow(**mode)
+    start = reader.initialOffset()
+    for expected in ([0, 1, 2], [3]):
+        end = reader.latestOffset(start, ReadMaxRows(3))
+        assert flat(numbers(reader, start, end)) == expected
+        start = end
+    assert reader.latestOffset(start, ReadMaxRows(3)) == start
+    assert reader.reportLatestOffset()["behind"] == {"events": 0}
+
+
+@pytest.mark.parametrize(
+    "where", [{}, {"stream": "events", "group": "g", "groupMode": "deliver"}, {"streamPattern": "ev*"}]
+)
+def test_a_connection_that_was_lost_between_triggers_is_made_again(
+    judge: Judge, url: str, add: Add, where: dict[str, str]
+) -> None:
+    reader = StreamReader(parse({"url": url, **(where or {"stream": "events"})}), SCHEMA, 2)
+    add(range(5))
+    start = reader.initialOffset()
+    for first in (0, 5, 10):
+        end = reader.latestOffset(start, ReadAllAvailable())
+        assert flat(numbers(reader, start, end)) == list(range(first, first + 5))
+        add(range(first + 5, first + 10))
+        with judge.client() as client:
+            client.execute_command("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        start = end
+    reader.stop()
+
+
 def test_bursts_do_not_fool_the_cap(judge: Judge, follow: Callable[..., StreamReader]) -> None:
     """Two hundred entries in one millisecond, then nothing for a second."""
     with judge.client() as client:

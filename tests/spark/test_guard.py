@@ -225,6 +225,87 @@ def test_a_new_query_starts_where_it_is_told_whatever_was_trimmed_before(place: 
     assert Query(place, startingOffsets="3-0").batch() == list(range(9, 21))
 
 
+def write(client: redis.Redis, stream: str, *ids: int) -> None:
+    for n in ids:
+        client.xadd(stream, {"n": n}, id=f"{n}-0")
+
+
+@pytest.mark.parametrize(("option", "text"), [("startingTimestamp", "50"), ("startingOffsets", "50-0")])
+def test_a_quiet_stream_that_ends_before_the_start_has_lost_nothing(
+    place: str, client: redis.Redis, option: str, text: str
+) -> None:
+    write(client, "busy", 100)
+    write(client, "quiet", 5)
+    query = Query(place, None, streams="busy,quiet", **{option: text})
+    assert query.batch() == [100]
+    write(client, "busy", 101)
+    write(client, "quiet", 49)
+    query = query.restarted()
+    assert query.batch() == [101]
+    write(client, "quiet", 50)
+    assert query.batch() == [50]
+    client.delete("quiet")
+    write(client, "quiet", 7)
+    with pytest.raises(DataLoss, match="'quiet'.* was read up to 50-0"):
+        query.batch()
+
+
+def test_what_was_deleted_before_a_query_began_is_no_loss(place: str, client: redis.Redis) -> None:
+    write(client, "busy", 1)
+    write(client, "done", 4, 5)
+    client.xdel("done", "4-0", "5-0")
+    query = Query(place, streams="busy,done")
+    assert query.batch() == [1]
+    write(client, "busy", 2)
+    assert query.batch() == [2]
+    write(client, "done", 6, 7)
+    client.xdel("done", "6-0")
+    with pytest.raises(DataLoss, match="1 entry was lost.*'done'"):
+        query.batch()
+
+
+def test_a_cap_does_not_take_an_old_hole_ahead_for_a_new_one(place: str, client: redis.Redis) -> None:
+    add(client, range(1, 31))
+    client.xdel("events", "25-0")
+    query = Query(place, maxEntriesPerTrigger="5")
+    assert query.batch() == list(range(1, 6))
+    query = query.restarted()
+    assert query.batch() == list(range(6, 11))
+    client.xdel("events", "28-0")
+    with pytest.raises(DataLoss, match="at least 1 entry was lost.* deleted up to 28-0"):
+        query.batch()
+    counting = query.restarted(failOnDataLoss="false")
+    assert counting.batch() == list(range(11, 16))
+    assert counting.batch() == list(range(16, 21))
+    assert counting.lost == {"events": 1}
+
+
+def test_what_was_deleted_before_a_stream_appeared_is_no_loss_though_its_turn_comes_later(
+    place: str, client: redis.Redis
+) -> None:
+    write(client, "log:0", 1)
+    query = Query(place, streamPattern="log:*", maxEntriesPerTrigger="1")
+    assert query.batch() == [1]
+    for stream in ("log:a", "log:b"):
+        write(client, stream, 5, 6, 7)
+        client.xdel(stream, "5-0", "7-0")
+    assert query.batch() + query.batch() == [6, 6]
+
+
+def test_a_trim_that_comes_up_to_a_planned_batch_takes_nothing_from_it(place: str, client: redis.Redis) -> None:
+    add(client, range(1, 11))
+    query = Query(place)
+    query.batch()
+    add(client, range(11, 21))
+    assert query.plan()
+    client.xtrim("events", minid="11-0", approximate=False)
+    assert query.read() == list(range(11, 21))
+    assert query.restarted().read() == list(range(11, 21))
+    client.xtrim("events", minid="12-0", approximate=False)
+    with pytest.raises(DataLoss, match="may have been lost .* begins at 12-0"):
+        query.read()
+
+
 def test_a_reason_is_the_sentence_alone() -> None:
     spark = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: [X] Failed: Traceback (most recent call last):\n"

@@ -28,9 +28,11 @@ PARTS = st.tuples(NAMES, IDS, IDS)
     st.none() | st.lists(st.lists(PARTS, min_size=1).map(tuple)).map(tuple),
     st.booleans(),
     st.none() | st.dictionaries(NAMES, IDS),
+    st.frozensets(NAMES),
+    st.dictionaries(NAMES, IDS),
 )
-def test_an_offset_is_the_same_after_json(streams, added, plan, initial, start) -> None:
-    offset = Offset(streams, added, plan, initial, start)
+def test_an_offset_is_the_same_after_json(streams, added, plan, initial, start, unread, deleted) -> None:
+    offset = Offset(streams, added, plan, initial, start, unread, deleted)
     again = Offset.parse(json.loads(json.dumps(offset.json())))
     assert again == offset
     assert json.dumps(again.json()) == json.dumps(offset.json())

@@ -94,6 +94,7 @@ class Connection:
     """A connected socket; a context manager."""
 
     replica = False  # whether it leads to a replica that may lag behind; Servers sets it
+    lost = False  # whether it broke: of no use any more
 
     def __init__(self, address: Address, timeout: float) -> None:
         self.address = address
@@ -220,6 +221,7 @@ class Connection:
 
     def _lost(self, error: OSError | None) -> ConnectorError:
         """Return what to raise: ConnectionLost, but for a TLS server that found our certificate wanting."""
+        self.lost = True
         if isinstance(error, ssl.SSLError) and error.reason and not isinstance(error, ssl.SSLEOFError):
             return ConnectorError(f"rillet: {self.address} ended TLS: {error.reason} (certFile, keyFile)")
         hint = ""

@@ -132,7 +132,7 @@ class Follower:
         if end.plan is not None:
             if end != self.reached:  # planned before a restart, and what it reads may be gone by now
                 known = self._again(lambda: extents(self.servers, list(start.streams)))
-                self.guard.check(start.streams, start.added, known, start.initial)
+                self.guard.check(start, known)
             return end.plan
         begin = end.start if end.start is not None else start.streams
 
@@ -170,12 +170,13 @@ class Follower:
             strangers = sorted({*strangers}.difference(self._streams(now=True)))  # it was made anew meanwhile
         if strangers:
             raise ConnectorError(self._foreign(strangers, streams))
-        places = self.guard.check(start.streams, start.added, known, start.initial)
+        places = self.guard.check(start, known)
         for stream in streams:
             if stream in places:
                 continue  # the guard has said what is to be said
-            if known[stream] is not None:
-                places[stream] = Place(EARLIEST, None)
+            extent = known[stream]
+            if extent is not None:  # what was removed before we saw it is no loss
+                places[stream] = Place(EARLIEST, None if extent.added is None else extent.added - extent.length)
             elif named and self.options.partitioned is None:
                 raise missing(self.servers, stream)
         return Look(known, places)
@@ -228,17 +229,24 @@ class Follower:
 
     def _end(self, start: Offset, look: Look, ends: Mapping[str, StreamID], tasks: tuple[Task, ...]) -> Offset:
         """Return the offset behind a batch."""
-        streams, added = {}, {}
+        streams, added, unread, deleted = {}, {}, set(), {}
         for stream, place in look.places.items():
             extent = look.known[stream]
-            streams[stream] = ends.get(stream, place.after)
-            count = place.added
-            if extent is not None and streams[stream] != place.after:
-                count = extent.added if streams[stream] == extent.last else None
+            at = streams[stream] = ends.get(stream, place.after)
+            count, hole = place.added, start.deleted.get(stream)
+            if extent is not None and at != place.after:
+                count, hole = extent.added if at == extent.last else None, extent.deleted
+            if count is None and extent is not None and extent.added is not None:
+                if extent.behind(at) and at <= extent.last:  # all that is there comes after it
+                    count = extent.added - extent.length
             if count is not None:
                 added[stream] = count
+            elif at == place.after and (start.initial or stream in start.unread):
+                unread.add(stream)
+            elif hole is not None and hole > at:
+                deleted[stream] = hole
         begin = {stream: place.after for stream, place in look.places.items()} if start.initial else None
-        return Offset(streams, added, tasks, start=begin)
+        return Offset(streams, added, tasks, False, begin, frozenset(unread), deleted)
 
 
 def _listed(streams: Sequence[str]) -> str:

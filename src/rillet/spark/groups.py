@@ -47,7 +47,7 @@ from rillet.spark.guard import DataLoss
 from rillet.spark.offsets import Part, Task
 from rillet.spark.options import Options, before
 from rillet.spark.servers import Servers
-from rillet.types.stream_id import StreamID
+from rillet.types.stream_id import MAX, StreamID
 
 ACKNOWLEDGED = 1000  # entries of an XACK
 DELIVERED = 100_000  # entries of a trigger where the user set no cap
@@ -161,16 +161,19 @@ class Deliverer(_Group):
         found = self.servers.call(key, b"XPENDING", key, self.name, low, high, b"%d" % count, self.consumer)
         return [StreamID.parse(entry[0]) for entry in found]
 
+    def pending_after(self, stream: str, after: StreamID, high: bytes, count: int) -> list[StreamID]:
+        """Return the same from the ID behind `after` on; a server refuses to look behind the largest there is."""
+        return [] if after.ms == after.seq == MAX else self.pending(stream, b"(" + _text(after), high, count)
+
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
         """Acknowledge what is pending for us up to the offsets; O(entries acknowledged)."""
         for stream, at in streams.items():
             if self.done.get(stream) == at:
                 continue
-            key, low = stream.encode(), b"-"
+            key = stream.encode()
             try:
-                while found := self.pending(stream, low, _text(at), ACKNOWLEDGED):
+                while found := self.pending(stream, b"-", _text(at), ACKNOWLEDGED):
                     self.servers.call(key, b"XACK", key, self.name, *map(_text, found))
-                    low = b"(" + _text(found[-1])
             except ConnectorError as error:
                 if "NOGROUP" not in str(error):
                     raise
@@ -202,7 +205,7 @@ class Deliverer(_Group):
 
     def _left_behind(self, stream: str, after: StreamID, count: int) -> Page | None:
         """Return entries that were delivered to us and never committed; None, and never asked again, without any."""
-        found = self.pending(stream, b"(" + _text(after), b"+", count)
+        found = self.pending_after(stream, after, b"+", count)
         if not found:
             self.clean.add(stream)
             return None
@@ -338,7 +341,7 @@ class History:
 
         Asking for IDs first says how many entries of the history the range holds: a reply has no other end.
         """
-        found = self.group.pending(self.stream, b"(" + _text(self.after), _text(self.last), count)
+        found = self.group.pending_after(self.stream, self.after, _text(self.last), count)
         if not found:
             return False
         asked = Asked(self.group.servers, self.stream)

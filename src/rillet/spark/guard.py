@@ -25,8 +25,9 @@ than COUNTED; then "at least one" is said.
 
 Without `added` there is less to go by: if the entry at the offset is gone and so is everything before it, entries
 between it and the first one may have been trimmed, or not. That is an alarm that may be false, as that of Kafka's
-source. Who trims a stream that Spark reads keeps the entry at the offset (XTRIM MINID <offset>), and nothing is in
-doubt on any server.
+source. What had been deleted beyond the offset before it was planned is no loss; the offset says up to where. Who
+trims a stream that Spark reads keeps the entry at the offset (XTRIM MINID <offset>), and nothing is in doubt on any
+server.
 
 A stream that is another one now shows it: its last ID lies before the offset; fewer entries were added than the
 offset had seen; or more are there than were added since. Not to be seen is a new stream with larger IDs and a larger
@@ -40,7 +41,8 @@ at all. A key of another type is an error in either case.
 Three moments are guarded. A trigger, before it is planned (`Guard.check`). A batch, before its tasks run, again
 after a restart (the same call; the formula does not depend on what was noticed before). A task, before it reads its
 range (`before_reading`): planning cut the range to the entries that there were, so that a first entry beyond its
-beginning means that the trim has overtaken the reader. What is trimmed while a task pages through a range is not
+beginning means that the trim has overtaken the reader, or has come up to it: then the counters say that nothing is
+lost. What is trimmed while a task pages through a range is not
 noticed: between two pages nothing tells a trim behind the reader from one that has overtaken it.
 """
 
@@ -52,7 +54,7 @@ from typing import Any
 
 from rillet.protocol.replies import ReplyError
 from rillet.spark.connection import ConnectionLost, ConnectorError
-from rillet.spark.offsets import Part, successor
+from rillet.spark.offsets import Offset, Part, successor
 from rillet.spark.options import EARLIEST, Options
 from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
@@ -150,20 +152,18 @@ class Guard:
 
     def check(
         self,
-        offsets: Mapping[str, StreamID],
-        added: Mapping[str, int],
+        offset: Offset,
         found: Mapping[str, Facts | None],
-        initial: bool = False,
     ) -> dict[str, Place]:
-        """Return where reading goes on after these offsets; raise DataLoss unless losses are only counted.
+        """Return where reading goes on after an offset; raise DataLoss unless losses are only counted.
 
-        initial: the query starts here, from a bound that the user named, after which nothing is promised.
+        Nothing is promised of what lies after a bound that the user named, as long as nothing was read from there.
         A stream that is gone keeps its place.
         """
         places = {}
-        for stream, after in offsets.items():
-            then = Place(after, added.get(stream))
-            places[stream], loss = self._judge(stream, then, found.get(stream), initial)
+        for stream, after in offset.streams.items():
+            then = Place(after, offset.added.get(stream))
+            places[stream], loss = self._judge(stream, then, found.get(stream), offset)
             if loss is not None and self.options.fail_on_data_loss:
                 raise DataLoss(self._sentence(stream, then, loss))
             self._count(stream, then, loss)
@@ -179,11 +179,11 @@ class Guard:
             if loss.unsure:
                 self.unsure.add(stream)
 
-    def _judge(self, stream: str, then: Place, now: Facts | None, initial: bool) -> tuple[Place, Loss | None]:
+    def _judge(self, stream: str, then: Place, now: Facts | None, offset: Offset) -> tuple[Place, Loss | None]:
         """Return where reading of one stream goes on, and what of it is missing."""
         if now is None:
             return then, Loss(self._unread(stream, then), True, "is gone")
-        if initial and then.added is None:
+        if then.added is None and (offset.initial or stream in offset.unread):
             return then, None
         fewer = then.added is not None and now.added is not None and now.added < then.added
         if now.last < then.after or fewer:
@@ -192,7 +192,7 @@ class Guard:
                 self._unread(stream, then) + _removed(now), True, f"is another one now: it {what}"
             )
         if now.added is None or then.added is None:
-            return then, _doubt(then, now)
+            return then, _doubt(then, now, offset.deleted.get(stream, then.after))
         lost = self._lost(stream, Place(then.after, then.added), now)
         if lost is not None and lost < 0:
             if not now.behind(then.after):
@@ -259,9 +259,9 @@ def _front(now: Facts) -> str:
     return "is empty" if now.first is None else f"begins at {now.first} and has {now.length} entries"
 
 
-def _doubt(then: Place, now: Facts) -> Loss | None:
-    """Return what may be lost where no counter tells."""
-    if now.deleted is not None and now.deleted > then.after:
+def _doubt(then: Place, now: Facts, deleted: StreamID) -> Loss | None:
+    """Return what may be lost where no counter tells; up to `deleted` there were holes before."""
+    if now.deleted is not None and now.deleted > max(then.after, deleted):
         return Loss(1, True, f"had entries deleted up to {now.deleted}")
     if then.after == EARLIEST or now.last == then.after or not now.behind(then.after):
         return None
@@ -301,12 +301,14 @@ def _page(key: bytes, after: StreamID, last: StreamID) -> bytes:
     return pack(b"XRANGE", key, b"%d-%d" % successor(after), b"%d-%d" % last, b"COUNT", b"%d" % COUNT_PAGE)
 
 
-def before_reading(options: Options, servers: Servers, ranges: Iterable[Part]) -> None:
+def before_reading(
+    options: Options, servers: Servers, ranges: Iterable[Part], since: Mapping[str, Place] | None = None
+) -> None:
     """Raise DataLoss if entries of planned ranges (after, last] were removed before their task begins to read.
 
-    A stream's first range begins right before an entry that was there, and any other one inside of the stream, so a
-    first entry beyond the beginning is a loss. Where losses are only counted nothing is asked: a task cannot reach
-    the query's progress. One round trip.
+    A stream's first range begins at an entry that was there or right before it, and any other one inside of the
+    stream, so a first entry beyond the beginning is a loss, unless `since`, the batch's start, had all that came later.
+    Where losses are only counted nothing is asked: a task cannot reach the query's progress. One round trip.
     """
     lowest: dict[str, tuple[StreamID, StreamID]] = {}
     for stream, after, last in ranges:
@@ -320,6 +322,8 @@ def before_reading(options: Options, servers: Servers, ranges: Iterable[Part]) -
             continue  # reading will meet it too, and tells it
         beginning = StreamID.parse(reply[0][0]) if reply else None
         if beginning is None or beginning > successor(after):
+            if since is not None and stream in since and _all_there(servers, stream, since[stream]):
+                continue
             now = "is empty" if beginning is None else f"begins at {beginning}"
             where = servers.connection(keys[stream]).address
             raise DataLoss(
@@ -327,3 +331,11 @@ def before_reading(options: Options, servers: Servers, ranges: Iterable[Part]) -
                 f"after its entries from {after} to {last} were planned, and {now}; failOnDataLoss=false goes on with "
                 "what is left"
             )
+
+
+def _all_there(servers: Servers, stream: str, then: Place) -> bool:
+    """Return whether counters say that of a stream whose entries all lie after a place none was removed since."""
+    now = look(servers, [stream])[stream]
+    if now is None or now.added is None or then.added is None or not now.behind(then.after):
+        return False
+    return now.added - then.added == now.length

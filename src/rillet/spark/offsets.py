@@ -8,6 +8,9 @@ snapshot: nothing is lost between two ranges that share an end.
      "added":   {"events": 123},                         the stream's entries-added there, where it is known exactly
      "plan":    [[["events", "<after>", "<last>"], ...], ...],   the batch that ends here: its tasks, their ranges
      "initial": true,                                    only in the offset that a new query starts from
+     "unread":  ["orders"],                              streams of which nothing was read yet, nor anything promised
+     "deleted": {"events": "1526919030999-0"},           without "added": the largest ID beyond the offset that had
+                                                         been deleted already when the batch was planned
      "from":    {"events": "<ID>"}}                      only in the end of the first batch: where that one starts
 
 `plan` is what makes a batch repeatable: Spark writes the end of a batch down before it runs it, so a batch that is
@@ -64,6 +67,8 @@ class Offset:
     plan: tuple[Task, ...] | None = None
     initial: bool = False
     start: dict[str, StreamID] | None = None  # "from"
+    unread: frozenset[str] = frozenset()
+    deleted: dict[str, StreamID] = field(default_factory=dict)
 
     @classmethod
     def parse(cls, told: Mapping[str, Any]) -> Offset:
@@ -77,6 +82,8 @@ class Offset:
                 None if "plan" not in told else tuple(tuple(map(_part, task)) for task in told["plan"]),
                 bool(told.get("initial")),
                 None if "from" not in told else _ids(told["from"]),
+                frozenset(map(str, told.get("unread", ()))),
+                _ids(told.get("deleted", {})),
             )
         except (ValueError, TypeError, AttributeError) as error:
             raise OffsetError(f"rillet: the checkpoint holds no offset of this source: {error}") from None
@@ -98,6 +105,10 @@ class Offset:
             told["plan"] = [[[stream, str(after), str(last)] for stream, after, last in task] for task in self.plan]
         if self.initial:
             told["initial"] = True
+        if self.unread:
+            told["unread"] = sorted(self.unread)
+        if self.deleted:
+            told["deleted"] = _texts(self.deleted)
         if self.start is not None:
             told["from"] = _texts(self.start)
         return told

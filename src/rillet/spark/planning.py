@@ -250,7 +250,9 @@ class Planner:
 
     def _count(self, found: Sequence[Weighed], room: float, at_once: bool) -> None:
         """Find ends by counting entries."""
-        most = [int(one.wanted * max(room, 1.0)) if one.wanted == one.count else int(one.wanted) for one in found]
+        most = [  # one at the least, also where an estimate says less than one
+            max(1, int(one.wanted * max(room, 1.0) if one.wanted == one.count else one.wanted)) for one in found
+        ]
         if at_once:
             pages = [Page(one.span.stream, one.span.low, one.span.last, n) for one, n in zip(found, most, strict=True)]
             for one, seen, n in zip(found, glimpses(self.servers, pages), most, strict=True):

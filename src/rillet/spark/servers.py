@@ -147,6 +147,9 @@ class Servers:
     def _open(self, node: Node | None, use: str = MASTER) -> Connection:
         """Return the connection to a node, or to the one server there is, for a use of its own."""
         kept = self._kept.get((node, use))
+        if kept is not None and kept.lost:  # and nobody has said so
+            self.forget(kept)
+            kept = None
         if kept is None:
             kept = self._kept[node, use] = self._connect(node, use)
             try:

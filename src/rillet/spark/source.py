@@ -36,7 +36,7 @@ from rillet.spark.delivering import Delivering
 from rillet.spark.filters import EVERYTHING, SWITCH, Pushed
 from rillet.spark.following import Follower
 from rillet.spark.groups import read_all_delivered
-from rillet.spark.guard import before_reading
+from rillet.spark.guard import Place, before_reading
 from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import BATCH_ONLY, EARLIEST, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, before, parse
 from rillet.spark.planning import Planner, spans_of
@@ -136,11 +136,15 @@ def register(spark: SparkSession) -> None:
 class RangePartition(InputPartition):
     """One task's share: ranges of streams, to be read one after the other."""
 
-    def __init__(self, ranges: Task, guarded: bool = False) -> None:
-        """guarded: that what was planned is gone when the task begins is an error, if losses are."""
+    def __init__(self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None) -> None:
+        """guarded: that what was planned is gone when the task begins is an error, if losses are.
+
+        since: where the batch's streams were read up to, as far as counters are known there.
+        """
         super().__init__(None)
         self.ranges = ranges
         self.guarded = guarded
+        self.since = {stream: since[stream] for stream, _, _ in ranges if stream in since} if since else {}
 
 
 class HistoryPartition(InputPartition):
@@ -181,7 +185,7 @@ class _Reading:
             ranges: Task = getattr(partition, "ranges", ())
             if getattr(partition, "guarded", False) and self.options.fail_on_data_loss:
                 with Servers(self.options) as servers:
-                    before_reading(self.options, servers, ranges)
+                    before_reading(self.options, servers, ranges, getattr(partition, "since", None))
             if self.options.group is not None and self.options.group_mode == "deliver":
                 yield from read_all_delivered(self.options, ranges, self.arrow_schema)
             else:
@@ -320,7 +324,8 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             begin = Offset.parse(start)
             # Of the first batch nothing is promised: it begins where the stream is being trimmed, often.
             guarded = not begin.initial and not isinstance(self.follower, Delivering)
-            return [RangePartition(task, guarded) for task in self.follower.tasks(begin, Offset.parse(end))]
+            since = {name: Place(begin.streams[name], count) for name, count in begin.added.items()}
+            return [RangePartition(task, guarded, since) for task in self.follower.tasks(begin, Offset.parse(end))]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint is the only place where the offset lives."""
