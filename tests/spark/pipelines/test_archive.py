@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet.store
-from rillet.spark.options import Options
+from rillet.spark.connection import ConnectorError
+from rillet.spark.options import Options, parse
 from rillet.spark.pipelines.folder import OWN, Archive, ArchiveError, Manifest, can_exchange, day_of, folder_of
 from rillet.types.stream_id import StreamID
 from tests.judge import Judge
@@ -175,6 +176,69 @@ def test_trimming_waits_for_groups_and_keeps_the_last_entry(
     assert by_glob(tmp_path / "a") == sorted(ids)
 
 
+def test_a_stream_that_is_another_one_by_now_is_not_trimmed(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
+    """It is trimmed to what the archive holds of it, not to what it held of the one before."""
+    before, archive = fill(judge, range(400, 500)), Archive(tmp_path / "a")
+    with archive.writing() as manifest:
+        manifest = job(archive, url, stream="events").round(manifest)
+    with judge.client() as client:
+        client.delete("events")
+        after = fill(judge, range(200))
+        with pytest.raises(ConnectorError, match="before being read: the stream 'events'"), archive.writing() as told:
+            job(archive, url, stream="events").round(told)
+        assert client.xlen("events") == 200
+        with archive.writing() as told:
+            manifest = job(archive, url, stream="events", failOnDataLoss="false").round(told)
+        assert client.xlen("events") == 1 and manifest.held("events") == StreamID.parse(after[199])
+        after += fill(judge, range(200, 250))  # below what the archive has of the stream before
+        with archive.writing() as told:
+            job(archive, url, stream="events", failOnDataLoss="false").round(told)
+        assert client.xlen("events") == 1
+    assert by_glob(archive.path) == sorted(before + after)
+
+
+@pytest.mark.parametrize("wrong", [("n", b"\xff"), (b"\xfe", "1")])
+def test_bytes_that_an_archive_of_texts_cannot_hold_are_not_trimmed(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any], wrong: tuple[Any, Any]
+) -> None:
+    ids, archive = fill(judge, range(5)), Archive(tmp_path / "a")
+    with judge.client() as client:
+        client.execute_command("XADD", "events", "*", *wrong)
+        with (
+            pytest.raises(ArchiveError, match="'events' has bytes that are not UTF-8 between 17"),
+            archive.writing() as m,
+        ):
+            job(archive, url, stream="events").round(m)
+        assert client.xlen("events") == 6 and by_manifest(archive) == []
+    with archive.writing() as manifest:
+        untouched = job(archive, url, stream="events")
+        untouched.trim = False
+        untouched.round(manifest)
+    assert len(by_manifest(archive)) == len(ids) + 1
+
+
+def test_what_is_left_out_of_the_archive_is_not_trimmed(tmp_path: Path) -> None:
+    from rillet.spark.pipelines.archive import untrimmed
+
+    given = {"url": "redis://localhost", "stream": "s", "startingOffsets": "5-0", "mode": "DROPMALFORMED"}
+    assert [text.split()[-1] for text in untrimmed(parse(given))] == ["archived", "archive"]
+    assert not untrimmed(parse({"url": "redis://localhost", "stream": "s"}))
+
+
+def test_a_pattern_is_read_as_the_server_reads_it(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
+    """Else a stream that it matches would not be known again, and be archived twice."""
+    ids, archive = fill(judge, range(10), "events:[1]"), Archive(tmp_path / "a")
+    for _ in range(2):
+        for pattern in ("events:[^2]1?", "events:\\[?\\]", "ev*"):
+            with archive.writing() as manifest:
+                job(archive, url, streamPattern=pattern).round(manifest)
+    assert by_glob(archive.path) == ids
+
+
 def test_several_streams_and_jobs_share_a_folder(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
 ) -> None:
@@ -197,6 +261,9 @@ def test_several_streams_and_jobs_share_a_folder(
 def test_what_is_wrong_with_an_archive_is_said(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="there is no archive at .*manifest.json is missing"):
         Archive(tmp_path).existing()
+    for name in ("x" * 249, "\u6d41" * 28):
+        with pytest.raises(ArchiveError, match="is too long for a folder of an archive: 25[69] bytes with what has to"):
+            folder_of(name, 0)
     (tmp_path / OWN).mkdir()
     (tmp_path / OWN / "manifest.json").write_text('{"format": 1}')
     with pytest.raises(ArchiveError, match="the manifest of the archive .* is damaged"):

@@ -17,8 +17,10 @@ Trimming comes after the commit, when files and manifest are on the disk. It nev
     the last archived entry       so that the guard sees at the next batch that nothing between is missing
     what a group has yet to read  the entry after its last-delivered-id, and its oldest pending one
 
-so a stream ends up with what its slowest group needs. A reader that the server does not know of, such as another Spark
-job without a group, is not waited for.
+so a stream ends up with what its slowest group needs. Nothing is taken where the last archived entry is not in the
+stream: it may be another stream of that name, whose entries the archive does not have. Nor is anything where a map of
+texts could not hold an entry's bytes. A reader that the server does not know of, such as another Spark job without a
+group, is not waited for.
 
 Cost: reading and writing, once each; about 1 us an entry of five fields and core. A commit is a few fsyncs and a
 rename for each file. Compaction reads and writes each byte again about as often as small files make up a large one:
@@ -28,7 +30,6 @@ log(target / batch) to the base of `small_files`.
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
 import signal
 import threading
@@ -39,15 +40,24 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.spark.connection import ConnectorError
 from rillet.spark.offsets import Offset
-from rillet.spark.options import EARLIEST, OptionError, Options
+from rillet.spark.options import EARLIEST, OptionError, Options, parse
 from rillet.spark.pipelines import running
-from rillet.spark.pipelines.folder import KEEP_REPLACED, Archive, ArchiveError, Manifest, Part, can_exchange
+from rillet.spark.pipelines.folder import (
+    KEEP_REPLACED,
+    Archive,
+    ArchiveError,
+    Manifest,
+    Part,
+    can_exchange,
+    folder_of,
+)
 from rillet.spark.pipelines.running import Progress, counted, silent
+from rillet.store.names import matches
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructField, StructType
 
     from rillet.spark.servers import Servers
 
@@ -105,6 +115,8 @@ def archive(
     """
     job = Job(Archive(to), options, schema, spark_work(spark), spark.sparkContext.defaultParallelism)
     job.settings(trim, small_files, target_bytes, compression, keep_replaced, progress)
+    if trim and (wrong := untrimmed(job.parsed)):
+        raise OptionError(f"rillet: {'; '.join(wrong)}")
     stopped = stop or threading.Event()
     with job.archive.writing() as manifest:
         manifest = job.round(manifest)
@@ -193,6 +205,8 @@ class Job:
                     if self.trim:  # also where nothing is new: a group may have moved on
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
                     end = reader.latestOffset(start, limit)
+                    for stream in Offset.parse(end).streams:
+                        folder_of(stream, None)  # there may be no folder for it
                     if Offset.parse(end).streams == Offset.parse(start).streams:
                         break
                     manifest = self.batch(manifest, reader.partitions(start, end), end)
@@ -210,7 +224,9 @@ class Job:
         staging = self.archive.stage()
         schema = self.columns.json()
         root = str(self.archive.path.absolute())
-        tasks = [(write_task, self.options, schema, one, root, staging, self.compression) for one in partitions]
+        tasks = [
+            (write_task, self.options, schema, one, root, staging, self.compression, self.trim) for one in partitions
+        ]
         parts: list[Part] = [part for found in self.work(tasks) for part in found]
         self.archive.at("written")
         offset = merged(manifest.offset, plain(end))
@@ -224,16 +240,40 @@ class Job:
 
 
 def write_task(
-    options: dict[str, str], schema: str, partition: Any, root: str, staging: str, compression: str
+    options: dict[str, str], schema: str, partition: Any, root: str, staging: str, compression: str, exact: bool = False
 ) -> list[Part]:
-    """Read a task's entries and write them into staging; runs on an executor."""
-    from pyspark.sql.types import StructType
+    """Read a task's entries and write them into staging; runs on an executor.
 
-    from rillet.spark.pipelines.parquet import write_parts
+    exact: ArchiveError where a map of texts would hold something else than the bytes that the entries have.
+    """
+    from pyspark.sql.types import BinaryType, MapType, StringType, StructType
+
+    from rillet.spark.pipelines.parquet import texts_of_bytes, write_parts
     from rillet.spark.source import RilletDataSource
 
-    reader = RilletDataSource(options).streamReader(StructType.fromJson(json.loads(schema)))
-    return write_parts(reader.read(partition), Path(root), staging, compression)
+    columns = StructType.fromJson(json.loads(schema))
+    as_texts = exact and "fields" in columns.names and columns["fields"].dataType == MapType(StringType(), StringType())
+    if as_texts:
+        kinds = {"fields": MapType(StringType(), BinaryType())}
+        columns = StructType([replace_type(column, kinds.get(column.name)) for column in columns])
+    batches = RilletDataSource(options).streamReader(columns).read(partition)
+    return write_parts(map(texts_of_bytes, batches) if as_texts else batches, Path(root), staging, compression)
+
+
+def replace_type(column: StructField, kind: DataType | None) -> StructField:
+    """Return a column with another type, if one is given."""
+    from pyspark.sql.types import StructField
+
+    return column if kind is None else StructField(column.name, kind, column.nullable, column.metadata)
+
+
+def untrimmed(options: Options) -> list[str]:
+    """Return why a stream that is read with these options cannot be trimmed: some entries are not archived."""
+    left_out = [name for name in ("startingOffsets", "startingTimestamp") if name.lower() in options.named]
+    wrong = [f"trim removes what is before {name}, too, which is not archived" for name in left_out]
+    if options.mode == "DROPMALFORMED":
+        wrong.append("trim removes what mode=DROPMALFORMED leaves out of the archive")
+    return wrong
 
 
 def columns_of(schema: str | StructType) -> StructType:
@@ -275,7 +315,7 @@ def starting(manifest: Manifest, initial: dict[str, Any], options: Options) -> d
     keys, pattern = options.keys(), options.stream_pattern
     known = {
         stream: told for stream, told in manifest.offset.get("streams", {}).items()
-        if (stream in keys if keys is not None else pattern is not None and fnmatch.fnmatchcase(stream, pattern))
+        if (stream in keys if keys is not None else pattern is not None and matches(pattern, stream))
     }  # fmt: skip
     if not known:
         return initial
@@ -309,10 +349,13 @@ def trim_streams(servers: Servers, manifest: Manifest, streams: Iterable[str]) -
     """Remove from streams what is archived and no group needs; return how many entries went."""
     removed = 0
     for stream in streams:
-        key, last = stream.encode(), manifest.last(stream)
+        key, last = stream.encode(), manifest.held(stream)
         if last == EARLIEST:
             continue
         try:
+            one = b"%d-%d" % last
+            if not servers.call(key, b"XRANGE", key, one, one):
+                continue  # another stream by now, or somebody trimmed it further
             bound = min([last, *needed(servers, key)])
             removed += servers.call(key, b"XTRIM", key, b"MINID", b"=", b"%d-%d" % bound)
         except ConnectorError as error:
@@ -400,7 +443,8 @@ def complaints(options: argparse.Namespace) -> list[str]:
     if options.compact:
         others = {"--trim": options.trim, "--every": options.every, "--schema": options.schema}
         return [f"--compact only merges files: not with {flag}" for flag, given in others.items() if given]
-    return running.source_complaints(options)
+    wrong = running.source_complaints(options)
+    return wrong or (untrimmed(parse(running.source_options(options))) if options.trim else [])
 
 
 def run(options: argparse.Namespace) -> int:

@@ -62,6 +62,7 @@ STAGING = f"{OWN}/staging"
 REPLACED = f"{OWN}/replaced"
 KEEP_REPLACED = 3600.0
 DAY_MS = 86_400_000
+MOST_NAME = 255  # bytes of a folder's name, on file systems of all kinds
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # what every reader of such folders takes for null
 
@@ -99,6 +100,14 @@ class Manifest:
         """Return the ID of a stream's last archived entry; 0-0 where none is."""
         return max((file.last for file in self.files if file.stream == stream), default=StreamID(0, 0))
 
+    def held(self, stream: str) -> StreamID:
+        """Return the ID up to which all that the stream has is archived; 0-0 where nothing is.
+
+        It is the last archived one, but for a stream that was made anew with lower IDs: that one's offset.
+        """
+        told = self.offset.get("streams", {}).get(stream)
+        return min(self.last(stream), StreamID(0, 0) if told is None else StreamID.parse(told))
+
     def read_up_to(self, stream: str) -> StreamID:
         """Return the ID up to which everything of a stream is in the archive or was deleted before."""
         told = self.offset.get("streams", {}).get(stream)
@@ -110,9 +119,18 @@ class Manifest:
 
 
 def folder_of(stream: str, day: int | None) -> str:
-    """Return the partition folder of a stream's day; what is special in names is percent-encoded."""
+    """Return the partition folder of a stream's day; what is special in names is percent-encoded.
+
+    ArchiveError where that is too long for a folder.
+    """
     when = _NO_DATE if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
-    return f"date={when}/stream={quote(stream, safe=' !$&()+,;@^~') or _NO_DATE}"
+    name = f"stream={quote(stream, safe=' !$&()+,;@^~') or _NO_DATE}"
+    if len(name) > MOST_NAME:
+        raise ArchiveError(
+            f"rillet: the name of the stream {stream[:40]!r}... is too long for a folder of an archive: {len(name)} "
+            f"bytes with what has to be encoded, and {MOST_NAME} are possible"
+        )
+    return f"date={when}/{name}"
 
 
 def day_of(ms: int) -> int | None:
@@ -317,7 +335,8 @@ def _runs(files: Iterable[Part], target: int) -> Iterator[list[Part]]:
     run: list[Part] = []
     for file in files:
         small = file.bytes < target // 2
-        if run and (not small or sum(one.bytes for one in run) + file.bytes > target):
+        above = not run or run[len(run) - 1].last < file.first  # not so where a stream was made anew with lower IDs
+        if run and (not small or not above or sum(one.bytes for one in run) + file.bytes > target):
             if len(run) > 1:
                 yield run
             run = []

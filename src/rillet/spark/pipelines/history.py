@@ -25,7 +25,6 @@ out of a file's map of fields by the connector's own decoder.
 from __future__ import annotations
 
 import argparse
-import fnmatch
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +36,7 @@ from rillet.spark.pipelines import running
 from rillet.spark.pipelines.folder import Archive, Manifest
 from rillet.spark.pipelines.parquet import Share, read_share
 from rillet.spark.pipelines.running import counted
+from rillet.store.names import matches
 from rillet.types.stream_id import StreamID
 
 if TYPE_CHECKING:
@@ -160,7 +160,7 @@ def _of_options(manifest: Manifest, options: Options) -> list[str]:
     keys, pattern = options.keys(), options.stream_pattern
     if keys is not None:
         return [stream for stream in manifest.streams() if stream in keys]
-    return [stream for stream in manifest.streams() if fnmatch.fnmatchcase(stream, str(pattern))]
+    return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
 
 
 def _only_archived(seam: StreamID) -> Extent:

@@ -154,6 +154,29 @@ def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: s
     return writers.close()
 
 
+def texts_of_bytes(batch: Any) -> Any:
+    """Return a batch whose map `fields` has texts in place of bytes; ArchiveError where some are none."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    place = batch.schema.get_field_index("fields")
+    column = batch.column(place)
+    kind = pa.map_(pa.string(), pa.string())
+    try:
+        found = column.cast(kind)
+    except pa.ArrowInvalid:
+        found = None
+    if found is None or pc.any(pc.match_substring(found.keys, "\ufffd")).as_py():
+        stream = batch.column("stream")[0].as_py()
+        first, last = (entry_id(batch, row) for row in (0, batch.num_rows - 1))
+        raise ArchiveError(
+            f"rillet: the stream {stream!r} has bytes that are not UTF-8 between {first} and {last}, and the "
+            "archive would hold texts and the stream be trimmed: archive it with the schema "
+            "'fields map<string,binary>', into a folder of its own, or without trim"
+        )
+    return batch.set_column(place, pa.field("fields", kind, batch.schema.field(place).nullable), found)
+
+
 def entry_id(batch: Any, row: int) -> StreamID:
     """Return the ID of a row; the columns are signed, the halves are not."""
     return StreamID(batch.column("id_ms")[row].as_py() % _U64, batch.column("id_seq")[row].as_py() % _U64)
