@@ -48,6 +48,18 @@ def group(client: Any, stream: str = "events", name: str = "spark") -> dict[str,
     return next(one for one in client.xinfo_groups(stream) if one["name"] == name)
 
 
+def test_a_batch_of_what_was_delivered_is_no_larger_than_any_other(place: str, client: Any) -> None:
+    for n in range(1, 401):
+        client.xadd("events", {"n": n, "large": "x" * 200_000}, id=f"{n}-0")
+    query = Query(place, group="spark", groupMode="deliver")
+    query.plan()
+    assert query.read() == list(range(1, 401))
+    (task,) = query.reader.partitions(query.checkpoint["committed"], query.checkpoint["planned"])
+    sizes = [batch.num_rows for batch in query.reader.read(task)]
+    assert max(sizes) <= (32 << 20) // 200_000
+    assert len(sizes) == 4
+
+
 # ---- follow ---------------------------------------------------------------------------------------------------------
 
 

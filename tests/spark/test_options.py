@@ -75,6 +75,29 @@ def test_ending_offsets_are_inclusive_but_for_a_parenthesis(text: str, last: Str
     assert parse({**GOOD, "endingOffsets": text}).ending == last
 
 
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"minEntriesPerTrigger": "50", "maxEntriesPerTrigger": "5"}, "minEntriesPerTrigger is more than maxEntries"),
+        ({"startingTimestamp": "2", "endingTimestamp": "1"}, "startingTimestamp is after endingTimestamp"),
+        ({"startingOffsets": "5-0", "endingOffsets": "4-0"}, "startingOffsets is after endingOffsets"),
+        ({"startingTimestamp": f"{MAX + 1}"}, "more than an ID's milliseconds can be"),
+        ({"endingOffsets": "earliest"}, "endingOffsets is 'earliest': neither latest nor a stream ID"),
+        ({"minid": "latest"}, "minid is 'latest': no stream ID"),
+    ],
+)
+def test_bounds_that_cannot_be_are_refused(given: dict[str, str], says: str) -> None:
+    with pytest.raises(OptionError, match=says):
+        parse({"url": "redis://h", "stream": "s", **given})
+
+
+def test_bounds_between_which_nothing_lies_are_no_mistake_and_no_password_is_shown() -> None:
+    given = {"url": "redis://:s3cret@h", "stream": "s", "columnNameOfCorruptRecord": "bad"}
+    found = parse({**given, "startingOffsets": "(5-0", "endingOffsets": "5-0"})
+    assert found.starting == found.ending == StreamID(5, 0)
+    assert "s3cret" not in repr(found)
+
+
 @pytest.mark.parametrize("text", ["", "5-", "-5", "x", f"{MAX + 1}", "5-5-5", "((5", "٣"])
 def test_what_is_no_id_is_refused(text: str) -> None:
     with pytest.raises(OptionError, match="startingOffsets"):

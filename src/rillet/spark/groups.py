@@ -52,6 +52,8 @@ from rillet.types.stream_id import MAX, StreamID
 ACKNOWLEDGED = 1000  # entries of an XACK
 DELIVERED = 100_000  # entries of a trigger where the user set no cap
 WORTH_A_TASK = 2000
+FIRST_PAGE = 32  # entries of which a task learns how large they are
+MAX_BATCH_BYTES = 32 << 20
 IDLE_MS = 100
 ATTEMPTS = 3
 
@@ -369,14 +371,16 @@ def _deleted(options: Options, servers: Servers, stream: str, entries: int) -> D
 def read_delivered(options: Options, servers: Servers, part: Part, schema: Any) -> Iterator[Any]:
     """Yield a range of our consumer's history as record batches of an Arrow schema, in order.
 
-    A lost connection is made again, three times without progress; what was read is still pending.
+    A lost connection is made again, three times without progress; what was read is still pending. A page is one reply,
+    which is asked for by entries: as many as those of the last page say that a batch may hold.
     """
     history = History(options, servers, part)
     tries, goes_on = 0, True
+    count = min(FIRST_PAGE, options.batch_entries)
     while goes_on:
         rows = rows_for(schema, part[0].encode(), options.mode, options.corrupt_column)
         try:
-            goes_on = history.page(rows, options.batch_entries)
+            goes_on = history.page(rows, count)
             tries = 0
         except ConnectionLost:
             tries += 1
@@ -385,6 +389,8 @@ def read_delivered(options: Options, servers: Servers, part: Part, schema: Any) 
             continue
         if history.missing and options.fail_on_data_loss:
             raise _deleted(options, servers, part[0], history.missing)
+        fitting = count * MAX_BATCH_BYTES // max(rows.nbytes, 1)
+        count = max(1, min(options.batch_entries, 16 * count, fitting))
         if rows.length:
             yield record_batch(rows, schema)
 

@@ -140,7 +140,9 @@ class NodesReading:
                 connection.receive(pages)
             elif state == FULL:
                 self.progress += 1
-                yield record_batch(self.rows, self.schema)
+                batch = record_batch(self.rows, self.schema)
+                if batch.num_rows:  # none, where all were dropped
+                    yield batch
             elif state == ANSWER:
                 self._go_on(span, pages.go_on, connection)
             else:

@@ -50,7 +50,7 @@ class Options:
     streams: tuple[str, ...] | None = None
     stream_pattern: str | None = None
     partitioned: int | None = None
-    url: str | None = None
+    url: str | None = field(default=None, repr=False)  # it may hold a password
     path: str | None = None
     user: str | None = None
     password: str | None = field(default=None, repr=False)
@@ -136,7 +136,7 @@ def start_of(text: str) -> Bound:
     """Return the ID after which reading starts: earliest, latest (None), ID (inclusive) or (ID (exclusive)."""
     if text.lower() in ("earliest", "latest"):
         return EARLIEST if text.lower() == "earliest" else LATEST
-    found = _id(text)
+    found = _id(text, "earliest, latest")
     bound = StreamID(int(found[2]), int(found[3] or 0))
     return bound if found[1] or bound == EARLIEST else before(bound)
 
@@ -145,17 +145,17 @@ def end_of(text: str) -> Bound:
     """Return the last ID to read: latest (None), ID (inclusive; without -seq its whole millisecond) or (ID."""
     if text.lower() == "latest":
         return LATEST
-    found = _id(text)
+    found = _id(text, "latest")
     if found[1]:
         bound = StreamID(int(found[2]), int(found[3] or 0))
         return bound if bound == EARLIEST else before(bound)
     return StreamID(int(found[2]), MAX if found[3] is None else int(found[3]))
 
 
-def _id(text: str) -> re.Match[str]:
+def _id(text: str, words: str) -> re.Match[str]:
     found = _ID.fullmatch(text)
     if found is None or int(found[2]) > MAX or int(found[3] or 0) > MAX:
-        raise ValueError("neither earliest, latest nor a stream ID, like 1526919030474-0 or (1526919030474-0")
+        raise ValueError(f"neither {words} nor a stream ID, like 1526919030474-0 or (1526919030474-0")
     return found
 
 
@@ -190,6 +190,8 @@ def _bounds(one: Callable[[str], Bound]) -> Callable[[str], Bounds]:
 def _moment(text: str) -> int:
     """Return milliseconds since 1970, of milliseconds or ISO 8601 (UTC without a zone)."""
     if text.isascii() and text.isdigit():
+        if len(text) > 20 or int(text) > MAX:
+            raise ValueError("more than an ID's milliseconds can be")
         return int(text)
     try:
         moment = datetime.fromisoformat(text)
@@ -260,8 +262,9 @@ def _field_map(text: str) -> dict[str, str]:
 
 
 def _one_id(text: str) -> str:
-    if _id(text)[1]:
-        raise ValueError("an ID, without a parenthesis")
+    found = _ID.fullmatch(text)
+    if found is None or found[1] or int(found[2]) > MAX or int(found[3] or 0) > MAX:
+        raise ValueError("no stream ID, like 1526919030474-0")
     return text
 
 
@@ -359,7 +362,6 @@ _NEEDS = (
     ("keyFile", "certFile"),
     ("txnAppId", "txnVersion"),
     ("txnVersion", "txnAppId"),
-    ("columnNameOfCorruptRecord", "mode"),
     ("sampleEntries", "inferSchema"),
 )
 
@@ -380,7 +382,7 @@ def parse(given: Mapping[str, str]) -> Options:
     if wrong:
         raise OptionError("rillet: " + "; ".join(wrong + _missing(values)))
     found = Options(**parsed, named=frozenset(values))
-    if wrong := _strangers(found):
+    if wrong := _strangers(found) + _disorder(found):
         raise OptionError("rillet: " + "; ".join(wrong))
     return found
 
@@ -420,6 +422,21 @@ def _strangers(options: Options) -> list[str]:
             others = [stream for stream in bounds if stream not in keys]
             if others:
                 wrong.append(f"{name} names streams that are not read: {', '.join(others)}")
+    return wrong
+
+
+def _disorder(options: Options) -> list[str]:
+    """Return the complaints about numbers that are the wrong way round."""
+    wrong = []
+    least, most = options.min_entries_per_trigger, options.max_entries_per_trigger
+    if least is not None and most is not None and least > most:
+        wrong.append("minEntriesPerTrigger is more than maxEntriesPerTrigger")
+    since, until = options.starting_timestamp, options.ending_timestamp
+    if since is not None and until is not None and since > until:
+        wrong.append("startingTimestamp is after endingTimestamp")
+    after, last = options.starting, options.ending
+    if isinstance(after, StreamID) and isinstance(last, StreamID) and after > last:
+        wrong.append("startingOffsets is after endingOffsets")
     return wrong
 
 

@@ -145,7 +145,9 @@ class Pages:
                 self._ended(cursor, connection, decoder.entries)
                 self._send()
             if state == FULL or self.rows.length + self.options.page_entries > self.options.batch_entries:
-                yield record_batch(self.rows, self.schema)
+                batch = record_batch(self.rows, self.schema)
+                if batch.num_rows:  # none, where all were dropped
+                    yield batch
             if state == DONE:
                 return
 
