@@ -19,13 +19,15 @@ pytest.importorskip("pyspark")
 
 import rillet  # noqa: E402
 from rillet.spark.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.spark.options import OptionError  # noqa: E402
+from rillet.spark.servers import Servers  # noqa: E402
 from rillet.store import Store  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402
 from tests.judge import Judge, peer_binary, redis_binary, running_redis  # noqa: E402
 from tests.server.harness import running  # noqa: E402
 from tests.spark.ledger import ROOT, environment  # noqa: E402
 from tests.spark.struck_writer import copy  # noqa: E402
-from tests.spark.writing import QUERY, in_task, numbered, write, writer_of  # noqa: E402
+from tests.spark.writing import QUERY, batch_writer_of, in_task, numbered, write, writer_of  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -250,6 +252,51 @@ def test_a_batch_repeated_after_its_commit_writes_nothing(place: Place) -> None:
     record = place.store.execute("HGETALL", f"rillet:commits:{{repeated}}:{QUERY}")
     flat = list(record.items()) if isinstance(record, dict) else list(zip(record[::2], record[1::2], strict=True))
     assert flat == [(b"done", b"2")]
+
+
+def test_a_bound_that_moves_between_attempts_makes_no_other_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A restarted query trims to another week ago; what is in the stream is known all the same."""
+    fault, rows = Fault(monkeypatch, Killed), numbered(range(ROWS))
+    for step in (4, 12, 20):
+        options = place.of(f"bound{step}")
+        fault.at(step, after=True)
+        with pytest.raises(Killed):
+            write(rows, {**options, "minid": "1000"})
+        for bound in ("2000", "123456789"):
+            write(rows, {**options, "minid": bound})
+        assert place.numbers(f"bound{step}") == list(range(ROWS))
+
+
+def test_a_commit_outlives_a_lost_connection(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, rows = place.of("closing"), numbered(range(10))
+    writer, told = writer_of(rows, options), write(rows, options)
+    calls = Servers.calls
+    lost: list[bytes] = []
+
+    def losing(self: Servers, key: bytes, commands: Any) -> Any:
+        replies = calls(self, key, commands)
+        if len(lost) < 3:
+            lost.append(commands[0][0])
+            raise ConnectionLost("rillet: the connection was lost")
+        return replies
+
+    monkeypatch.setattr(Servers, "calls", losing)
+    writer.commit([told], 0)
+    assert lost == [b"HGETALL", b"HGETALL", b"HGETALL"]
+    write(rows, options)
+    assert place.numbers("closing") == list(range(10))
+
+
+def test_names_of_writes_do_not_get_in_each_others_way(place: Place) -> None:
+    """The record of `nightly:0` is not the fence of the first task of `nightly`."""
+    rows = numbered(range(10))
+    for name in ("nightly:0", "nightly", "nightly:0", "nightly"):
+        writer = batch_writer_of(rows, place.of("named", txnAppId=name, txnVersion="3"))
+        in_task()
+        writer.commit([writer.write(iter(rows.to_batches()))])
+    assert sorted(place.numbers("named")) == sorted(2 * list(range(10)))
+    with pytest.raises(OptionError, match="txnAppId is 'replay': that is the name of a pipeline's record"):
+        batch_writer_of(rows, place.of("named", txnAppId="replay", txnVersion="3"))
 
 
 def test_another_order_is_fine_in_one_transaction_and_refused_in_several(

@@ -185,6 +185,16 @@ def test_somebody_elses_entry_between_is_noticed_where_ids_come_from_a_column(ju
     assert len(entries(judge, "s")) == 1 and not records(judge)
 
 
+def test_ids_from_a_column_do_not_mind_what_is_deleted_meanwhile(judge: Judge, url: str) -> None:
+    rows = table(key=[f"5-{n}" for n in range(1, 301)], n=list(range(300)))
+    with judge.client() as client:
+        client.execute_command("XADD", "s", "1-1", "n", "old")
+        writer = writer_of(rows, {"url": url, "stream": "s", "idColumn": "key"})
+        in_task()
+        writer.write(interrupted(rows, lambda: client.execute_command("XDEL", "s", "1-1")))
+    assert [key for key, _ in entries(judge, "s")] == [b"5-%d" % n for n in range(1, 301)]
+
+
 # ---- what a server refuses -------------------------------------------------------------------------------------
 
 

@@ -5,7 +5,7 @@ What a task writes has a name that all of its attempts share, (query, batch, par
 
     streaming query    query = its ID in the checkpoint, batch = the micro-batch        from the task's local properties
     df.write           query = a name made with the writer on the driver, batch = 0
-    with txnAppId      query = txnAppId, batch = txnVersion: what a write in foreachBatch needs
+    with txnAppId      query = txnAppId, batch = txnVersion: what a write in foreachBatch needs; : is written %3A there
 
 Two keys for each stream and query, in the stream's own slot of a cluster:
 
@@ -46,12 +46,13 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rillet.spark.cluster import slot_of
-from rillet.spark.connection import ConnectorError
-from rillet.spark.servers import Servers
+from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.servers import Patience, Servers
 
 PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
 FENCE_SECONDS = 3_600
+RESERVED = ("replay", "dead-letters")  # queries of the pipelines, whose records are other ones
 CLOSED = 1 << 62  # `done` of a write that was given up: no attempt writes any more
 
 
@@ -130,6 +131,11 @@ def record_key(stream: bytes, query: str) -> bytes:
     return PREFIX + place + b":" + query.encode()
 
 
+def name_in_keys(query: str) -> str:
+    """Return a query's name as it stands in keys: the record of `a:3` must not be the fence of partition 3 of `a`."""
+    return query.replace("%", "%25").replace(":", "%3A")
+
+
 def tag_of(slot: int) -> bytes:
     """Return a tag of a slot. O(16,384) on average: some milliseconds, for names that nobody should give."""
     return next(tag for number in itertools.count() if slot_of(tag := b"%d" % number) == slot)
@@ -154,7 +160,14 @@ def close_batch(servers: Servers, written: Sequence[Written]) -> None:
             assert task.identity is not None
             tasks.setdefault(stream, {})[task.identity.partition] = task.identity
     for stream, known in tasks.items():
-        _close(servers, stream, next(iter(known.values())), set(known))
+        patience = Patience(servers.options.timeout)
+        while True:
+            try:
+                _close(servers, stream, next(iter(known.values())), set(known))
+                break
+            except ConnectionLost:  # it may have counted, and then the next look tells
+                if not patience.again():
+                    raise
 
 
 def _close(servers: Servers, stream: bytes, identity: Identity, known: set[int]) -> None:

@@ -18,7 +18,16 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rillet.spark.commits import Identity, Written, close_batch, give_up, identity_of, shown
+from rillet.spark.commits import (
+    RESERVED,
+    Identity,
+    Written,
+    close_batch,
+    give_up,
+    identity_of,
+    name_in_keys,
+    shown,
+)
 from rillet.spark.options import READ_ONLY, OptionError, Options
 from rillet.spark.producers import ProducerSender
 from rillet.spark.reasons import plainly
@@ -92,7 +101,9 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
     def __init__(self, options: Options, schema: StructType) -> None:
         super().__init__(options, schema)
         self.lasting = options.txn_app_id is not None
-        self.query = options.txn_app_id or uuid.uuid4().hex
+        if options.txn_app_id in RESERVED:
+            raise OptionError(f"rillet: txnAppId is {options.txn_app_id!r}: that is the name of a pipeline's record")
+        self.query = name_in_keys(options.txn_app_id) if options.txn_app_id else uuid.uuid4().hex
         self.batch = options.txn_version or 0
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:

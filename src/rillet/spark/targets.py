@@ -171,6 +171,8 @@ def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, St
     import pyarrow as pa
     import pyarrow.compute as pc
 
+    if column.null_count:
+        raise ConnectorError(f"rillet: the idColumn {name!r} holds a null")
     halves = pc.split_pattern(as_texts(column).cast(pa.string()), "-", max_splits=1)
     whole = pc.equal(pc.list_value_length(halves), 2)
     try:
@@ -179,8 +181,6 @@ def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, St
         seq = seq.cast(pa.uint64())
     except pa.ArrowInvalid as error:
         raise ConnectorError(f"rillet: the idColumn {name!r} holds what is no ID: {error}") from None
-    if column.null_count:
-        raise ConnectorError(f"rillet: the idColumn {name!r} holds a null")
     rise = pc.or_(pc.greater(ms[1:], ms[:-1]), pc.and_(pc.equal(ms[1:], ms[:-1]), pc.greater(seq[1:], seq[:-1])))
     first = StreamID(ms[0].as_py(), seq[0].as_py())
     at = pc.index(rise, False).as_py()
