@@ -171,6 +171,22 @@ def test_what_rillet_cannot_load_has_a_row_or_a_name(tmp_path: Path) -> None:
         rows(path, "keys")
 
 
+def test_numbers_that_no_server_writes_are_null_or_damage(tmp_path: Path) -> None:
+    path, most, one = tmp_path / "n.rdb", b"\x81" + b"\xff" * 8, build.key(0, b"k", build.text(b"v"))
+    ctime = b"\xfa" + build.text(b"ctime") + build.text(b"9" * 5000)
+    path.write_bytes(build.file(10, ctime, b"\xfc" + b"\0" * 7 + b"\x7f", b"\xf8" + most, one))
+    (row,) = rows(path, "keys")
+    assert row["key"] == "k" and row["expires"] is row["ttl_seconds"] is row["idle_seconds"] is None
+    stream = build.size(0) + most * 3 + build.size(0) * 4 + most + build.size(1)
+    group = build.text(b"g") + most + build.size(0) + most + build.size(0) * 2
+    path.write_bytes(build.file(10, build.key(19, b"s", stream + group)))
+    assert rows(path, "keys")[0]["elements"] is None
+    assert rows(path, "groups")[0]["length"] is rows(path, "groups")[0]["entries_added"] is None
+    path.write_bytes(build.file(10, one, b"\xfe" + most, one))
+    with pytest.raises(LogCorrupt, match="the number of a database expected, found 18446744073709551615"):
+        rows(path, "keys")
+
+
 def test_damage_is_named_after_all_that_stood_before_it(judge: Judge, tmp_path: Path) -> None:
     with judge.client() as client:
         client.flushall()

@@ -43,6 +43,7 @@ from rillet.types.rdb_bytes import RdbReader
 TABLES = ("keys", "entries", "groups", "pending")
 BATCH_ROWS = 10_000
 _LARGE = 16 << 20
+_LARGEST = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}  # a moment fits, see `moment`
 
 _HEADER = re.compile(rb"(REDIS|VALKEY)(\d+)")
 _NEWEST = {b"REDIS": 14, b"VALKEY": 80}
@@ -235,6 +236,7 @@ class _Tables:
         self.table = table
         self.most = rows
         self.schema = schema_of(table)
+        self.largest = [_LARGEST.get(str(kind)) for kind in self.schema.types]
         self.rows: list[tuple[Any, ...]] = []
         self.pieces: list[Any] = []
         self.key = Key()
@@ -272,8 +274,12 @@ class _Tables:
             yield batch
 
     def _row(self, *values: Any) -> Iterator[Any]:
-        """Add a row; yield the batch that it fills."""
-        self.rows.append((self.walk.name, self.db, *values))
+        """Add a row; yield the batch that it fills. A number that no column holds is none that a server wrote: null."""
+        row = (self.walk.name, self.db, *values)
+        self.rows.append(
+            tuple(None if most is not None and value is not None and abs(value) > most else value
+                  for value, most in zip(row, self.largest, strict=True))
+        )  # fmt: skip
         if len(self.rows) >= self.most:
             yield self._batch()
 
@@ -294,6 +300,8 @@ class _Tables:
         reader, key = self.reader, self.key
         if kind == _DATABASE:
             self.db = reader.length()
+            if self.db > _LARGEST["int32"]:
+                raise Corrupt(f"the number of a database expected, found {self.db}")
         elif kind == _EXPIRE_MS:
             order: Any = "little" if self.walk.version >= 9 else sys.byteorder
             key.expires = int.from_bytes(reader.raw(8), order, signed=True)
@@ -350,7 +358,7 @@ class _Tables:
     def _ttl(self) -> int | None:
         """Return the seconds that the key had left when the file was written; negative where it had expired."""
         written = self.walk.facts.get(b"ctime", b"")
-        if self.key.expires < 0 or not written.isdigit():
+        if self.key.expires < 0 or not written.isdigit() or len(written) > 18:
             return None
         return self.key.expires // 1000 - int(written)
 
