@@ -138,6 +138,17 @@ def test_a_slot_moves_in_the_middle_of_paging(cluster: Cluster, answer: str) -> 
     assert [numbers(iter(batches), stream) for stream in streams] == [list(range(ENTRIES))] * MASTERS
 
 
+def test_a_query_waits_for_streams_of_several_slots(cluster: Cluster) -> None:
+    streams = keys(cluster)
+    fill(cluster, *streams, numbers=range(10))
+    for more in ({}, {"group": "g", "groupMode": "deliver"}):
+        reader = StreamReader(parse({"url": cluster.url, "streams": ",".join(streams), **more}), SPARK_SCHEMA, 2)
+        end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+        assert set(end["streams"].values()) == {"10-1"}
+        assert reader.latestOffset(end, ReadAllAvailable()) == end
+        reader.stop()
+
+
 def test_a_planner_goes_on_while_a_slot_moves(cluster: Cluster) -> None:
     streams = keys(cluster)
     fill(cluster, *streams, numbers=range(100))

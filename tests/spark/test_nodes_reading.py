@@ -101,6 +101,9 @@ def test_a_lost_connection_is_made_again_where_it_broke(url: str) -> None:
     with cutting_proxy(port, [3_000, 9_999, 5, 20_001]) as cut:
         chosen = options(f"redis://127.0.0.1:{cut}", **SMALL)
         assert table(read_task(chosen, WHOLE, SCHEMA)).equals(by_range(options(url), WHOLE))
+    with cutting_proxy(port, [9_000] * 6) as cut:  # no page is ever whole, but nodes are
+        chosen = options(f"redis://127.0.0.1:{cut}")
+        assert table(read_task(chosen, WHOLE, SCHEMA)).equals(by_range(options(url), WHOLE))
     with (
         cutting_proxy(port, [5] * 3) as cut,
         pytest.raises(ConnectorError, match=f"connection to 127.0.0.1:{cut} was lost"),

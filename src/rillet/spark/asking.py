@@ -265,17 +265,22 @@ def count_ahead(servers: Servers, stream: str, after: StreamID, last: StreamID, 
 def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> bool:
     """Wait until one of these streams has an entry after its ID, IDLE_MS at the longest; False if certainly none has.
 
-    Only the first node's streams are watched; news from others are seen when the time is over.
+    A cluster lets only streams of one slot be watched together; news from others are seen when the time is over.
     """
+    return wait_for_entry(servers, {stream.encode(): text(bound) for stream, bound in after.items()})
+
+
+def wait_for_entry(servers: Servers, after: Mapping[bytes, bytes]) -> bool:
+    """Wait likewise for an entry behind IDs as XREAD takes them, "$" among them."""
     idle = min(IDLE_MS, max(1, int(servers.options.timeout * 500)))
-    keys = {stream.encode(): bound for stream, bound in after.items()}
-    nodes = servers.by_node(list(keys))
-    if not nodes:
+    watched = servers.together(list(after))
+    if not watched:
         time.sleep(idle / 1000)
         return True
-    connection, watched = nodes[0]
     begun = time.monotonic()
-    words = (b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % idle, b"STREAMS", *watched, *_bounds(keys, watched))
+    ids = [after[key] for key in watched]
+    words = (b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % idle, b"STREAMS", *watched, *ids)
+    connection = servers.connection(watched[0])
     try:
         (reply,) = connection.replies([words])
     except ConnectionLost:
@@ -283,9 +288,4 @@ def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> bool:
         raise
     if isinstance(reply, ReplyError):  # the next look at the streams says what is wrong
         time.sleep(max(0.0, idle / 1000 - (time.monotonic() - begun)))
-    return reply is not None or len(nodes) > 1
-
-
-def _bounds(keys: Mapping[bytes, StreamID], watched: Sequence[bytes]) -> Iterator[bytes]:
-    for key in watched:
-        yield text(keys[key])
+    return reply is not None or len(watched) < len(after)

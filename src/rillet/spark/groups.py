@@ -42,6 +42,7 @@ from rillet.columns.builder import Rows
 from rillet.columns.resp import MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError
 from rillet.protocol.replies import ReplyError
+from rillet.spark.asking import wait_for_entry
 from rillet.spark.connection import ConnectionLost, ConnectorError, pack
 from rillet.spark.guard import DataLoss
 from rillet.spark.offsets import Part, Task
@@ -54,7 +55,6 @@ DELIVERED = 100_000  # entries of a trigger where the user set no cap
 WORTH_A_TASK = 2000
 FIRST_PAGE = 32  # entries of which a task learns how large they are
 MAX_BATCH_BYTES = 32 << 20
-IDLE_MS = 100
 ATTEMPTS = 3
 
 
@@ -232,9 +232,8 @@ class Deliverer(_Group):
         return Page(stream, after, asked.last, asked.entries)
 
     def wait(self, streams: Sequence[str]) -> None:
-        """Wait for a new entry in a stream, IDLE_MS at the longest; of a cluster, at the first node only."""
-        for connection, keys in self.servers.by_node([stream.encode() for stream in streams])[:1]:
-            connection.call(b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % IDLE_MS, b"STREAMS", *keys, *[b"$"] * len(keys))
+        """Wait for a new entry in a stream, a tenth of a second at the longest; of a cluster, in the streams of one slot only."""
+        wait_for_entry(self.servers, dict.fromkeys([stream.encode() for stream in streams], b"$"))
 
 
 def tasks(pages: Sequence[Page], parallelism: int) -> tuple[Task, ...]:

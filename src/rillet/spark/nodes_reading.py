@@ -64,15 +64,16 @@ def read_nodes(
     The last entries stay in the rows.
     """
     reading = NodesReading(options, servers, ranges, schema, rows)
-    tries = 0
+    tries, before = 0, (0, *ranges[:1])
     while reading.waiting or reading.under_way:
-        before = reading.progress
         try:
             if (yield from reading.read()):
                 break
         except ConnectionLost:
             reading.begin_again()
-            tries = tries + 1 if reading.progress == before else 0
+            now = (reading.progress, *list(reading.waiting)[:1])
+            tries = tries + 1 if now == before else 0
+            before = now
             if tries == ATTEMPTS:
                 raise
     return list(reading.waiting)

@@ -131,6 +131,10 @@ class Servers:
             found.setdefault(id(connection), (connection, []))[1].append(key)
         return list(found.values())
 
+    def together(self, keys: Sequence[bytes]) -> list[bytes]:
+        """Return those keys that one command may name together with the first: all; in a cluster, those of its slot."""
+        return [key for key in keys if not self._seeds or slot_of(key) == slot_of(keys[0])]
+
     def _serving(self, key: bytes) -> tuple[Connection, bool]:
         """Return the connection for a key's next command, and whether ASKING goes before it."""
         node, since = self._asked.get(key, (None, 0.0))
