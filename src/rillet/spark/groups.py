@@ -232,7 +232,7 @@ class Deliverer(_Group):
         return Page(stream, after, asked.last, asked.entries)
 
     def wait(self, streams: Sequence[str]) -> None:
-        """Wait for a new entry in a stream, a tenth of a second at the longest; of a cluster, in the streams of one slot only."""
+        """Wait for a new entry in a stream, a tenth of a second at the longest; in a cluster in those of one slot."""
         wait_for_entry(self.servers, dict.fromkeys([stream.encode() for stream in streams], b"$"))
 
 
