@@ -173,6 +173,10 @@ def test_batch_and_stream_give_the_same_windows_exactly_once(
         aggregate(spark, declared, checkpoint=tmp_path / "checkpoint")
     aggregate(spark, declared, checkpoint=tmp_path / "checkpoint")
     assert not broken
+    with pytest.raises(
+        DeclarationError, match="checkpoint .*other is new, and in .*windows there is something already"
+    ):
+        aggregate(spark, declared, checkpoint=tmp_path / "other")
     last = int(entry_id(8999).split("-")[0]) - 1000  # the watermark
     closed = {cell: told for cell, told in expected(range(9000)).items() if cell[0] + 500 <= last}
     columns = "unix_millis(window_start) as w, parity, rows, some, total, middle, rate, users"

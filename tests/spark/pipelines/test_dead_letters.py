@@ -65,7 +65,7 @@ def bury(judge: Judge, count: int, stream: str = "events", letters: str = "billi
 def test_letters_go_back_as_they_were(judge: Judge) -> None:
     ids = bury(judge, 5)
     with servers(judge) as there, judge.client() as client:
-        assert put_back(there, b"billing.dead", [*ids[:3], b"9-9"], b"events") == Reprocessed(moved=3, gone=1)
+        assert put_back(there, b"billing.dead", [*ids[:3], b"9-9", ids[0]], b"events") == Reprocessed(moved=3, gone=1)
         entries = client.execute_command("XRANGE", "events", "-", "+")
         assert [flat for _, flat in entries[5:]] == [flat for _, flat in entries[:3]]
         assert client.execute_command("XLEN", "billing.dead") == 2

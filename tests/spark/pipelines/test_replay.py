@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError
 from rillet.spark.options import parse
 from rillet.spark.servers import Servers
 from tests.judge import Judge
@@ -114,6 +114,30 @@ def test_who_else_writes_to_the_target_is_noticed(judge: Judge, url: str) -> Non
         other.write(batch(range(5, 10)))
 
 
+def test_an_entry_between_two_transactions_is_noticed(judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right between EXEC and the next WATCH: no row is counted as written that the target would refuse."""
+    send = Connection.send
+
+    def torn(connection: Connection, data: bytes | bytearray) -> None:
+        at = bytes(data).rfind(b"*3\r\n$5\r\nWATCH")
+        if b"EXEC" not in data:
+            return send(connection, data)
+        send(connection, data[:at])
+        with judge.client() as client:
+            client.execute_command("XADD", "copy", f"{entry_id(14)}", "n", "-1")
+        return send(connection, data[at:])
+
+    with writer(judge) as one:
+        monkeypatch.setattr(Connection, "send", torn)
+        one.write(batch(range(10)))
+        monkeypatch.setattr(Connection, "send", send)
+        with pytest.raises(ConnectorError, match="stream 'copy' at .* and the next entry of the replay has the ID"):
+            one.write(batch(range(10, 20)))
+    with judge.client() as client:
+        assert client.execute_command("HGET", "rillet:commits:{copy}:replay", "rows") == b"10"
+    assert [n for _, n in entries(judge)] == [*range(10), -1]
+
+
 def test_a_pace_is_kept_by_the_recorded_times(judge: Judge, url: str) -> None:
     """Three entries a millisecond, at a tenth of their speed: the clock goes only when the writer sleeps."""
     now = [100.0]
@@ -157,3 +181,6 @@ def test_a_frame_and_a_stream_are_replayed(
     assert [n for _, n in found] == list(range(300))
     assert {after - before for before, after in zip(times, times[1:], strict=False)} == {HOUR}
     assert abs(times[0] - int(seconds[0]) * 1000) < HOUR
+    named = spark.range(3).selectExpr("concat(id + 1, '-0') as id", "id as n", "'007' as stream")
+    named.write.partitionBy("stream").parquet(str(tmp_path / "named"))
+    assert table(spark, parquet=tmp_path / "named", stream="007")[0].count() == 3

@@ -204,9 +204,12 @@ def _follow(
     progress: Progress,
 ) -> Aggregated:  # fmt: skip
     done = Aggregated()
+    _require_own_folders(declared, checkpoint)
 
     def write(batch: DataFrame, number: int) -> None:
         name = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if name is None:  # not so with threads that are pinned, which is Spark's default
+            raise DeclarationError("rillet: Spark does not tell which query this is: leave PYSPARK_PIN_THREAD alone")
         rows = batch.repartition(1).sortWithinPartitions(*WINDOW_COLUMNS, *declared.groups).persist()
         try:
             found = rows.count()
@@ -232,6 +235,22 @@ def _follow(
             query.stop()
     done.entries = sum(int(one["numInputRows"]) for one in query.recentProgress)
     return done
+
+
+def _require_own_folders(declared: Declared, checkpoint: str) -> None:
+    """Refuse an output that another query has begun: the batches of this one would overwrite its."""
+    begun = Path(checkpoint.removeprefix("file:")) / "offsets"
+    if "://" in checkpoint or begun.exists():
+        return
+    wrong = [
+        one.parquet for one in declared.outputs
+        if one.parquet is not None and "://" not in one.parquet and any(Path(one.parquet).glob("*"))
+    ]  # fmt: skip
+    if wrong:
+        raise DeclarationError(
+            f"rillet: the checkpoint {checkpoint} is new, and in {', '.join(wrong)} there is something already, which "
+            "its batches would overwrite: name another folder, or the checkpoint of before"
+        )
 
 
 def write_batch(rows: DataFrame, output: Output, name: str, number: int) -> None:

@@ -278,6 +278,7 @@ def own_fields(flat: list[bytes]) -> list[bytes]:
 def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) -> Reprocessed:
     """Move dead letters into a stream, each exactly once."""
     record = record_key(target, "dead-letters")
+    ids = list(dict.fromkeys(ids))  # a selection may name one twice
     _require_stream(servers, target)
     names = [b"%b %b" % (letters, one) for one in ids]
     for _ in range(_TRIES):
@@ -310,7 +311,7 @@ def requeue(
     if target != stream:
         raise PipelineError("rillet: what is pending goes back into its own stream: no other one can be named")
     record = record_key(stream, "dead-letters")
-    idle = b"%d" % min_idle
+    idle, ids = b"%d" % min_idle, list(dict.fromkeys(ids))
     for _ in range(_TRIES):
         servers.call(stream, b"WATCH", record)
         # Claimed with the idle time that it needs to be claimed again, if this run stops here.

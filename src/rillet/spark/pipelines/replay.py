@@ -14,6 +14,7 @@ have to rise; where the frame is not in order of its IDs it is sorted first.
 A chunk of rows is a transaction, and so is the record of how far the replay is, in the target's slot:
 
     WATCH stream record;  MULTI;  XADD ... XADD;  HSET rillet:commits:{copy}:replay position shift first rows ...;  EXEC
+    WATCH stream record;  XINFO stream        of the next one, with the same send
 
 So after a kill at any moment the record says exactly which rows are in the target, and with which shift; the same
 replay goes on after them. WATCH notices everybody else who writes to the target: their entry is fine as long as it
@@ -41,6 +42,7 @@ from rillet.spark.commits import record_key
 from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack
 from rillet.spark.options import EARLIEST, Options, parse
 from rillet.spark.pipelines import running
+from rillet.spark.pipelines.folder import Archive
 from rillet.spark.pipelines.running import PipelineError, Progress, counted, silent
 from rillet.types.stream_id import StreamID
 
@@ -128,7 +130,7 @@ def table(
 ) -> tuple[DataFrame, bool]:
     """Return what to replay, and whether it is in order: Parquet files, an archive and its stream, or a stream."""
     if parquet is not None:
-        frame = spark.read.parquet(str(parquet))
+        frame = read_parquet(spark, str(parquet))
         stream = options.get("stream")
         if "id" not in frame.columns:
             raise PipelineError(f"rillet: the files of {parquet} have no column id")
@@ -137,8 +139,21 @@ def table(
         return frame.drop("stream", "date", "id_ms", "id_seq", "timestamp"), False
     reader = spark.read.format("rillet").options(**options)
     if archive is not None:
-        return reader.option("archive", str(Path(archive).absolute())).load(), "stream" in options
+        reader = reader.option("archive", str(Path(archive).absolute()))
+        if '"name":"fields"' not in Archive(archive).existing().schema:
+            return reader.load(), "stream" in options
     return reader.schema("id string, fields map<string,binary>").load(), "stream" in options
+
+
+def read_parquet(spark: SparkSession, path: str) -> DataFrame:
+    """Return Parquet files as a frame; the streams in folders' names stay texts: 007 is no 7."""
+    inference = "spark.sql.sources.partitionColumnTypeInference.enabled"
+    before = spark.conf.get(inference)
+    spark.conf.set(inference, "false")
+    try:
+        return spark.read.parquet(path)
+    finally:
+        spark.conf.set(inference, str(before))
 
 
 def _one_stream(frame: DataFrame, stream: str | None, path: str) -> DataFrame:
@@ -347,9 +362,11 @@ class Writer:
         note = pack(
             b"HSET", self.record, *(word for name, value in told.items() for word in (name, str(value).encode()))
         )
-        connection.send(pack(b"MULTI") + data + note + pack(b"EXEC") + pack(b"WATCH", self.key, self.record))
-        replies = [connection.reply() for _ in range(commands + 4)]
-        *queued, executed, _ = replies
+        # The next one is watched from here on. Between EXEC and WATCH others may come: XINFO shows whether they did.
+        watch = pack(b"WATCH", self.key, self.record) + pack(b"XINFO", b"STREAM", self.key)
+        connection.send(pack(b"MULTI") + data + note + pack(b"EXEC") + watch)
+        replies = [connection.reply() for _ in range(commands + 5)]
+        *queued, executed, _, found = replies
         refused = [reply for reply in (*queued, executed) if isinstance(reply, ReplyError)]
         if not refused and executed is not None:
             refused = [reply for reply in executed if isinstance(reply, ReplyError)]
@@ -362,6 +379,9 @@ class Writer:
         if executed is None:
             return False
         self.position, self.rows = last, rows
+        written = f"{last.ms + self.shift}-{last.seq}".encode()
+        if isinstance(found, ReplyError) or found[found.index(b"last-generated-id") + 1] != written:
+            self.connection = None  # and `open` looks at it before the next chunk
         return True
 
     def _again(self, what: Callable[[], Any]) -> Any:
