@@ -72,6 +72,10 @@ def test_what_is_wrong_with_a_batch_read(spark: SparkSession, judge: Judge, url:
     assert f"no server answers at 127.0.0.1:{nobody}" in sentence(batch(spark, f"redis://127.0.0.1:{nobody}"))
     assert "unknown option fooo" in sentence(batch(spark, url, fooo="1"))
     assert "'n'" in sentence(batch(spark, url, mode="FAILFAST"))  # in a task
+    required = spark.read.format("rillet").schema("absent long not null").options(url=url, stream="events")
+    assert "column 'absent' is declared NOT NULL" in sentence(required.load().collect)
+    interval = spark.read.format("rillet").schema("n interval").options(url=url, stream="events")
+    assert "the schema does not fit a stream: " in sentence(interval.load().collect)
 
 
 def test_what_is_wrong_with_a_streaming_query(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
@@ -81,6 +85,8 @@ def test_what_is_wrong_with_a_streaming_query(spark: SparkSession, judge: Judge,
             client.execute_command("XADD", "events", f"{n}-0", "n", n)
             client.execute_command("XADD", "other", f"{n}-0", "n", n)
         assert "no stream 'absent'" in sentence(query(spark, url, tmp_path / "absent", "absent"))
+        told = sentence(query(spark, url, tmp_path / "ends", endingOffsets="5-0"))  # before there is a reader
+        assert told == "rillet: not for a streaming read: endingOffsets"
         query(spark, url, tmp_path / "c")()
         told = sentence(query(spark, url, tmp_path / "c", "other"))
         assert told == "rillet: the checkpoint belongs to the stream 'events', the query reads the stream 'other'"

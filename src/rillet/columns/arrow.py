@@ -32,6 +32,7 @@ from rillet.columns.column import (
     TIMESTAMP,
     Column,
 )
+from rillet.errors import RilletError
 
 KIND_NAMES = (
     "string, binary, boolean, tinyint, smallint, int, bigint, float, double, decimal, timestamp, timestamp_ntz, date; "
@@ -118,6 +119,10 @@ def _map_value(kind: Any) -> int | None:
     return found if found in (STRING, BINARY) else None
 
 
+class NullValue(RilletError, ValueError):
+    """A column that may have no null has one."""
+
+
 def record_batch(rows: Rows, schema: Any) -> Any:
     """Take the finished rows as a pyarrow.RecordBatch of that schema; rows begin anew."""
     import pyarrow as pa
@@ -127,8 +132,8 @@ def record_batch(rows: Rows, schema: Any) -> Any:
     arrays = []
     for field, column in zip(schema, rows.columns, strict=True):
         if column.nulls and not field.nullable:
-            raise ValueError(
-                f"column {field.name!r} is declared NOT NULL, and {column.nulls} of {length} entries "
+            raise NullValue(
+                f"rillet: column {field.name!r} is declared NOT NULL, and {column.nulls} of {length} entries "
                 f"have no such field, or none that is a {field.type}"
             )
         arrays.append(_map_array(rows, field.type) if column.source == MAP else _array(column, field.type))

@@ -19,7 +19,7 @@ A planner holds connections and asks for the streams again before each batch; a 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, MutableMapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -30,6 +30,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from rillet.errors import RilletError
 from rillet.spark.asking import Extent, extents, found, require_streams
 from rillet.spark.connection import Address, require_store
 from rillet.spark.delivering import Delivering
@@ -96,9 +97,11 @@ class RilletDataSource(DataSource):
             return made(self.parsed, schema, self._parallelism())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the streaming reader."""
-        with plainly():
+        """Return the streaming reader; where there can be none, one that says why as soon as it is asked."""
+        try:
             return StreamReader(self.parsed, schema, self._parallelism())
+        except RilletError as error:
+            return RefusedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
         """Return the batch writer; there is only append."""
@@ -159,6 +162,7 @@ class _Reading:
     """What both readers share: options, columns and reading."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
+        from pyspark.errors import PySparkTypeError
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from rillet.columns.arrow import rows_for
@@ -167,10 +171,10 @@ class _Reading:
         options.require_stream()
         self.options = options
         self.parallelism = parallelism
-        self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
         try:
+            self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
             rows_for(self.arrow_schema, b"", options.mode, options.corrupt_column)
-        except ValueError as error:
+        except (ValueError, PySparkTypeError) as error:
             raise OptionError(f"rillet: the schema does not fit a stream: {error}") from None
         require_store(options)
 
@@ -334,3 +338,42 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Close the planner's connections."""
         if self._follower is not None:
             self._follower.close()
+
+
+class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Stands for a streaming reader that could not be made.
+
+    An error while Spark's worker makes a streaming reader is replaced by one of the worker's own about a variable that
+    it has not set; an error of a reader's method is told.
+    """
+
+    def __init__(self, error: RilletError) -> None:
+        self.error = error
+
+    def _tell(self) -> NoReturn:
+        with plainly():
+            raise self.error
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Say what is wrong, as everything here does."""
+        self._tell()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Say what is wrong."""
+        self._tell()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Say what is wrong."""
+        self._tell()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Say what is wrong."""
+        self._tell()
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """Say what is wrong."""
+        self._tell()
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Say what is wrong."""
+        self._tell()
