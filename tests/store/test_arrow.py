@@ -216,7 +216,8 @@ def test_schemas_are_read_as_spark_writes_them() -> None:
         ("id", pa.string()), ("odd `name", pa.decimal128(5, 2)), ("tags", pa.list_(pa.string())), ("at", MOMENT),
         ("m", pa.map_(pa.string(), pa.binary())), ("s", pa.struct([("a", pa.int32()), ("b", pa.date32())])),
     ])  # fmt: skip
-    for wrong, told in (("id", "not a column's name and type: 'id'"), ("id text", "'text' is no type"), ("", "''")):
+    for wrong, told in (("id", "not a column's name and type: 'id'"), ("id text", "'text' is no type"), ("", "''"),
+                        ("n decimal(1,2,3)", r"'decimal\(1,2,3\)' is no type")):  # fmt: skip
         with pytest.raises(ValueError, match=told):
             schema_of(wrong)
 

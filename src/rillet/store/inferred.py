@@ -138,7 +138,8 @@ def _type(text: str) -> Any:
             return known[name]
         if name in ("decimal", "dec", "numeric") and not rest:
             digits = [int(number) for number in (numbers or "10,0").split(",")]
-            return pa.decimal128(*digits) if len(digits) < 3 else None
+            if len(digits) < 3:
+                return pa.decimal128(*digits)
         inner = _parts(rest[1:-1]) if rest else []
         if name == "array" and len(inner) == 1:
             return pa.list_(_type(inner[0].strip()))

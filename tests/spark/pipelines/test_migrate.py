@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import forward, migrate_stream
 from rillet.spark.pipelines.forward import Pages
 from rillet.spark.pipelines.lag import sample
+from rillet.spark.pipelines.migrate import _planned as planned
 from rillet.spark.pipelines.migrate import checked, migrate
 from rillet.spark.pipelines.migrate_stream import REPLACE, RESUME, Plan, copy_stream
 from rillet.spark.pipelines.pending import streams_of
@@ -37,6 +39,31 @@ def other() -> Iterator[Judge]:
     """A second server."""
     with running_redis() as server:
         yield server
+
+
+def test_a_server_is_no_target_of_itself_under_another_name(judge: Judge, other: Judge, tmp_path: Path) -> None:
+    """Else `replace` would delete at the target what it is about to read at the source."""
+    here, there = options(judge), parse({"url": f"redis://localhost:{judge.port}", "streamPattern": "*"})
+    with judge.client() as client, other.client() as replica:
+        client.execute_command("XADD", "s", "1-1", "a", "1")
+        with pytest.raises(PipelineError, match="source and target are the same"):
+            planned(Plan(here, there, policy=REPLACE), "")
+        assert (b"s", b"p:s") in planned(Plan(here, there, policy=REPLACE), "p:")
+        assert planned(Plan(here, replace(there, url=f"{there.url}/1"), policy=REPLACE), "")
+        client.execute_command("CONFIG", "SET", "repl-diskless-sync-delay", "0")
+        replica.execute_command("REPLICAOF", "127.0.0.1", judge.port)
+        while b"master_link_status:up" not in replica.execute_command("INFO", "replication"):
+            pass
+        try:
+            with pytest.raises(PipelineError, match="source and target are the same"):
+                planned(Plan(options(other), here, policy=REPLACE), "")
+        finally:
+            replica.execute_command("REPLICAOF", "NO", "ONE")
+    (tmp_path / "link").symlink_to(tmp_path / "store")
+    with rillet.open(tmp_path / "store"):
+        here, there = (parse({"path": str(tmp_path / name), "streamPattern": "*"}) for name in ("store", "link"))
+        with pytest.raises(PipelineError, match="source and target are the same"):
+            planned(Plan(here, there), "")
 
 
 def options(server: Judge) -> Options:

@@ -117,7 +117,7 @@ def archive(
     job.settings(trim, small_files, target_bytes, compression, keep_replaced, progress)
     if trim and (wrong := untrimmed(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
-    stopped = stop or threading.Event()
+    job.stop = stopped = stop or threading.Event()
     with job.archive.writing() as manifest:
         manifest = job.round(manifest)
         while every is not None and not stopped.wait(every):
@@ -179,6 +179,7 @@ class Job:
         self.columns = columns_of(self.source.schema() if schema is None else schema)
         self.done = Archived()
         self.total: int | None = None
+        self.stop = threading.Event()
 
     def settings(
         self, trim: bool, small_files: int, target_bytes: int, compression: str, keep: float, progress: Progress
@@ -188,7 +189,7 @@ class Job:
         self.compression, self.keep, self.progress = compression, keep, progress
 
     def round(self, manifest: Manifest) -> Manifest:
-        """Archive everything that the streams hold at this moment; return the archive's state."""
+        """Archive everything that the streams hold at this moment, less after `stop`; return the archive's state."""
         from rillet.spark.servers import Servers
 
         schema = self.columns.json()
@@ -212,6 +213,8 @@ class Job:
                     manifest = self.batch(manifest, reader.partitions(start, end), end)
                     start = {**start, **plain(end)}
                     start.pop("initial", None)
+                    if self.stop.is_set():
+                        return manifest
         finally:
             reader.stop()
         return merge_small(

@@ -121,12 +121,23 @@ def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[Outcome]
     return sorted(done, key=lambda one: one.stream)
 
 
+def places(servers: Servers) -> set[tuple[bytes, int]]:
+    """Return the data behind some servers, by whatever name or address, or by way of which replica they were given."""
+    found = set()
+    for connection in servers.masters():
+        told = connection.replies([(b"INFO", b"server"), (b"INFO", b"replication")])
+        for line in b"\n".join([one for one in told if isinstance(one, bytes)]).splitlines():  # INFO may be forbidden
+            if line.startswith((b"run_id:", b"master_replid:")):
+                found.add((line, connection.address.db))
+    return found
+
+
 def _planned(plan: Plan, prefix: str) -> list[tuple[bytes, bytes]]:
     """Return the streams with their names at the target, the largest first."""
     with Servers(plan.source) as source, Servers(plan.target) as target:
         keys = streams_of(source, plan.source)
         pairs = [(key, prefix.encode() + key) for key in keys]
-        if str(source) == str(target) and not prefix:
+        if not prefix and (str(source) == str(target) or not places(source).isdisjoint(places(target))):
             raise PipelineError(f"rillet: source and target are the same, {source}: give a prefix, or another target")
         lengths = source.each([(key, (b"XLEN", key)) for key in keys])
         wrong = [
