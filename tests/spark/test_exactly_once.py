@@ -287,6 +287,18 @@ def test_a_commit_outlives_a_lost_connection(place: Place, monkeypatch: pytest.M
     assert place.numbers("closing") == list(range(10))
 
 
+def test_an_old_version_of_a_named_write_is_said_to_write_nothing(place: Place, caplog: Any) -> None:
+    """So it is with Delta, too: a query with a new checkpoint counts its batches from 0 again."""
+    rows = numbered(range(10))
+    for version in ("7", "0", "7"):
+        writer = batch_writer_of(rows, place.of("old", txnAppId="nightly", txnVersion=version))
+        in_task()
+        writer.commit([writer.write(iter(rows.to_batches()))])
+    assert place.numbers("old") == list(range(10))
+    (said,) = caplog.messages
+    assert said.startswith("rillet: batch 0 of nightly is an old one to 'old', where batch 7 is complete: nothing was")
+
+
 def test_names_of_writes_do_not_get_in_each_others_way(place: Place) -> None:
     """The record of `nightly:0` is not the fence of the first task of `nightly`."""
     rows = numbered(range(10))

@@ -41,6 +41,7 @@ server instead of each stream (a stream moved to another server would leave its 
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -48,6 +49,8 @@ from typing import Any, NamedTuple
 from rillet.spark.cluster import slot_of
 from rillet.spark.connection import ConnectionLost, ConnectorError
 from rillet.spark.servers import Patience, Servers
+
+log = logging.getLogger("rillet.spark")
 
 PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
@@ -174,7 +177,14 @@ def _close(servers: Servers, stream: bytes, identity: Identity, known: set[int])
     key = record_key(stream, identity.query)
     flat = servers.call(key, b"HGETALL", key)
     fields: dict[bytes, bytes] = dict(zip(flat[::2], flat[1::2], strict=True))
-    if int(fields.pop(b"done", b"-1")) >= identity.batch:
+    done = int(fields.pop(b"done", b"-1"))
+    if done > identity.batch:
+        log.warning(
+            "rillet: batch %d of %s is an old one to %s, where batch %d is complete: nothing was written. A new "
+            "checkpoint needs a new txnAppId",
+            identity.batch, identity.query, shown(stream), done,
+        )  # fmt: skip
+    if done >= identity.batch:
         return
     tasks = {int(name): Progress.parse(text) for name, text in fields.items()}
     strays = sorted(task for task, told in tasks.items() if told.batch == identity.batch and task not in known)

@@ -118,7 +118,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
                 rows[stream] = rows.get(stream, 0) + count
         what = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
         log.warning("rillet: a write failed; what its finished tasks appended stays: %s", what)
-        if self.options.exactly_once != "none" and not self.lasting:  # what has a name can be repeated
+        if self.options.exactly_once not in ("none", "idmp") and not self.lasting:  # what has a name can be repeated
             with plainly(), Servers(self.options) as servers:
                 give_up(servers, str(self.query), list(rows))
 

@@ -259,6 +259,8 @@ def test_several_streams_and_jobs_share_a_folder(
 
 
 def test_what_is_wrong_with_an_archive_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="s3a://bucket/events is no folder of a file system"):
+        Archive("s3a://bucket/events")
     with pytest.raises(ArchiveError, match="there is no archive at .*manifest.json is missing"):
         Archive(tmp_path).existing()
     for name in ("x" * 249, "\u6d41" * 28):

@@ -143,6 +143,8 @@ class Archive:
     """An archive's folder; `at` is called with the name of every step, for those who test what a crash there does."""
 
     def __init__(self, path: str | Path, at: Callable[[str], None] = lambda step: None) -> None:
+        if "://" in str(path):
+            raise ArchiveError(f"rillet: {path} is no folder of a file system, which an archive has to be")
         self.path = Path(path)
         self.at = at
 

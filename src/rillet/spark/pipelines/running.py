@@ -295,7 +295,9 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def folder(text: str) -> Path:
-    """Return a folder's path; one that is a file is refused."""
+    """Return a folder's path; a file is refused, and so is what would not be where it seems to be (s3a://...)."""
+    if "://" in text:
+        raise ValueError("it is no folder of a file system that all executors see")
     path = Path(text)
     if path.exists() and not path.is_dir():
         raise ValueError("it is a file, not a folder")
