@@ -5,9 +5,11 @@
 #
 #     python -m examples.flights.notebook
 #
-# It needs `pip install "rillet[demo]"` and Java 17. Everything happens in a folder of its own.
+# It needs `pip install "rillet[demo]"` and Java 17. Everything happens in a folder of its own. `RILLET_FLIGHTS=3000`
+# makes it a small one.
 
 # %%
+import os
 import tempfile
 from pathlib import Path
 
@@ -16,6 +18,8 @@ from examples.flights import data
 from rillet.spark import history, progress, session
 from rillet.spark.pipelines import archive
 
+month = data.flights(int(os.environ.get("RILLET_FLIGHTS", "27000")))
+first = len(month) * 2 // 3
 folder = Path(tempfile.mkdtemp(prefix="rillet-flights-"))
 spark = session("local[2]", "flights")
 
@@ -29,8 +33,7 @@ spark = session("local[2]", "flights")
 # %%
 store = rillet.open(folder / "flights.rillet")
 flights = store.stream("flights")
-year = data.flights()
-flights.add_many(data.entries(year[:18_000]))
+flights.add_many(data.entries(month[:first]))
 print(f"{len(flights):,} flights from {flights.first_id} to {flights.last_id}")
 
 # %% [markdown]
@@ -46,7 +49,7 @@ table = spark.read.format("rillet").schema(columns).options(**place).load()
 table.createOrReplaceTempView("flights")
 worst = spark.sql("""
     select carrier, count(*) as flights, round(avg(dep_delay), 1) as mean_delay
-    from flights where timestamp >= '2013-01-10' group by carrier having count(*) > 100 order by mean_delay desc limit 5
+    from flights where timestamp >= '2013-01-02' group by carrier having count(*) > 100 order by mean_delay desc limit 5
 """)
 worst.show()
 
@@ -85,15 +88,15 @@ print(f"{len(written):,} flights were over an hour late, the last of them: {writ
 # %%
 done = archive(spark, folder / "flights.archive", trim=True, **place)
 print(done.line("flights.archive"))
-flights.add_many(data.entries(year[18_000:27_000]))
+flights.add_many(data.entries(month[first:]))
 everything = history(spark, "flights", archive=folder / "flights.archive", path=place["path"])
 print(f"{len(flights):,} entries in the stream, {everything.count():,} in its history")
 
 # %% [markdown]
 # The same from a shell, for any server:
 #
-#     rillet pipeline archive --url redis://localhost --stream flights --to flights.archive --trim
-#     rillet pipeline history --url redis://localhost --stream flights --archive flights.archive
+#     rillet pipeline archive flights.archive --url redis://localhost --stream flights --trim
+#     rillet pipeline history flights.archive --url redis://localhost --stream flights
 #     rillet pipeline lag --url redis://localhost --stream flights
 
 # %%

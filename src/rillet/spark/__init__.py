@@ -8,8 +8,9 @@ Files, from the wire inwards:
 
     java.py         is there a Java that Spark runs on? `require_java`, `session`
     options.py      what a user may say, checked all at once
-    connection.py   addresses, a blocking socket, hand-packed commands
-    servers.py      the server or the nodes of a cluster, by key
+    address.py      where a server is and as whom to speak to it: urls, TLS
+    connection.py   a blocking socket, hand-packed commands
+    servers.py      the server or the nodes of a cluster, by key (cluster.py: which node has which)
     offsets.py      how far streams were read: the JSON of a checkpoint
     asking.py       what a planner asks of servers: streams, how far they go, looks at entries
     shares.py       a cap shared among streams, ranges shared among tasks: arithmetic
@@ -23,7 +24,13 @@ Files, from the wire inwards:
     reporting.py    what a query's progress shows; `progress`
     reasons.py      errors as one sentence in Spark's first line; `reason`
     source.py       RilletDataSource, its batch reader and its streaming reader
-    sink.py         record batches -> XADD
+    sink.py         the writers that Spark sees: record batches -> entries
+    targets.py      rows into texts, and which stream each goes to
+    sending.py      packed rows on their way: pipelined and bounded
+    commits.py      records of what was written, and why rows are there exactly once
+    transactions.py rows and their record in one transaction (producers.py: names that the server remembers)
+    shipping.py     the package as a file, for executors where it is not installed
+    pipelines/      what is done with streams again and again
 
 pyspark and pyarrow belong to the `spark` extra; importing this package needs neither.
 """
