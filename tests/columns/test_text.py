@@ -23,8 +23,12 @@ def integer(text: bytes) -> int | None:
 
 
 def real(text: bytes) -> float | None:
+    """Read a double at the end of a buffer, and where a whole word lies behind it: the result is the same."""
     parser = Parser()
-    return parser.real if parser.decimal(bytearray(b"9" + text + b"9"), 1, len(text)) else None
+    found = parser.real if parser.decimal(bytearray(b"9" + text + b"9"), 1, len(text)) else None
+    again = parser.real if parser.decimal(bytearray(b".9" + text + b"9.345678"), 2, len(text)) else None
+    assert repr(again) == repr(found)
+    return found
 
 
 def timestamp(text: bytes) -> int | None:
@@ -103,6 +107,16 @@ def test_doubles_are_plain_decimals_or_the_named_ones(text: bytes) -> None:
 def test_doubles_on_both_ways(text: bytes) -> None:
     assert real(text) == float(text)
     assert math.copysign(1, real(text) or 0.0) == math.copysign(1, float(text)) or float(text) == 0
+
+
+@settings(deadline=None, max_examples=500)
+@given(st.text("0123456789.-", min_size=1, max_size=10).map(str.encode))
+def test_short_doubles_are_read_as_one_word(text: bytes) -> None:
+    found = real(text)
+    if re.fullmatch(rb"-?([0-9]+\.?[0-9]*|\.[0-9]+)", text):
+        assert repr(found) == repr(float(text))
+    else:
+        assert found is None
 
 
 @settings(deadline=None)

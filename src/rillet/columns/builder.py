@@ -472,9 +472,7 @@ class Rows:
         if source == _ID:
             if self.id_size >= 0:
                 return column.put_text(data, self.id_start, self.id_size, limit)
-            column.put_decimal(self.ms, 0x2D)
-            column.put_decimal(self.seq, 0)
-            return column.end_text()
+            return column.put_id(self.ms, self.seq)
         if source == _ID_MS:
             return column.put_integer(signed(self.ms))
         if source == _ID_SEQ:

@@ -32,6 +32,9 @@ cdef class Column:
     cdef public list objects
     cdef public bint strict
     cdef public Py_ssize_t bad
+    cdef unsigned long long upper
+    cdef bytearray upper_text
+    cdef Py_ssize_t upper_size
     cdef bint _room(self, Py_ssize_t n) except -1
     cdef bint _grow(self, Py_ssize_t n) except -1
     cdef bint _ended(self) except -1
@@ -46,6 +49,7 @@ cdef class Column:
     cdef bint _put_bit(self, bint value) except -1
     cpdef bint put(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
     cdef bint put_text(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
+    cdef bint _put_string(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
     cdef bint _put_rare(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
     cdef bint _put_exact(self, object exact, Py_ssize_t n) except -1
     cdef bint _put_halves(self, long long value) except -1
@@ -54,6 +58,7 @@ cdef class Column:
     cpdef bint put_bytes(self, bytes value) except -1
     cpdef bint put_number(self, long long value) except -1
     cdef bint put_register(self, const unsigned char *data, Py_ssize_t limit) except -1
+    cdef bint put_id(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint put_decimal(self, unsigned long long value, int mark) except -1
     cpdef bint end_text(self) except -1
     cdef bint put_block(self, bytes texts, bytearray ends, Py_ssize_t count) except -1

@@ -210,19 +210,30 @@ def put_part(
 ) -> cython.int:  # fmt: skip
     """Copy data[start:start + n], which lies before `limit`, to dst[at:]; tell whether a byte of it is not ASCII.
 
-    Most values are short: where source and target have 16 bytes, 16 are copied, which needs no call. What is behind
-    the n bytes is overwritten by the next value.
+    Most values are short: where source and target have 16 bytes, 16 are copied, which needs no call, and looked at as
+    two words. What is behind the n bytes is overwritten by the next value.
     """
+    if cython.compiled:
+        room: cython.Py_ssize_t = PyByteArray_GET_SIZE(dst) - at
+        if n < 0 or start < 0 or at < 0 or start > limit - n or n > room:
+            raise IndexError("copy outside a buffer")
+        to: cython.p_uchar = start_of(dst) + at
+        low: cython.ulonglong = 0
+        high: cython.ulonglong = 0
+        data += start
+        if n > 16 or start > limit - 16 or room < 16:
+            memcpy(to, data, n)
+            return 1 if seen_in(data, n) & _HIGH else 0
+        memcpy(cython.address(low), data, 8)
+        memcpy(cython.address(high), data + 8, 8)
+        memcpy(to, data, 16)
+        if not _LITTLE:
+            return 1 if seen_in(data, n) & _HIGH else 0
+        if n > 8:
+            return 1 if (low | high << (8 * (16 - n))) & _HIGH else 0
+        return 1 if n > 0 and (low << (8 * (8 - n))) & _HIGH else 0
     if n < 0 or start < 0 or at < 0 or start > limit - n or at > len(dst) - n:
         raise IndexError("copy outside a buffer")
-    if cython.compiled:
-        to: cython.p_uchar = start_of(dst) + at
-        data += start
-        if n <= 16 and start <= limit - 16 and at <= PyByteArray_GET_SIZE(dst) - 16:
-            memcpy(to, data, 16)
-        else:
-            memcpy(to, data, n)
-        return 1 if seen_in(data, n) & _HIGH else 0
     piece = data[start : start + n]
     dst[at : at + n] = piece
     return 0 if piece.isascii() else 1
@@ -295,6 +306,7 @@ class Column:
     __slots__ = (
         "name", "source", "kind", "width", "length", "nulls", "data", "used", "offsets", "valid", "start", "size",
         "number", "parser", "next", "label", "precision", "scale", "bound", "read", "objects", "strict", "bad",
+        "upper", "upper_text", "upper_size",
     )  # fmt: skip
     name: bytes
     source: cython.int
@@ -319,6 +331,9 @@ class Column:
     objects: list[Any]
     strict: cython.bint  # bytes that are not UTF-8 are no string
     bad: cython.Py_ssize_t  # size of the entry's text that is no value of the kind, else ABSENT
+    upper: cython.ulonglong  # the last ID's milliseconds without four digits; 0 is that of none
+    upper_text: bytearray
+    upper_size: cython.Py_ssize_t
 
     def __init__(self, name: bytes, source: int, kind: int, parser: Parser) -> None:
         self.name = name
@@ -333,6 +348,8 @@ class Column:
         self.objects = []
         self.strict = False
         self.bad = -1
+        self.upper = self.upper_size = 0
+        self.upper_text = bytearray(32)
         self.start = 0
         self.size = -1
         self.number = 0
@@ -346,7 +363,12 @@ class Column:
     @cython.exceptval(-1, check=False)
     def _room(self, n: cython.Py_ssize_t) -> cython.bint:
         """Make room for n more bytes of data, and for put_part's 16."""
-        if n + 16 > len(self.data) - self.used:
+        data: bytearray = self.data
+        if cython.compiled:
+            if n + 16 > PyByteArray_GET_SIZE(data) - self.used:
+                self._grow(n)
+            return True
+        if n + 16 > len(data) - self.used:
             self._grow(n)
         return True
 
@@ -371,12 +393,14 @@ class Column:
     @cython.exceptval(-1, check=False)
     def _ended_text(self) -> cython.bint:
         """Count the text just written: its end offset and its validity."""
-        self.length += 1
-        if 4 * self.length + 4 > len(self.offsets):
+        length: cython.Py_ssize_t = self.length + 1
+        offsets: bytearray = self.offsets
+        self.length = length
+        if 4 * length + 4 > len(offsets):
             self._grow_offsets(0)
         if self.used > _INT32_MAX:
             raise OverflowError("a column's texts exceed 2 GiB in one batch")
-        put_int32(self.offsets, self.length, self.used)
+        put_int32(offsets, length, self.used)
         if self.nulls > 0:
             self._mark(True)
         return True
@@ -497,15 +521,13 @@ class Column:
     ) -> cython.bint:
         """Do put for a text that lies within data[:limit]: 0 <= start <= limit - n."""
         kind: cython.int = self.kind
+        parser: Parser
         if kind <= _BINARY:
-            self._room(n)
-            if put_part(self.data, self.used, data, start, n, limit) and kind == _STRING:
-                return self._put_wide(data, start, n)
-            self.used += n
-            return self._ended_text()
+            return self._put_string(data, start, n, limit)
         if kind == _DOUBLE or kind == _FLOAT:
-            if self.parser.read_decimal(data, start, n):
-                return self.put_real_value(self.parser.real)
+            parser = self.parser
+            if parser.read_decimal(data, start, n, limit):
+                return self.put_real_value(parser.real)
         elif kind == _TIMESTAMP:
             if self.parser.read_timestamp(data, start, n):
                 return self.put_integer(self.parser.number)
@@ -522,6 +544,19 @@ class Column:
         else:
             return self._put_rare(data, start, n)
         return self._put_bad(n)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _put_string(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Append data[start:start + n], which lies before `limit`, to a column of strings or of bytes."""
+        self._room(n)
+        if put_part(self.data, self.used, data, start, n, limit) and self.kind == _STRING:
+            return self._put_wide(data, start, n)
+        self.used += n
+        return self._ended_text()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -653,6 +688,46 @@ class Column:
         if n == _NUMBER:
             return self.put_number(self.number)
         return self.put_null()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def put_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Append the text of an ID.
+
+        IDs that follow each other have most digits of their milliseconds in common: all but the last four are kept.
+        """
+        high: cython.ulonglong = ms // 10000
+        low: cython.uint
+        pair: cython.uint
+        at: cython.Py_ssize_t
+        if not cython.compiled or high == 0:
+            self.put_decimal(ms, 0x2D)
+            self.put_decimal(seq, 0)
+            return self._ended_text()
+        self._room(64)
+        data: bytearray = self.data
+        text: bytearray = self.upper_text
+        if high != self.upper:
+            self.upper_size = put_digits(start_of(text), 0, high)
+            self.upper = high
+        at = self.used
+        to: cython.p_uchar = start_of(data)
+        memcpy(to + at, start_of(text), 16)  # 2^64 / 10^4 has as many digits
+        at += self.upper_size
+        low = ms - high * 10000
+        pair = low // 100
+        low -= pair * 100
+        to[at] = 48 + pair // 10
+        to[at + 1] = 48 + pair % 10
+        to[at + 2] = 48 + low // 10
+        to[at + 3] = 48 + low % 10
+        to[at + 4] = 0x2D
+        if seq < 10:
+            to[at + 5] = 48 + seq
+            self.used = at + 6
+        else:
+            self.used = put_digits(to, at + 5, seq)
+        return self._ended_text()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
