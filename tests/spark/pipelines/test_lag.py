@@ -107,6 +107,16 @@ def test_no_more_is_looked_at_than_asked_for(judge: Judge, url: str) -> None:
     assert rows_of(url, [b"a"], 7)[1]["age_p50_ms"] >= 500_000  # those with the lowest IDs
 
 
+def test_ids_may_be_any_numbers(judge: Judge, url: str) -> None:
+    import pyarrow as pa
+
+    with judge.client() as client:
+        client.execute_command("XADD", "far", f"{2**64 - 1}-1", "n", "1")
+        client.execute_command("XGROUP", "CREATE", "far", "g", "0")
+    table = pa.Table.from_pylist(rows_of(url, [b"far"]), schema())
+    assert table.column("behind_ms").to_pylist() == [2**63 - 1]
+
+
 def test_samples_become_files_even_after_an_outage(
     judge: Judge, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -66,6 +66,7 @@ if TYPE_CHECKING:
 
 MOST_PENDING = 100_000
 FLUSH = 60.0  # seconds of samples in a file
+_MOST = (1 << 63) - 1  # IDs may be any numbers
 SHOWN = 8  # groups that a chart has lines for
 
 _LONGS = (
@@ -113,7 +114,7 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
             "entries_added": stream.get("entries-added"),
             "entries_read": group.get("entries-read"),
             "lag": group.get("lag"),
-            "behind_ms": max(newest.ms - last.ms, 0) if newest > last and stream["length"] else 0,
+            "behind_ms": min(max(newest.ms - last.ms, 0), _MOST) if newest > last and stream["length"] else 0,
             "pending": group["pending"],
             "consumers": [_consumer(one) for one in consumers_of(servers, key, name)],
             **_pending_facts(servers, key, name, now, most_pending),
