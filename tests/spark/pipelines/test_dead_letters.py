@@ -22,7 +22,7 @@ from rillet.spark.pipelines.dead_letters import (
     reprocess,
     requeue,
 )
-from rillet.spark.pipelines.running import Parser, PipelineError
+from rillet.spark.pipelines.running import Parser, PipelineError, in_the_way
 from rillet.spark.servers import Servers
 from tests.cluster import Cluster
 from tests.judge import Judge
@@ -190,6 +190,17 @@ def test_wrong_arguments_are_named_at_once() -> None:
         assert part in str(caught.value)
     with pytest.raises(OptionError, match="needs --min-idle"):
         read("--url", "redis://h", "--stream", "s", "--pending", "--reprocess")
+
+
+def test_only_a_table_of_before_is_written_over(tmp_path: Path) -> None:
+    """--out . is no wish to have everything here replaced."""
+    (tmp_path / "batch=0").mkdir()
+    for name in ("_SUCCESS", "batch=0/part-0.zstd.parquet", "batch=0/.part-0.zstd.parquet.crc"):
+        (tmp_path / name).touch()
+    assert not in_the_way(tmp_path) and not in_the_way(tmp_path / "none")
+    (tmp_path / "batch=0" / "thesis.txt").touch()
+    (told,) = in_the_way(tmp_path)
+    assert told.endswith("would be written anew, and holds batch=0/thesis.txt, which is no part of such a table")
 
 
 @pytest.mark.spark

@@ -186,6 +186,9 @@ def _try_all(frame: DataFrame, declared: Declared) -> None:
 
 
 def _once(result: DataFrame, declared: Declared) -> Aggregated:
+    wrong = [text for one in declared.outputs if one.parquet is not None for text in running.in_the_way(one.parquet)]
+    if wrong:
+        raise DeclarationError(f"rillet: {declared.place}: {'; '.join(wrong)}")
     rows = result.repartition(1).sortWithinPartitions(*WINDOW_COLUMNS, *declared.groups).persist()
     try:
         done = Aggregated(rows.count())

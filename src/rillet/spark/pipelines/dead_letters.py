@@ -48,6 +48,7 @@ from rillet.spark.pipelines.running import (
     PipelineError,
     counted,
     folder,
+    in_the_way,
     open_session,
     seconds,
     source_arguments,
@@ -384,6 +385,8 @@ def complaints(options: argparse.Namespace) -> list[str]:
     wrong = source_complaints(options)
     if not options.pending and (options.min_deliveries is not None or options.min_idle is not None):
         wrong.append("--min-deliveries and --min-idle need --pending")
+    if options.out is not None:
+        wrong += in_the_way(options.out)
     if options.to is not None and not options.reprocess:
         wrong.append("--to needs --reprocess")
     if options.to is not None and options.pending:

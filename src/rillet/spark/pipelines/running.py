@@ -302,3 +302,13 @@ def folder(text: str) -> Path:
     if path.exists() and not path.is_dir():
         raise ValueError("it is a file, not a folder")
     return path
+
+
+def in_the_way(path: str | Path) -> list[str]:
+    """Return why a folder cannot be written anew: it holds something else than a Parquet table."""
+    for one in Path(path).rglob("*"):
+        if one.is_file() and one.suffix not in (".parquet", ".crc") and not one.name.startswith("_"):
+            return [
+                f"{path} would be written anew, and holds {one.relative_to(path)}, which is no part of such a table"
+            ]
+    return []
