@@ -76,6 +76,8 @@ def test_what_is_wrong_with_a_batch_read(spark: SparkSession, judge: Judge, url:
     assert "column 'absent' is declared NOT NULL" in sentence(required.load().collect)
     interval = spark.read.format("rillet").schema("n interval").options(url=url, stream="events")
     assert "the schema does not fit a stream: " in sentence(interval.load().collect)
+    over = spark.range(1).write.format("rillet").mode("overwrite").options(url=url, stream="events")
+    assert sentence(over.save) == "rillet: a stream is appended to: use mode('append')"
 
 
 def test_what_is_wrong_with_a_streaming_query(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
 from rillet.spark.address import Address, AddressError, Node, Tls
 from rillet.spark.java import JavaMissing, require_java
-from rillet.spark.options import READ_ONLY, OptionError, parse
+from rillet.spark.options import NAMES, READ_ONLY, OptionError, parse
 from rillet.types.stream_id import MAX, StreamID
 
 GOOD = {"url": "redis://localhost", "stream": "events"}
@@ -29,6 +30,33 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     ):
         assert part in text
     assert "\n" not in text
+
+
+def test_contradictions_are_named_beside_all_else() -> None:
+    with pytest.raises(OptionError) as caught:
+        parse(
+            {
+                **GOOD,
+                "foo": "1",
+                "minEntriesPerTrigger": "9",
+                "maxEntriesPerTrigger": "3",
+                "startingOffsets": '{"b": "0"}',
+            }
+        )
+    text = str(caught.value)
+    for part in ("unknown option foo", "more than maxEntriesPerTrigger", "names streams that are not read: b"):
+        assert part in text
+    with pytest.raises(OptionError) as caught:  # which keys are read is not known: one complaint, not two
+        parse({**GOOD, "partitioned": "none", "startingOffsets": '{"events:0": "0"}'})
+    assert str(caught.value) == "rillet: partitioned is 'none': not a whole number from 1 up"
+
+
+def test_the_guide_has_every_option() -> None:
+    guide = (Path(__file__).parents[2] / "docs" / "spark.md").read_text()
+    table = guide.partition("## Options\n")[2].partition("\n## ")[0]
+    rows = [line[1:-1].split("|") for line in table.splitlines() if line.startswith("| `")]
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row[0])} == set(NAMES)
+    assert {len(row) for row in rows} == {5}  # option, for, default, meaning, Kafka source's name
 
 
 def test_url_and_path_contradict_each_other() -> None:

@@ -21,7 +21,11 @@ OPTIONAL = {
     "redis": "remote stores, and store.redis()",
     "hiredis": "redis-py's fast parser",
     "pyspark": "the Spark source and sink",
-    "pyarrow": "Arrow batches for Spark",
+    "pyarrow": "Arrow batches for Spark, Stream.to_arrow",
+    "pandas": "Stream.to_pandas",
+    "polars": "Stream.to_polars",
+    "rich": "progress bars of the pipelines",
+    "matplotlib": "the chart of rillet pipeline lag",
 }
 PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the judge of the tests and benchmarks"}
 

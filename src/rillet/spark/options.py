@@ -344,6 +344,7 @@ BATCH_ONLY = _for(BATCH)
 FOLLOW_ONLY = _for(FOLLOW)
 WRITE_ONLY = _for(WRITE)
 
+_WHERE = ("stream", "streams", "streampattern", "partitioned")  # what says which keys are read
 _NOT_TOGETHER = (
     ("startingOffsets", "startingTimestamp"),
     ("endingOffsets", "endingTimestamp"),
@@ -379,11 +380,12 @@ def parse(given: Mapping[str, str]) -> Options:
                 shown = "given" if name == "password" else repr(values[name])
                 wrong.append(f"{option.name} is {shown}: {error}")
     wrong += _contradictions(values)
+    found = Options(**parsed, named=frozenset(values))  # what did not read has its default, which contradicts nothing
+    if all(_LOWER[name].attribute in parsed for name in _WHERE if name in values):
+        wrong += _strangers(found)
+    wrong += _disorder(found)
     if wrong:
         raise OptionError("rillet: " + "; ".join(wrong + _missing(values)))
-    found = Options(**parsed, named=frozenset(values))
-    if wrong := _strangers(found) + _disorder(found):
-        raise OptionError("rillet: " + "; ".join(wrong))
     return found
 
 
@@ -415,7 +417,7 @@ def _missing(values: Mapping[str, str]) -> list[str]:
 
 def _strangers(options: Options) -> list[str]:
     """Return the complaints about bounds of streams that are not read."""
-    keys = options.keys()
+    keys = options.keys() or None  # that nothing is named to read is another complaint
     wrong = []
     for name, bounds in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         if isinstance(bounds, dict) and keys is not None:

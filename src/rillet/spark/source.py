@@ -108,7 +108,8 @@ class RilletDataSource(DataSource):
         from rillet.spark.sink import BatchWriter
 
         if overwrite:
-            raise OptionError("rillet: a stream is appended to: use mode('append')")
+            with plainly():
+                raise OptionError("rillet: a stream is appended to: use mode('append')")
         return BatchWriter(self.parsed, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
@@ -116,7 +117,8 @@ class RilletDataSource(DataSource):
         from rillet.spark.sink import StreamWriter
 
         if overwrite:
-            raise OptionError("rillet: a stream is appended to: use outputMode('append')")
+            with plainly():
+                raise OptionError("rillet: a stream is appended to: use outputMode('append')")
         return StreamWriter(self.parsed, schema)
 
     def _parallelism(self) -> int:
