@@ -143,10 +143,11 @@ def test_written_once_over_restarts(spark: SparkSession, empty: Place, tmp_path:
 def test_archived_trimmed_and_read_as_one_table(spark: SparkSession, empty: Place, tmp_path: Path) -> None:
     empty.add("in:a", range(ENTRIES))
     empty.add("in:b", range(ENTRIES, ENTRIES + 100))
-    done = archive(spark, tmp_path / "archive", trim=True, streamPattern="in:*", **empty.options)
+    source: dict[str, Any] = {"streamPattern": "in:*", **empty.options}
+    done = archive(spark, tmp_path / "archive", trim=True, **source)
     assert (done.entries, done.trimmed) == (ENTRIES + 100, ENTRIES + 100 - 2)
     assert len(empty.store.stream("in:a")) == 1  # the fence
     empty.add("in:a", range(ENTRIES + 100, ENTRIES + 150))
-    table = history(spark, archive=tmp_path / "archive", schema=COLUMNS, streamPattern="in:*", **empty.options)
+    table = history(spark, archive=tmp_path / "archive", schema=COLUMNS, **source)
     assert sorted(row.n for row in table.select("n").collect()) == list(range(ENTRIES + 150))
-    assert archive(spark, tmp_path / "archive", streamPattern="in:*", **empty.options).entries == 50
+    assert archive(spark, tmp_path / "archive", **source).entries == 50
