@@ -15,6 +15,7 @@ import pytest
 import rillet.store
 from rillet.spark.connection import ConnectorError
 from rillet.spark.options import Options, parse
+from rillet.spark.pipelines.archive import Archived
 from rillet.spark.pipelines.folder import OWN, Archive, ArchiveError, Manifest, can_exchange, day_of, folder_of
 from rillet.types.stream_id import StreamID
 from tests.judge import Judge
@@ -174,6 +175,15 @@ def test_trimming_waits_for_groups_and_keeps_the_last_entry(
         client.execute_command("XGROUP", "DESTROY", "events", "slow")
         assert archived() == ids[109:]
     assert by_glob(tmp_path / "a") == sorted(ids)
+
+
+def test_the_line_says_that_nothing_was_trimmed_where_it_was_asked_for() -> None:
+    done = Archived(entries=300, files=3, bytes=2_000_000)
+    assert done.line("a") == "a: 300 entries archived in 3 files (2.0 MB)"
+    done.trims = True
+    assert done.line("a") == "a: 300 entries archived in 3 files (2.0 MB), nothing trimmed"
+    done.trimmed = 1200
+    assert done.line("a") == "a: 300 entries archived in 3 files (2.0 MB), 1,200 trimmed"
 
 
 def test_a_stream_that_is_another_one_by_now_is_not_trimmed(

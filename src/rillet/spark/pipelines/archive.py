@@ -82,13 +82,14 @@ class Archived:
     trimmed: int = 0
     merged: int = 0
     into: int = 0
+    trims: bool = False  # whether it was asked to; a group may still need everything
 
     def line(self, to: object) -> str:
         """Return it as one sentence."""
         told = f"{to}: {counted(self.entries, 'entry', 'entries')} archived in {counted(self.files, 'file')}"
         told += f" ({self.bytes / 1e6:,.1f} MB)"
-        if self.trimmed:
-            told += f", {self.trimmed:,} trimmed"
+        if self.trims:
+            told += f", {self.trimmed:,} trimmed" if self.trimmed else ", nothing trimmed"
         if self.merged:
             told += f", {counted(self.merged, 'small file')} merged into {self.into:,}"
         return told
@@ -122,6 +123,7 @@ def archive(
         manifest = job.round(manifest)
         while every is not None and not stopped.wait(every):
             manifest = job.round(manifest)
+    job.done.trims = trim
     return job.done
 
 
