@@ -451,10 +451,10 @@ class Rows:
             self._finish_map()
         while column is not None:
             if column.source == _FIELD:
-                column.put_register(data, limit)
+                column = column.put_registers(data, limit)
             else:
                 self._put_own(column, data, limit)
-            column = column.next
+                column = column.next
         self.position = 0
         self.id_size = _ABSENT
         self.length += 1

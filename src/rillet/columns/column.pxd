@@ -57,6 +57,7 @@ cdef class Column:
     cdef bint _put_wide(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
     cpdef bint put_bytes(self, bytes value) except -1
     cpdef bint put_number(self, long long value) except -1
+    cdef Column put_registers(self, const unsigned char *data, Py_ssize_t limit)
     cdef bint put_register(self, const unsigned char *data, Py_ssize_t limit) except -1
     cdef bint put_id(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint put_decimal(self, unsigned long long value, int mark) except -1

@@ -91,10 +91,20 @@ def start_of(buf: bytearray) -> cython.p_uchar:
 
 @cython.cfunc
 @cython.inline
+@cython.exceptval(check=False)
+def size_of(buf: bytearray) -> cython.Py_ssize_t:
+    """Return len(buf)."""
+    if cython.compiled:
+        return PyByteArray_GET_SIZE(buf)
+    return len(buf)
+
+
+@cython.cfunc
+@cython.inline
 @cython.exceptval(-1, check=False)
 def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.bint:
     """Write value as the i-th int32 of dst."""
-    if i < 0 or i > (len(dst) >> 2) - 1:
+    if i < 0 or i > (size_of(dst) >> 2) - 1:
         raise IndexError("write outside the buffer")
     if cython.compiled:
         narrow: cython.int = cython.cast(cython.int, value)
@@ -123,7 +133,7 @@ def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.exceptval(-1, check=False)
 def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
     """Write value, which fits, in `width` bytes at dst[at:]."""
-    if at < 0 or at > len(dst) - width:
+    if at < 0 or at > size_of(dst) - width:
         raise IndexError("write outside the buffer")
     if cython.compiled:
         to: cython.p_uchar = start_of(dst) + at
@@ -147,7 +157,7 @@ def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, wid
 @cython.exceptval(-1, check=False)
 def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
     """Write a double at dst[at:]."""
-    if at < 0 or at > len(dst) - 8:
+    if at < 0 or at > size_of(dst) - 8:
         raise IndexError("write outside the buffer")
     if cython.compiled:
         memcpy(start_of(dst) + at, cython.address(value), 8)
@@ -364,11 +374,7 @@ class Column:
     def _room(self, n: cython.Py_ssize_t) -> cython.bint:
         """Make room for n more bytes of data, and for put_part's 16."""
         data: bytearray = self.data
-        if cython.compiled:
-            if n + 16 > PyByteArray_GET_SIZE(data) - self.used:
-                self._grow(n)
-            return True
-        if n + 16 > len(data) - self.used:
+        if n + 16 > size_of(data) - self.used:
             self._grow(n)
         return True
 
@@ -487,12 +493,15 @@ class Column:
     @cython.exceptval(-1, check=False)
     def put_real_value(self, value: cython.double) -> cython.bint:
         """Append a floating-point value; a float column rounds it, beyond its range to infinity."""
-        self._room(8)
+        data: bytearray = self.data
+        used: cython.Py_ssize_t = self.used
+        if used > size_of(data) - 24:
+            self._grow(8)
         if self.kind == _DOUBLE:
-            put_real(self.data, self.used, value)
+            put_real(data, used, value)
         else:
-            put_single(self.data, self.used, value)
-        self.used += self.width
+            put_single(data, used, value)
+        self.used = used + self.width
         return self._ended()
 
     @cython.cfunc
@@ -521,13 +530,11 @@ class Column:
     ) -> cython.bint:
         """Do put for a text that lies within data[:limit]: 0 <= start <= limit - n."""
         kind: cython.int = self.kind
-        parser: Parser
         if kind <= _BINARY:
             return self._put_string(data, start, n, limit)
         if kind == _DOUBLE or kind == _FLOAT:
-            parser = self.parser
-            if parser.read_decimal(data, start, n, limit):
-                return self.put_real_value(parser.real)
+            if self.parser.read_decimal(data, start, n, limit):
+                return self.put_real_value(self.parser.real)
         elif kind == _TIMESTAMP:
             if self.parser.read_timestamp(data, start, n):
                 return self.put_integer(self.parser.number)
@@ -552,11 +559,25 @@ class Column:
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
         """Append data[start:start + n], which lies before `limit`, to a column of strings or of bytes."""
-        self._room(n)
-        if put_part(self.data, self.used, data, start, n, limit) and self.kind == _STRING:
+        buf: bytearray = self.data
+        offsets: bytearray = self.offsets
+        used: cython.Py_ssize_t = self.used
+        length: cython.Py_ssize_t = self.length + 1
+        if n + 16 > size_of(buf) - used:
+            self._grow(n)
+        if 4 * length + 4 > size_of(offsets):
+            self._grow_offsets(0)
+        if put_part(buf, used, data, start, n, limit) and self.kind == _STRING:
             return self._put_wide(data, start, n)
-        self.used += n
-        return self._ended_text()
+        used += n
+        if used > _INT32_MAX:
+            raise OverflowError("a column's texts exceed 2 GiB in one batch")
+        self.used = used
+        self.length = length
+        put_int32(offsets, length, used)
+        if self.nulls > 0:
+            self._mark(True)
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -676,6 +697,17 @@ class Column:
         return self._put_bad(_NUMBER)
 
     @cython.cfunc
+    def put_registers(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> Column:
+        """Do put_register for this column and those on its right, up to one that is of no field, which is returned."""
+        source: cython.int = self.source
+        column: Column = self
+        while column is not None and column.source == source:
+            column.put_register(data, limit)
+            column = column.next
+        return column
+
+    @cython.cfunc
+    @cython.inline
     @cython.exceptval(-1, check=False)
     def put_register(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
         """Append what the registers hold, a text of data[:limit] or a number, and empty them."""
@@ -684,6 +716,8 @@ class Column:
         if n >= 0:
             if self.start < 0 or self.start > limit - n:
                 raise IndexError("value outside the buffer")
+            if self.kind == _STRING:
+                return self._put_string(data, self.start, n, limit)
             return self.put_text(data, self.start, n, limit)
         if n == _NUMBER:
             return self.put_number(self.number)
@@ -815,7 +849,8 @@ class Column:
         valid = self.valid if self.nulls else None
         offsets = self.offsets if self.kind in (STRING, BINARY) else None
         taken = n, self.nulls, _cut(valid, (n + 7) >> 3), _cut(offsets, 4 * n + 4), _cut(self.data, self.used)
-        self.data = bytearray(max(1024, self.used))
+        # The next batch is as large, mostly; what grows is copied.
+        self.data = bytearray(max(1024, self.used + (self.used >> 4) + 64))
         self.offsets = bytearray(0 if offsets is None else max(1024, 4 * n + 4))
         self.valid = bytearray()
         self.length = self.nulls = self.used = 0

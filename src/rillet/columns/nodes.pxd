@@ -37,6 +37,7 @@ cdef class NodeReader:
     cdef bint _item(self, const unsigned char *data, Py_ssize_t p) except -1
     cdef bint _wide_item(self, const unsigned char *data, Py_ssize_t p, int byte) except -1
     cdef long long _int(self, const unsigned char *data, Py_ssize_t p) except? -77777777777
+    cdef long long _small(self, const unsigned char *data, Py_ssize_t p) except? -77777777777
     cdef long long _int_of_text(self) except? -77777777777
     cdef bint _read_names(self, const unsigned char *data, Py_ssize_t first, long long count) except -1
     cdef bint _same_names(self, const unsigned char *data, Py_ssize_t p, Py_ssize_t n) noexcept
@@ -44,6 +45,7 @@ cdef class NodeReader:
     cdef bint _entry(self, const unsigned char *data) except -1
     cdef bint _values(self, const unsigned char *data, Py_ssize_t p, unsigned long long ms,
                       unsigned long long seq) except -1
+    cdef bint _give(self, const unsigned char *data, Py_ssize_t p, Column owner, Column items) except -1
     cdef bint _pairs(self, const unsigned char *data, Py_ssize_t p, long long count, unsigned long long ms,
                      unsigned long long seq) except -1
     cdef bint _malformed(self, const unsigned char *data, Py_ssize_t p, Slot slot, long long count) except -1

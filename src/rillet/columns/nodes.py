@@ -63,6 +63,7 @@ _ABSENT = cython.declare(cython.Py_ssize_t, -1)
 _NUMBER = cython.declare(cython.Py_ssize_t, -2)
 _SIGN = cython.declare(cython.ulonglong, 1 << 63)
 _MAX_INT = cython.declare(cython.longlong, (1 << 63) - 1)
+_MASK = cython.declare(cython.ulonglong, (1 << 64) - 1)
 _U32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _MAX_LENGTH = cython.declare(cython.Py_ssize_t, 1 << 32)
 _INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)
@@ -88,6 +89,16 @@ def _little(data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize
         return rest - (cython.cast(cython.longlong, 1) << (8 * n))
     rest = bits - _SIGN
     return rest - _MAX_INT - 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _undelta(base: cython.ulonglong, stored: cython.longlong) -> cython.ulonglong:
+    """Do undelta; the usual case without a call into another module."""
+    if stored >= 0:
+        return (base + cython.cast(cython.ulonglong, stored)) & _MASK
+    return undelta(base, stored)
 
 
 @cython.cfunc
@@ -235,6 +246,22 @@ class NodeReader:
         return self.number
 
     @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-77777777777, check=True)
+    def _small(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
+        """Do _int, the short way for numbers of 7 and 13 bits; p is at most `stop`, where 0xFF stands for sure."""
+        byte: cython.int = data[p]
+        number: cython.longlong
+        if byte < 0x80 and p + 2 <= self.stop:
+            self.next = p + 2
+            return byte
+        if 0xC0 <= byte < 0xE0 and p + 3 <= self.stop:
+            self.next = p + 3
+            number = ((byte & 0x1F) << 8) | data[p + 1]
+            return number - 8192 if number >= 4096 else number
+        return self._int(data, p)
+
+    @cython.cfunc
     @cython.exceptval(-77777777777, check=True)
     def _int_of_text(self) -> cython.longlong:
         text: bytes = bytes(self.buf[self.start : self.start + self.size])
@@ -327,12 +354,12 @@ class NodeReader:
     def _entry(self, data: cython.p_const_uchar) -> cython.bint:
         """Decode the entry at pos, or step over it where it is deleted or outside the range."""
         p: cython.Py_ssize_t = self.pos
-        flags: cython.longlong = self._int(data, p)
-        ms: cython.ulonglong = undelta(self.master_ms, self._int(data, self.next))
-        seq: cython.ulonglong = undelta(self.master_seq, self._int(data, self.next))
+        flags: cython.longlong = self._small(data, p)
+        ms: cython.ulonglong = _undelta(self.master_ms, self._small(data, self.next))
+        seq: cython.ulonglong = _undelta(self.master_seq, self._small(data, self.next))
         count: cython.longlong = self.shape.count
         boxes: cython.longlong = count + 3
-        if less(self.end_ms, self.end_seq, ms, seq):
+        if ms > self.end_ms or (ms == self.end_ms and seq > self.end_seq):
             self.over = True
             self.pos = self.stop
             return False
@@ -341,7 +368,7 @@ class NodeReader:
             if count < 0 or count > self.stop - p:
                 raise Corrupt("a stream node has an impossible number of fields")
             boxes = 2 * count + 4
-        if flags & _DELETED != 0 or not less(self.after_ms, self.after_seq, ms, seq):
+        if flags & _DELETED != 0 or ms < self.after_ms or (ms == self.after_ms and seq <= self.after_seq):
             while count > 0:
                 self._item(data, self.next)
                 if flags & _SAMEFIELDS == 0:
@@ -355,7 +382,7 @@ class NodeReader:
             self.rows.nbytes += self.next - p + 16
             self.last_ms = ms
             self.last_seq = seq
-        if self._int(data, self.next) != boxes:
+        if self._small(data, self.next) != boxes:
             raise Corrupt("a stream node's entry does not end where it says")
         self.pos = self.next
         return True
@@ -370,29 +397,51 @@ class NodeReader:
         rows: Rows = self.rows
         slot: Slot = self.shape.first
         items: Column = rows.items
-        owner: Column
+        stop: cython.Py_ssize_t = self.stop
         first: cython.Py_ssize_t = p
+        start: cython.Py_ssize_t
+        size: cython.Py_ssize_t
         rows.begin_as(self.shape, ms, seq)
         while slot is not None:
-            owner = slot.owner
-            if self._item(data, p):
+            if p < stop and 0x80 <= data[p] < 0xC0:  # a text of up to 63 bytes, as most values are
+                size = data[p] & 0x3F
+                start = p + 1
+                p += size + 2
+                if p > stop:
+                    raise Corrupt("a stream node ends in the middle of an entry")
                 if items is not None:
-                    items.put_text(data, self.start, self.size, self.stop)
-                if owner is not None:
-                    owner.start = self.start
-                    owner.size = self.size
+                    items.put_text(data, start, size, stop)
+                if slot.owner is not None:
+                    slot.owner.start = start
+                    slot.owner.size = size
             else:
-                if items is not None:
-                    items.put_number(self.number)
-                if owner is not None:
-                    owner.number = self.number
-                    owner.size = _NUMBER
-            p = self.next
+                self._give(data, p, slot.owner, items)
+                p = self.next
             slot = slot.next
         self.next = p
         if not rows.finish_in(data, self.stop):
             self._malformed(data, first, self.shape.first, 0)
             self.next = p
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _give(
+        self, data: cython.p_const_uchar, p: cython.Py_ssize_t, owner: Column | None, items: Column | None
+    ) -> cython.bint:
+        """Give the value at p, whatever it is, to the column that wants it and to the map's values."""
+        if self._item(data, p):
+            if items is not None:
+                items.put_text(data, self.start, self.size, self.stop)
+            if owner is not None:
+                owner.start = self.start
+                owner.size = self.size
+        else:
+            if items is not None:
+                items.put_number(self.number)
+            if owner is not None:
+                owner.number = self.number
+                owner.size = _NUMBER
         return True
 
     @cython.cfunc
