@@ -58,6 +58,11 @@ def cast(_type: Any, value: Any, **_kwargs: Any) -> Any:
     return value
 
 
+def address(_value: Any) -> Any:
+    """Refuse: only compiled code has addresses, so what asks for one stands behind `cython.compiled`."""
+    raise TypeError("interpreted code has no addresses")
+
+
 def likely(condition: _T) -> _T:
     """Return the condition: only a compiler has a use for the hint."""
     return condition
