@@ -65,7 +65,9 @@ def planning_ms(url: str, count: int, cap: int | None) -> float:
     options = {"url": url, "stream": KEY, "minPartitions": str(TASKS)}
     if cap is not None:
         options["maxEntriesPerTrigger"] = str(cap)
-    reader = RilletDataSource(options).streamReader(StructType.fromDDL(COLUMNS))
+    schema = StructType.fromDDL(COLUMNS)
+    assert isinstance(schema, StructType)
+    reader = RilletDataSource(options).streamReader(schema)
     start: dict[str, Any] = {"streams": {KEY: f"{1_700_000_000_000 + STEP_MS * (count // 2)}-0"}}
     times = []
     for _ in range(CALLS):

@@ -12,6 +12,7 @@
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import rillet
 from examples.flights import data
@@ -43,7 +44,7 @@ print(f"{len(flights):,} flights from {flights.first_id} to {flights.last_id}")
 # is a range of time, so a filter on `timestamp` reads only what lies between.
 
 # %%
-place = {"path": str(folder / "flights.rillet"), "stream": "flights"}
+place: dict[str, Any] = {"path": str(folder / "flights.rillet"), "stream": "flights"}
 columns = "timestamp timestamp, carrier string, origin string, dest string, dep_delay double, distance int"
 table = spark.read.format("rillet").schema(columns).options(**place).load()
 table.createOrReplaceTempView("flights")
