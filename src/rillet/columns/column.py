@@ -718,6 +718,8 @@ class Column:
                 raise IndexError("value outside the buffer")
             if self.kind == _STRING:
                 return self._put_string(data, self.start, n, limit)
+            if self.kind == _DOUBLE and self.parser.read_decimal(data, self.start, n, limit):
+                return self.put_real_value(self.parser.real)
             return self.put_text(data, self.start, n, limit)
         if n == _NUMBER:
             return self.put_number(self.number)

@@ -19,7 +19,7 @@ cdef class Parser:
     cpdef bint timestamp(self, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
     cdef bint read_integer(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) noexcept
     cdef bint read_decimal(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
-    cdef bint _short(self, unsigned long long word, Py_ssize_t n) noexcept
+    cdef bint _short(self, unsigned long long word, Py_ssize_t n, Py_ssize_t sign) noexcept
     cdef bint _read_long(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
     cdef bint read_boolean(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
     cdef bint read_date(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) noexcept

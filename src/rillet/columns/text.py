@@ -252,22 +252,23 @@ class Parser:
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
         """Read a double into `real`, correctly rounded; the text lies within data[:limit]."""
-        size: cython.Py_ssize_t = n
-        sign: cython.Py_ssize_t = 0
-        if n > 0 and data[start] == 0x2D:
-            sign = 1
-            size -= 1
-        if 0 < size <= 8 and start + sign <= limit - 8 and self._short(word_at(data, start + sign), size):
-            if sign:
-                self.real = -self.real
-            return True
+        sign: cython.Py_ssize_t
+        if 0 < n <= 9:
+            sign = 1 if data[start] == 0x2D else 0
+            if 0 < n - sign <= 8 and start + sign <= limit - 8:
+                if self._short(word_at(data, start + sign), n - sign, sign):
+                    return True
         return self._read_long(data, start, n)
 
     @cython.cfunc
     @cython.inline
+    @cython.cdivision(True)  # the power is never 0
     @cython.exceptval(check=False)
-    def _short(self, word: cython.ulonglong, n: cython.Py_ssize_t) -> cython.bint:
-        """Read the first n characters of a word, 1 to 8 digits and perhaps a point among them, into `real`."""
+    def _short(self, word: cython.ulonglong, n: cython.Py_ssize_t, sign: cython.Py_ssize_t) -> cython.bint:
+        """Read the first n characters of a word, 1 to 8 digits and perhaps a point among them, into `real`.
+
+        Where `sign` is 1 it is the negative number: signs come at random, and a product needs no branch.
+        """
         point: cython.ulonglong
         below: cython.ulonglong
         places: cython.longlong = 0
@@ -289,7 +290,7 @@ class Parser:
         if mantissa < 0:
             return False
         power = (1 + 9 * (places & 1)) * (1 + 99 * (places >> 1 & 1)) * (1 + 9999 * (places >> 2))
-        self.real = mantissa / power
+        self.real = mantissa / power * (1 - 2 * sign)
         return True
 
     @cython.cfunc
