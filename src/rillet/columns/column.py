@@ -16,6 +16,8 @@ too (zero bytes of a string, a zero otherwise), as Arrow wants it.
 `bad` and `parser.bad` say so. `put_text` is the same for a caller that has checked that the text lies inside its
 buffer: it reads through a pointer. Pointers live for one call and nothing is resized meanwhile.
 
+The text of an ID is made from that of the ID before, of which all digits but four are mostly the same.
+
 Strings are checked for UTF-8 when they are copied: the OR of all bytes, eight at a time, settles ASCII, and the rest is
 validated by a small automaton. What is not UTF-8 is replaced (U+FFFD), because one stray byte in one event must
 not fail a job over millions of them; a binary column takes any bytes.

@@ -32,7 +32,7 @@ so `_known_entry` compares a literal, reads a length, notes or passes over a val
 wants is never touched. The last eight shapes are tried. Where an entry is not whole, or not exactly so, nothing of it
 counts and the long way begins it again, which also tells what is wrong with it; the tests hold both ways together.
 
-Cost: O(bytes), compiled 0.18 microseconds for an entry of five short fields into six columns, 0.1 for its ID and one
+Cost: O(bytes), compiled 0.15 microseconds for an entry of five short fields into six columns, 0.1 for its ID and one
 field; memory is the largest entry twice.
 Rejected: asking redis-py or hiredis for the reply (eleven objects for each such entry, and the garbage collector's
 attention); finding line ends by searching (a length says where its line begins and ends).
