@@ -28,8 +28,9 @@ read; each entry's lp-count must be right, the master entry sound, a key 16 byte
 
 Cost: O(boxes) of the entries, compiled 0.13 microseconds for one of five short fields into six columns, half of it for
 the boxes. What a loop over boxes costs is mostly registers in memory, so the boxes that nearly all entries consist of
-(texts of up to 63 bytes, numbers of 7 and 13 bits) are read where they are met. Rejected: StreamIterator (it decodes each name again, and asks the listpack for each
-value with a call that checks the whole frame); a Listpack for each node of a reply (a copy of every byte).
+(texts of up to 63 bytes, numbers of 7 and 13 bits) are read where they are met.
+Rejected: StreamIterator (it decodes each name again, and asks the listpack for each value with a call that checks the
+whole frame); a Listpack for each node of a reply (a copy of every byte).
 """
 
 from __future__ import annotations
