@@ -31,6 +31,7 @@ import json
 import os
 import random
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -166,8 +167,8 @@ class ClusterOfThree:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.ports = [free_port() for _ in range(3)]
-        self.buses = [free_port() for _ in range(3)]
+        ports = free_ports(6)
+        self.ports, self.buses = ports[:3], ports[3:]
         self.nodes = [self._start(number) for number in range(3)]
         bounds = [0, 5461, 10923, 16384]
         for number, port in enumerate(self.ports):
@@ -219,6 +220,15 @@ class ClusterOfThree:
         for node in self.nodes:
             node.terminate()
             node.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Return different TCP ports on 127.0.0.1 that nobody listens on."""
+    with contextlib.ExitStack() as held:
+        probes = [held.enter_context(socket.socket()) for _ in range(count)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def append(client: Any, key: str, numbers: list[int]) -> None:
