@@ -155,6 +155,9 @@ class EmbeddedStore:
         self.other = Other(self.path, appendfsync="always")
 
     def numbers(self, stream: str) -> list[int]:
+        # A worker of Spark may have been the owner, and has ended with its driver: who reads may ask again.
+        with contextlib.suppress(OSError):
+            self._ask("store.execute('PING')")
         found: list[int] = self._ask(f"[int(e['n']) for e in store.stream({stream!r})]")
         return found
 

@@ -32,7 +32,7 @@ def test_three_events_share_a_millisecond() -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize(("kind", "sink"), [("redis", "parquet")])
+@pytest.mark.parametrize(("kind", "sink"), [("redis", "parquet"), ("rillet", "stream")])
 def test_each_event_comes_out_once(kind: str, sink: str, tmp_path: Path) -> None:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed")

@@ -152,7 +152,9 @@ def test_the_command_samples_until_it_is_interrupted(judge: Judge, url: str, tmp
         fill(client)
     command = [sys.executable, "-m", "rillet.cli", "pipeline", "lag", "--url", url]
     if not (Path(rillet.__file__).parent / "cli" / "__main__.py").exists():
-        command[1:3] = ["-c", "import sys; from rillet.cli import main; sys.exit(main())"]
+        # A shell's background job ignores SIGINT, and its children would.
+        ready = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
+        command[1:3] = ["-c", f"{ready}; from rillet.cli import main; sys.exit(main())"]
     told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
     assert told[0].split()[:4] == ["stream", "group", "lag", "behind"]
     assert told[1].split()[:3] == ["a", "g", "59"] and told[-1] == "1 sample, 3 groups of 2 streams"
