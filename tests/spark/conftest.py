@@ -17,6 +17,13 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 ENTRIES = 50_000
+BOTH_SPEEDS = ("test_nodes_reading.py", "test_offsets.py", "test_options.py", "test_reading.py")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Run the rest of what is here once: rillet.spark is not compiled, and tests/columns has what is at both speeds."""
+    if item.path.name not in BOTH_SPEEDS:
+        item.add_marker(pytest.mark.once)
 
 
 @pytest.fixture(scope="session")
