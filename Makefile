@@ -57,7 +57,9 @@ demo: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-test: test-interpreted test-compiled
+# At once: each of the two runs mostly in one process, and waits for servers much of the time.
+test: setup
+	@$(MAKE) --no-print-directory -j2 test-interpreted test-compiled
 	@echo 'rillet: all tests passed at both speeds'
 
 test-interpreted: setup
