@@ -42,7 +42,7 @@ from rillet.columns.builder import Rows
 from rillet.columns.resp import MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError
 from rillet.protocol.replies import ReplyError
-from rillet.spark.asking import wait_for_entry
+from rillet.spark.asking import text, wait_for_entry
 from rillet.spark.connection import ConnectionLost, ConnectorError, pack
 from rillet.spark.guard import DataLoss
 from rillet.spark.offsets import Part, Task
@@ -63,10 +63,6 @@ def of(options: Options, servers: Servers) -> Follower | Deliverer | None:
     if options.group is None:
         return None
     return Deliverer(options, servers) if options.group_mode == "deliver" else Follower(options, servers)
-
-
-def _text(bound: StreamID) -> bytes:
-    return b"%d-%d" % bound
 
 
 class _Group:
@@ -92,7 +88,7 @@ class _Group:
     def place(self, stream: str, at: StreamID, read: int | None, make: bool) -> None:
         """Set the group to an ID, made if it is missing; `read` entries were read up to there, if that is known."""
         key = stream.encode()
-        words = [b"XGROUP", b"CREATE" if make else b"SETID", key, self.name, _text(at)]
+        words = [b"XGROUP", b"CREATE" if make else b"SETID", key, self.name, text(at)]
         counted = [*words, b"ENTRIESREAD", b"%d" % read] if read is not None else words
         (reply,) = self.servers.replies(key, [counted])
         if isinstance(reply, ReplyError) and "syntax" in str(reply).lower() and read is not None:  # before 7.0
@@ -165,7 +161,7 @@ class Deliverer(_Group):
 
     def pending_after(self, stream: str, after: StreamID, high: bytes, count: int) -> list[StreamID]:
         """Return the same from the ID behind `after` on; a server refuses to look behind the largest there is."""
-        return [] if after.ms == after.seq == MAX else self.pending(stream, b"(" + _text(after), high, count)
+        return [] if after.ms == after.seq == MAX else self.pending(stream, b"(" + text(after), high, count)
 
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
         """Acknowledge what is pending for us up to the offsets; O(entries acknowledged)."""
@@ -174,8 +170,8 @@ class Deliverer(_Group):
                 continue
             key = stream.encode()
             try:
-                while found := self.pending(stream, b"-", _text(at), ACKNOWLEDGED):
-                    self.servers.call(key, b"XACK", key, self.name, *map(_text, found))
+                while found := self.pending(stream, b"-", text(at), ACKNOWLEDGED):
+                    self.servers.call(key, b"XACK", key, self.name, *map(text, found))
             except ConnectorError as error:
                 if "NOGROUP" not in str(error):
                     raise
@@ -342,11 +338,11 @@ class History:
 
         Asking for IDs first says how many entries of the history the range holds: a reply has no other end.
         """
-        found = self.group.pending_after(self.stream, self.after, _text(self.last), count)
+        found = self.group.pending_after(self.stream, self.after, text(self.last), count)
         if not found:
             return False
         asked = Asked(self.group.servers, self.stream)
-        came = asked.read(rows, self.group.name, self.group.consumer, _text(self.after), len(found))
+        came = asked.read(rows, self.group.name, self.group.consumer, text(self.after), len(found))
         self.missing += asked.missing
         if came != len(found) or asked.last != found[-1]:
             raise ConnectorError(
