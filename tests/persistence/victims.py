@@ -205,8 +205,9 @@ class Subject:
     def _ready(self, process: subprocess.Popen[str], word: str) -> None:
         assert process.stdout is not None
         alarm = threading.Timer(TIMEOUT, process.kill)
-        alarm.start()
+        alarm.daemon = True  # a signal may end this process between any two lines here, and nobody waits for the alarm
         try:
+            alarm.start()
             while True:
                 line = process.stdout.readline()
                 self.said.append(line)
