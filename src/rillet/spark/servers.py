@@ -20,8 +20,11 @@ the connection again and sends the same once more:
     LOADING               the same; a replica that loads is left out instead
 
 A node that was lost makes the map of the cluster stale (`forget`): it is asked for anew, from any node that answers,
-until the slot has a master that can be reached, up to the timeout. Nothing is sent twice here after a connection was
-lost: whether that is right, only the caller knows.
+until the slot has a master that can be reached, up to the timeout. With `waits`, which whoever has had an answer may
+set, any server that is away is waited for like that, the only one or all of a cluster: it restarts, or a failover gives
+its address to another. Without it that nobody is there is told at once: a wrong port should not take a minute.
+`StaysAway` says that waiting was of no use. Nothing is sent twice here after a connection was lost: whether that is
+right, only the caller knows.
 
 **A replica may lag behind its master, and knows nothing of a slot that is being moved.** What it holds is a beginning
 of what its master holds. So whoever reads a range from it (`connection.replica`) and comes to the end of what
@@ -52,6 +55,15 @@ _NOT_NOW = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
 _ELSEWHERE = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING")
 
 
+class StaysAway(ConnectionLost):
+    """A server that was waited for, up to the timeout."""
+
+
+def passing(error: ConnectorError) -> bool:
+    """Tell whether the same may succeed a little later: a server is away, or cannot answer yet."""
+    return isinstance(error, ConnectionLost) or _NOT_NOW.search(str(error)) is not None
+
+
 @dataclass
 class Patience:
     """Pauses that grow from 5 to 200 ms until a time is over."""
@@ -76,6 +88,7 @@ class Servers:
 
     def __init__(self, options: Options) -> None:
         self.options = options
+        self.waits = False  # whether a server that is away is waited for, up to the timeout
         self._seeds = Address.of(options).seeds if options.url is not None else ()
         self._kept: dict[tuple[Node | None, str], Connection] = {}  # by node and what it is used for
         self._topology: Topology | None = None
@@ -117,7 +130,7 @@ class Servers:
     def masters(self) -> Iterator[Connection]:
         """Yield a connection to every node that holds keys."""
         if not self._seeds:
-            yield self._open(None)
+            yield self._reach(None)
             return
         owners = self._map().owners
         for slot in {owner: slot for slot, owner in enumerate(owners) if owner is not None}.values():
@@ -127,7 +140,7 @@ class Servers:
         """Return the keys together with the connection to the node that serves them."""
         found: dict[int, tuple[Connection, list[bytes]]] = {}
         for key in keys:
-            connection = self._reach(slot_of(key)) if self._seeds else self._open(None)
+            connection = self._reach(self._slot(key))
             found.setdefault(id(connection), (connection, []))[1].append(key)
         return list(found.values())
 
@@ -145,8 +158,12 @@ class Servers:
             except ConnectionLost:
                 pass  # the slot's owner knows what became of the key
         self._asked.pop(key, None)
-        self._used[key] = self._reach(slot_of(key)) if self._seeds else self._open(None)
+        self._used[key] = self._reach(self._slot(key))
         return self._used[key], False
+
+    def _slot(self, key: bytes) -> int | None:
+        """Return a key's slot; None where there is but one server."""
+        return slot_of(key) if self._seeds else None
 
     def _open(self, node: Node | None, use: str = MASTER) -> Connection:
         """Return the connection to a node, or to the one server there is, for a use of its own."""
@@ -179,19 +196,26 @@ class Servers:
             self._lost.discard(node)
         return made
 
-    def _reach(self, slot: int) -> Connection:
-        """Return the connection to the master of a slot, waiting for one while the others elect it."""
+    def _reach(self, slot: int | None) -> Connection:
+        """Return the connection to the master of a slot, waiting while others elect it; of None, to the only server."""
         patience = Patience(self.options.timeout)
         while True:
-            shard = self._map().owners[slot]
+            shard = None if slot is None else self._map().owners[slot]
             try:
+                if slot is None:
+                    return self._open(None)
                 if shard is None:
                     raise ConnectionLost(f"rillet: no node of {self} serves slot {slot}")
                 return self._open(shard.master)
-            except ConnectionLost:
+            except ConnectionLost as error:
                 self._stale = True
-                if not patience.again():
+                if slot is None and not self.waits:
                     raise
+                if not patience.again():
+                    raise self._stays_away(error) from error
+
+    def _stays_away(self, error: Exception | str) -> StaysAway:
+        return StaysAway(f"{error} (it was waited for, {self.options.timeout:g} s)")
 
     def _replicas(self, key: bytes) -> list[Node]:
         """Return the replicas for a key, one to which there is a connection before the others."""
@@ -245,18 +269,27 @@ class Servers:
         return self._topology
 
     def _discover(self, old: Topology) -> Topology:
-        """Ask one node after the other for the map, those that were lost last."""
-        known = list(old.nodes())
-        random.shuffle(known)  # the tasks of a job do not all ask the same node
-        nodes = sorted(dict.fromkeys([*known, *self._seeds]), key=lambda node: node in self._lost)
-        failure = ""
-        for node in nodes:
-            try:
-                with self._connect(node) as connection:  # replies may be under way on those that are kept
-                    return self._told(connection, node)
-            except ConnectionLost as error:
-                failure = str(error).removeprefix("rillet: ")
-        raise ConnectionLost(f"rillet: no node of {self} answers: {failure}")
+        """Ask one node after the other for the map, those that were lost last; where none can tell, see `waits`."""
+        patience = Patience(self.options.timeout)
+        while True:
+            known = list(old.nodes())
+            random.shuffle(known)  # the tasks of a job do not all ask the same node
+            nodes = sorted(dict.fromkeys([*known, *self._seeds]), key=lambda node: node in self._lost)
+            failure, waits = "", self.waits
+            for node in nodes:
+                try:
+                    with self._connect(node) as connection:  # replies may be under way on those that are kept
+                        return self._told(connection, node)
+                except ConnectorError as error:
+                    if not passing(error):
+                        raise
+                    failure = str(error).removeprefix("rillet: ")
+                    waits = waits or not isinstance(error, ConnectionLost)  # it is loading
+            told = f"rillet: no node of {self} answers: {failure}"
+            if not waits:
+                raise ConnectionLost(told)
+            if not patience.again():
+                raise self._stays_away(told)
 
     def _told(self, connection: Connection, node: Node) -> Topology:
         """Return the map as one node sees it."""
@@ -382,6 +415,19 @@ class Servers:
                     replies[place] = reply
         return replies
 
+    def ask(self, connection: Connection, *words: bytes) -> Any:
+        """Send one command to a node and return its reply; what is loading is waited for, up to the timeout."""
+        patience = Patience(self.options.timeout)
+        while True:
+            try:
+                (reply,) = connection.replies([words])
+            except ConnectionLost:
+                self.forget(connection)
+                raise
+            if not isinstance(reply, ReplyError) or reply.prefix != "LOADING" or not patience.again():
+                connection.check([words], [reply])
+                return reply
+
     # ---- names ----
 
     def scan(self, pattern: str | bytes) -> list[bytes]:
@@ -393,10 +439,10 @@ class Servers:
         found: set[bytes] = set()
         before = self._shares()
         for connection in self.masters():
-            found.update(_scan(connection, glob))
+            found.update(self._scan(connection, glob))
         if self._seeds and ("[" in "".join(before) or self._shares() != before):
             for connection in self.masters():
-                found.update(_scan(connection, glob))
+                found.update(self._scan(connection, glob))
         wrong = [name for name in sorted(found) if not _is_text(name)]
         if wrong:
             shown = ", ".join(repr(name)[1:] for name in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
@@ -410,7 +456,16 @@ class Servers:
         """Return the slots of each master, with those that are on their way, which stand in brackets."""
         if not self._seeds:
             return []
-        return [slots_of_node(connection.call(b"CLUSTER", b"NODES")) for connection in self.masters()]
+        return [slots_of_node(self.ask(connection, b"CLUSTER", b"NODES")) for connection in self.masters()]
+
+    def _scan(self, connection: Connection, glob: bytes) -> Iterator[bytes]:
+        cursor = b"0"
+        while True:
+            words = (b"SCAN", cursor, b"MATCH", glob, b"COUNT", SCAN_COUNT, b"TYPE", b"stream")
+            cursor, names = self.ask(connection, *words)
+            yield from names
+            if cursor == b"0":
+                return
 
     def __enter__(self) -> Servers:
         return self
@@ -437,15 +492,6 @@ def _with_asking(commands: Sequence[Sequence[bytes]], asking: bool) -> tuple[lis
         sent.append(words)
         inside = (inside or words[0].upper() == b"MULTI") and words[0].upper() not in (b"EXEC", b"DISCARD")
     return sent, kept
-
-
-def _scan(connection: Connection, glob: bytes) -> Iterator[bytes]:
-    cursor = b"0"
-    while True:
-        cursor, names = connection.call(b"SCAN", cursor, b"MATCH", glob, b"COUNT", SCAN_COUNT, b"TYPE", b"stream")
-        yield from names
-        if cursor == b"0":
-            return
 
 
 def _is_text(name: bytes) -> bool:
