@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet.spark
-from rillet.spark.guard import Facts
+from rillet.spark.facts import Facts
 from rillet.spark.reporting import entries_after, read_progress
 from rillet.types.stream_id import StreamID
 from tests.judge import Judge

@@ -16,8 +16,9 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: E402
 from pyspark.sql.types import ArrayType, StringType, StructType  # noqa: E402
 
-from rillet.spark.asking import count_ahead, extents  # noqa: E402
+from rillet.spark.asking import count_ahead  # noqa: E402
 from rillet.spark.connection import Address, Connection, ConnectorError  # noqa: E402
+from rillet.spark.facts import facts_of  # noqa: E402
 from rillet.spark.guard import DataLoss  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.reading import read_task  # noqa: E402
@@ -116,9 +117,9 @@ def test_errors_name_the_server_and_the_stream(judge: Judge, url: str) -> None:
     with pytest.raises(ConnectorError, match=f"there is no stream 'absent' at 127.0.0.1:{judge.port}"):
         BatchReader(options(url, "absent"), SPARK_SCHEMA, 1).partitions()
     with Servers(options(url)) as servers:
-        assert extents(servers, ["absent"]) == {"absent": None}
+        assert facts_of(servers, ["absent"]) == {"absent": None}
         with pytest.raises(ConnectorError, match="WRONGTYPE.*'text'"):
-            extents(servers, ["text"])
+            facts_of(servers, ["text"])
     with pytest.raises(ConnectorError, match="reading 'text' from .*WRONGTYPE"):
         numbers(read_task(options(url, "text"), [("text", *WHOLE[0][1:])], SCHEMA))
     with pytest.raises(ConnectorError, match="no server answers at 127.0.0.1:1"):

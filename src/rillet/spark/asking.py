@@ -1,10 +1,9 @@
-"""What a planner asks of the servers: which streams there are, how far they go, and where some of their entries lie.
+"""What a planner asks of the servers: which streams there are, and where some of their entries lie.
 
 Everything is asked for all streams at once: a pipeline for each node, all nodes working at the same time. So a
 thousand streams cost a planner about as many round trips as one.
 
     found        the keys that the options name, or that a pattern matches now
-    extents      XINFO STREAM of each
     glimpses     XRANGE COUNT n: how many entries came, and the first and last of their IDs. No entry becomes a Python
                  object: a decoder without columns steps over them
     ranks, places    RILLET.XRANK and RILLET.XAFTER, which a rillet engine answers exactly, in O(log n). Another
@@ -17,21 +16,19 @@ from __future__ import annotations
 import time
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rillet.columns.builder import Rows
 from rillet.columns.resp import MORE, RangeDecoder, ReplyFailed
 from rillet.protocol.replies import ReplyError
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack, refusal
-from rillet.spark.guard import Facts
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack
+from rillet.spark.facts import Facts, refused
 from rillet.spark.offsets import successor
 from rillet.spark.options import Options
 from rillet.spark.servers import Servers
 from rillet.spark.shares import Glimpse
 from rillet.types.stream_id import StreamID
 
-LARGE_ENTRY = 16384  # bytes; beyond it looking at entries is not worth their transfer
 IDLE_MS = 100
 IN_FLIGHT = 2000  # commands of one pipeline
 
@@ -48,43 +45,7 @@ def found(options: Options, servers: Servers) -> list[str]:
 
 def keys_of_all(servers: Servers) -> int:
     """Return how many keys the servers hold."""
-    return sum(int(connection.call(b"DBSIZE")) for connection in servers.masters())
-
-
-@dataclass(frozen=True)
-class Extent(Facts):
-    """What XINFO STREAM tells, and whether the entries are large, as far as the first and the last one show it."""
-
-    large: bool = False
-
-    @classmethod
-    def read(cls, reply: Sequence[Any]) -> Extent:
-        """Read the reply to XINFO STREAM."""
-        facts = Facts.of(reply)
-        told = dict(zip(reply[::2], reply[1::2], strict=False))
-        edges = [entry for entry in (told.get(b"first-entry"), told.get(b"last-entry")) if entry]
-        large = any(sum(map(len, entry[1] or ())) > LARGE_ENTRY for entry in edges)
-        return cls(facts.length, facts.first, facts.last, facts.added, facts.deleted, large)
-
-
-def extents(servers: Servers, streams: Sequence[str]) -> dict[str, Extent | None]:
-    """Return the extents of streams, None for one that is missing; a key of another type is a ConnectorError."""
-    keys = [stream.encode() for stream in streams]
-    replies = servers.each([(key, (b"XINFO", b"STREAM", key)) for key in keys])
-    told: dict[str, Extent | None] = {}
-    for stream, key, reply in zip(streams, keys, replies, strict=True):
-        if not isinstance(reply, ReplyError):
-            told[stream] = Extent.read(reply)
-        elif "no such key" in str(reply):
-            told[stream] = None
-        else:
-            raise refused(servers, stream, key, "XINFO", str(reply))
-    return told
-
-
-def refused(servers: Servers, stream: str, key: bytes, command: str, line: str) -> ConnectorError:
-    """Return the error about a stream for which a server refused a command."""
-    return ConnectorError(f"{refusal(servers.connection(key).address, command, line)} (stream {stream!r})")
+    return sum(int(servers.ask(connection, b"DBSIZE")) for connection in servers.masters())
 
 
 def missing(servers: Servers, stream: str) -> ConnectorError:
@@ -92,9 +53,9 @@ def missing(servers: Servers, stream: str) -> ConnectorError:
     return ConnectorError(f"rillet: there is no stream {stream!r} at {servers.connection(stream.encode()).address}")
 
 
-def require_streams(options: Options, servers: Servers, known: Mapping[str, Extent | None]) -> None:
+def require_streams(options: Options, servers: Servers, known: Mapping[str, Facts | None]) -> None:
     """Raise ConnectorError where a named stream is not there; of a partitioned one, where no part is."""
-    absent = [stream for stream, extent in known.items() if extent is None]
+    absent = [stream for stream, facts in known.items() if facts is None]
     if absent and options.keys() is not None and (options.partitioned is None or len(absent) == len(known)):
         raise missing(servers, absent[0])
 
@@ -126,7 +87,7 @@ def _glimpse_wherever(servers: Servers, pages: Sequence[Page]) -> Iterator[Glimp
     requests = [(page.stream.encode(), _words(page.stream.encode(), page)) for page in pages]
     for page, reply in zip(pages, servers.each(requests), strict=True):
         if isinstance(reply, ReplyError):
-            raise refused(servers, page.stream, page.stream.encode(), "XRANGE", str(reply))
+            raise refused(servers, page.stream.encode(), "XRANGE", str(reply))
         ids = [StreamID.parse(entry[0]) for entry in reply]
         yield Glimpse(len(ids), ids[0], ids[-1]) if ids else Glimpse(0, page.after, page.after)
 

@@ -27,8 +27,9 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from rillet.spark import groups
-from rillet.spark.asking import Extent, extents, found, keys_of_all, missing, require_streams, wait_for_news
+from rillet.spark.asking import found, keys_of_all, missing, require_streams, wait_for_news
 from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.facts import Facts, facts_of
 from rillet.spark.guard import Guard, Place
 from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import EARLIEST, Options
@@ -45,7 +46,7 @@ T = TypeVar("T")
 class Look:
     """The streams of a query as they are now."""
 
-    known: dict[str, Extent | None]
+    known: dict[str, Facts | None]
     places: dict[str, Place] = field(default_factory=dict)  # where reading goes on
 
 
@@ -85,27 +86,27 @@ class Follower:
         return self._initial
 
     def _start(self) -> Offset:
-        known = extents(self.servers, self._streams())
+        known = facts_of(self.servers, self._streams())
         require_streams(self.options, self.servers, known)
         streams, added = {}, {}
-        for stream, extent in known.items():
+        for stream, facts in known.items():
             start = self.options.start_of(stream)
-            if extent is None:
+            if facts is None:
                 continue
-            streams[stream] = extent.last if start is None else start
-            if start is None and extent.added is not None:
-                added[stream] = extent.added
+            streams[stream] = facts.last if start is None else start
+            if start is None and facts.added is not None:
+                added[stream] = facts.added
         return Offset(streams, added, initial=True)
 
     def fix_targets(self) -> None:
         """Fix the last IDs that this query reads to those that are the last now."""
-        known = self._again(lambda: extents(self.servers, self._streams()))
-        self.targets = {stream: extent.last for stream, extent in known.items() if extent is not None}
+        known = self._again(lambda: facts_of(self.servers, self._streams()))
+        self.targets = {stream: facts.last for stream, facts in known.items() if facts is not None}
 
     def report(self) -> dict[str, Any]:
         """Return what the query's progress shows: the newest IDs, and how far the batch planned last is behind."""
         reached = self.reached or self.initial()
-        known = self._again(lambda: extents(self.servers, list(dict.fromkeys([*self._streams(), *reached.streams]))))
+        known = self._again(lambda: facts_of(self.servers, [*self._streams(), *reached.streams]))
         guard = self.guard
         return self._again(
             lambda: report(self.servers, known, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
@@ -131,17 +132,17 @@ class Follower:
         """Return the tasks of a batch: those that were planned. Only an old offset has none, which are planned now."""
         if end.plan is not None:
             if end != self.reached:  # planned before a restart, and what it reads may be gone by now
-                known = self._again(lambda: extents(self.servers, list(start.streams)))
+                known = self._again(lambda: facts_of(self.servers, start.streams))
                 self.guard.check(start, known)
             return end.plan
         begin = end.start if end.start is not None else start.streams
 
         def plan() -> Sequence[Task]:
-            known = extents(self.servers, list(end.streams))
+            known = facts_of(self.servers, end.streams)
             spans = [
-                Span(stream, begin.get(stream, EARLIEST), min(last, extent.last), extent)
+                Span(stream, begin.get(stream, EARLIEST), min(last, facts.last), facts)
                 for stream, last in end.streams.items()
-                if (extent := known[stream]) is not None
+                if (facts := known[stream]) is not None
             ]
             return self.planner.cut(self.planner.weigh(spans), None).tasks
 
@@ -163,7 +164,7 @@ class Follower:
     def _look(self, start: Offset) -> Look:
         """Look at the streams, those that are there and those of the offset, and let the guard compare."""
         streams = self._streams()
-        known = extents(self.servers, list(dict.fromkeys([*streams, *start.streams])))
+        known = facts_of(self.servers, [*streams, *start.streams])
         named = self.options.keys()
         there = start.streams if named else [stream for stream in start.streams if known[stream] is not None]
         if (strangers := sorted({*there}.difference(streams))) and not named:
@@ -174,9 +175,9 @@ class Follower:
         for stream in streams:
             if stream in places:
                 continue  # the guard has said what is to be said
-            extent = known[stream]
-            if extent is not None:  # what was removed before we saw it is no loss
-                places[stream] = Place(EARLIEST, None if extent.added is None else extent.added - extent.length)
+            facts = known[stream]
+            if facts is not None:  # what was removed before we saw it is no loss
+                places[stream] = Place(EARLIEST, None if facts.added is None else facts.added - facts.length)
             elif named and self.options.partitioned is None:
                 raise missing(self.servers, stream)
         return Look(known, places)
@@ -203,16 +204,16 @@ class Follower:
         """Return what there is to read."""
         spans = []
         for stream, place in look.places.items():
-            extent = look.known[stream]
-            if extent is None or (self.targets is not None and stream not in self.targets):
+            facts = look.known[stream]
+            if facts is None or (self.targets is not None and stream not in self.targets):
                 continue
-            last = extent.last if self.targets is None else min(extent.last, self.targets[stream])
-            spans.append(Span(stream, place.after, last, extent, place.added))
+            last = facts.last if self.targets is None else min(facts.last, self.targets[stream])
+            spans.append(Span(stream, place.after, last, facts, place.added))
         return self.planner.weigh(spans)
 
     def _wait(self, look: Look) -> bool:
         """Wait for an entry that is not there yet; return False if certainly none came."""
-        bounds = {stream: EARLIEST if extent is None else extent.last for stream, extent in look.known.items()}
+        bounds = {stream: EARLIEST if facts is None else facts.last for stream, facts in look.known.items()}
         return self._again(lambda: wait_for_news(self.servers, bounds))
 
     def _held_back(self, look: Look, found: Sequence[Weighed], least: int | None) -> bool:
@@ -231,14 +232,14 @@ class Follower:
         """Return the offset behind a batch."""
         streams, added, unread, deleted = {}, {}, set(), {}
         for stream, place in look.places.items():
-            extent = look.known[stream]
+            facts = look.known[stream]
             at = streams[stream] = ends.get(stream, place.after)
             count, hole = place.added, start.deleted.get(stream)
-            if extent is not None and at != place.after:
-                count, hole = extent.added if at == extent.last else None, extent.deleted
-            if count is None and extent is not None and extent.added is not None:
-                if extent.behind(at) and at <= extent.last:  # all that is there comes after it
-                    count = extent.added - extent.length
+            if facts is not None and at != place.after:
+                count, hole = facts.added if at == facts.last else None, facts.deleted
+            if count is None and facts is not None and facts.added is not None:
+                if facts.behind(at) and at <= facts.last:  # all that is there comes after it
+                    count = facts.added - facts.length
             if count is not None:
                 added[stream] = count
             elif at == place.after and (start.initial or stream in start.unread):

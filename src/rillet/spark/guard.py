@@ -2,13 +2,9 @@
 
 A stream forgets: XTRIM and MAXLEN cut it in front, XDEL makes holes, DEL and FLUSHALL take all of it, a server may
 restart without its data. A query that just went on after its last ID would not see any of it. XINFO STREAM tells
-enough to see it, one small reply a trigger:
-
-    length                 entries there are
-    first                  the ID of the first one
-    last                   last-generated-id: the largest ID ever given; grows, whatever is removed
-    added                  entries-added: how many were ever added; grows, whatever is removed     (Redis 7.0)
-    deleted                max-deleted-entry-id: the largest ID that XDEL removed; XTRIM does not move it   (7.0)
+enough to see it, one small reply a trigger (facts.py): how many entries there are and the first one's ID, and three
+counters that grow, whatever is removed: the last ID ever given, how many entries were ever added, the largest ID ever
+deleted by XDEL (the latter two from Redis 7.0).
 
 An offset carries `added` as it was at its ID, where that is known exactly. What was added since and does not lie
 after the offset now was removed unread:
@@ -48,12 +44,12 @@ noticed: between two pages nothing tells a trim behind the reader from one that 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from rillet.protocol.replies import ReplyError
 from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.facts import Facts, facts_of
 from rillet.spark.offsets import Offset, Part, successor
 from rillet.spark.options import EARLIEST, Options
 from rillet.spark.servers import Servers
@@ -67,34 +63,6 @@ COUNT_PAGE = 10_000
 
 class DataLoss(ConnectorError):
     """Entries were removed before they were read, or may have been."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What XINFO STREAM tells of a stream; `added` and `deleted` are None before Redis 7.0."""
-
-    length: int
-    first: StreamID | None
-    last: StreamID
-    added: int | None
-    deleted: StreamID | None
-
-    @classmethod
-    def of(cls, reply: Sequence[Any]) -> Facts:
-        """Read the reply to XINFO STREAM."""
-        told = dict(zip(reply[::2], reply[1::2], strict=False))
-        entry, deleted = told.get(b"first-entry"), told.get(b"max-deleted-entry-id")
-        return cls(
-            told[b"length"],
-            StreamID.parse(entry[0]) if entry else None,
-            StreamID.parse(told[b"last-generated-id"]),
-            told.get(b"entries-added"),
-            StreamID.parse(deleted) if deleted else None,
-        )
-
-    def behind(self, offset: StreamID) -> bool:
-        """Return whether all entries lie after an offset, so that nothing of what it knew is left."""
-        return self.first is None or self.first > offset
 
 
 @dataclass(frozen=True)
@@ -114,28 +82,13 @@ class Loss:
     what: str
 
 
-def look(servers: Servers, streams: Iterable[str]) -> dict[str, Facts | None]:
-    """Return the facts of streams, None for one that is missing; a key of another type is a ConnectorError."""
-    found: dict[str, Facts | None] = {}
-    for stream in streams:
-        key = stream.encode()
-        try:
-            found[stream] = Facts.of(servers.call(key, b"XINFO", b"STREAM", key))
-        except ConnectionLost:
-            raise
-        except ConnectorError as error:
-            if "no such key" not in str(error):
-                raise ConnectorError(f"{error} (stream {stream!r})") from None
-            found[stream] = None
-    return found
-
-
 @dataclass
 class Guard:
     """Watches over a query's streams; made once for a query, so that it counts over its triggers."""
 
     options: Options
     servers: Servers
+    anew: str = "a new checkpointLocation starts anew"  # what a failing query is told to do
     settled: dict[str, int] = field(default_factory=dict)
     current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)  # of the offset that was last looked at
     unsure: set[str] = field(default_factory=set)
@@ -239,8 +192,7 @@ class Guard:
             many = "entries may have been"
         return (
             f"rillet: {many} lost before being read: the stream {stream!r} at {where} was read up to {then.after}, and "
-            f"now it {loss.what}; failOnDataLoss=false counts what is lost and goes on, a new checkpointLocation "
-            "starts anew"
+            f"now it {loss.what}; failOnDataLoss=false counts what is lost and goes on, {self.anew}"
         )
 
 
@@ -324,7 +276,7 @@ def before_reading(
 
 def _all_there(servers: Servers, stream: str, then: Place) -> bool:
     """Return whether counters say that of a stream whose entries all lie after a place none was removed since."""
-    now = look(servers, [stream])[stream]
+    now = facts_of(servers, [stream])[stream]
     if now is None or now.added is None or then.added is None or not now.behind(then.after):
         return False
     return now.added - then.added == now.length

@@ -27,7 +27,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from rillet.spark.asking import Extent, Page, count_ahead, glimpses, places, ranking, ranks
+from rillet.spark.asking import Page, count_ahead, glimpses, places, ranking, ranks
+from rillet.spark.facts import Facts
 from rillet.spark.offsets import Task, identifier
 from rillet.spark.options import EARLIEST, Options, before
 from rillet.spark.servers import Servers
@@ -58,7 +59,7 @@ class Span:
     stream: str
     after: StreamID
     last: StreamID
-    known: Extent
+    known: Facts
     added: int | None = None  # entries-added at `after`
 
     @property
@@ -309,11 +310,11 @@ def _told(span: Span) -> float:
     return -1.0
 
 
-def spans_of(known: Mapping[str, Extent | None], bounds: Mapping[str, tuple[StreamID, StreamID]]) -> list[Span]:
+def spans_of(known: Mapping[str, Facts | None], bounds: Mapping[str, tuple[StreamID, StreamID]]) -> list[Span]:
     """Return the spans between bounds, of streams that are there."""
     found = []
     for stream, (after, last) in bounds.items():
-        extent = known.get(stream)
-        if extent is not None:
-            found.append(Span(stream, after, min(last, extent.last), extent))
+        facts = known.get(stream)
+        if facts is not None:
+            found.append(Span(stream, after, min(last, facts.last), facts))
     return found

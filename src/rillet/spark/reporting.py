@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from rillet.protocol.replies import ReplyError
-from rillet.spark.guard import Facts
+from rillet.spark.facts import Facts
 from rillet.spark.offsets import number
 from rillet.spark.options import EARLIEST
 from rillet.spark.servers import Servers

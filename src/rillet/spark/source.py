@@ -31,9 +31,10 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from rillet.errors import RilletError
-from rillet.spark.asking import Extent, extents, found, require_streams
+from rillet.spark.asking import found, require_streams
 from rillet.spark.connection import Address, require_store
 from rillet.spark.delivering import Delivering
+from rillet.spark.facts import Facts, facts_of
 from rillet.spark.filters import EVERYTHING, SWITCH, Pushed
 from rillet.spark.following import Follower
 from rillet.spark.groups import read_all_delivered
@@ -215,7 +216,7 @@ class BatchReader(_Reading, DataSourceReader):
         guarded = "failondataloss" in self.options.named  # a stream that is being trimmed is read as far as it goes
         with plainly(), Servers(self.options) as servers:
             streams = [stream for stream in found(self.options, servers) if self.keeps(stream)]
-            known = extents(servers, streams)
+            known = facts_of(servers, streams)
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.weigh(spans_of(known, self.bounds(known))), None)
@@ -229,13 +230,13 @@ class BatchReader(_Reading, DataSourceReader):
         """Leave out of the tasks what need not be read."""
         return tasks
 
-    def bounds(self, known: Mapping[str, Extent | None]) -> dict[str, tuple[StreamID, StreamID]]:
+    def bounds(self, known: Mapping[str, Facts | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to."""
         ranges = {}
-        for stream, extent in known.items():
-            if extent is not None:
+        for stream, facts in known.items():
+            if facts is not None:
                 start, end = self.options.start_of(stream), self.options.end_of(stream)
-                ranges[stream] = (extent.last if start is None else start, extent.last if end is None else end)
+                ranges[stream] = (facts.last if start is None else start, facts.last if end is None else end)
         return ranges
 
 
@@ -259,16 +260,16 @@ class FilteringReader(BatchReader):
         """Cut the tasks' ranges to what the filters leave of them."""
         return [task for task in map(self.pushed.clip, tasks) if task]
 
-    def bounds(self, known: Mapping[str, Extent | None]) -> dict[str, tuple[StreamID, StreamID]]:
+    def bounds(self, known: Mapping[str, Facts | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to, narrowed by the filters."""
         ranges = super().bounds(known)
         if self.pushed.ids == EVERYTHING:
             return ranges
         for stream, (after, last) in ranges.items():
-            extent = known[stream]
-            assert extent is not None
-            there = extent.first is not None and extent.first > max(after, EARLIEST)
-            ranges[stream] = self.pushed.bounds(before(extent.first) if there and extent.first else after, last)
+            facts = known[stream]
+            assert facts is not None
+            there = facts.first is not None and facts.first > max(after, EARLIEST)
+            ranges[stream] = self.pushed.bounds(before(facts.first) if there and facts.first else after, last)
         return ranges
 
 

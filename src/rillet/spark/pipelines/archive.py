@@ -333,10 +333,10 @@ def starting(manifest: Manifest, initial: dict[str, Any], options: Options) -> d
 
 def entries_after(servers: Servers, offset: Offset) -> int:
     """Return about how many entries lie after an offset: for a bar, nothing depends on it."""
-    from rillet.spark.guard import look
+    from rillet.spark.facts import facts_of
 
     total = 0
-    for stream, facts in look(servers, offset.streams).items():
+    for stream, facts in facts_of(servers, offset.streams).items():
         after, then = offset.streams[stream], offset.added.get(stream)
         if facts is None or facts.last <= after:
             continue
@@ -371,12 +371,13 @@ def trim_streams(servers: Servers, manifest: Manifest, streams: Iterable[str]) -
 
 def needed(servers: Servers, key: bytes) -> list[StreamID]:
     """Return for each group of a stream an ID before which it needs nothing."""
+    from rillet.spark.pipelines.pending import groups_of
+
     found = []
-    for flat in servers.call(key, b"XINFO", b"GROUPS", key):
-        group = dict(zip(flat[::2], flat[1::2], strict=True))
-        found.append(StreamID.parse(group[b"last-delivered-id"]))
-        if group[b"pending"]:
-            oldest = servers.call(key, b"XPENDING", key, group[b"name"])[1]
+    for group in groups_of(servers, key):  # a refusal is an error, not "no groups"
+        found.append(StreamID.parse(group["last-delivered-id"]))
+        if group["pending"]:
+            oldest = servers.call(key, b"XPENDING", key, group["name"])[1]
             if oldest is not None:
                 found.append(StreamID.parse(oldest))
     return found

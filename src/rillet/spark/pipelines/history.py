@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from rillet.spark.asking import Extent
+    from rillet.spark.facts import Facts
     from rillet.spark.offsets import Part as Range
     from rillet.spark.servers import Servers
     from rillet.spark.source import BatchReader
@@ -113,15 +113,16 @@ def plan(reader: BatchReader) -> list[Shares | Tail]:
     return [*archive_tasks(archive, manifest, old, parallelism), *map(Tail, batch.tasks)]
 
 
-def settled(archive: Archive, reader: BatchReader, servers: Servers) -> tuple[Manifest, dict[str, Extent | None]]:
+def settled(archive: Archive, reader: BatchReader, servers: Servers) -> tuple[Manifest, dict[str, Facts | None]]:
     """Return the archive's state and what the streams hold now, with nothing trimmed between the two unread."""
-    from rillet.spark.asking import extents, found, missing
+    from rillet.spark.asking import found, missing
+    from rillet.spark.facts import facts_of
 
     options, manifest = reader.options, archive.existing()
     for _ in range(LOOKS):
         archived = _of_options(manifest, options)
         streams = sorted(stream for stream in {*found(options, servers), *archived} if reader.keeps(stream))
-        known = extents(servers, streams)
+        known = facts_of(servers, streams)
         later = archive.existing()
         if all(
             (extent is not None and extent.first is not None and extent.first <= manifest.read_up_to(stream))
@@ -146,9 +147,9 @@ def settled(archive: Archive, reader: BatchReader, servers: Servers) -> tuple[Ma
     return manifest, known
 
 
-def whole(manifest: Manifest, known: Mapping[str, Extent | None]) -> dict[str, Extent | None]:
+def whole(manifest: Manifest, known: Mapping[str, Facts | None]) -> dict[str, Facts | None]:
     """Return the extents of archive and stream together, of which no first entry is known."""
-    found: dict[str, Extent | None] = {}
+    found: dict[str, Facts | None] = {}
     for stream, extent in known.items():
         if extent is not None:
             found[stream] = replace(extent, first=None, last=max(extent.last, manifest.read_up_to(stream)))
@@ -163,11 +164,11 @@ def _of_options(manifest: Manifest, options: Options) -> list[str]:
     return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
 
 
-def _only_archived(seam: StreamID) -> Extent:
+def _only_archived(seam: StreamID) -> Facts:
     """Return the extent of a stream of which nothing is left at its server."""
-    from rillet.spark.asking import Extent
+    from rillet.spark.facts import Facts
 
-    return Extent(0, None, seam, None, None)
+    return Facts(0, None, seam, None, None)
 
 
 def archive_tasks(archive: Archive, manifest: Manifest, bounds: Bounds, parallelism: int) -> list[Shares | Tail]:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from rillet.protocol.replies import ReplyError
 from rillet.spark.connection import ConnectorError
+from rillet.spark.facts import groups_told, named, refused, streams_told
 from rillet.spark.options import Options
 from rillet.spark.servers import Servers
 from rillet.types.stream_id import MAX, StreamID
@@ -33,11 +34,6 @@ class PendingEntry(NamedTuple):
     deliveries: int
 
 
-def named(flat: list[Any]) -> dict[str, Any]:
-    """Return names and values in turn as a dictionary."""
-    return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
-
-
 def streams_of(servers: Servers, options: Options) -> list[bytes]:
     """Return the keys that the options name or match, in order."""
     keys = options.keys()
@@ -46,24 +42,24 @@ def streams_of(servers: Servers, options: Options) -> list[bytes]:
 
 def stream_facts(servers: Servers, key: bytes) -> dict[str, Any] | None:
     """Return what XINFO STREAM tells; None where there is no such key."""
-    (reply,) = servers.replies(key, [(b"XINFO", b"STREAM", key)])
-    if isinstance(reply, ReplyError):
-        if "no such key" in str(reply):
-            return None
-        raise ConnectorError(f"rillet: {servers} refused XINFO STREAM of {key.decode('utf-8', 'replace')!r}: {reply}")
-    return named(reply)
+    (told,) = streams_told(servers, [key])
+    return told
 
 
 def groups_of(servers: Servers, key: bytes) -> list[dict[str, Any]]:
     """Return what XINFO GROUPS tells, a dictionary for each group; none where there is no such key."""
-    (reply,) = servers.replies(key, [(b"XINFO", b"GROUPS", key)])
-    return [] if isinstance(reply, ReplyError) else [named(one) for one in reply]
+    (told,) = groups_told(servers, [key])
+    return told or []
 
 
 def consumers_of(servers: Servers, key: bytes, group: bytes) -> list[dict[str, Any]]:
-    """Return what XINFO CONSUMERS tells; none where the group has gone."""
+    """Return what XINFO CONSUMERS tells; none where the group, or its stream, has gone."""
     (reply,) = servers.replies(key, [(b"XINFO", b"CONSUMERS", key, group)])
-    return [] if isinstance(reply, ReplyError) else [named(one) for one in reply]
+    if isinstance(reply, ReplyError):
+        if reply.prefix != "NOGROUP" and "no such key" not in str(reply):
+            raise refused(servers, key, "XINFO", str(reply))
+        return []
+    return [named(one) for one in reply]
 
 
 def after(identifier: StreamID) -> bytes | None:
