@@ -9,7 +9,8 @@ A sample asks each stream XINFO STREAM and XINFO GROUPS, each group XINFO CONSUM
 however much is pending. All times are those of the server's clock (TIME), never of the machine that samples.
 
     lag            entries behind, as the server counts them; null where it cannot tell, and from servers before 7.0
-    behind_ms      from the last delivered ID to the newest one, by their times; known everywhere
+    behind_ms      from the last delivered ID to the newest one, by their times, and from the stream's first entry where
+                   nothing of it was delivered; known everywhere
     age_p50_ms ... how long ago the pending entries were delivered last: quantiles, and the longest
     oldest_ms      how long ago the oldest pending entry was added
 
@@ -104,6 +105,8 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
         (clock,) = servers.calls(key, [(b"TIME",)])
         now = milliseconds(clock)
         newest, last = StreamID.parse(stream["last-generated-id"]), StreamID.parse(group["last-delivered-id"])
+        first = stream["first-entry"]  # what lies before it is not there to be read, and 0-0 is no time
+        since = last if first is None else max(last, StreamID.parse(first[0]))
         yield {
             "sampled": now * 1000,
             "stream": key.decode("utf-8", "backslashreplace"),
@@ -114,7 +117,7 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
             "entries_added": stream.get("entries-added"),
             "entries_read": group.get("entries-read"),
             "lag": group.get("lag"),
-            "behind_ms": min(max(newest.ms - last.ms, 0), _MOST) if newest > last and stream["length"] else 0,
+            "behind_ms": min(max(newest.ms - since.ms, 0), _MOST) if newest > last and first is not None else 0,
             "pending": group["pending"],
             "consumers": [_consumer(one) for one in consumers_of(servers, key, name)],
             **_pending_facts(servers, key, name, now, most_pending),
@@ -187,7 +190,8 @@ def report(samples: DataFrame) -> DataFrame:
 
     groups = ["stream", "group"]
     order = Window.partitionBy(*groups).orderBy("sampled")
-    stands = F.lag("last_delivered_id").over(order).eqNullSafe(F.col("last_delivered_id")) & (F.col("behind_ms") > 0)
+    unread = (F.col("behind_ms") > 0) | (F.coalesce("lag", F.lit(0)) > 0)
+    stands = F.lag("last_delivered_id").over(order).eqNullSafe(F.col("last_delivered_id")) & unread
     moved = samples.withColumn("run", F.sum(F.when(stands, 0).otherwise(1)).over(order))
     still = moved.groupBy(*groups, "run").agg(
         (F.unix_millis(F.max("sampled")) - F.unix_millis(F.min("sampled"))).alias("ms")
