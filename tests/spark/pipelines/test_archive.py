@@ -209,6 +209,45 @@ def test_a_stream_that_is_another_one_by_now_is_not_trimmed(
     assert by_glob(archive.path) == sorted(before + after)
 
 
+def test_what_was_deleted_before_it_was_seen_is_no_loss_in_a_later_run(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
+    """The manifest keeps all that the offset says: also of a stream that nothing was read of, or not to its end."""
+    ids, others, archive = fill(judge, range(400)), fill(judge, range(10), "others"), Archive(tmp_path / "a")
+    with judge.client() as client:
+        client.execute_command("XDEL", "events", ids.pop(300))
+        client.execute_command("XDEL", "others", others.pop(5))
+    with archive.writing() as manifest:
+        first = job(archive, url, stream="events", maxEntriesPerTrigger="100")
+        first.stop.set()  # ends after a batch
+        first.round(manifest)
+    assert 0 < len(by_manifest(archive)) < 300
+    with archive.writing() as manifest:
+        job(archive, url, streams="events,others", maxEntriesPerTrigger="150").round(manifest)
+    assert by_manifest(archive) == by_glob(archive.path) == sorted(ids + others)
+
+
+def test_what_is_lost_is_counted_once_and_said(judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]) -> None:
+    ids, archive = fill(judge, range(10)), Archive(tmp_path / "a")
+    with archive.writing() as manifest:
+        manifest = job(archive, url, stream="events").round(manifest)
+        ids += fill(judge, range(10, 50))
+        with judge.client() as client:
+            client.execute_command("XTRIM", "events", "MAXLEN", "=", "0")
+        with pytest.raises(ConnectorError, match="40 entries were lost before .*, another folder starts anew$"):
+            job(archive, url, stream="events").round(manifest)
+        careless = job(archive, url, stream="events", failOnDataLoss="false")
+        for _ in range(3):
+            manifest = careless.round(manifest)
+        with judge.client() as client:
+            ids += fill(judge, range(50, 60))
+            client.execute_command("XTRIM", "events", "MAXLEN", "=", "9")
+        careless.round(manifest)
+    assert (careless.done.lost, careless.done.unsure, careless.done.entries) == (41, False, 9)
+    assert careless.done.line("a").endswith(", 41 entries lost before")
+    assert by_manifest(archive) == sorted(ids[:10] + ids[51:])
+
+
 @pytest.mark.parametrize("wrong", [("n", b"\xff"), (b"\xfe", "1")])
 def test_bytes_that_an_archive_of_texts_cannot_hold_are_not_trimmed(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any], wrong: tuple[Any, Any]
@@ -284,6 +323,9 @@ def test_what_is_wrong_with_an_archive_is_said(tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="has the format 2, this reads 1"):
         Archive(tmp_path).manifest()
     assert folder_of("a:b/c", 19_000) == "date=2022-01-08/stream=a%3Ab%2Fc"
+    assert folder_of("\u00c4A.Z~b", 0) == "date=1970-01-01/stream=%C3%84%41.%5A~b"
+    names = ("Events", "events", "", "__HIVE_DEFAULT_PARTITION__", "%41", "a", "A")
+    assert len({folder_of(name, 0).casefold() for name in names}) == len(names)
     assert folder_of("e", day_of(1 << 60)) == "date=__HIVE_DEFAULT_PARTITION__/stream=e"
     assert can_exchange(tmp_path) and Manifest().last("e") == StreamID(0, 0)
 
@@ -316,6 +358,9 @@ def test_a_killed_spark_and_its_successor(spark: SparkSession, judge: Judge, url
     assert shown[-1][0] == done.entries
     merged = compact(spark, tmp_path / "a")
     assert merged.merged > merged.into > 0
+    kept = len(list((tmp_path / "a" / OWN / "replaced").rglob("*.old")))
+    assert kept == merged.merged and compact(spark, tmp_path / "a", keep_replaced=0.0).merged == 0
+    assert not list((tmp_path / "a" / OWN / "replaced").rglob("*.old"))
     table = spark.read.parquet(str(tmp_path / "a"))
     assert set(table.columns) == {"id", "id_ms", "id_seq", "timestamp", "fields", "date", "stream"}
     row = table.selectExpr("count(*)", "count(distinct id)", "sum(fields['n'])", "sum(int(date = date(timestamp)))")

@@ -33,7 +33,7 @@ import argparse
 import json
 import signal
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
+    from rillet.spark.following import Follower
+    from rillet.spark.guard import Guard
     from rillet.spark.servers import Servers
 
 TARGET = 128 << 20
@@ -82,6 +84,8 @@ class Archived:
     trimmed: int = 0
     merged: int = 0
     into: int = 0
+    lost: int = 0  # entries that were gone before they could be archived, as far as known
+    unsure: bool = False  # whether it may be more
     trims: bool = False  # whether it was asked to; a group may still need everything
 
     def line(self, to: object) -> str:
@@ -92,6 +96,10 @@ class Archived:
             told += f", {self.trimmed:,} trimmed" if self.trimmed else ", nothing trimmed"
         if self.merged:
             told += f", {counted(self.merged, 'small file')} merged into {self.into:,}"
+        if self.lost:
+            told += f", {'at least ' * self.unsure}{counted(self.lost, 'entry', 'entries')} lost before"
+        elif self.unsure:
+            told += ", entries may have been lost before"
         return told
 
 
@@ -182,6 +190,7 @@ class Job:
         self.done = Archived()
         self.total: int | None = None
         self.stop = threading.Event()
+        self.guard: Guard | None = None
 
     def settings(
         self, trim: bool, small_files: int, target_bytes: int, compression: str, keep: float, progress: Progress
@@ -199,6 +208,7 @@ class Job:
             raise ArchiveError(_other_columns(self.archive.path, manifest.schema, self.columns))
         reader = self.source.streamReader(self.columns)
         try:
+            self._guarded(reader.follower)  # type: ignore[attr-defined]
             start = starting(manifest, reader.initialOffset(), self.parsed)
             reader.prepareForTriggerAvailableNow()  # type: ignore[attr-defined]
             limit = reader.getDefaultReadLimit()
@@ -213,16 +223,28 @@ class Job:
                     if Offset.parse(end).streams == Offset.parse(start).streams:
                         break
                     manifest = self.batch(manifest, reader.partitions(start, end), end)
-                    start = {**start, **plain(end)}
-                    start.pop("initial", None)
+                    start = plain(end)
                     if self.stop.is_set():
                         return manifest
         finally:
+            self._count_losses()
             reader.stop()
         return merge_small(
             self.archive, manifest, self.small_files, self.target_bytes, self.compression, self.keep, self.work,
             self.done,
         )  # fmt: skip
+
+    def _guarded(self, follower: Follower) -> None:
+        """Have losses counted over all rounds, the same one once, and what fails say what to do with an archive."""
+        guard, before = follower.guard, self.guard
+        guard.anew = "another folder starts anew"
+        if before is not None:
+            guard.settled, guard.current, guard.unsure = before.settled, before.current, before.unsure
+        self.guard = guard
+
+    def _count_losses(self) -> None:
+        if self.guard is not None:
+            self.done.lost, self.done.unsure = sum(self.guard.lost.values()), bool(self.guard.unsure)
 
     def batch(self, manifest: Manifest, partitions: Sequence[Any], end: dict[str, Any]) -> Manifest:
         """Write one batch and commit it."""
@@ -307,28 +329,41 @@ def plain(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged(kept: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """Return the archive's offset after a batch: streams of other jobs stay where they were."""
-    added = {name: count for name, count in kept.get("added", {}).items() if name not in new["streams"]}
-    return {
-        "streams": {**kept.get("streams", {}), **new["streams"]},
-        "added": {**added, **new.get("added", {})},
-    }
+    """Return the archive's offset after a batch: streams of other jobs stay where they were.
+
+    All that is known of a stream goes with it, so that the next run alarms of no more than the same run would.
+    """
+    before, after = (Offset.parse({"streams": {}, **one}) for one in (kept, new))
+    return combined(before, after, after.streams.keys()).json()
+
+
+def combined(offset: Offset, other: Offset, streams: Set[str]) -> Offset:
+    """Return an offset in which another one says all that there is to say of some streams."""
+
+    def of(one: dict[str, Any], two: dict[str, Any]) -> dict[str, Any]:
+        return {
+            **{stream: told for stream, told in one.items() if stream not in streams},
+            **{stream: told for stream, told in two.items() if stream in streams},
+        }
+
+    return Offset(
+        of(offset.streams, other.streams), of(offset.added, other.added),
+        unread=(offset.unread - streams) | (other.unread & streams), deleted=of(offset.deleted, other.deleted),
+    )  # fmt: skip
 
 
 def starting(manifest: Manifest, initial: dict[str, Any], options: Options) -> dict[str, Any]:
     """Return the offset from which a job goes on: the archive's, and the options' for streams that it does not know."""
     keys, pattern = options.keys(), options.stream_pattern
+    kept, first = Offset.parse({"streams": {}, **manifest.offset}), Offset.parse(initial)
     known = {
-        stream: told for stream, told in manifest.offset.get("streams", {}).items()
+        stream for stream in kept.streams
         if (stream in keys if keys is not None else pattern is not None and matches(pattern, stream))
     }  # fmt: skip
     if not known:
         return initial
-    first = Offset.parse(initial)
-    added = {name: count for name, count in manifest.offset.get("added", {}).items() if name in known}
-    fresh = {name: count for name, count in first.added.items() if name not in known}
-    streams = {**first.streams, **{stream: StreamID.parse(told) for stream, told in known.items()}}
-    return Offset(streams, {**fresh, **added}).json()
+    new = replace(first, unread=frozenset(first.streams))  # nothing is promised of what was there before
+    return combined(new, kept, known).json()
 
 
 def entries_after(servers: Servers, offset: Offset) -> int:
@@ -387,9 +422,13 @@ def merge_small(
     archive: Archive, manifest: Manifest, least: int, target: int, compression: str, keep: float, work: Work,
     done: Archived,
 ) -> Manifest:  # fmt: skip
-    """Merge the small files of folders with `least` of them or more; return the archive's state."""
+    """Merge the small files of folders with `least` of them or more; return the archive's state.
+
+    Files that were replaced long ago go, whether there is anything to merge or not.
+    """
     from rillet.spark.pipelines.parquet import merge_parts
 
+    manifest = archive.forget(manifest, keep)
     runs = archive.mergeable(manifest, least, target)
     if runs and not can_exchange(archive.path / "_rillet"):
         raise ArchiveError(
@@ -406,7 +445,7 @@ def merge_small(
             continue
         staging, root = archive.stage(), archive.path.absolute()
         files = work([(merge_parts, root, run, staging, compression) for run in waiting])
-        manifest = archive.merge(archive.forget(manifest, keep), list(zip(waiting, files, strict=True)))
+        manifest = archive.merge(manifest, list(zip(waiting, files, strict=True)))
         done.merged += sum(map(len, waiting))
         done.into += len(files)
         waiting = []

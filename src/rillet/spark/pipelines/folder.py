@@ -40,6 +40,7 @@ import ctypes
 import errno
 import json
 import os
+import re
 import shutil
 import sys
 import time
@@ -64,6 +65,7 @@ KEEP_REPLACED = 3600.0
 DAY_MS = 86_400_000
 MOST_NAME = 255  # bytes of a folder's name, on file systems of all kinds
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
+_CAPITAL = re.compile(r"%..|[A-Z]")  # of a name that is percent-encoded
 _NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # what every reader of such folders takes for null
 
 
@@ -121,16 +123,22 @@ class Manifest:
 def folder_of(stream: str, day: int | None) -> str:
     """Return the partition folder of a stream's day; what is special in names is percent-encoded.
 
-    ArchiveError where that is too long for a folder.
+    So are capitals: `Events` and `events` would be one folder where the file system ignores case, and a commit of the
+    one would replace files of the other. ArchiveError where that is too long for a folder.
     """
     when = _NO_DATE if day is None else (date(1970, 1, 1) + timedelta(days=day)).isoformat()
-    name = f"stream={quote(stream, safe=' !$&()+,;@^~') or _NO_DATE}"
+    encoded = _CAPITAL.sub(_capital, quote(stream, safe=" !$&()+,;@^~"))
+    name = f"stream={encoded or _NO_DATE}"
     if len(name) > MOST_NAME:
         raise ArchiveError(
             f"rillet: the name of the stream {stream[:40]!r}... is too long for a folder of an archive: {len(name)} "
             f"bytes with what has to be encoded, and {MOST_NAME} are possible"
         )
     return f"date={when}/{name}"
+
+
+def _capital(found: re.Match[str]) -> str:
+    return found[0] if found[0].startswith("%") else f"%{ord(found[0]):02X}"
 
 
 def day_of(ms: int) -> int | None:
