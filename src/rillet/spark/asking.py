@@ -228,18 +228,14 @@ def wait_for_news(servers: Servers, after: Mapping[str, StreamID]) -> bool:
 
     A cluster lets only streams of one slot be watched together; news from others are seen when the time is over.
     """
-    return wait_for_entry(servers, {stream.encode(): text(bound) for stream, bound in after.items()})
-
-
-def wait_for_entry(servers: Servers, after: Mapping[bytes, bytes]) -> bool:
-    """Wait likewise for an entry behind IDs as XREAD takes them, "$" among them."""
     idle = min(IDLE_MS, max(1, int(servers.options.timeout * 500)))
-    watched = servers.together(list(after))
+    bounds = {stream.encode(): text(bound) for stream, bound in after.items()}
+    watched = servers.together(list(bounds))
     if not watched:
         time.sleep(idle / 1000)
         return True
     begun = time.monotonic()
-    ids = [after[key] for key in watched]
+    ids = [bounds[key] for key in watched]
     words = (b"XREAD", b"COUNT", b"1", b"BLOCK", b"%d" % idle, b"STREAMS", *watched, *ids)
     connection = servers.connection(watched[0])
     try:

@@ -5,8 +5,12 @@
                   take what a crash left in our hands, or be given new entries, up to the cap
                   store ends and tasks; groups.py says why they are the same entries when a batch is repeated
 
-The rest is as in following.py, which this extends. `minEntriesPerTrigger` has no meaning here: Redis does not tell how
-many entries it would hand out without handing them out.
+The rest is as in following.py, which this extends. A trigger that met a server that went away is planned again as a
+whole: what is acknowledged already is not pending any more, and what was handed out without our hearing of it is
+pending for us like what a crash leaves. A stream whose last ID is where its group is has nothing to hand out, and is
+not asked: of a thousand idle streams a trigger asks no more than where they and their groups are, all at once.
+`minEntriesPerTrigger` has no meaning here: Redis does not tell how many entries it would hand out without handing them
+out.
 
 Loss shows otherwise than where a range is read. That entries before the group's position are trimmed means nothing.
 Entries that were delivered and then deleted are pending without fields. A group that is gone, with its stream or
@@ -18,10 +22,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rillet.spark.connection import ConnectionLost, ConnectorError
-from rillet.spark.following import Follower
+from rillet.spark.connection import ConnectorError
+from rillet.spark.facts import facts_of
+from rillet.spark.following import Follower, Look, Seen
 from rillet.spark.groups import Deliverer, Page, ends, tasks
-from rillet.spark.guard import DataLoss
+from rillet.spark.guard import DataLoss, Place
 from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import EARLIEST, Options
 from rillet.types.stream_id import StreamID
@@ -43,69 +48,68 @@ class Delivering(Follower):
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
         """Return the end of the next batch with its plan; None when nothing is pending for us and nothing is new."""
-        self._again(lambda: self.consumer.committed(start.streams, {}))
-        places = self._again(lambda: self._places(start))
-        pages = self._deliver(places, cap)
-        if not pages and self.targets is None:
-            self._again(lambda: self.consumer.wait(list(places)))
-            pages = self._deliver(places, cap)
+        return super().next(start, None, cap)
+
+    def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
+        self.consumer.committed(start.streams, {})
+        look = self._look(start)
+        pages = self._deliver(look, cap)
+        if not pages and self.targets is None and self._wait(look):
+            look.known.update(facts_of(self.servers, look.known))
+            pages = self._deliver(look, cap)
         if not pages:
-            self.reached = start
             return None
-        self.reached = Offset(
+        places = {name: place.after for name, place in look.places.items()}
+        return Offset(
             {**places, **ends(pages)},
             plan=tasks(pages, self.options.min_partitions or self.planner.parallelism),
             start=places if start.initial else None,
         )
-        return self.reached
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         """Return the tasks that were planned: what they read is pending for our consumer."""
+        self._goes_on_from(start)
         return end.plan or ()
 
-    def _deliver(self, places: dict[str, StreamID], cap: int | None) -> list[Page]:
+    def _deliver(self, look: Look, cap: int | None) -> list[Page]:
         """Take entries; an available-now query takes none of a stream that has reached its target."""
-        targets = self.targets
-        wanted = {name: at for name, at in places.items() if targets is None or at < targets.get(name, EARLIEST)}
+        wanted = {}
+        for name, place in look.places.items():
+            facts, targets = look.known[name], self.targets
+            reached = targets is not None and place.after >= targets.get(name, EARLIEST)
+            if facts is not None and not reached and self.consumer.may_have(name, facts.last):
+                wanted[name] = place.after
         try:
             return self.consumer.deliver(wanted, cap)
-        except ConnectionLost:  # what was given to us meanwhile is pending for us
+        except ConnectorError:  # what was given to us meanwhile is pending for us
             self.consumer.clean.clear()
-            return self.consumer.deliver(wanted, cap)
+            raise
 
-    def _places(self, start: Offset) -> dict[str, StreamID]:
-        """Return up to where each stream has been read; groups that are missing are made, or their loss is told."""
+    def _look(self, start: Offset) -> Look:
+        """Look at the streams and their groups; groups that are missing are made, or their loss is told."""
         streams = self._streams()
         strangers = [name for name in start.streams if name not in streams and self.options.keys() is not None]
         if strangers:
             raise ConnectorError(self._foreign(strangers, streams))
+        known = facts_of(self.servers, [*start.streams, *streams])
+        self._seen = Seen(streams, known)
+        there = self.consumer.positions([name for name, facts in known.items() if facts is not None])
         places = {}
-        for name in dict.fromkeys([*start.streams, *streams]):
+        for name in known:
             at = start.streams.get(name)
-            there = self._position(name)
-            if there is not None and at is not None:
-                places[name] = at
-            elif there is not None or at is None:
-                if not self._missing(name):
-                    places[name] = self.consumer.begin(name, EARLIEST)
-            else:
-                self._gone(name, at)
-                if not self._missing(name):
-                    places[name] = self.consumer.begin(name, EARLIEST)
-        return places
+            if at is not None and there.get(name) is not None:
+                places[name] = Place(at, None)
+                continue
+            if at is not None:
+                self._gone(name, at, whole=name not in there)
+            if name in there:
+                places[name] = Place(self.consumer.begin(name, EARLIEST), None)
+        return Look(known, places)
 
-    def _position(self, name: str) -> StreamID | None:
-        """Return where the group is, None where it or the stream is missing."""
-        return None if self._missing(name) else self.consumer.position(name)
-
-    def _missing(self, name: str) -> bool:
-        key = name.encode()
-        return bool(self.servers.call(key, b"EXISTS", key) == 0)
-
-    def _gone(self, name: str, at: StreamID) -> None:
-        """Tell or count that a group was taken from us."""
+    def _gone(self, name: str, at: StreamID, whole: bool) -> None:
+        """Tell or count that a group was taken from us, with its stream or alone."""
         where = self.servers.connection(name.encode()).address
-        what = "stream" if self._missing(name) else f"group {self.options.group!r} of the stream"
+        what = "stream" if whole else f"group {self.options.group!r} of the stream"
         if self.options.fail_on_data_loss:
             raise DataLoss(
                 f"rillet: entries may have been lost before being read: the {what} {name!r} at {where} is gone, which "

@@ -5,6 +5,16 @@
                   let the guard compare      what is gone since `start`, and where to go on
                   weigh, cut, store          planning.py; the offset that is returned holds the plan
 
+**A server that is away** is waited for, up to `timeout`, with pauses that grow, once it has answered this query, or
+the query goes on from a checkpoint in which something was read: it restarts, loads, or a failover puts another into its
+place. Then the whole trigger is planned again, for what was seen of the streams before may not be so any more; all that
+it does besides asking may be repeated: a group is moved to where it is to be, and what was handed out to a consumer
+is pending for it (delivering.py). A first contact that fails is told at once: it is a wrong address more often than an
+outage. Rejected: to answer Spark "nothing new" meanwhile. An available-now query would take that for its end.
+
+**A trigger asks once.** Spark calls `report` right after `next`; so what `next` saw of the streams is what `report`
+tells, and only a report that comes alone asks again.
+
 A stream that appears while a query runs is read from its beginning. One that the options named and that is missing when
 a query starts is an error; missing later, it is the guard's affair. Of a partitioned stream any part may be missing: it
 appears when something is written to it.
@@ -35,7 +45,7 @@ from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import EARLIEST, Options
 from rillet.spark.planning import Planner, Span, Weighed
 from rillet.spark.reporting import report
-from rillet.spark.servers import Servers
+from rillet.spark.servers import Patience, Servers, StaysAway
 from rillet.types.stream_id import StreamID
 
 FEW_KEYS = 20_000
@@ -48,6 +58,14 @@ class Look:
 
     known: dict[str, Facts | None]
     places: dict[str, Place] = field(default_factory=dict)  # where reading goes on
+
+
+@dataclass
+class Seen:
+    """What a trigger has learned so far, for the report that follows it."""
+
+    streams: list[str] | None = None  # those to read
+    known: dict[str, Facts | None] | None = None
 
 
 class Follower:
@@ -65,17 +83,30 @@ class Follower:
         self._waiting_since: float | None = None
         self._matched: list[str] = []
         self._looked = self._look_took = 0.0
+        self._seen = Seen()
 
     def close(self) -> None:
         """Close the connections."""
         self.servers.close()
 
     def _again(self, ask: Callable[[], T]) -> T:
-        """Ask; once more if a connection was lost, since the old one may have been idle for long."""
-        try:
-            return ask()
-        except ConnectionLost:
-            return ask()
+        """Ask; again where a connection was lost, as long as a server that has answered before is waited for.
+
+        The connection may just have been idle for too long: the first time costs no pause.
+        """
+        patience: Patience | None = None
+        while True:
+            try:
+                answer = ask()
+            except StaysAway:
+                raise
+            except ConnectionLost:
+                if patience is not None and not (self.servers.waits and patience.again()):
+                    raise
+                patience = patience or Patience(self.options.timeout)
+            else:
+                self.servers.waits = True
+                return answer
 
     # ---- what Spark asks for ----
 
@@ -106,30 +137,41 @@ class Follower:
     def report(self) -> dict[str, Any]:
         """Return what the query's progress shows: the newest IDs, and how far the batch planned last is behind."""
         reached = self.reached or self.initial()
-        known = self._again(lambda: facts_of(self.servers, [*self._streams(), *reached.streams]))
-        guard = self.guard
-        return self._again(
-            lambda: report(self.servers, known, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
-        )
+
+        def told() -> dict[str, Any]:
+            seen, self._seen = self._seen, Seen()
+            known = seen.known
+            if known is None:
+                streams = self._streams() if seen.streams is None else seen.streams
+                known = facts_of(self.servers, [*streams, *reached.streams])
+            guard = self.guard
+            return report(self.servers, known, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
+
+        return self._again(told)
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
         """Return the end of the next batch with its plan; None when there is nothing to do (yet)."""
-        self.reached = start
-        look = self._again(lambda: self._look(start))
-        self._again(lambda: self._move_group(start, look))
-        found = self._again(lambda: self._waiting(look))
+        self._goes_on_from(start)
+        end = self._again(lambda: self._plan(start, least, cap))
+        self.reached = start if end is None else end
+        return end
+
+    def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
+        look = self._look(start)
+        self._move_group(start, look)
+        found = self._waiting(look)
         if not found and self.targets is None and self._wait(look):
-            look = self._again(lambda: self._look(start))
-            found = self._again(lambda: self._waiting(look))
+            look = self._look(start)
+            found = self._waiting(look)
         if not found or self._held_back(look, found, least):
             return None
-        batch = self._again(lambda: self.planner.cut(found, cap))
+        batch = self.planner.cut(found, cap)
         self._waiting_since = None
-        self.reached = self._end(start, look, batch.ends, batch.tasks)
-        return self.reached
+        return self._end(start, look, batch.ends, batch.tasks)
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         """Return the tasks of a batch: those that were planned. Only an old offset has none, which are planned now."""
+        self._goes_on_from(start)
         if end.plan is not None:
             if end != self.reached:  # planned before a restart, and what it reads may be gone by now
                 known = self._again(lambda: facts_of(self.servers, start.streams))
@@ -147,6 +189,10 @@ class Follower:
             return self.planner.cut(self.planner.weigh(spans), None).tasks
 
         return self._again(plan)
+
+    def _goes_on_from(self, start: Offset) -> None:
+        """Wait for a server that is away from now on, if something was read from it before."""
+        self.servers.waits = self.servers.waits or not start.initial
 
     # ---- a look at the streams ----
 
@@ -171,6 +217,7 @@ class Follower:
             strangers = sorted({*strangers}.difference(self._streams(now=True)))  # it was made anew meanwhile
         if strangers:
             raise ConnectorError(self._foreign(strangers, streams))
+        self._seen = Seen(streams, known)
         places = self.guard.check(start, known)
         for stream in streams:
             if stream in places:
@@ -214,7 +261,7 @@ class Follower:
     def _wait(self, look: Look) -> bool:
         """Wait for an entry that is not there yet; return False if certainly none came."""
         bounds = {stream: EARLIEST if facts is None else facts.last for stream, facts in look.known.items()}
-        return self._again(lambda: wait_for_news(self.servers, bounds))
+        return wait_for_news(self.servers, bounds)
 
     def _held_back(self, look: Look, found: Sequence[Weighed], least: int | None) -> bool:
         """Tell whether a batch has to wait for more entries; wait a little then."""

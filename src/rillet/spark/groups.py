@@ -33,8 +33,8 @@ not be those of the same task after a restart on another number of cores.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from rillet.columns.arrow import record_batch, rows_for
@@ -42,12 +42,13 @@ from rillet.columns.builder import Rows
 from rillet.columns.resp import MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError
 from rillet.protocol.replies import ReplyError
-from rillet.spark.asking import text, wait_for_entry
+from rillet.spark.asking import text
 from rillet.spark.connection import ConnectionLost, ConnectorError, pack
+from rillet.spark.facts import groups_told
 from rillet.spark.guard import DataLoss
 from rillet.spark.offsets import Part, Task
 from rillet.spark.options import Options, before
-from rillet.spark.servers import Servers
+from rillet.spark.servers import Patience, Servers, StaysAway
 from rillet.types.stream_id import MAX, StreamID
 
 ACKNOWLEDGED = 1000  # entries of an XACK
@@ -55,14 +56,16 @@ DELIVERED = 100_000  # entries of a trigger where the user set no cap
 WORTH_A_TASK = 2000
 FIRST_PAGE = 32  # entries of which a task learns how large they are
 MAX_BATCH_BYTES = 32 << 20
-ATTEMPTS = 3
 
 
-def of(options: Options, servers: Servers) -> Follower | Deliverer | None:
-    """Return what the options want to happen to a group."""
-    if options.group is None:
-        return None
-    return Deliverer(options, servers) if options.group_mode == "deliver" else Follower(options, servers)
+@dataclass(frozen=True)
+class Move:
+    """Where a group goes in a stream; made if it is missing. `read` entries were read up to there, if that is known."""
+
+    stream: str
+    at: StreamID
+    read: int | None = None
+    make: bool = False
 
 
 class _Group:
@@ -76,25 +79,38 @@ class _Group:
         self.consumer = options.consumer.encode()
         self.done: dict[str, StreamID] = {}  # up to where it was moved or acknowledged
 
-    def position(self, stream: str) -> StreamID | None:
-        """Return the group's last-delivered-id in a stream, None where there is no such group."""
-        key = stream.encode()
-        for flat in self.servers.call(key, b"XINFO", b"GROUPS", key):
-            told = dict(zip(flat[::2], flat[1::2], strict=False))
-            if told[b"name"] == self.name:
-                return StreamID.parse(told[b"last-delivered-id"])
-        return None
+    def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
+        """Return the group's last-delivered-id in each stream, None where there is no such group; all at once.
 
-    def place(self, stream: str, at: StreamID, read: int | None, make: bool) -> None:
-        """Set the group to an ID, made if it is missing; `read` entries were read up to there, if that is known."""
-        key = stream.encode()
-        words = [b"XGROUP", b"CREATE" if make else b"SETID", key, self.name, text(at)]
-        counted = [*words, b"ENTRIESREAD", b"%d" % read] if read is not None else words
-        (reply,) = self.servers.replies(key, [counted])
-        if isinstance(reply, ReplyError) and "syntax" in str(reply).lower() and read is not None:  # before 7.0
-            (reply,) = self.servers.replies(key, [words])
+        Streams that are missing are left out.
+        """
+        names = list(streams)
+        found: dict[str, StreamID | None] = {}
+        for name, told in zip(names, groups_told(self.servers, [name.encode() for name in names]), strict=True):
+            if told is not None:
+                ours = [StreamID.parse(group["last-delivered-id"]) for group in told if group["name"] == self.name]
+                found[name] = ours[0] if ours else None
+        return found
+
+    def place_all(self, moves: Sequence[Move]) -> None:
+        """Set the group to an ID in each of many streams, all at once."""
+        replies = self.servers.each([(move.stream.encode(), self._words(move)) for move in moves])
+        for move, reply in zip(moves, replies, strict=True):
+            if isinstance(reply, ReplyError):
+                self.place(move)
+
+    def _words(self, move: Move, counted: bool = True) -> list[bytes]:
+        words = [b"XGROUP", b"CREATE" if move.make else b"SETID", move.stream.encode(), self.name, text(move.at)]
+        return [*words, b"ENTRIESREAD", b"%d" % move.read] if counted and move.read is not None else words
+
+    def place(self, move: Move) -> None:
+        """Set the group to an ID in one stream; ConnectorError where that cannot be."""
+        stream, key = move.stream, move.stream.encode()
+        (reply,) = self.servers.replies(key, [self._words(move)])
+        if isinstance(reply, ReplyError) and "syntax" in str(reply).lower() and move.read is not None:  # before 7.0
+            (reply,) = self.servers.replies(key, [self._words(move, counted=False)])
         if isinstance(reply, ReplyError) and reply.prefix == "BUSYGROUP":  # somebody else was faster
-            self.place(stream, at, read, make=False)
+            self.place(replace(move, make=False))
         elif isinstance(reply, ReplyError):
             where = self.servers.connection(key).address
             raise ConnectorError(
@@ -108,22 +124,15 @@ class Follower(_Group):
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
         """Set the group to the offsets up to which all is in the sink; streams that are gone are left out.
 
-        A round trip or two for each stream that moved, none for the others.
+        Two round trips for all streams that moved, none for the others.
         """
-        for stream, at in streams.items():
-            if self.done.get(stream) == at:
-                continue
-            try:
-                now = self.position(stream)
-            except ConnectionLost:
-                raise
-            except ConnectorError as error:
-                if "no such key" in str(error):
-                    continue
-                raise
-            if now is None or stream not in self.done or now < at:
-                self.place(stream, at, added.get(stream), make=now is None)
-            self.done[stream] = at
+        there = self.positions(stream for stream, at in streams.items() if self.done.get(stream) != at)
+        self.place_all([
+            Move(stream, streams[stream], added.get(stream), make=now is None)
+            for stream, now in there.items()
+            if now is None or stream not in self.done or now < streams[stream]
+        ])  # fmt: skip
+        self.done.update({stream: streams[stream] for stream in there})
 
 
 @dataclass(frozen=True)
@@ -134,6 +143,7 @@ class Page:
     after: StreamID
     last: StreamID
     entries: int
+    missing: int = 0  # of them, deleted before they could be read
 
 
 class Deliverer(_Group):
@@ -143,12 +153,23 @@ class Deliverer(_Group):
         super().__init__(options, servers)
         self.lost: dict[str, int] = {}  # found deleted when a crash's leavings were taken
         self.clean: set[str] = set()  # streams without any
+        self.stands: dict[str, StreamID] = {}  # where the group was when it was last looked at
+
+    def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
+        """Return where the group is in each stream, and note it."""
+        found = super().positions(streams)
+        self.stands.update({stream: at for stream, at in found.items() if at is not None})
+        return found
+
+    def may_have(self, stream: str, last: StreamID) -> bool:
+        """Return whether a stream that ends at an ID may have entries for us."""
+        return stream not in self.clean or stream not in self.stands or self.stands[stream] < last
 
     def begin(self, stream: str, start: StreamID) -> StreamID:
         """Return where a new query starts: before what is pending, or where the group is; made if it is missing."""
-        at = self.position(stream)
+        at = self.positions([stream]).get(stream)
         if at is None:
-            self.place(stream, start, None, make=True)
+            self.place(Move(stream, start, make=True))
             return start
         oldest = self.pending(stream, b"-", b"+", 1)
         return before(oldest[0]) if oldest else at
@@ -191,14 +212,17 @@ class Deliverer(_Group):
                 page = (self._left_behind(stream, after, count) if stream not in self.clean else None) or self._given(
                     stream, after, count
                 )
-                if page is None:
+                if page is not None:
+                    pages.append(page)
+                    active[stream] = page.last
+                    left -= page.entries
+                if page is None or (stream in self.clean and page.entries < count):  # that is all
                     del active[stream]
-                    continue
-                pages.append(page)
-                active[stream] = page.last
-                left -= page.entries
                 if left <= 0:
                     break
+        for page in pages:  # not before all are there: a trigger that fails is planned again, and counts them again
+            if page.missing:
+                self.lost[page.stream] = self.lost.get(page.stream, 0) + page.missing
         return pages
 
     def _left_behind(self, stream: str, after: StreamID, count: int) -> Page | None:
@@ -211,8 +235,7 @@ class Deliverer(_Group):
         history.page(Rows(stream.encode()), len(found))
         if history.missing and self.options.fail_on_data_loss:
             raise _deleted(self.options, self.servers, stream, history.missing)
-        self.lost[stream] = self.lost.get(stream, 0) + history.missing
-        return Page(stream, after, found[-1], len(found))
+        return Page(stream, after, found[-1], len(found), history.missing)
 
     def _given(self, stream: str, after: StreamID, count: int) -> Page | None:
         """Return new entries of the group, pending for us from now on; None where there are none."""
@@ -226,10 +249,6 @@ class Deliverer(_Group):
                 f"not after the offset {after} of the checkpoint: it was moved back"
             )
         return Page(stream, after, asked.last, asked.entries)
-
-    def wait(self, streams: Sequence[str]) -> None:
-        """Wait for a new entry in a stream, a tenth of a second at the longest; in a cluster in those of one slot."""
-        wait_for_entry(self.servers, dict.fromkeys([stream.encode() for stream in streams], b"$"))
 
 
 def tasks(pages: Sequence[Page], parallelism: int) -> tuple[Task, ...]:
@@ -366,20 +385,21 @@ def _deleted(options: Options, servers: Servers, stream: str, entries: int) -> D
 def read_delivered(options: Options, servers: Servers, part: Part, schema: Any) -> Iterator[Any]:
     """Yield a range of our consumer's history as record batches of an Arrow schema, in order.
 
-    A lost connection is made again, three times without progress; what was read is still pending. A page is one reply,
-    which is asked for by entries: as many as those of the last page say that a batch may hold.
+    A lost connection is made again for as long as `timeout` without progress; what was read is still pending. A page
+    is one reply, which is asked for by entries: as many as those of the last page say that a batch may hold.
     """
     history = History(options, servers, part)
-    tries, goes_on = 0, True
+    goes_on, patience = True, Patience(options.timeout)
     count = min(FIRST_PAGE, options.batch_entries)
     while goes_on:
         rows = rows_for(schema, part[0].encode(), options.mode, options.corrupt_column)
         try:
             goes_on = history.page(rows, count)
-            tries = 0
+            patience = Patience(options.timeout)
+        except StaysAway:
+            raise
         except ConnectionLost:
-            tries += 1
-            if tries == ATTEMPTS:
+            if not patience.again():
                 raise
             continue
         if history.missing and options.fail_on_data_loss:
@@ -393,5 +413,6 @@ def read_delivered(options: Options, servers: Servers, part: Part, schema: Any) 
 def read_all_delivered(options: Options, ranges: Sequence[Part], schema: Any) -> Iterator[Any]:
     """Yield the entries of a task's ranges out of our consumer's history, one range after the other."""
     with Servers(options) as servers:
+        servers.waits = True  # the planner had an answer
         for part in ranges:
             yield from read_delivered(options, servers, part, schema)

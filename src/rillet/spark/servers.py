@@ -18,6 +18,7 @@ the connection again and sends the same once more:
                           which is good for one command; so ask for the connection again before every command
     TRYAGAIN CLUSTERDOWN  a short wait, up to the timeout altogether
     LOADING               the same; a replica that loads is left out instead
+    MASTERDOWN            the same with `waits`, see below: the url leads to a replica whose master is away
 
 A node that was lost makes the map of the cluster stale (`forget`): it is asked for anew, from any node that answers,
 until the slot has a master that can be reached, up to the timeout. With `waits`, which whoever has had an answer may
@@ -52,16 +53,11 @@ ASKED_FOR = 1.0  # seconds that an ASK is remembered; then the slot's owner is a
 LEFT_OUT_FOR = 5.0  # seconds, at least, until a replica that did not answer is asked again
 SCAN_COUNT = b"1000"
 _NOT_NOW = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
-_ELSEWHERE = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING")
+_ELSEWHERE = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN")
 
 
 class StaysAway(ConnectionLost):
     """A server that was waited for, up to the timeout."""
-
-
-def passing(error: ConnectorError) -> bool:
-    """Tell whether the same may succeed a little later: a server is away, or cannot answer yet."""
-    return isinstance(error, ConnectionLost) or _NOT_NOW.search(str(error)) is not None
 
 
 @dataclass
@@ -280,11 +276,12 @@ class Servers:
                 try:
                     with self._connect(node) as connection:  # replies may be under way on those that are kept
                         return self._told(connection, node)
-                except ConnectorError as error:
-                    if not passing(error):
-                        raise
+                except ConnectionLost as error:
                     failure = str(error).removeprefix("rillet: ")
-                    waits = waits or not isinstance(error, ConnectionLost)  # it is loading
+                except ConnectorError as error:
+                    if not _NOT_NOW.search(str(error)):
+                        raise
+                    failure, waits = str(error).removeprefix("rillet: "), True
             told = f"rillet: no node of {self} answers: {failure}"
             if not waits:
                 raise ConnectionLost(told)
@@ -334,7 +331,7 @@ class Servers:
         if used is not None and used.replica and told[1] in ("LOADING", "MASTERDOWN"):
             self._leave_out(Node(used.address.host, used.address.port))
             return True
-        if told[1] == "MASTERDOWN":
+        if told[1] == "MASTERDOWN" and not self.waits:
             return False
         if told[1] == "CLUSTERDOWN":
             self._stale = True
@@ -418,13 +415,14 @@ class Servers:
     def ask(self, connection: Connection, *words: bytes) -> Any:
         """Send one command to a node and return its reply; what is loading is waited for, up to the timeout."""
         patience = Patience(self.options.timeout)
+        later = ("LOADING", "MASTERDOWN") if self.waits else ("LOADING",)
         while True:
             try:
                 (reply,) = connection.replies([words])
             except ConnectionLost:
                 self.forget(connection)
                 raise
-            if not isinstance(reply, ReplyError) or reply.prefix != "LOADING" or not patience.again():
+            if not isinstance(reply, ReplyError) or reply.prefix not in later or not patience.again():
                 connection.check([words], [reply])
                 return reply
 
