@@ -64,6 +64,7 @@ COMPILED = (
     "server/connection",
     "columns/text",
     "columns/column",
+    "columns/digits",
     "columns/builder",
     "columns/resp",
     "columns/pack",

@@ -1,5 +1,6 @@
 cimport cython
 from rillet.columns.column cimport start_of
+from rillet.columns.digits cimport Writer
 from rillet.protocol.writer cimport put_header
 
 
@@ -13,7 +14,12 @@ cdef class Texts:
     cdef Py_ssize_t first
     cdef Py_ssize_t start
     cdef Py_ssize_t size
+    cdef int kind
+    cdef Py_ssize_t width
+    cdef bint zoned
+    cdef Writer writer
     cdef bint find(self, Py_ssize_t row) except -1
+    cdef bint _write(self, Py_ssize_t i) except -1
 
 
 @cython.final
@@ -39,6 +45,7 @@ cdef class Packer:
     cdef bint _row(self, Py_ssize_t row) except -1
     cdef bint _map_row(self, Py_ssize_t row) except -1
     cdef bint _text(self, Texts column) except -1
+    cdef bint _written(self, Texts column) except -1
     cdef bint _number(self, unsigned char kind, Py_ssize_t value) noexcept
     cdef bint _reserve(self, Py_ssize_t n) except -1
     cdef bint _bytes(self, bytes data, Py_ssize_t start, Py_ssize_t n) except -1

@@ -4,13 +4,14 @@
        $5 delay $2 11                   per row and column that is not null: the field's name, packed once, and the text
        $7 carrier $2 UA
 
-Every column arrives as texts: offsets (int32) and data, the buffers of Arrow's string and binary types, with
-the validity bitmap. `base` is the first row's place in them, since a slice of an Arrow array shares its
-parent's buffers. A map column brings its own offsets over two such columns, names and values.
+A column arrives as Arrow's own buffers: offsets (int32) and data of the string and binary types, or the values of a
+type of fixed width, which become texts here (`digits.py`); and the validity bitmap. `base` is the first row's place in
+them, since a slice of an Arrow array shares its parent's buffers. A map column brings its own offsets over two such
+columns, names and values.
 
 A row without any value that is not null raises ValueError: a stream has no entry without fields.
 
-Cost: O(bytes), about 0.15 microseconds for a row of five short values, compiled.
+Cost: O(bytes), about 0.15 microseconds for a row of five short values, compiled; 25 nanoseconds more for a double.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
+import struct
 import sys
+
+from rillet.columns.digits import Writer
 
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
@@ -28,6 +32,20 @@ else:  # compiled code has them as C functions, through the .pxd
     from rillet.columns.column import start_of
     from rillet.protocol.writer import put_header
 
+(
+    TEXT, BOOLEAN, INT8, INT16, INT32, INT64, UINT8, UINT16, UINT32, UINT64, FLOAT, DOUBLE, DAY, SECONDS, MILLISECONDS,
+    MICROSECONDS, NANOSECONDS,
+) = range(17)  # fmt: skip
+COMPILED: bool = cython.compiled
+WIDTHS = (0, 0, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 4, 8, 8, 8, 8)
+_TEXT = cython.declare(cython.int, 0)
+_BOOLEAN = cython.declare(cython.int, 1)
+_INT64 = cython.declare(cython.int, 5)
+_UINT64 = cython.declare(cython.int, 9)
+_FLOAT = cython.declare(cython.int, 10)
+_DOUBLE = cython.declare(cython.int, 11)
+_DAY = cython.declare(cython.int, 12)
+_SECONDS = cython.declare(cython.int, 13)
 _FRAME = cython.declare(cython.Py_ssize_t, 32)  # what is around a text at most: $, 20 digits, CRLF, CRLF
 
 
@@ -49,12 +67,72 @@ def int32_at(buf: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
     return value
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=True)
+def whole_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t, signed: cython.bint) -> cython.longlong:
+    """Return the i-th number of a buffer; the upper half of unsigned ones of 64 bits as negative."""
+    if i < 0 or i > len(buf) // width - 1:
+        raise IndexError("row outside its buffer")
+    if not cython.compiled:
+        return int.from_bytes(buf[width * i : width * i + width], sys.byteorder, signed=signed or width == 8)
+    data: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(buf)) + width * i
+    eight: cython.longlong = 0
+    four: cython.int = 0
+    two: cython.short = 0
+    one: cython.schar = 0
+    if width == 8:
+        memcpy(cython.address(eight), data, 8)
+        return eight
+    if width == 4:
+        memcpy(cython.address(four), data, 4)
+        eight = four
+        return eight if signed else eight & 0xFFFFFFFF
+    if width == 2:
+        memcpy(cython.address(two), data, 2)
+        return two if signed else two & 0xFFFF
+    memcpy(cython.address(one), data, 1)
+    return one if signed else one & 0xFF
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def unsigned(value: cython.longlong) -> cython.ulonglong:
+    """Return the same 64 bits as an unsigned number."""
+    if cython.compiled:
+        return cython.cast(cython.ulonglong, value)
+    return value & (1 << 64) - 1
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=True)
+def real_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t) -> cython.double:
+    """Return the i-th float or double of a buffer."""
+    if i < 0 or i > len(buf) // width - 1:
+        raise IndexError("row outside its buffer")
+    if not cython.compiled:
+        found: float = struct.unpack_from("=d" if width == 8 else "=f", buf, width * i)[0]
+        return found
+    data: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(buf)) + width * i
+    value: cython.double = 0
+    single: cython.float = 0
+    if width == 8:
+        memcpy(cython.address(value), data, 8)
+        return value
+    memcpy(cython.address(single), data, 4)
+    return single
+
+
 @cython.final
 @cython.cclass
 class Texts:
-    """A column of texts in Arrow's layout; an Arrow string or binary array hands over its buffers."""
+    """A column in Arrow's layout: texts, or after `be_values` what becomes texts; an array hands over its buffers."""
 
-    __slots__ = ("head", "valid", "offsets", "data", "base", "first", "start", "size")
+    __slots__ = (
+        "head", "valid", "offsets", "data", "base", "first", "start", "size", "kind", "width", "zoned", "writer",
+    )  # fmt: skip
     head: bytes
     valid: bytes
     offsets: bytes
@@ -63,6 +141,10 @@ class Texts:
     first: cython.Py_ssize_t
     start: cython.Py_ssize_t
     size: cython.Py_ssize_t
+    kind: cython.int
+    width: cython.Py_ssize_t
+    zoned: cython.bint
+    writer: Writer  # writes the values of a column that is none of texts
 
     def __init__(
         self, name: bytes, valid: bytes | None, offsets: bytes, data: bytes | None, base: int, first: int = 0
@@ -76,11 +158,23 @@ class Texts:
         self.first = first
         self.start = 0
         self.size = -1
+        self.kind = TEXT
+        self.width = 0
+        self.zoned = False
+        self.writer = None  # type: ignore[assignment]
+
+    def be_values(self, kind: int, zoned: bool = False) -> Texts:
+        """Take `data` as values of a kind (bits of a BOOLEAN), moments of a time zone if zoned; return the column."""
+        self.kind = kind
+        self.width = WIDTHS[kind]
+        self.zoned = zoned
+        self.writer = Writer()
+        return self
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def find(self, row: cython.Py_ssize_t) -> cython.bint:
-        """Set start and size to the row's text, which lies inside `data`; False, and size -1, for a null."""
+        """Set start and size to the row's text in `data`, or have it written; False, and size -1, for a null."""
         i: cython.Py_ssize_t = self.base + row
         bits: cython.int
         self.size = -1
@@ -90,11 +184,41 @@ class Texts:
             bits = self.valid[i >> 3]
             if not (bits >> (i & 7)) & 1:
                 return False
+        if self.kind != _TEXT:
+            return self._write(i)
         self.start = int32_at(self.offsets, i) - self.first
         i = int32_at(self.offsets, i + 1) - self.first
         if self.start < 0 or i < self.start or i > len(self.data):
             raise IndexError("text outside its buffer")
         self.size = i - self.start
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _write(self, i: cython.Py_ssize_t) -> cython.bint:
+        """Have the buffer's value i written."""
+        kind: cython.int = self.kind
+        value: cython.longlong
+        bits: cython.int
+        if kind == _DOUBLE:
+            self.size = self.writer.put_real(real_at(self.data, i, 8))
+        elif kind == _FLOAT:
+            self.size = self.writer.put_single(real_at(self.data, i, 4))
+        elif kind == _BOOLEAN:
+            if i < 0 or (i >> 3) >= len(self.data):
+                raise IndexError("row outside its buffer")
+            bits = self.data[i >> 3]
+            self.size = self.writer.put_truth((bits >> (i & 7)) & 1 == 1)
+        elif kind <= _UINT64:
+            value = whole_at(self.data, i, self.width, kind <= _INT64)
+            if kind == _UINT64:
+                self.size = self.writer.put_unsigned(unsigned(value))
+            else:
+                self.size = self.writer.put_signed(value)
+        elif kind == _DAY:
+            self.size = self.writer.put_day(whole_at(self.data, i, 4, True))
+        else:
+            self.size = self.writer.put_moment(whole_at(self.data, i, 8, True), 3 * (kind - _SECONDS), self.zoned)
         return True
 
 
@@ -253,11 +377,29 @@ class Packer:
     def _text(self, column: Texts) -> cython.bint:
         """Write the text that the column found as a bulk string."""
         self._number(0x24, column.size)
-        self._bytes(column.data, column.start, column.size)
+        if column.kind == _TEXT:
+            self._bytes(column.data, column.start, column.size)
+        else:
+            self._written(column)
         to: cython.p_uchar = start_of(self.buf)
         to[self.used] = 0x0D
         to[self.used + 1] = 0x0A
         self.used += 2
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _written(self, column: Texts) -> cython.bint:
+        """Write what the column's writer holds: all 32 bytes, of which the next write overwrites the rest."""
+        at: cython.Py_ssize_t = self.used
+        if column.size < 0 or column.size > 32 or at > len(self.buf) - 32:
+            raise IndexError("text outside its buffer")
+        if cython.compiled:
+            memcpy(start_of(self.buf) + at, start_of(column.writer.buf), 32)
+        else:
+            self.buf[at : at + column.size] = column.writer.buf[: column.size]
+        self.used = at + column.size
         return True
 
     @cython.cfunc
@@ -271,8 +413,8 @@ class Packer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Make room for n more bytes, and for the 16 that a short copy writes."""
-        if n + 16 > len(self.buf) - self.used:
+        """Make room for n more bytes, and for the 32 that a short copy writes."""
+        if n + 32 > len(self.buf) - self.used:
             self.buf.extend(bytes(n + len(self.buf)))
         return True
 
