@@ -413,6 +413,28 @@ def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
 
 
 @pytest.mark.spark
+def test_rows_that_end_early_are_not_taken_for_all(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
+    """What makes the rows fails between two batches: to the writer's iterator that is an end like any other."""
+    failed = tmp_path / "failed"
+
+    def made(batches: Iterator[Any]) -> Iterator[Any]:
+        for place, batch in enumerate(batches):
+            if place == 2 and not failed.exists():
+                failed.touch()
+                raise ValueError("no more of them")
+            yield batch
+
+    # Batches of 80 kB, each of which Spark sends before it asks for the next.
+    frame = spark.range(0, 40_000, 1, 1).withColumnRenamed("id", "n").mapInArrow(made, "n long")
+    writer = frame.write.format("rillet").mode("append").options(url=url, stream="s", txnAppId="cut", txnVersion="1")
+    with pytest.raises(Exception, match="no more of them"):
+        writer.save()
+    assert failed.exists()
+    writer.save()
+    assert copied(judge, "s") == list(range(40_000))
+
+
+@pytest.mark.spark
 def test_a_write_with_a_name_is_repeated_without_a_trace(spark: SparkSession, judge: Judge, url: str) -> None:
     frame = spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n")
     for version in (0, 0, 1):

@@ -25,6 +25,7 @@ Files, from the wire inwards:
     reasons.py      errors as one sentence in Spark's first line; `reason`
     source.py       RilletDataSource, its batch reader and its streaming reader
     sink.py         the writers that Spark sees: record batches -> entries
+    ended.py        have all rows of a task come?
     targets.py      rows into texts, and which stream each goes to
     sending.py      packed rows on their way: pipelined and bounded
     commits.py      records of what was written, and why rows are there exactly once

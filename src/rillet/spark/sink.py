@@ -28,6 +28,7 @@ from rillet.spark.commits import (
     name_in_keys,
     shown,
 )
+from rillet.spark.ended import require_all_rows
 from rillet.spark.options import READ_ONLY, OptionError, Options
 from rillet.spark.producers import ProducerSender
 from rillet.spark.reasons import plainly
@@ -70,6 +71,7 @@ class _Writing:
             sender, identity = self._sender(servers)
             for batch in iterator:
                 sender.send(batch)
+            require_all_rows()
             return Message(Written(identity, sender.finish()))
 
     def _sender(self, servers: Servers) -> tuple[Sender, Identity | None]:
