@@ -1,7 +1,7 @@
-"""The ledger: numbered events go in while driver, executors' workers and server are killed; each comes out once.
+"""The ledger: numbered events go in while driver, executors and server are killed; each comes out once.
 
     python -m tests.spark.ledger --kind redis --sink parquet --strikes 40 --seed 1
-    python -m tests.spark.ledger --kind cluster --sink stream --master spark://127.0.0.1:7077 ...
+    python -m tests.spark.ledger --kind cluster --sink stream --master standalone --victims executor,driver
 
     producer ──events 0, 1, 2, ...──► server ──► streaming query ──► Parquet table, or a stream
     (a thread here)                     ▲              ▲   (tests/spark/ledger_driver.py, a process)
@@ -16,9 +16,14 @@ A strike kills one of these, at a random moment after the query has made progres
     driver    the Python process and the JVM of the query
     worker    a Python process in which a task reads or writes
     server    the server, the owner of the embedded store, or a node of the cluster
+    executor  the JVM in which tasks run; with its Python processes, or without, which then end by themselves
+    machine   a Spark worker with everything below it
 
-and starts it again. At the end the query is run until it has everything, and the ledger is settled: every event that
-the producer was told to be there is in the table exactly once, and nothing else.
+and starts it again, or Spark does. The last two are there with `--master standalone` only: a master and two workers
+as processes here (standalone.py), where driver and executors are JVMs of their own; in local mode they are one.
+
+At the end the query is run until it has everything, and the ledger is settled: every event that the producer was told
+to be there is in the table exactly once, and nothing else.
 
 The moments are those of a clock, so a seed repeats what is struck and not when.
 """
@@ -30,7 +35,6 @@ import contextlib
 import json
 import os
 import random
-import signal
 import socket
 import subprocess
 import sys
@@ -46,14 +50,17 @@ import redis
 
 import rillet
 from tests.judge import free_port, redis_binary
+from tests.spark.standalone import Process, Standalone, below, kill, processes, running_standalone
 from tests.store.process import Other
 
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_MS = 1_700_000_000_000
 BATCH = 100
-PATIENCE = 120.0
+PATIENCE = 300.0
 KINDS = ("redis", "rillet", "store", "cluster")
 SINKS = ("parquet", "stream")
+VICTIMS = ("driver", "worker", "server")
+OF_STANDALONE = ("executor", "machine")
 PARTITIONS = 6
 """Keys of the source in a cluster, so that every node has some."""
 
@@ -271,7 +278,8 @@ def until(what: Any, name: str) -> None:
 def environment() -> dict[str, str]:
     """Return the environment in which a child finds the same rillet, and the tests."""
     folder = str(Path(rillet.__file__).parent.parent)
-    return {**os.environ, "PYTHONPATH": os.pathsep.join((folder, str(ROOT))), "PYSPARK_PYTHON": sys.executable}
+    paths = {"PYTHONPATH": os.pathsep.join((folder, str(ROOT))), "PYSPARK_PYTHON": sys.executable}
+    return {**os.environ, **paths, "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 # -- what feeds them --------------------------------------------------------------------------------------
@@ -350,15 +358,9 @@ class Driver:
         self.end()
         self.process = self._start()
 
-    def strike_worker(self, source: random.Random) -> bool:
-        """Kill one of the Python workers, if there is one."""
-        workers = [pid for pid, line in session_of(self.process.pid) if b"pyspark" in line and b"daemon" in line]
-        # The daemon itself has the smallest number; the others are its forks.
-        if len(workers) < 2:
-            return False
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(source.choice(workers[1:]), signal.SIGKILL)
-        return True
+    def processes(self) -> list[Process]:
+        """Return all of it: PySpark's daemons have process groups of their own, and the same session."""
+        return [process for process in processes() if process.session == self.process.pid]
 
     def finish(self) -> None:
         """Let it read to the end and wait for that; where it could not, again."""
@@ -375,25 +377,12 @@ class Driver:
         raise AssertionError("the query did not come to its end:\n" + "".join(self.said[-60:]))
 
     def end(self) -> None:
-        """Kill whatever there is of it: PySpark's daemons have process groups of their own."""
-        for pid, _ in session_of(self.process.pid):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
+        """Kill whatever there is of it."""
+        kill(*(process.pid for process in self.processes()))
         self.process.wait()
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
-
-
-def session_of(leader: int) -> list[tuple[int, bytes]]:
-    """Return (pid, command line) of the processes in a session, by /proc, oldest first."""
-    found = []
-    for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError, ValueError):
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            if int(fields[3]) == leader:
-                found.append((int(folder.name), (folder / "cmdline").read_bytes()))
-    return sorted(found)
 
 
 # -- the ledger -------------------------------------------------------------------------------------------
@@ -412,37 +401,95 @@ class Figures:
         return f"{self.events} events, each exactly once, in {self.batches} micro-batches; killed: {kills}"
 
 
+@dataclass
+class Stage:
+    """Everything that can be struck, and the seed's choices."""
+
+    source: random.Random
+    holder: Holder
+    producer: Producer
+    driver: Driver
+    standalone: Standalone | None
+
+    def strike(self, victim: str) -> int:
+        """Kill, and return how many were killed."""
+        if victim == "driver":
+            self.driver.strike()
+        elif victim == "worker":
+            return self._worker()
+        elif victim == "server":
+            with self.producer.guard:
+                self.holder.strike(self.source)
+        else:
+            assert self.standalone is not None
+            if victim == "machine":
+                self.standalone.strike_worker(self.source.randrange(len(self.standalone.processes) - 1))
+            else:
+                self._executor(self.standalone)
+        return 1
+
+    def _worker(self) -> int:
+        """Kill a Python worker, if there is one: a fork of one of PySpark's daemons."""
+        executors = {process.pid for process in self.standalone.executors()} if self.standalone else set()
+        found = [*self.driver.processes(), *below(executors, processes())]
+        daemons = {process.pid for process in found if b"pyspark.daemon" in process.line}
+        workers = [pid for pid in daemons if any(process.pid == pid and process.parent in daemons for process in found)]
+        if not workers:
+            return 0
+        kill(self.source.choice(sorted(workers)))
+        return 1
+
+    def _executor(self, standalone: Standalone) -> None:
+        until(standalone.executors, "an executor")
+        executor = self.source.choice(standalone.executors())
+        python = below({executor.pid}, processes()) if self.source.random() < 0.5 else []
+        kill(executor.pid, *(process.pid for process in python))
+
+
 def run(kind: str, sink: str, strikes: int, seed: int, folder: Path, master: str = "local[2,4]",
-        victims: tuple[str, ...] = ("driver", "worker", "server"), least: int = 2000) -> Figures:  # fmt: skip
-    """Play one ledger and settle it; Lost tells which events are missing or doubled."""
-    source = random.Random(seed)
-    holder = made(kind, folder)
+        victims: tuple[str, ...] = VICTIMS, least: int = 2000) -> Figures:  # fmt: skip
+    """Play one ledger and settle it; Lost tells which events are missing or doubled.
+
+    master: of Spark; "standalone" starts one, with two workers.
+    """
+    with contextlib.ExitStack() as held:
+        standalone = None
+        if master == "standalone":
+            standalone = held.enter_context(running_standalone(folder / "standalone"))
+        holder = made(kind, folder)
+        held.callback(holder.end)
+        producer = Producer(holder)
+        producer.start()
+        held.callback(producer.end)
+        plan = {"master": standalone.url if standalone else master, "sink": sink, "folder": str(folder),
+                "options": holder.options}  # fmt: skip
+        driver = Driver(plan, folder)
+        held.callback(driver.end)
+        stage = Stage(random.Random(seed), holder, producer, driver, standalone)
+        try:
+            return play(stage, sink, strikes, victims, least, folder)
+        except BaseException as error:
+            error.add_note("the driver said:\n" + "".join(driver.said[-60:]))
+            raise
+
+
+def play(stage: Stage, sink: str, strikes: int, victims: tuple[str, ...], least: int, folder: Path) -> Figures:
+    """Strike as often as was asked, let the query come to its end, and settle."""
     figures = Figures()
-    producer = Producer(holder)
-    plan = {"master": master, "sink": sink, "folder": str(folder), "options": holder.options}
-    producer.start()
-    driver = Driver(plan, folder)
-    try:
-        # Each kind of strike comes up, in an order of the seed's.
-        order = [victims[number % len(victims)] for number in range(strikes)]
-        source.shuffle(order)
-        for victim in order:
-            seen = driver.batches
-            until(lambda seen=seen: driver.batches > seen, "a micro-batch")
-            time.sleep(source.uniform(0, 0.6))
-            figures.struck[victim] += strike(victim, driver, holder, producer, source)
-        until(lambda: producer.told >= least, f"{least} events")
-        figures.events = producer.end()
-        driver.finish()
-        figures.batches = driver.batches
-        settle(figures.events, found_in(sink, holder, folder))
-    except BaseException as error:
-        error.add_note("the driver said:\n" + "".join(driver.said[-60:]))
-        raise
-    finally:
-        driver.end()
-        producer.end()
-        holder.end()
+    source, driver, producer = stage.source, stage.driver, stage.producer
+    # Each kind of strike comes up, in an order of the seed's.
+    order = [victims[number % len(victims)] for number in range(strikes)]
+    source.shuffle(order)
+    for victim in order:
+        seen = driver.batches
+        until(lambda seen=seen: driver.batches > seen, "a micro-batch")
+        time.sleep(source.uniform(0, 0.6))
+        figures.struck[victim] += stage.strike(victim)
+    until(lambda: producer.told >= least, f"{least} events")
+    figures.events = producer.end()
+    driver.finish()
+    figures.batches = driver.batches
+    settle(figures.events, found_in(sink, stage.holder, folder))
     return figures
 
 
@@ -451,18 +498,6 @@ def made(kind: str, folder: Path) -> Holder:
     if kind == "store":
         return EmbeddedStore(folder)
     return ClusterOfThree(folder) if kind == "cluster" else Server(folder, kind == "rillet")
-
-
-def strike(victim: str, driver: Driver, holder: Holder, producer: Producer, source: random.Random) -> int:
-    """Kill, and return how many were killed."""
-    if victim == "driver":
-        driver.strike()
-    elif victim == "worker":
-        return int(driver.strike_worker(source))
-    else:
-        with producer.guard:
-            holder.strike(source)
-    return 1
 
 
 def found_in(sink: str, holder: Holder, folder: Path) -> Counter[int]:
@@ -491,10 +526,15 @@ def main() -> None:
     parser.add_argument("--sink", choices=SINKS, default="parquet")
     parser.add_argument("--strikes", type=int, default=12)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--master", default="local[2,4]")
+    parser.add_argument("--master", default="local[2,4]", help="of Spark; standalone: one that is started here")
+    parser.add_argument("--victims", help="by commas; all that there are by default")
     given = parser.parse_args()
+    there = VICTIMS + OF_STANDALONE if given.master == "standalone" else VICTIMS
+    victims = tuple(given.victims.split(",")) if given.victims else there
+    if not set(victims) <= set(there):
+        parser.error(f"with --master {given.master} victims are {', '.join(there)}")
     with tempfile.TemporaryDirectory(prefix="rillet-ledger-") as folder:
-        print(run(given.kind, given.sink, given.strikes, given.seed, Path(folder), given.master))
+        print(run(given.kind, given.sink, given.strikes, given.seed, Path(folder), given.master, victims))
 
 
 if __name__ == "__main__":

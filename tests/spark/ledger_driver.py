@@ -8,6 +8,7 @@ the standard input makes it read what there is, write down the numbers that are 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import threading
 from pathlib import Path
@@ -17,6 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from rillet.spark import session
+from tests.spark.standalone import SMALL_JAVA
 
 
 class Told(StreamingQueryListener):
@@ -35,6 +37,23 @@ class Told(StreamingQueryListener):
 
     def onQueryTerminated(self, event: Any) -> None:
         """Say nothing: the loop below sees it."""
+
+
+def settings(master: str) -> dict[str, str]:
+    """Return Spark's settings: executors of their own are small, and a task lives through several of them."""
+    shared = {"spark_driver_memory": "1g", "spark_sql_shuffle_partitions": "2"}
+    if not master.startswith("spark://"):
+        return shared
+    return {
+        **shared,
+        "spark_driver_memory": "512m",
+        "spark_driver_extraJavaOptions": SMALL_JAVA,
+        "spark_driver_host": "127.0.0.1",
+        "spark_executor_memory": "512m",
+        "spark_executor_extraJavaOptions": SMALL_JAVA,
+        "spark_executorEnv_PYTHONPATH": os.environ["PYTHONPATH"],
+        "spark_task_maxFailures": "10",
+    }
 
 
 def started(spark: Any, plan: dict[str, Any], finishing: bool) -> Any:
@@ -64,7 +83,7 @@ def main() -> None:
         finish.set()
 
     threading.Thread(target=listen, daemon=True).start()
-    spark = session(plan["master"], "rillet ledger", spark_driver_memory="1g", spark_sql_shuffle_partitions="2")
+    spark = session(plan["master"], "rillet ledger", **settings(plan["master"]))
     spark.sparkContext.setLogLevel("OFF")
     spark.streams.addListener(Told())
     ended = False
