@@ -154,6 +154,7 @@ def readers(theirs: int, ours: int, folder: Path, count: int) -> dict[str, Reade
     tasks = {"minPartitions": str(TASKS)}
     redis_url = {"url": f"redis://127.0.0.1:{theirs}", "stream": KEY, **tasks}
     rillet_url = {"url": f"redis://127.0.0.1:{ours}", "stream": KEY, **tasks}
+    embedded = {"path": str(folder), "stream": KEY, **tasks}
     peer = {"port": str(theirs), "stream": KEY}
     nothing = {"entries": str(count), "tasks": str(TASKS)}
     mapped = "sum(cast(fields['temperature'] as double))"
@@ -162,7 +163,9 @@ def readers(theirs: int, ours: int, folder: Path, count: int) -> dict[str, Reade
         "narrow": Reader("rillet", redis_url, NARROW),
         "map": Reader("rillet", redis_url, None, mapped),
         "from rillet server": Reader("rillet", rillet_url),
-        "from embedded": Reader("rillet", {"path": str(folder), "stream": KEY, **tasks}),
+        "from embedded": Reader("rillet", embedded),
+        "from rillet server, narrow": Reader("rillet", rillet_url, NARROW),
+        "from embedded, narrow": Reader("rillet", embedded, NARROW),
         "limit": Reader("rillet_limit", nothing),
         "limit, map": Reader("rillet_limit", {**nothing, "columns": "map"}, None, mapped),
         "redis_arrow": Reader("redis_arrow", {**peer, "hiredis": "yes"}),
@@ -204,6 +207,10 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
         row(what + ", from rillet's server", limit, "limit", found["from rillet server"], 0.6),
         row(what + ", from an embedded store", limit, "limit", found["from embedded"], 0.6),
         row(what + ", ID and one field", "all five fields", "rillet", found["narrow"], 1.5),
+        *(
+            row(f"{what}, {place}, ID and one field", "all five fields", place, found[f"{place}, narrow"], 1.5)
+            for place in ("from rillet server", "from embedded")
+        ),
         row(what + ", default schema (map)", limit + ", as a map", "limit, map", found["map"], None),
     ]
 

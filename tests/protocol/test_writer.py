@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.protocol.replies import Push, ReplyError, parse_all
-from rillet.protocol.writer import INITIAL_CAPACITY, KEEP_CAPACITY, Replies
+from rillet.protocol.writer import HANDED_OVER, INITIAL_CAPACITY, KEEP_CAPACITY, Replies
 
 LONGLONG = st.integers(-(2**63), 2**63 - 1)
 ULONGLONG = st.integers(0, 2**64 - 1)
@@ -98,6 +98,22 @@ def test_a_slice_outside_of_its_buffer_is_refused(start: int, size: int) -> None
     with pytest.raises(IndexError):
         out.bulk_slice(bytearray(10), start, size)
     assert out.take() == b"+OK\r\n"
+
+
+@settings(max_examples=20)
+@given(st.lists(st.integers(0, 3 * HANDED_OVER), max_size=6))
+def test_batches_handed_over_are_what_was_written(sizes: list[int]) -> None:
+    out = Replies()
+    handed = []
+    for number, size in enumerate(sizes):
+        out.reserve(size // 2)
+        out.ok()
+        out.bulk(b"%d" % number * size)
+        handed.append(out.hand_over())
+        assert len(out) == 0
+    out.integer(7)
+    assert handed == [b"+OK\r\n$%d\r\n%b\r\n" % (len(b"%d" % n) * s, b"%d" % n * s) for n, s in enumerate(sizes)]
+    assert out.hand_over() == b":7\r\n"
 
 
 def test_a_slice_of_the_own_buffer() -> None:

@@ -9,14 +9,17 @@ cdef class Replies:
     cdef public bytearray buf
     cdef public Py_ssize_t used
     cdef public int resp
+    cdef Py_ssize_t before
 
     cdef bytearray _reserve(self, Py_ssize_t need)
+    cdef bint _grow(self, Py_ssize_t need) except -1
     cdef bint _append(self, bytes data) except -1
     cdef bint _header(self, unsigned char prefix, long long value) except -1
     cdef bint _negative(self, unsigned char prefix, long long value) except -1
     cdef bint _scalar(self, unsigned char prefix, bytes text) except -1
     cdef bint _insert(self, Py_ssize_t mark, unsigned char prefix, Py_ssize_t size) except -1
 
+    cpdef bint reserve(self, Py_ssize_t need) except -1
     cpdef bint raw(self, bytes data) except -1
     cpdef bint ok(self) except -1
     cpdef bint simple(self, bytes text) except -1
@@ -45,5 +48,6 @@ cdef class Replies:
     cpdef bint insert_map(self, Py_ssize_t mark, Py_ssize_t size) except -1
     cpdef bint insert_set(self, Py_ssize_t mark, Py_ssize_t size) except -1
     cpdef bytes take(self)
+    cpdef object hand_over(self)
 
 cpdef bytes pack_command(object argv)

@@ -29,6 +29,8 @@ a tail costs a memmove of that reply and saves the list.
 
 Costs: every append is O(bytes), amortised; the buffer doubles. `take()` copies once and keeps the
 buffer for the next batch, unless one batch made it larger than 1 MiB: then it is given back.
+`hand_over()` gives a large batch away, buffer and all: for megabytes what costs is not the copy but
+the pages that the kernel has to find for it, about four times as much.
 
 Invariant: `0 <= used <= len(buf)`, and `buf[:used]` is a sequence of whole pieces. Digits are
 written straight into the buffer: making a Python int and its text for each length costs more than
@@ -45,11 +47,14 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_Resize  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcpy, memmove  # type: ignore[import-not-found, unused-ignore]
 
 INITIAL_CAPACITY = 1024
 KEEP_CAPACITY = 1024 * 1024
 """A buffer that grew beyond this many bytes is dropped by `take`."""
+HANDED_OVER = 128 * 1024
+"""A batch of this many bytes is handed over without a copy: malloc asks the kernel for such sizes anyway."""
 
 _ROOM = cython.declare(cython.Py_ssize_t, 32)  # a header: prefix, sign, 20 digits, CR LF, and a CR LF after the payload
 
@@ -120,14 +125,15 @@ def put_header(
 class Replies:
     """Replies on their way out (Redis: the addReply family of networking.c)."""
 
-    __slots__ = ("buf", "used", "resp")
+    __slots__ = ("buf", "used", "resp", "before")
     buf: bytearray
     used: cython.Py_ssize_t
     resp: cython.int
+    before: cython.Py_ssize_t  # bytes of the batch that was handed over last, if the buffer has not grown since
 
     def __init__(self, resp: cython.int = 2) -> None:
         self.buf = bytearray(INITIAL_CAPACITY)
-        self.used = 0
+        self.used = self.before = 0
         self.resp = resp
 
     def __len__(self) -> int:
@@ -138,8 +144,27 @@ class Replies:
     def _reserve(self, need: cython.Py_ssize_t) -> bytearray:
         """Make room for `need` more bytes; return the buffer."""
         if self.used + need > len(self.buf):
-            self.buf.extend(bytes(self.used + need))
+            self._grow(need)
         return self.buf
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _grow(self, need: cython.Py_ssize_t) -> cython.bint:
+        """Make the buffer about twice as large as `need` more bytes want, or as large as the last batch was."""
+        size: cython.Py_ssize_t = max(2 * self.used + need, self.before)
+        self.before = 0
+        if cython.compiled:
+            PyByteArray_Resize(self.buf, size)  # what it adds is not written: pages nobody fills cost nothing
+        else:
+            self.buf.extend(bytes(size - len(self.buf)))
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def reserve(self, need: cython.Py_ssize_t) -> cython.bint:
+        """Make room for so many bytes at once, where a reply knows about how long it will be."""
+        self._reserve(need)
+        return True
 
     @cython.cfunc
     @cython.inline
@@ -477,6 +502,18 @@ class Replies:
         self.used = 0
         if len(self.buf) > KEEP_CAPACITY:
             self.buf = bytearray(INITIAL_CAPACITY)
+        return out
+
+    @cython.ccall
+    def hand_over(self) -> bytes | bytearray:
+        """Return everything written and start anew; the buffer itself, in O(1), where the batch is large."""
+        if self.used < HANDED_OVER:
+            return self.take()
+        out: bytearray = self.buf
+        self.before = self.used
+        self.buf = bytearray(INITIAL_CAPACITY)
+        del out[self.used :]
+        self.used = 0
         return out
 
 

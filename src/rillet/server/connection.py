@@ -222,7 +222,7 @@ class Connection:
             return False
         if self.engine.log is None and not self._aside:
             self.sent += self.session.out.used
-            self._write(self.session.out.take())
+            self._write(self.session.out.hand_over())
         elif not self._dirty:
             self._dirty = True
             self.server.flush_soon(self)
@@ -231,7 +231,7 @@ class Connection:
     def put_aside(self) -> None:
         """Keep the replies of this turn until the log is safe enough; those of later turns wait for themselves."""
         self._dirty = False
-        self._aside.append(self.session.out.take())
+        self._aside.append(self.session.out.hand_over())
 
     def release(self) -> None:
         """Send the replies that were put aside first."""
