@@ -20,13 +20,16 @@ SCHEMA = StructType().add("stream", "string").add("id", "string").add("n", "long
 
 
 class Query:
-    """Runs batches; `checkpoint` is what survives it: the offset up to which all is in the sink, and a planned end."""
+    """Runs batches, of a server or, without a url, of a `path`.
+
+    `checkpoint` is what survives it: the offset up to which all is in the sink, and a planned end.
+    """
 
     made: ClassVar[list[Query]] = []
 
     def __init__(self, url: str, checkpoint: dict[str, Any] | None = None, **options: str) -> None:
         where = {} if "streams" in options or "streamPattern" in options else {"stream": "events"}
-        self.given = {"url": url, **where, **options}
+        self.given = {**({"url": url} if url else {}), **where, **options}
         self.options = parse(self.given)
         self.reader = StreamReader(self.options, SCHEMA, 2)
         self.checkpoint = checkpoint if checkpoint is not None else {}
@@ -75,7 +78,7 @@ class Query:
         """Return the query that goes on from the checkpoint after this one ended."""
         self.reader.stop()
         given = {**self.given, **options}
-        return Query(given.pop("url"), self.checkpoint, **given)
+        return Query(given.pop("url", ""), self.checkpoint, **given)
 
 
 @pytest.fixture

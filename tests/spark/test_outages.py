@@ -1,0 +1,230 @@
+"""A server that is away while a streaming query plans: it is waited for, and then nothing is missing or doubled."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+pytest.importorskip("pyarrow")
+pytest.importorskip("pyspark")
+
+import rillet
+from rillet.spark.asking import keys_of_all
+from rillet.spark.connection import ConnectionLost
+from rillet.spark.options import parse
+from rillet.spark.servers import Patience, Servers, StaysAway
+from tests.judge import Judge, _wait_until_ready, free_port, redis_binary
+from tests.spark.calls import Query, stopped  # noqa: F401
+from tests.spark.test_reading import cutting_proxy
+from tests.store.process import Other
+
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("stopped")]
+
+DELIVER = {"group": "g", "groupMode": "deliver"}
+
+
+class Held:
+    """A server with a log, at a port of its own, that is killed and started again."""
+
+    def __init__(self, folder: Path, rillets: bool) -> None:
+        program = [sys.executable, "-m", "rillet", "serve"] if rillets else [str(redis_binary())]
+        self.port = free_port()
+        self.url = f"redis://127.0.0.1:{self.port}"
+        self.words = [*program, "--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(folder), "--save", "",
+                      "--appendonly", "yes", "--appendfsync", "always"]  # fmt: skip
+        self.client = redis.Redis(port=self.port, decode_responses=True)
+        self.start()
+
+    def start(self, *more: str) -> None:
+        found = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
+        self.process = subprocess.Popen(
+            [*self.words, *more], env=found, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def add(self, numbers: range, stream: str = "events") -> None:
+        _wait_until_ready(self.port, self.process)
+        for n in numbers:
+            self.client.xadd(stream, {"n": n}, id=f"{n + 1}-0")
+
+
+@pytest.fixture
+def held(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Held]:
+    """A redis-server, or what the parameter says."""
+    made = Held(tmp_path, getattr(request, "param", "redis") == "rillet")
+    yield made
+    made.client.close()
+    made.kill()
+
+
+@pytest.fixture
+def waiting(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Is set once somebody waits for a server."""
+    met, again = threading.Event(), Patience.again
+
+    def noted(patience: Patience) -> bool:
+        met.set()
+        return again(patience)
+
+    monkeypatch.setattr(Patience, "again", noted)
+    return met
+
+
+@contextmanager
+def back_when_missed(held: Held, waiting: threading.Event) -> Iterator[None]:
+    """Kill a server, and start it again as soon as somebody waits for it."""
+    held.kill()
+    waiting.clear()
+
+    def start() -> None:
+        if waiting.wait(60):
+            held.start()
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+    assert waiting.is_set()
+
+
+@pytest.mark.parametrize(
+    ("held", "more"),
+    [("redis", {}), ("redis", {"group": "g", "streamPattern": "ev*"}), ("redis", DELIVER), ("rillet", DELIVER)],
+    indirect=["held"],
+    ids=str,
+)
+def test_a_query_goes_on_when_its_server_is_back(held: Held, waiting: threading.Event, more: dict[str, Any]) -> None:
+    held.add(range(50))
+    query = Query(held.url, maxEntriesPerTrigger="40", **more)
+    found = query.batch()
+    with back_when_missed(held, waiting):
+        found += query.batch()
+    held.add(range(50, 70))
+    query.plan()
+    with back_when_missed(held, waiting):
+        told = query.reader.reportLatestOffset()  # after a plan nothing but what waits is asked for
+        query.reader.reportLatestOffset()
+    assert told["behind"] == {"events": 0}
+    found += query.read()
+    query.commit()
+    with back_when_missed(held, waiting):
+        assert query.batch() == []
+    assert found == list(range(70))
+    if "group" in more:
+        (group,) = held.client.xinfo_groups("events")
+        assert (group["last-delivered-id"], group["pending"], group["lag"]) == ("70-0", 0, 0)
+
+
+@pytest.mark.parametrize("more", [{}, DELIVER], ids=str)
+def test_a_restarted_query_waits_and_a_new_one_does_not(
+    held: Held, waiting: threading.Event, more: dict[str, Any]
+) -> None:
+    held.add(range(20))
+    query = Query(held.url, **more)
+    query.plan()
+    held.kill()
+    with pytest.raises(ConnectionLost, match=f"^rillet: no server answers at 127.0.0.1:{held.port}: [^(]*$"):
+        Query(held.url, **more).plan()
+    assert not waiting.is_set()
+    held.start()
+    held.add(range(20, 25))
+    assert query.read() == list(range(20))
+    query.commit()
+    with back_when_missed(held, waiting):
+        assert query.restarted().batch() == list(range(20, 25))
+
+
+def test_a_server_that_stays_away_is_an_error_after_the_timeout(held: Held, waiting: threading.Event) -> None:
+    held.add(range(5))
+    query = Query(held.url, timeout="300ms")
+    query.batch()
+    held.kill()
+    told = f"^rillet: no server answers at 127.0.0.1:{held.port}: .* \\(it was waited for, 0.3 s\\)$"
+    with pytest.raises(StaysAway, match=told):
+        query.plan()
+    assert waiting.is_set()
+    with pytest.raises(StaysAway, match=told):
+        query.restarted().plan()
+
+
+@pytest.mark.parametrize("more", [{}, DELIVER], ids=str)
+def test_a_connection_that_breaks_anywhere_in_a_trigger(judge: Judge, url: str, more: dict[str, Any]) -> None:
+    """What was handed out, and not heard of, is handed out by no other trigger."""
+    with judge.client() as client:
+        for n in range(300):
+            client.execute_command("XADD", "events", f"{n + 1}-0", "n", n)
+    found: list[int] = []
+    checkpoint: dict[str, Any] = {}
+    cuts = [700, 10, 2000, 4000, 300, 1, 5000, 900, 60, 3000, 1500]
+    with cutting_proxy(judge.port, cuts) as port:
+        planned = Query(f"redis://127.0.0.1:{port}", checkpoint, maxEntriesPerTrigger="70", pageEntries="30", **more)
+        while planned.plan():
+            reading = Query(url, checkpoint, **more)
+            found += reading.read()
+            reading.reader.stop()
+            planned.commit()
+            planned.reader.reportLatestOffset()
+        planned.reader.stop()
+    assert found == list(range(300))
+
+
+def test_what_loads_is_waited_for_where_all_nodes_are_asked(tmp_path: Path, waiting: threading.Event) -> None:
+    alone = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    held = Held(tmp_path, rillets=False)
+    held.kill()
+    held.words += alone
+    held.start()
+    try:
+        _wait_until_ready(held.port, held.process)
+        held.client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
+        chosen = parse({"url": held.url.replace("redis", "redis+cluster"), "stream": "events"})
+        with Servers(chosen) as servers:
+            for n in range(200):
+                key = b"s%d" % n
+                servers.call(key, b"XADD", key, b"1-1", b"f", b"v")
+        held.kill()
+        waiting.clear()
+        held.start("--key-load-delay", "2000", "--loading-process-events-interval-bytes", "1024")
+        with Servers(chosen) as servers:
+            servers.waits = True
+            assert len(servers.scan("s*")) == 200
+            assert keys_of_all(servers) == 200
+        assert waiting.is_set()
+    finally:
+        held.client.close()
+        held.kill()
+
+
+def test_another_process_takes_the_place_of_a_stores_owner(tmp_path: Path) -> None:
+    path = tmp_path / "store"
+
+    def add(owner: Other, numbers: range) -> None:
+        entries = [(f"{n + 1}-0", {"n": str(n)}) for n in numbers]
+        owner.ask(f"store.stream('events').add_many({entries!r})")
+
+    owner = Other(path, appendfsync="always")
+    add(owner, range(20))
+    query = Query("", path=str(path))
+    found = query.batch()
+    add(owner, range(20, 30))
+    owner.kill()
+    with Other(path, appendfsync="always") as other:
+        found += query.batch()
+        add(other, range(30, 40))
+        found += query.batch()
+    found += query.batch()  # nobody has it open: this process does from now on
+    assert found == list(range(40))
