@@ -1,35 +1,32 @@
-"""The same API over a Redis Cluster: one node that holds all slots, which answers and redirects as a large one does."""
+"""The same API over a Redis Cluster: three masters, what lies on all of them, slots that move, a node that dies."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
 import rillet
-from rillet.errors import BusyGroup, CommandError, StoreClosed
+from rillet.errors import BusyGroup, CommandError, StoreClosed, StoreError
 from rillet.store import Store
-from tests.judge import free_port, redis_binary, running_redis
+from tests.cluster import MASTERS, Cluster, running_cluster
+from tests.judge import redis_binary
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[str]:
+def nodes() -> Iterator[Cluster]:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
-    with running_redis("--cluster-enabled", "yes", "--cluster-port", str(free_port())) as server:
-        client = server.client()
-        client.execute_command("CLUSTER ADDSLOTSRANGE", 0, 16383)
-        while b"cluster_state:ok" not in client.execute_command("CLUSTER INFO"):
-            pass
-        client.close()
-        client.connection_pool.disconnect()
-        yield f"redis+cluster://127.0.0.1:{server.port}"
+    with running_cluster() as started:
+        yield started
 
 
-@pytest.fixture
-def store(cluster: str) -> Iterator[Store]:
-    with rillet.connect(cluster) as opened:
-        opened.execute("FLUSHALL")
+@pytest.fixture(params=["", "?protocol=3"])
+def store(request: pytest.FixtureRequest, nodes: Cluster) -> Iterator[Store]:
+    nodes.flush()
+    with rillet.connect(nodes.url + request.param) as opened:
         yield opened
 
 
@@ -40,6 +37,50 @@ def test_streams_in_different_slots(store: Store) -> None:
         assert stream.add_many([{"n": m} for m in range(50)]) == 50
         assert len(stream) == 51 and stream.range(count=1)[0]["n"] == str(n)
         assert stream.info()["length"] == 51 and stream.trim(maxlen=10) == 41
+
+
+def test_what_lies_on_all_nodes(store: Store, nodes: Cluster) -> None:
+    names = [nodes.key_of(share, kind) for share in range(MASTERS) for kind in ("a", "b", "text")]
+    for name in names:
+        if name.startswith("text"):
+            store.execute("SET", name, "x")
+        else:
+            store.stream(name).add({"n": 1}, "1-1")
+    assert sorted(store.keys()) == sorted(names) == sorted(key.decode() for key in store.execute("KEYS", "*"))
+    assert sorted(store.keys("a*")) == sorted(names[::3])
+    assert [one.name for one in store.streams()] == sorted(name for name in names if not name.startswith("text"))
+    assert store.execute("DBSIZE") == len(names) and store.execute("CONFIG", "SET", "maxmemory", "0") == b"OK"
+    found = store.execute_many([("TYPE", name) for name in names] + [("PING",), ("DBSIZE",)])
+    assert found == [b"stream", b"stream", b"string"] * MASTERS + [b"PONG", len(names)]
+    assert store.delete(*names[1:], "missing") == len(names) - 1 and list(store.keys()) == names[:1]
+    assert store.execute("FLUSHALL") == b"OK" and store.streams() == []
+
+
+def test_what_a_cluster_cannot_do_is_said(store: Store, nodes: Cluster) -> None:
+    first, second = nodes.key_of(0, "a"), nodes.key_of(1, "a")
+    with pytest.raises(CommandError, match="^CROSSSLOT Keys in request don't hash to the same slot"):
+        store.execute("XREAD", "STREAMS", first, second, "0", "0")
+    for words in (("MULTI",), ("WATCH", first)):
+        with pytest.raises(CommandError, match=f"{words[0]} is of one connection, and a cluster has many"):
+            store.execute(*words)
+    with pytest.raises(CommandError, match=r"a cursor of its own: keys\(\) goes through all of them"):
+        store.execute("SCAN", "0")
+    with pytest.raises(StoreError, match="each node of a cluster, writes its file where it is"):
+        store.save("x.rdb")
+    with pytest.raises(CommandError, match="^ERR unknown command 'NOSUCH'"):
+        store.execute("NOSUCH", first)
+    add = ("XADD", second, "1-1", "a", "1")
+    assert store.execute_many([("MULTI",), add, ("XLEN", second), ("EXEC",)])[3] == [b"1-1", 1]
+
+
+def test_any_of_the_nodes_is_enough(nodes: Cluster) -> None:
+    for hosts in ("127.0.0.1:1,{}", "{},127.0.0.1:1"):
+        url = f"redis+cluster://{hosts.format(f'127.0.0.1:{nodes.nodes[1].port}')}/0?protocol=2"
+        with rillet.connect(url) as store, store.redis() as client:
+            assert client.xadd(nodes.key_of(2, "any"), {"n": 1}) and len(store.streams()) >= 1
+    for wrong in ("redis+cluster://127.0.0.1:1,127.0.0.1:2", "redis+cluster://a:b", "redis+cluster://127.0.0.1:1,a:b"):
+        with pytest.raises(StoreError, match="did not answer|is not the address of a server"):
+            rillet.connect(wrong)
 
 
 def test_groups_and_dead_letters(store: Store) -> None:
@@ -56,18 +97,60 @@ def test_groups_and_dead_letters(store: Store) -> None:
         stream.range("x")
 
 
-def test_waiting_and_the_end(store: Store) -> None:
+def waiting(nodes: Cluster, key: str, work: Callable[[], Any]) -> tuple[threading.Thread, list[Any]]:
+    """Return a thread in which something waits for a key by now, and where its result will be."""
+    result: list[Any] = []
+
+    def run() -> None:
+        try:
+            result.append(work())
+        except Exception as error:
+            result.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    nodes.wait(lambda: nodes.owner(key).info("clients", "blocked_clients") == "1", "somebody waits for the key")
+    return thread, result
+
+
+def test_waiting_and_the_end(store: Store, nodes: Cluster) -> None:
     assert store.stream("s").read("$", block=0.01) == []
     with store.redis() as client:
         assert client.xadd("s", {"a": 1}) and client.xlen("s") == 1
+    link: Any = store.link
+    kept = link.client.get_redis_connection(link.node_of(b"s")).connection_pool.connection_kwargs
+    assert kept["socket_timeout"] is None  # redis-py would give up the wait, and begin another
+    thread, result = waiting(nodes, "s", lambda: store.stream("s").read("$", block=0))
+    nodes.owner("s").run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+    thread.join(60)
+    assert isinstance(result[0], StoreError)  # and is not sent again: it may have been carried out
+    thread, result = waiting(nodes, "s", lambda: store.stream("s").read("$", block=0))
     store.close()
+    thread.join(60)
+    assert isinstance(result[0], StoreClosed)
     with pytest.raises(StoreClosed):
         len(store.stream("s"))
 
 
+def test_slots_that_move_are_followed(store: Store, nodes: Cluster) -> None:
+    stream, ids = store.stream("events"), [f"{n}-1" for n in range(1, 9)]
+    stream.add({"n": 1}, ids[0])
+    with nodes.moving("events") as move:
+        move.migrate()  # ASK
+        stream.add({"n": 2}, ids[1])
+        assert stream.add_many([(ids[2], {"n": 3}), (ids[3], {"n": 4})]) == 2
+        move.finish()  # MOVED
+        stream.add({"n": 5}, ids[4])
+        assert stream.add_many([(ids[5], {"n": 6}), (ids[6], {"n": 7})]) == 2
+        assert store.execute_many([("XLEN", "events"), ("XLEN", nodes.key_of(0, "x"))]) == [7, 0]
+    assert [str(entry.id) for entry in stream] == ids[:7] and list(store.keys()) == ["events"]
+    before = nodes.owner("events").refusals("MOVED")
+    assert len(stream) == 7 and nodes.owner("events").refusals("MOVED") == before  # it is learnt
+
+
 def test_channels(store: Store) -> None:
     with store.subscribe("a", patterns=["b*"]) as subscription:
-        assert store.publish("a", "x") == 1 and store.publish("bb", "y") == 1
+        assert store.publish("a", "x") in (0, 1) and store.publish("bb", "y") in (0, 1)  # a node counts its own
         for channel, data in (("a", "x"), ("bb", "y")):
             message = subscription.get(10)
             assert message is not None and (message.channel, message.data) == (channel, data)
@@ -76,10 +159,37 @@ def test_channels(store: Store) -> None:
             subscription.add(shards=["s"])
 
 
-def test_shard_channels(store: Store) -> None:
-    with store.subscribe(shards=["s"]) as subscription:
-        assert store.publish("s", "x", shard=True) == 1
-        message = subscription.get(10)
-        assert message is not None and (message.channel, message.data, message.shard) == ("s", "x", True)
-        subscription.remove(shards=["s"])
-        assert store.publish("s", "x", shard=True) == 0
+def test_shard_channels(store: Store, nodes: Cluster) -> None:
+    names = [nodes.key_of(share, "s") for share in range(MASTERS)]
+    with store.subscribe(shards=names) as subscription:
+        assert [store.publish(name, "x", shard=True) for name in names] == [1] * MASTERS
+        heard = [subscription.get(60) for _ in names]
+        assert sorted(one.channel for one in heard if one is not None) == sorted(names)
+        subscription.remove(shards=names[:1])
+        assert store.publish(names[0], "x", shard=True) == 0
+
+
+def test_a_node_that_dies() -> None:
+    """The call that was on its way fails, as over one server; the next one goes to the replica that took over."""
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
+    with running_cluster(replicas=True) as cluster, rillet.connect(cluster.url) as store:
+        key, other = cluster.key_of(2, "a"), cluster.key_of(0, "a")
+        cluster.run(key, "XADD", key, "1-1", "n", "1")
+        cluster.run(key, "WAIT", 1, 60_000)
+        assert len(store.stream(key)) == 1
+        dead = cluster.owner(key)
+        cluster.kill(dead)
+        with pytest.raises(StoreError, match="did not answer"):
+            store.stream(key).add({"n": 2})
+        assert len(store.stream(other)) == 0
+
+        def back() -> bool:
+            try:
+                return len(store.stream(key)) == 1
+            except (StoreError, CommandError):
+                return False
+
+        cluster.wait(back, "the replica has taken over")
+        store.stream(key).add({"n": 2})
+        assert list(store.keys()) == [key]

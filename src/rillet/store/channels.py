@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 _RECEIVE = 1 << 18
+_WAIT, _TURN = 1.0, 0.05  # seconds that a cluster is listened to at a time, all of it or one node among several
 _MESSAGES = (b"message", b"pmessage", b"smessage")
 # What a name is listened to by, and the command that ends it.
 _KINDS = {b"SUBSCRIBE": b"UNSUBSCRIBE", b"PSUBSCRIBE": b"PUNSUBSCRIBE", b"SSUBSCRIBE": b"SUNSUBSCRIBE"}
@@ -226,8 +227,10 @@ class RedisLine:
         while True:
             left = None if until is None else max(until - time.monotonic(), 0.0)
             try:
-                # Over a cluster there is no waiting for ever: several nodes are asked in turn.
-                found = take(timeout=1.0 if left is None else left)
+                # Over a cluster there is no waiting for ever: several nodes are asked in turn, and what one has
+                # to say waits for as long as the others are waited for.
+                most = _TURN if self._sharded else _WAIT
+                found = take(timeout=most if left is None else min(left, most))
             except (self._errors.RedisError, OSError, AttributeError, ValueError) as error:
                 raise self._failed(error) from error
             if found is not None:

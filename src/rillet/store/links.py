@@ -2,7 +2,7 @@
 
     LocalLink    the engine is in this process: a lock, a session for each thread, no socket   (rillet.store.local)
     SocketLink   another process owns the store: RESP over its Unix socket, a connection for each thread
-    RedisLink    any server that redis-py reaches: Redis, Valkey, rillet; single node or cluster
+    RedisLink    any server that redis-py reaches: Redis, Valkey, rillet; ClusterLink (rillet.store.cluster): a cluster
 
 A local or socket reply is RESP, parsed by the same parser; so a store behaves the same through
 either, and exactly as a client of the server would see it. An error reply becomes the exception class of
@@ -224,7 +224,9 @@ def _wait_until_ready(connection: socket.socket) -> None:
 
 
 class RedisLink:
-    """A server behind redis-py: `redis://`, `rediss://`, `unix://`, and `redis+cluster://` for a cluster."""
+    """A server behind redis-py: `redis://`, `rediss://`, `unix://`."""
+
+    cluster = False
 
     def __init__(self, url: str) -> None:
         try:
@@ -237,20 +239,18 @@ class RedisLink:
         self.where = url.rpartition("@")[2]
         self._errors = redis.exceptions
         self._closed = False
-        self.cluster = url.startswith("redis+cluster://")
-        # redis-py would send a command again after a broken connection: an XADD could be carried out twice.
-        once: dict[str, Any] = {"retry": Retry(NoBackoff(), 0), "protocol": 2}
         try:
-            if self.cluster:
-                self.client: Any = _bare_cluster_class().from_url(url.replace("redis+cluster", "redis", 1), protocol=2)
-                self.client.cluster_response_callbacks.clear()
-            else:
-                self.client = redis.Redis.from_url(url, socket_timeout=None, **once)
-                self.client.response_callbacks.clear()
+            # redis-py would send a command again after a broken connection: an XADD could be carried out twice.
+            self.client: Any = self._client(redis, {"retry": Retry(NoBackoff(), 0), "protocol": 2})
         except ValueError as error:
             raise StoreError(f"{self.where!r} is not the address of a server: {error}") from None
-        except (self._errors.RedisError, OSError) as error:
+        except (self._errors.RedisError, self._errors.RedisClusterException, OSError) as error:
             raise self._unreachable(error) from error
+
+    def _client(self, redis: Any, once: dict[str, Any]) -> Any:
+        client = redis.Redis.from_url(self.url, socket_timeout=None, **once)
+        client.response_callbacks.clear()
+        return client
 
     @property
     def closed(self) -> bool:
@@ -265,11 +265,11 @@ class RedisLink:
         if self._closed:
             raise StoreClosed("the store is closed")
         try:
-            return self._send(self.client, argv)
+            return self.client.execute_command(*argv)
         except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
             raise self.failed(error) from error
         except self._errors.ResponseError as error:
-            return _redis_error(error)
+            return redis_error(error)
 
     def failed(self, error: Exception) -> StoreError:
         """Return a broken exchange as a StoreError; an error reply that redis-py takes for one is raised as itself."""
@@ -278,65 +278,34 @@ class RedisLink:
         prefix = getattr(error, "status_code", None)
         # redis-py counts these replies among its connection errors.
         if prefix in ERROR_CLASSES:
-            raise _redis_error(error)
+            raise redis_error(error)
         return self._unreachable(error)
-
-    def _send(self, target: Any, argv: list[bytes]) -> Any:
-        if not self.cluster:
-            return target.execute_command(*argv)
-        # The cluster client finds the node by the command's name, as text, and shapes replies by it.
-        words: list[Any] = [argv[0].decode("utf-8", "surrogateescape"), *argv[1:]]
-        if len(words) > 1 and words[0].upper() in _CONTAINERS:
-            words[:2] = [f"{words[0]} {argv[1].decode('utf-8', 'surrogateescape')}".upper()]
-        return target.execute_command(*words)
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send the commands as one pipeline."""
         if self._closed:
             raise StoreClosed("the store is closed")
         try:
-            if self.cluster:
-                for node in self.client.get_nodes():
-                    self.client.get_redis_connection(node)
-            with self.client.pipeline() if self.cluster else self.client.pipeline(transaction=False) as pipeline:
+            with self.client.pipeline(transaction=False) as pipeline:
                 for argv in commands:
-                    self._send(pipeline, argv)
+                    pipeline.execute_command(*argv)
                 replies = pipeline.execute(raise_on_error=False)
         except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
             raise self.failed(error) from error
-        return [_redis_error(reply) if isinstance(reply, self._errors.ResponseError) else reply for reply in replies]
-
-    def new_cluster_client(self, **options: Any) -> Any:
-        """Return another cluster client, with options of its own."""
-        import redis
-
-        return redis.RedisCluster.from_url(self.url.replace("redis+cluster", "redis", 1), **options)
+        return [redis_error(reply) if isinstance(reply, self._errors.ResponseError) else reply for reply in replies]
 
     def close(self) -> None:
         """Close redis-py's connections, those that wait too."""
         self._closed = True
-        if not self.cluster:
-            pool = self.client.connection_pool
-            for connection in list(getattr(pool, "_in_use_connections", ())):
-                interrupt(connection)
-            pool.disconnect()
+        interrupt_all(self.client.connection_pool)
         self.client.close()
 
 
-def _bare_cluster_class() -> Any:
-    """Return redis-py's cluster client, without the shaping of replies that the client of each node would do."""
-    import redis
-
-    class BareCluster(redis.RedisCluster):
-        def get_redis_connection(self, node: Any) -> Any:
-            client: Any = super().get_redis_connection(node)
-            shaped = client.response_callbacks
-            # redis-py itself asks for what the cluster is and for where the keys of a command are.
-            for name in [name for name in shaped if not name.startswith(("CLUSTER", "COMMAND"))]:
-                del shaped[name]
-            return client
-
-    return BareCluster
+def interrupt_all(pool: Any) -> None:
+    """Close a pool's connections, those that wait too."""
+    for connection in list(getattr(pool, "_in_use_connections", ())):
+        interrupt(connection)
+    pool.disconnect()
 
 
 def interrupt(connection: Any) -> None:
@@ -347,7 +316,7 @@ def interrupt(connection: Any) -> None:
             sock.shutdown(socket.SHUT_RDWR)
 
 
-def _redis_error(error: Exception) -> CommandError:
+def redis_error(error: Exception) -> CommandError:
     """Return redis-py's error as ours, with the whole line: redis-py cuts the prefixes that it has classes for."""
     text = str(error)
     cut = getattr(error, "status_code", None) or _CUT.get(type(error).__name__)
@@ -357,12 +326,12 @@ def _redis_error(error: Exception) -> CommandError:
     return error_of(text if text.startswith(f"{cut} ") else f"{cut} {text}")
 
 
-# Commands whose second word belongs to the name.
-_CONTAINERS = frozenset(("XINFO", "XGROUP", "MEMORY", "OBJECT", "CLIENT", "CONFIG", "COMMAND", "CLUSTER", "DEBUG"))
-# Versions of redis-py before `status_code` say the prefix by the class only.
+# Versions of redis-py before `status_code` say the prefix by the class only; all of them, where a cluster redirects.
 _CUT = {
     "AuthenticationError": "NOAUTH", "ExecAbortError": "EXECABORT", "BusyLoadingError": "LOADING",
     "NoScriptError": "NOSCRIPT", "ReadOnlyError": "READONLY", "NoPermissionError": "NOPERM",
+    "MovedError": "MOVED", "AskError": "ASK", "TryAgainError": "TRYAGAIN", "ClusterDownError": "CLUSTERDOWN",
+    "ClusterCrossSlotError": "CROSSSLOT",
 }  # fmt: skip
 
 

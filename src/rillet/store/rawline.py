@@ -17,6 +17,7 @@ from typing import Any
 
 from rillet.errors import StoreClosed, StoreError
 from rillet.protocol.parser import pack_command
+from rillet.store.cluster import ClusterLink
 from rillet.store.links import RedisLink
 
 RECEIVE = 1 << 18
@@ -37,8 +38,8 @@ class RawLine:
             raise StoreClosed("the store is closed")
         client = self.link.client
         try:
-            if self.link.cluster:
-                client = client.get_redis_connection(client.get_node_from_key(self.key))
+            if isinstance(self.link, ClusterLink):
+                client = client.get_redis_connection(self.link.node_of(self.key))
             self._pool: Any = client.connection_pool
             try:
                 self._connection: Any = self._pool.get_connection()

@@ -18,6 +18,7 @@ from redis.connection import Connection, ConnectionPool, UnixDomainSocketConnect
 
 from rillet.errors import CommandError, Misconf
 from rillet.protocol.parser import CommandParser
+from rillet.store.cluster import ClusterLink
 from rillet.store.links import Link, RedisLink, SocketLink
 from rillet.store.local import LocalLink, Wakener
 
@@ -202,7 +203,7 @@ def client_of(store: Store, **options: Any) -> redis.Redis:
     """Return a redis-py client that reaches the store's engine or server; options of redis-py's connections."""
     link: Link = store.link
     client: redis.Redis
-    if isinstance(link, RedisLink) and link.cluster:
+    if isinstance(link, ClusterLink):
         client = link.new_cluster_client(**options)
     else:
         if isinstance(link, LocalLink):

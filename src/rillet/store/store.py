@@ -32,6 +32,7 @@ from rillet.persistence.rdb_writer import write_rdb
 from rillet.protocol.replies import parse_all
 from rillet.server.server import answers
 from rillet.store.channels import Names, Subscription, one_reply
+from rillet.store.cluster import ClusterLink
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
 from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
@@ -72,7 +73,7 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
 
 
 def connect(url: str) -> Store:
-    """Return the same API over a server: redis://host:port/db, rediss://, unix://path, redis+cluster://host:port."""
+    """Return the same API over a server: redis://host:port/db, rediss://, unix://, redis+cluster://host:port,..."""
     return Store(_Remote(url))
 
 
@@ -155,20 +156,26 @@ class Store:
 
     def streams(self) -> list[Stream]:
         """Return every stream of the store, by name. O(keys)"""
-        return [Stream(self, name) for name in sorted(self.keys(kind="stream"))]
+        return [Stream(self, name) for name in sorted(set(self.keys(kind="stream")))]
 
     def keys(self, pattern: str = "*", kind: str | None = None) -> Iterator[str]:
-        """Yield the keys that match a glob, of one type ("stream", "string") if asked for (SCAN)."""
-        cursor = b"0"
-        extra: list[Value] = [] if kind is None else ["TYPE", kind]
-        while True:
-            cursor, names = self.execute("SCAN", cursor, "MATCH", pattern, "COUNT", 1000, *extra)
-            yield from map(decode, names)
-            if cursor == b"0":
-                return
+        """Yield the keys that match a glob, of one type ("stream", "string") if asked for (SCAN).
+
+        In a cluster, those of each master in turn. As with SCAN, a key may come twice while the server rearranges.
+        """
+        asks = self._link.shards() if isinstance(self._link, ClusterLink) else [self.run]
+        extra = [] if kind is None else [b"TYPE", encode(kind)]
+        for ask in asks:
+            cursor, more = b"0", True
+            while more:
+                cursor, names = raised(ask([b"SCAN", cursor, b"MATCH", encode(pattern), b"COUNT", b"1000", *extra]))
+                yield from map(decode, names)
+                more = cursor != b"0"
 
     def delete(self, *names: Value) -> int:
         """Delete keys and return how many there were."""
+        if isinstance(self._link, ClusterLink):  # they may lie in several slots
+            return sum(self.execute_many([("DEL", name) for name in names]))
         return int(self.execute("DEL", *names))
 
     # -- files -----------------------------------------------------------------------------------------
@@ -466,13 +473,14 @@ class _Remote(_Home):
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._link = RedisLink(url)
+        clustered = url.startswith(("redis+cluster://", "rediss+cluster://"))
+        self._link = ClusterLink(url) if clustered else RedisLink(url)
 
     def link(self) -> RedisLink:
         return self._link
 
     def save(self, store: Store, path: Path | None) -> Path:
-        raise StoreError("a server writes its RDB file where it is: store.execute('BGSAVE')")
+        raise StoreError("a server, and each node of a cluster, writes its file where it is: store.execute('BGSAVE')")
 
     def close(self) -> None:
         self._link.close()
