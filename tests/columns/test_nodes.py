@@ -123,15 +123,15 @@ def test_bad_values_are_bad_in_nodes_too(entries: list[Entry], mode: str, node_m
 # ---- replies of RILLET.XNODES ------------------------------------------------------------------------------------
 
 
-def page(stream: Stream, go_on: bytes | None = None) -> bytes:
+def page(stream: Stream, go_on: bytes | None = None, first: bytes | None = None) -> bytes:
     """Return a reply with all nodes of a stream."""
-    words = [go_on, *(word for key, node in stream.rax.items() for word in (key, node.to_bytes()))]
+    words = [go_on, first, *(word for key, node in stream.rax.items() for word in (key, node.to_bytes()))]
     bulks = [b"$-1\r\n" if word is None else b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
     return b"*%d\r\n" % len(words) + b"".join(bulks)
 
 
 def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_rows: int = 2) -> tuple[Any, list[Any]]:
-    """Return the table that replies give which arrive in pieces, and the IDs to go on after."""
+    """Return the table that replies give which arrive in pieces, and the IDs at their heads."""
     rows = rows_for(schema, b"events")
     pages = NodePages(NodeReader(rows, FIRST, LAST, max_rows))
     batches, found = [], []
@@ -148,7 +148,7 @@ def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_ro
         elif state == FULL:
             batches.append(record_batch(rows, schema))
         elif state == ANSWER:
-            found.append(pages.go_on)
+            found.append((pages.go_on, pages.first))
         else:
             count -= 1
     batches.append(record_batch(rows, schema))
@@ -161,9 +161,9 @@ def test_pages_that_arrive_in_pieces_are_the_stream(
     first: list[Entry], second: list[Entry], schema: Any, pieces: list[int]
 ) -> None:
     streams = [filled(rising(first)), filled(rising(second))]
-    found, go_on = paged(page(streams[0], b"7-8") + page(streams[1]), schema, pieces, 2)
+    found, heads = paged(page(streams[0], b"7-8") + page(streams[1], None, b"1-2"), schema, pieces, 2)
     assert as_rows(found) == as_rows(table(streams[0], schema)) + as_rows(table(streams[1], schema))
-    assert go_on == [(7, 8), None]
+    assert heads == [((7, 8), None), (None, (1, 2))]
 
 
 @settings(deadline=None, max_examples=50)
@@ -181,8 +181,9 @@ def test_pages_of_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], dat
 
 @pytest.mark.parametrize(
     "reply",
-    [b"$3\r\nabc\r\n", b"*2\r\n$-1\r\n", b"*0\r\n", b"*1\r\n$1\r\nx\r\n", b"*x\r\n", b"*1\r\n$99999999999\r\n",
-     b"*3\r\n$-1\r\n$2\r\nab\r\n$0\r\n\r\n", b"*3\r\n$-1\r\n$16\r\n" + bytes(16) + b"\r\n$0\r\n\r\n"],
+    [b"$3\r\nabc\r\n", b"*3\r\n$-1\r\n$-1\r\n", b"*0\r\n", b"*1\r\n$-1\r\n", b"*2\r\n$1\r\nx\r\n", b"*x\r\n",
+     b"*2\r\n$99999999999\r\n", b"*2\r\n$-1\r\n$1\r\nx\r\n", b"*4\r\n$-1\r\n$-1\r\n$2\r\nab\r\n$0\r\n\r\n",
+     b"*4\r\n$-1\r\n$-1\r\n$16\r\n" + bytes(16) + b"\r\n$0\r\n\r\n"],
 )  # fmt: skip
 def test_what_is_no_page_is_refused(reply: bytes) -> None:
     with pytest.raises((Corrupt, ProtocolError)):

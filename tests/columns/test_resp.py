@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
-from rillet.columns.resp import DONE, FULL, MORE, RangeDecoder, ReplyFailed  # noqa: E402
+from rillet.columns.resp import BEGUN, DONE, FULL, MORE, RangeDecoder, ReplyFailed  # noqa: E402
 from rillet.columns.text import Parser  # noqa: E402
 from rillet.errors import ProtocolError  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, expected_default, reply, text  # noqa: E402
@@ -201,6 +201,42 @@ def test_pages_follow_one_another() -> None:
     assert record_batch(rows, DEFAULT).column("id").to_pylist() == ["1-1", "1-2", "2-0"]
     assert decoder.decode() == MORE
     assert rows.length == 0
+
+
+@settings(deadline=None)
+@given(
+    ENTRIES.filter(len), st.integers(1, 6), st.booleans(), st.lists(st.integers(1, 40), max_size=30), st.integers(1, 3)
+)
+def test_a_page_that_begins_at_a_known_entry_holds_as_many_others_either_way(
+    entries: list[Entry], most: int, there: bool, pieces: list[int], max_rows: int
+) -> None:
+    known: Entry = (7, 7, [(b"known", b"1"), (b"", b"\r\n")])
+    entries = [entry for entry in entries if entry[:2] != (7, 7)]
+    sent = ([known, *entries] if there else entries)[: most + 1]  # COUNT most + 1
+    data = reply(sent) + reply([(9, 9, [(b"next", b"page")])])
+    rows = rows_for(DEFAULT, b"events")
+    decoder = RangeDecoder(rows, max_rows)
+    decoder.expect(7, 7, most)
+    batches, begun, ended = [], 0, 0
+    while ended < 2:
+        state = decoder.decode()
+        if state == MORE:
+            assert data and not (begun == 0 and decoder.left == 0)
+            size = pieces.pop() if pieces else len(data)
+            decoder.feed(data[:size])
+            data = data[size:]
+        elif state == FULL:
+            batches.append(record_batch(rows, DEFAULT))
+        elif state == BEGUN:
+            begun += 1
+            assert decoder.met == there and rows.length == 0
+        else:
+            assert decoder.entries == (1 if ended else min(most, len(entries)))
+            ended += 1
+    batches.append(record_batch(rows, DEFAULT))
+    assert begun == 1
+    expected = expected_default(b"events", [*entries[:most], (9, 9, [(b"next", b"page")])])
+    assert as_rows(pa.Table.from_batches(batches, DEFAULT)) == expected
 
 
 def test_an_error_reply_carries_the_servers_text() -> None:

@@ -26,6 +26,11 @@ def entries_of(reply: Any) -> Entries:
     return [(StreamID.parse(one), flat) for one, flat in reply]
 
 
+def first_of(bench: Bench) -> Any:
+    """Return the ID of the stream's first entry."""
+    return next((one for one, _ in bench("XRANGE", "s", "-", "+", "COUNT", 1)), NIL)
+
+
 def pages(bench: Bench, after: str, last: str, count: int) -> list[Any]:
     """Return the pages of a range, as their reader asks for them."""
     found = []
@@ -33,7 +38,8 @@ def pages(bench: Bench, after: str, last: str, count: int) -> list[Any]:
     while go_on != NIL:
         reply = bench("RILLET.XNODES", "s", go_on, last, "COUNT", count)
         assert isinstance(reply, list), reply
-        go_on, *nodes = reply
+        go_on, first, *nodes = reply
+        assert first == first_of(bench)
         found.append(list(zip(nodes[::2], nodes[1::2], strict=True)))
     return found
 
@@ -111,13 +117,14 @@ def test_a_page_holds_as_many_entries_as_were_asked_for_and_says_where_to_go_on(
     for number in range(1, 41):
         bench("XADD", "s", f"{number}-0", "f", number)
     bench("XDEL", "s", "3-0", "4-0")
-    go_on, *nodes = bench("RILLET.XNODES", "s", "2-0", "+", "COUNT", 5)
+    go_on, first, *nodes = bench("RILLET.XNODES", "s", "2-0", "+", "COUNT", 5)
+    assert first == b"1-0"
     # 1 to 4: nothing is left of it behind 2-0; 5 to 8, 9 to 12.
     assert go_on == b"12-18446744073709551615" and nodes[::2] == [StreamID(5, 0).pack(), StreamID(9, 0).pack()]
     assert bench("RILLET.XNODES", "s", "36-0", "+", "COUNT", 100)[0] == NIL
-    assert bench("RILLET.XNODES", "s", "36-5", "36-7", "COUNT", 1) == [NIL]
-    assert bench("RILLET.XNODES", "s", "40-0", "+", "COUNT", 1) == [NIL]
-    assert bench("RILLET.XNODES", "s", "5-0", "4-0", "COUNT", 1) == [NIL]
+    assert bench("RILLET.XNODES", "s", "36-5", "36-7", "COUNT", 1) == [NIL, b"1-0"]
+    assert bench("RILLET.XNODES", "s", "40-0", "+", "COUNT", 1) == [NIL, b"1-0"]
+    assert bench("RILLET.XNODES", "s", "5-0", "4-0", "COUNT", 1) == [NIL, b"1-0"]
     assert bench("RILLET.XRANK", "s", "4", "5", "-", "+") == [2, 3, 0, 38]
 
 
@@ -130,10 +137,10 @@ def test_a_reply_has_an_end_whatever_the_count(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_missing_key_is_empty() -> None:
     bench = Bench()
-    assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL]
+    assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL, NIL]
     assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0] and bench("RILLET.XAFTER", "s", "0", 1) == NIL
     bench("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
-    assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL]
+    assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL, NIL]
     assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0] and bench("RILLET.XAFTER", "s", "0", 1) == NIL
 
 

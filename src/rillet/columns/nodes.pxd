@@ -19,6 +19,7 @@ cdef class NodeReader:
     cdef unsigned long long end_seq
     cdef readonly unsigned long long last_ms
     cdef readonly unsigned long long last_seq
+    cdef readonly Py_ssize_t entries
     cdef readonly bint over
     cdef bytearray buf
     cdef Py_ssize_t pos
@@ -69,7 +70,10 @@ cdef class NodePages:
     cdef Py_ssize_t left
     cdef bint busy
     cdef readonly object go_on
+    cdef readonly object first
+    cdef object found
     cpdef int decode(self) except -1
     cdef bint _head(self) except -1
+    cdef bint _identifier(self) except -1
     cdef bint _node(self) except -1
     cdef Py_ssize_t _length(self, Py_ssize_t p, int kind) except -3

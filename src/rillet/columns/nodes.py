@@ -15,7 +15,7 @@ a number in a long column is never a text, and what no column wants is stepped o
         ...                                              take the rows, go on
 
     pages = NodePages(NodeReader(rows, after, last))     replies of RILLET.XNODES, as they come off a socket
-        ANSWER   pages.go_on is known: ask for the next page
+        ANSWER   pages.go_on is known: ask for the next page; pages.first is the stream's first ID
         MORE     receive into pages.space(n)
         FULL     take the rows
         DONE     the reply is over; None in go_on ends the range
@@ -131,7 +131,7 @@ class NodeReader:
 
     __slots__ = (
         "rows", "max_rows", "max_bytes", "after_ms", "after_seq", "end_ms", "end_seq", "last_ms", "last_seq", "over",
-        "buf", "pos", "stop", "master_ms", "master_seq", "shape", "names", "start", "size", "number", "next",
+        "entries", "buf", "pos", "stop", "master_ms", "master_seq", "shape", "names", "start", "size", "number", "next",
     )  # fmt: skip
     rows: Rows
     max_rows: cython.Py_ssize_t
@@ -142,6 +142,7 @@ class NodeReader:
     end_seq: cython.ulonglong
     last_ms: cython.ulonglong
     last_seq: cython.ulonglong
+    entries: cython.Py_ssize_t  # of the range, decoded
     over: cython.bint
     buf: bytearray
     pos: cython.Py_ssize_t
@@ -168,6 +169,7 @@ class NodeReader:
         self.end_ms = last[0]
         self.end_seq = last[1]
         self.over = False
+        self.entries = 0
         self.buf = bytearray()
         self.pos = self.stop = self.start = self.size = self.number = self.next = 0
         self.master_ms = self.master_seq = 0
@@ -385,6 +387,7 @@ class NodeReader:
             self.rows.nbytes += self.next - p + 16
             self.last_ms = ms
             self.last_seq = seq
+            self.entries += 1
         if self._small(data, self.next) != boxes:
             raise Corrupt("a stream node's entry does not end where it says")
         self.pos = self.next
@@ -554,15 +557,17 @@ class NodeDecoder:
 class NodePages:
     """Replies of RILLET.XNODES as they come off a socket, into the rows of a reader."""
 
-    __slots__ = ("reader", "buf", "pos", "end", "after", "left", "busy", "go_on")
+    __slots__ = ("reader", "buf", "pos", "end", "after", "left", "busy", "go_on", "first", "found")
     reader: NodeReader
     buf: bytearray
     pos: cython.Py_ssize_t
     end: cython.Py_ssize_t
     after: cython.Py_ssize_t
-    left: cython.Py_ssize_t  # elements of the reply, -1 before it begins, -2 before the ID to go on after
+    left: cython.Py_ssize_t  # elements of the reply, -1 before it begins
     busy: cython.bint
     go_on: StreamID | None
+    first: StreamID | None
+    found: StreamID | None
 
     def __init__(self, reader: NodeReader) -> None:
         self.reader = reader
@@ -570,7 +575,7 @@ class NodePages:
         self.pos = self.end = self.after = 0
         self.left = -1
         self.busy = False
-        self.go_on = None
+        self.go_on = self.first = self.found = None
 
     def space(self, n: int) -> memoryview:
         """Return room for at least n bytes to receive into, after MORE; release it before any other call here."""
@@ -612,35 +617,38 @@ class NodePages:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _head(self) -> cython.bint:
-        """Read the beginning of a reply, up to the ID to go on after; False while it is not whole."""
+        """Read the beginning of a reply: the ID to go on after and the stream's first; False while it is not whole."""
         count: cython.Py_ssize_t = self._length(self.pos, 0x2A)
-        size: cython.Py_ssize_t
-        p: cython.Py_ssize_t
         if count == _INCOMPLETE:
             return False
-        if count < 1 or count & 1 == 0:
+        if count < 2 or count & 1:
             raise ProtocolError("invalid reply to RILLET.XNODES")
-        size = self._length(self.after, 0x24)
-        if size == _INCOMPLETE:
+        if not self._identifier():
             return False
-        self.go_on = None
-        if size != _NULL:
-            p = self.after
-            if size > self.end - p - 2:
-                return False
-            self.go_on = self._identifier(bytes(self.buf[p : p + size]))
-            self.after = p + size + 2
+        self.go_on = self.found
+        if not self._identifier():
+            return False
+        self.first = self.found
         self.pos = self.after
-        self.left = count - 1
+        self.left = count - 2
         return True
 
-    def _identifier(self, text: bytes) -> StreamID:
-        """Return the ID to go on after, which is beyond those before it."""
-        try:
-            found = StreamID.parse(text)
-        except ValueError:
-            raise ProtocolError("invalid ID in a reply to RILLET.XNODES") from None
-        return found
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _identifier(self) -> cython.bint:
+        """Read an ID, or null, at `after` and step behind it; False while it is not whole."""
+        size: cython.Py_ssize_t = self._length(self.after, 0x24)
+        p: cython.Py_ssize_t = self.after
+        self.found = None
+        if size == _INCOMPLETE or (size != _NULL and size > self.end - p - 2):
+            return False
+        if size != _NULL:
+            try:
+                self.found = StreamID.parse(bytes(self.buf[p : p + size]))
+            except ValueError:
+                raise ProtocolError("invalid ID in a reply to RILLET.XNODES") from None
+            self.after = p + size + 2
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

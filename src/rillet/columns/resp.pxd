@@ -21,7 +21,15 @@ cdef class RangeDecoder:
     cdef public Py_ssize_t missing
     cdef list recent
     cdef Py_ssize_t fields
+    cdef unsigned long long begin_ms
+    cdef unsigned long long begin_seq
+    cdef Py_ssize_t most
+    cdef readonly Py_ssize_t extra
+    cdef readonly bint met
+    cpdef bint expect(self, unsigned long long ms, unsigned long long seq, Py_ssize_t most) except -1
     cpdef int decode(self) except -1
+    cdef bint _begin(self) except -1
+    cdef bint _pass(self, Py_ssize_t p) except -1
     cdef bint _entry(self, Py_ssize_t p) except -1
     cdef bint _known_entry(self, Py_ssize_t p) except -1
     cdef Py_ssize_t _known_head(self, Py_ssize_t p) noexcept

@@ -12,11 +12,16 @@ arrived whole is begun again when more is there, so nothing is kept between call
     MORE    the reply goes on: receive
     FULL    the batch has reached its limits: take the rows, then decode again, nothing need be received
     DONE    the reply ended; `entries` were in it, the last has the ID (last_ms, last_seq)
+    BEGUN   once, in a reply that was `expect`ed to begin at an entry that is known: `met` tells whether it does
 
 so that the request for the next page can leave before the batch of this one is built and handed on.
 
     buf   |  decoded  |  received, not yet decoded  |  room  |
           0           pos                           end      len(buf)
+
+A reader who wants to know that nothing was taken away between two pages asks for the second one from the last entry of
+the first on, that entry included, and for one entry more. `expect` has it stepped over; where it is not there any more,
+the one too many is stepped over at the end, so that a page has as many entries either way.
 
 Also accepted: RESP3's null, `$-1` or `*-1` in place of an entry's fields (an entry that was deleted, as XREADGROUP
 shows it): no row comes of it, it is counted in `missing`. An error reply raises ReplyFailed with the server's text.
@@ -54,7 +59,7 @@ if cython.compiled:
 else:
     from rillet.columns.text import eight_digits  # compiled code has it as a C function, through the .pxd
 
-MORE, FULL, DONE = range(3)
+MORE, FULL, DONE, BEGUN = range(4)
 _INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)
 _NULL = cython.declare(cython.Py_ssize_t, -1)
 _ARRAY = cython.declare(cython.int, 0x2A)
@@ -102,7 +107,7 @@ class RangeDecoder:
 
     __slots__ = (
         "rows", "buf", "pos", "end", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms",
-        "seq", "missing", "recent", "fields",
+        "seq", "missing", "recent", "fields", "begin_ms", "begin_seq", "most", "extra", "met",
     )  # fmt: skip
     rows: Rows
     buf: bytearray
@@ -120,6 +125,11 @@ class RangeDecoder:
     missing: cython.Py_ssize_t  # entries without fields, which is how a deleted one is shown
     recent: list[Shape]  # of the last entries, the last one's first
     fields: cython.Py_ssize_t  # of the entry decoded last
+    begin_ms: cython.ulonglong  # of the entry that the reply should begin with
+    begin_seq: cython.ulonglong
+    most: cython.Py_ssize_t  # entries that count, besides that one; 0 where none is expected
+    extra: cython.Py_ssize_t  # entries at the reply's end that do not
+    met: cython.bint
 
     def __init__(self, rows: Rows, max_rows: int = 16384, max_bytes: int = 32 << 20) -> None:
         """A batch is full at max_rows entries or max_bytes of reply, whichever comes first."""
@@ -133,6 +143,18 @@ class RangeDecoder:
         self.max_bytes = max_bytes
         self.recent = []
         self.fields = 0
+        self.begin_ms = self.begin_seq = 0
+        self.most = self.extra = 0
+        self.met = False
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def expect(self, ms: cython.ulonglong, seq: cython.ulonglong, most: cython.Py_ssize_t) -> cython.bint:
+        """Let the next reply begin with the entry of that ID, if it is there; besides it `most` entries count."""
+        self.begin_ms = ms
+        self.begin_seq = seq
+        self.most = most
+        return True
 
     def space(self, n: int) -> memoryview:
         """Return room for at least n bytes to receive into; release it before any other call here."""
@@ -160,7 +182,7 @@ class RangeDecoder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
-        """Decode what is there: MORE, FULL or DONE."""
+        """Decode what is there: MORE, FULL, DONE or BEGUN."""
         rows: Rows = self.rows
         count: cython.Py_ssize_t
         start: cython.Py_ssize_t
@@ -173,6 +195,8 @@ class RangeDecoder:
             self.pos = self.after
             self.left = 0 if count == _NULL else count
             self.entries = self.left
+        if self.most > 0:
+            return 3 if self._begin() else 0
         while self.left > 0:
             if rows.length >= self.max_rows or rows.nbytes >= self.max_bytes:
                 return 1
@@ -185,8 +209,56 @@ class RangeDecoder:
             self.left -= 1
             self.last_ms = self.ms
             self.last_seq = self.seq
+        while self.extra > 0:
+            if not self._pass(self.pos):
+                return 0
+            self.extra -= 1
         self.left = -1
         return 2
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _begin(self) -> cython.bint:
+        """Step over the entry that is expected and set `met`; False while its place has not arrived whole."""
+        start: cython.Py_ssize_t = self.pos
+        self.met = False
+        if self.left > 0:
+            if not self._pass(start):
+                return False
+            self.met = self.ms == self.begin_ms and self.seq == self.begin_seq
+            if self.met:
+                self.left -= 1
+            else:
+                self.pos = start
+        self.extra = max(self.left - self.most, 0)
+        self.left -= self.extra
+        self.entries = self.left
+        self.most = 0
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _pass(self, p: cython.Py_ssize_t) -> cython.bint:
+        """Step over the entry at p, of which only the ID is read; False when it has not arrived whole."""
+        n: cython.Py_ssize_t = self._header(p, _ARRAY)
+        size: cython.Py_ssize_t
+        if n == _INCOMPLETE:
+            return False
+        if n != 2:
+            raise ProtocolError("an entry of a stream is an array of two")
+        size = self._text(self.after)
+        if size == _INCOMPLETE:
+            return False
+        self._id(self.after - size - 2, size)
+        n = self._fields_header(self.after)
+        if n == _INCOMPLETE:
+            return False
+        while n > 0:
+            if self._text(self.after) == _INCOMPLETE:
+                return False
+            n -= 1
+        self.pos = self.after
+        return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -7,8 +7,9 @@
 **XNODES** copies listpacks as they are, one memcpy a node of about a hundred entries, where XRANGE decodes and writes
 every value. `columns/nodes.py` reads them on the other side:
 
-    *  $ go-on ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
-       └ first, so that the next request can leave before a node is decoded
+    *  $ go-on ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
+       │                  └ of the stream: whether a trim has overtaken the reader, told at the moment of the copy
+       └ first of all, so that the next request can leave before a node is decoded
 
 A node is shipped whole: the first may begin before the range and the last end behind it, and tombstones travel along,
 so the reader has to look at IDs and flags. The ID to go on after is the one below the next node's, so the next page
@@ -112,11 +113,22 @@ def xnodes(session: Session, argv: list[bytes]) -> None:
         raise CommandError(SYNTAX_ERROR)
     count: cython.longlong = _positive(argv[5])
     stream: Stream | None = read_stream(session, argv[1])
-    if stream is None or not less(after.ms, after.seq, last.ms, last.seq):
-        session.out.array(1)
-        session.out.null()
-    else:
+    if stream is not None and less(after.ms, after.seq, last.ms, last.seq):
         _write_nodes(session.out, stream, after, last, count)
+        return
+    session.out.array(2)
+    session.out.null()
+    _write_first(session.out, stream)
+
+
+@cython.cfunc
+def _write_first(out: Replies, stream: Stream | None) -> cython.bint:
+    """Write the ID of the stream's first entry, nil where there is none. O(1) mostly: one node."""
+    if stream is None or not stream.edge(True, True):
+        out.null()
+    else:
+        out.stream_id(stream.edge_ms, stream.edge_seq)
+    return True
 
 
 @cython.cfunc
@@ -142,7 +154,8 @@ def _write_nodes(out: Replies, stream: Stream, after: IDReader, last: IDReader, 
             found.append((nodes.key, lp))
             count -= living
             size += lp.used
-    out.array(1 + 2 * len(found))
+    out.reserve(size + 64 * (len(found) + 1))
+    out.array(2 + 2 * len(found))
     if more:
         start_ms = key_ms(nodes.key)
         start_seq = key_seq(nodes.key)
@@ -152,6 +165,7 @@ def _write_nodes(out: Replies, stream: Stream, after: IDReader, last: IDReader, 
             out.stream_id(start_ms - 1, _MAX)
     else:
         out.null()
+    _write_first(out, stream)
     for key, lp in found:
         out.bulk(key)
         out.bulk_slice(lp.buf, 0, lp.used)

@@ -35,22 +35,18 @@ is another one, from its first entry. What a failover took back and wrote again 
 at all. A key of another type is an error in either case.
 
 Three moments are guarded. A trigger, before it is planned (`Guard.check`). A batch, before its tasks run, again
-after a restart (the same call; the formula does not depend on what was noticed before). A task, before it reads its
-range (`before_reading`): planning cut the range to the entries that there were, so that a first entry beyond its
-beginning means that the trim has overtaken the reader, or has come up to it: then the counters say that nothing is
-lost. What is trimmed while a task pages through a range is not
-noticed: between two pages nothing tells a trim behind the reader from one that has overtaken it.
+after a restart (the same call; the formula does not depend on what was noticed before). A task, with every page that it
+reads: overtaking.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rillet.protocol.replies import ReplyError
 from rillet.spark.connection import ConnectionLost, ConnectorError
-from rillet.spark.facts import Facts, facts_of
-from rillet.spark.offsets import Offset, Part, successor
+from rillet.spark.facts import Facts
+from rillet.spark.offsets import Offset
 from rillet.spark.options import EARLIEST, Options
 from rillet.spark.servers import Servers
 from rillet.types.stream_id import StreamID
@@ -240,43 +236,3 @@ def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID
             break
         after = seen.last
     return total
-
-
-def before_reading(
-    options: Options, servers: Servers, ranges: Iterable[Part], since: Mapping[str, Place] | None = None
-) -> None:
-    """Raise DataLoss if entries of planned ranges (after, last] were removed before their task begins to read.
-
-    A stream's first range begins at an entry that was there or right before it, and any other one inside of the
-    stream, so a first entry beyond the beginning is a loss, unless `since`, the batch's start, had all that came later.
-    Where losses are only counted nothing is asked: a task cannot reach the query's progress. One round trip.
-    """
-    lowest: dict[str, tuple[StreamID, StreamID]] = {}
-    for stream, after, last in ranges:
-        lowest[stream] = min(lowest.get(stream, (after, last)), (after, last))
-    if not options.fail_on_data_loss:
-        return
-    keys = {stream: stream.encode() for stream in lowest}
-    replies = servers.each([(key, (b"XRANGE", key, b"-", b"+", b"COUNT", b"1")) for key in keys.values()])
-    for (stream, (after, last)), reply in zip(lowest.items(), replies, strict=True):
-        if isinstance(reply, ReplyError):
-            continue  # reading will meet it too, and tells it
-        beginning = StreamID.parse(reply[0][0]) if reply else None
-        if beginning is None or beginning > successor(after):
-            if since is not None and stream in since and _all_there(servers, stream, since[stream]):
-                continue
-            now = "is empty" if beginning is None else f"begins at {beginning}"
-            where = servers.connection(keys[stream]).address
-            raise DataLoss(
-                f"rillet: entries may have been lost before being read: the stream {stream!r} at {where} was trimmed "
-                f"after its entries from {after} to {last} were planned, and {now}; failOnDataLoss=false goes on with "
-                "what is left"
-            )
-
-
-def _all_there(servers: Servers, stream: str, then: Place) -> bool:
-    """Return whether counters say that of a stream whose entries all lie after a place none was removed since."""
-    now = facts_of(servers, [stream])[stream]
-    if now is None or now.added is None or then.added is None or not now.behind(then.after):
-        return False
-    return now.added - then.added == now.length

@@ -16,68 +16,88 @@ all of them in one page. The request for its next page leaves as soon as the las
 batch is handed to Spark while the server works on that page. What comes first is decided by the plan and the replies
 alone: a task that runs again gives the same rows in the same order, after a lost connection too.
 
-A lost connection is made again and reading goes on after the last whole entry, three times without progress. A node
-that sends us elsewhere is obeyed; from then on one request is under way at a time, because the answer to it decides
-whom to ask next. A replica that has no more, before the range has ended, may lag behind: the rest comes from its
-master.
+A lost connection is made again and reading goes on after the last whole entry, for as long as `timeout` without
+progress, with pauses: a server that restarts costs the pause. The planner has had an answer a moment ago, so that is
+true of the first connection too. A node that sends us elsewhere is obeyed; from then on one request is under way at a
+time, because the answer to it decides whom to ask next. A replica that has no more, before the range has ended, may lag
+behind: the rest comes from its master.
+
+Where losses are to be noticed, every page begins at the entry that was read last, which proves that nothing between
+the two is missing (overtaking.py).
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rillet.columns.arrow import record_batch, rows_for
-from rillet.columns.resp import DONE, FULL, MORE, RangeDecoder, ReplyFailed
+from rillet.columns.resp import BEGUN, DONE, FULL, MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError
-from rillet.spark.asking import Page, page_request
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError
+from rillet.spark.asking import text
+from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack
+from rillet.spark.guard import Place
 from rillet.spark.nodes_reading import read_nodes
-from rillet.spark.offsets import Part
+from rillet.spark.offsets import Part, successor
 from rillet.spark.options import Options
-from rillet.spark.servers import Servers
+from rillet.spark.overtaking import Watch
+from rillet.spark.servers import Patience, Servers, StaysAway
 from rillet.types.stream_id import StreamID
 
 MAX_BATCH_BYTES = 32 << 20
-ATTEMPTS = 3
 WINDOW = 16
 
 
-def read_task(options: Options, ranges: Sequence[Part], schema: Any) -> Iterator[Any]:
-    """Yield the entries of ranges as record batches of an Arrow schema, those of a stream in order."""
+def read_task(
+    options: Options, ranges: Sequence[Part], schema: Any, since: Mapping[str, Place] | None = None
+) -> Iterator[Any]:
+    """Yield the entries of ranges as record batches of an Arrow schema, those of a stream in order.
+
+    since: that entries are removed before they were read is noticed, and is DataLoss; where the batch's streams
+    were read up to, as far as counters are known there.
+    """
     if ranges:
-        with Servers(options) as servers:
-            pages = Pages(options, servers, schema)
+        with Servers(options) as servers, Servers(options) as aside:
+            servers.waits = aside.waits = True
+            pages = Pages(options, servers, schema, None if since is None else Watch(aside, since))
             # A server of our own ships whole nodes; what is left is read by XRANGE.
-            pages.add((yield from read_nodes(options, servers, ranges, schema, pages.rows)))
+            pages.add((yield from read_nodes(options, servers, ranges, schema, pages.rows, pages.watch)))
             yield from pages.read()
 
 
 @dataclass
 class Cursor:
-    """Where reading of a range is; its next page has `count` entries, if there are so many."""
+    """Where reading of a range is: after `after`, so many of its entries read; its next page has `count`, or fewer."""
 
-    stream: str
+    part: Part
     key: bytes
     after: StreamID
     last: StreamID
+    read: int = 0
     count: int = 0
     master: bool = False  # the replica had no more
 
-    def request(self) -> bytes:
-        """Return the packed request for the next page."""
-        return page_request(self.key, Page(self.stream, self.after, self.last, self.count))
+    @classmethod
+    def of(cls, part: Part) -> Cursor:
+        """Return the beginning of a range."""
+        return cls(part, part[0].encode(), part[1], part[2])
+
+    def request(self, proving: bool) -> bytes:
+        """Return the packed request for the next page; proving: from the last entry on, that one included."""
+        low, count = (self.after, self.count + 1) if proving else (successor(self.after), self.count)
+        return pack(b"XRANGE", self.key, text(low), text(self.last), b"COUNT", b"%d" % count)
 
 
 class Pages:
     """The pages of a task's ranges, decoded into rows."""
 
-    def __init__(self, options: Options, servers: Servers, schema: Any) -> None:
+    def __init__(self, options: Options, servers: Servers, schema: Any, watch: Watch | None = None) -> None:
         self.options = options
         self.servers = servers
         self.schema = schema
+        self.watch = watch
         self.rows = rows_for(schema, b"", options.mode, options.corrupt_column)
         self.waiting: deque[Cursor] = deque()
         self.under_way: deque[tuple[Cursor, Connection]] = deque()
@@ -87,20 +107,23 @@ class Pages:
 
     def add(self, ranges: Sequence[Part]) -> None:
         """Add ranges to what is to be read."""
-        self.waiting.extend(Cursor(stream, stream.encode(), after, last) for stream, after, last in ranges)
+        self.waiting.extend(map(Cursor.of, ranges))
 
     def read(self) -> Iterator[Any]:
         """Yield batches until every range has ended."""
-        tries = 0
+        patience: Patience | None = None
         while self.waiting or self.under_way:
             try:
                 self._send()
                 yield from self._page()
+            except StaysAway:
+                raise
             except ConnectionLost:
                 self._begin_again()
-                tries = 0 if self.moved else tries + 1
+                if self.moved or patience is None:
+                    patience = Patience(self.options.timeout)
                 self.moved = False
-                if tries == ATTEMPTS:
+                if not patience.again():
                     raise
         if self.rows.length:
             yield record_batch(self.rows, self.schema)
@@ -116,7 +139,7 @@ class Pages:
                 sharing = min(self.window, len(self.waiting) + len(self.under_way) + 1)
                 cursor.count = max(1, self.options.page_entries // sharing)
             self.under_way.append((cursor, connection))
-            requests.setdefault(connection, []).append(cursor.request())
+            requests.setdefault(connection, []).append(cursor.request(self.watch is not None))
         for connection, packed in requests.items():
             if connection not in self.decoders:
                 self.decoders[connection] = RangeDecoder(self.rows, self.options.batch_entries, MAX_BATCH_BYTES)
@@ -129,6 +152,8 @@ class Pages:
         if self.rows.key != cursor.key:
             self.rows.key = bytearray(cursor.key)
         decoder.last_ms = decoder.last_seq = 0  # those of another range
+        if self.watch is not None:
+            decoder.expect(*cursor.after, cursor.count)
         while True:
             try:
                 state = decoder.decode()
@@ -137,6 +162,10 @@ class Pages:
                 return
             except ProtocolError as error:
                 raise self._error(cursor, connection, error) from error
+            if state == BEGUN:
+                if self.watch is not None and not decoder.met:
+                    self.watch.settle(cursor.part, cursor.after, cursor.read)
+                continue
             self._note(cursor, decoder)
             if state == MORE:
                 connection.receive(decoder)
@@ -160,15 +189,20 @@ class Pages:
     def _ended(self, cursor: Cursor, connection: Connection, entries: int) -> None:
         """Go on in a range whose page was read, if there is more."""
         self.under_way.popleft()
+        self.moved = True
+        cursor.read += entries
         short, cursor.count = entries < cursor.count, 0
         if cursor.after < cursor.last and (not short or (connection.replica and not cursor.master)):
             cursor.master = short
             self.waiting.appendleft(cursor)
 
     def _refused(self, cursor: Cursor, connection: Connection, line: str) -> None:
-        """Go where a node sends us."""
+        """Go where a node sends us; one that is loading was waited for, and is asked the same again."""
         if not self.servers.redirected(cursor.key, line):
             raise self._error(cursor, connection, line)
+        if line.startswith("LOADING"):
+            self._begin_again()
+            return
         self.under_way.popleft()
         if self.under_way:
             self._begin_again()
@@ -178,16 +212,20 @@ class Pages:
 
     def _begin_again(self) -> None:
         """Give up what is under way: the same pages, or what is missing of them, are asked for once more."""
+        lost = {connection for _, connection in self.under_way}
         if self.under_way:
             cursor, connection = self.under_way[0]
             decoder = self.decoders.get(connection)
-            if decoder is not None and decoder.left >= 0:  # half decoded
+            if decoder is not None and decoder.left == 0 < decoder.extra:  # all that counts of it is decoded
+                self._ended(cursor, connection, decoder.entries)
+            elif decoder is not None and decoder.left >= 0:  # half decoded
                 cursor.count -= decoder.entries - decoder.left
-        while self.under_way:
-            cursor, connection = self.under_way.pop()
+                cursor.read += decoder.entries - decoder.left
+        for connection in lost:
             if self.decoders.pop(connection, None) is not None:
                 self.servers.forget(connection)
-            self.waiting.appendleft(cursor)
+        while self.under_way:
+            self.waiting.appendleft(self.under_way.pop()[0])
 
     def _error(self, cursor: Cursor, connection: Connection, reason: object) -> ConnectorError:
-        return ConnectorError(f"rillet: reading {cursor.stream!r} from {connection.address}: {reason}")
+        return ConnectorError(f"rillet: reading {cursor.part[0]!r} from {connection.address}: {reason}")

@@ -38,7 +38,7 @@ from rillet.spark.facts import Facts, facts_of
 from rillet.spark.filters import EVERYTHING, SWITCH, Pushed
 from rillet.spark.following import Follower
 from rillet.spark.groups import read_all_delivered
-from rillet.spark.guard import Place, before_reading
+from rillet.spark.guard import Place
 from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import BATCH_ONLY, EARLIEST, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, before, parse
 from rillet.spark.planning import Planner, spans_of
@@ -143,7 +143,7 @@ class RangePartition(InputPartition):
     """One task's share: ranges of streams, to be read one after the other."""
 
     def __init__(self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None) -> None:
-        """guarded: that what was planned is gone when the task begins is an error, if losses are.
+        """guarded: that what was planned is gone before it is read is an error, if losses are.
 
         since: where the batch's streams were read up to, as far as counters are known there.
         """
@@ -190,13 +190,12 @@ class _Reading:
                 yield from read_history(self.options, partition.task, self.arrow_schema)
                 return
             ranges: Task = getattr(partition, "ranges", ())
-            if getattr(partition, "guarded", False) and self.options.fail_on_data_loss:
-                with Servers(self.options) as servers:
-                    before_reading(self.options, servers, ranges, getattr(partition, "since", None))
             if self.options.group is not None and self.options.group_mode == "deliver":
                 yield from read_all_delivered(self.options, ranges, self.arrow_schema)
             else:
-                yield from read_task(self.options, ranges, self.arrow_schema)
+                guarded = getattr(partition, "guarded", False) and self.options.fail_on_data_loss
+                since = getattr(partition, "since", {}) if guarded else None
+                yield from read_task(self.options, ranges, self.arrow_schema, since)
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -220,7 +219,13 @@ class BatchReader(_Reading, DataSourceReader):
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.weigh(spans_of(known, self.bounds(known))), None)
-        return [RangePartition(task, guarded) for task in self.clip(batch.tasks) or ((),)]
+        # Of what is counted as removed now nothing is missed: what is there is all that was planned.
+        since = {
+            stream: Place(EARLIEST, facts.added - facts.length)
+            for stream, facts in known.items()
+            if facts is not None and facts.added is not None
+        }
+        return [RangePartition(task, guarded, since) for task in self.clip(batch.tasks) or ((),)]
 
     def keeps(self, stream: str) -> bool:
         """Return whether a stream is read at all."""

@@ -265,7 +265,7 @@ class Source:
         reader = NodeReader(self.rows, self.after, self.last, min(PIECE, self.left), MAX_BYTES)
         after: StreamID | None = self.after
         while after is not None and self.left > 0:
-            go_on, *nodes = self.stream.store.run(self._request(after))
+            go_on, _, *nodes = self.stream.store.run(self._request(after))
             after = None if go_on is None else StreamID.parse(go_on)
             for key, node in zip(nodes[::2], nodes[1::2], strict=True):
                 reader.open(bytearray(node), 0, len(node), *StreamID.unpack(key))
