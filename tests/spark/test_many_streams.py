@@ -204,3 +204,32 @@ def test_a_cap_below_the_number_of_streams_takes_turns(url: str, add: Add) -> No
     assert all(len(turn) == 4 for turn in turns)
     assert {name for turn in turns[:3] for name, _ in turn} == {f"s{i}" for i in range(10)}
     reader.stop()
+
+
+@pytest.mark.parametrize("more", [{}, {"group": "g"}, {"group": "g", "groupMode": "deliver"}], ids=str)
+def test_a_trigger_and_its_report_ask_once(judge: Judge, url: str, add: Add, more: dict[str, str]) -> None:
+    """However many streams there are: what is asked of each is asked of all in one go, and not again for the report."""
+    for i in range(30):
+        add(range(3), f"s{i}")
+    reader = stream_reader(url, streamPattern="s*", **more)
+    start = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
+    with judge.client() as client:
+
+        def asked() -> dict[str, int]:
+            """Return how often each command was called by a trigger that reads from one stream."""
+            client.execute_command("CONFIG", "RESETSTAT")
+            reader.latestOffset(start, ReadAllAvailable())
+            assert reader.reportLatestOffset()["behind"]["s7"] == 0
+            told = client.execute_command("INFO", "commandstats").decode().splitlines()
+            lines = [line.removeprefix("cmdstat_").split(":calls=") for line in told if ":calls=" in line]
+            return {name: int(rest.partition(",")[0]) for name, rest in lines}
+
+        asked()  # the group is moved for all streams
+        add(range(3, 5), "s7")
+        found = asked()
+        assert (found["xinfo|stream"], found["scan"]) == (30, 1)
+        assert found.get("xinfo|groups", 0) == (30 if "groupMode" in more else 0)
+        assert found.get("xreadgroup", 0) == (1 if "groupMode" in more else 0)
+        add([5], "s8")
+        assert reader.reportLatestOffset()["behind"]["s8"]  # a report that comes alone asks
+    reader.stop()

@@ -17,7 +17,8 @@ knows how many entries had been added and nothing was removed since; else it is 
 spread evenly. Bytes are MEMORY USAGE shared out by entries. Ages are the server's TIME less the milliseconds of an ID,
 so they mean something where IDs are times. Names without anything to tell are left out.
 
-Cost: nothing but what planning asked already while nothing is behind; else one pipeline about the streams that are.
+Cost: nothing while nothing is behind, since the trigger has seen the streams already; else one pipeline about those
+that are: what each takes, its oldest entry unless that is its first one, and the clock of its node.
 """
 
 from __future__ import annotations
@@ -82,24 +83,31 @@ def _unread(
     servers: Servers, known: Mapping[str, Facts], read: Mapping[str, StreamID], waiting: Mapping[str, int]
 ) -> dict[str, int]:
     """Return the bytes and the age of what is not read yet; what a server does not tell is left out."""
-    asked: list[tuple[bytes, tuple[bytes, ...]]] = []
-    for stream in known:
-        key = stream.encode()
-        after = b"(%d-%d" % read.get(stream, EARLIEST)
-        asked += [
-            (key, (b"MEMORY", b"USAGE", key)),
-            (key, (b"XRANGE", key, after, b"+", b"COUNT", b"1")),
-            (key, (b"TIME",)),
-        ]
-    replies = servers.each(asked) if asked else []
-    sizes, ages = 0.0, []
-    for place, (stream, facts) in enumerate(known.items()):
-        size, entries, clock = replies[3 * place : 3 * place + 3]
+    keys = {stream.encode(): stream for stream in known}
+    after = {key: read.get(stream, EARLIEST) for key, stream in keys.items()}
+    begun = [key for key, stream in keys.items() if not known[stream].behind(after[key])]  # its first entry is read
+    nodes = [of_node for _, of_node in servers.by_node(list(keys))]
+    replies = iter(servers.each([
+        *((key, (b"MEMORY", b"USAGE", key)) for key in keys),
+        *((key, (b"XRANGE", key, b"(%d-%d" % after[key], b"+", b"COUNT", b"1")) for key in begun),
+        *((of_node[0], (b"TIME",)) for of_node in nodes),
+    ]))  # fmt: skip
+    sizes = 0.0
+    for stream, facts in known.items():
+        size = next(replies)
         if isinstance(size, int):
             sizes += size * min(waiting[stream] / max(facts.length, 1), 1.0)
-        if entries and not isinstance(entries, ReplyError) and not isinstance(clock, ReplyError):
+    oldest = {key: known[stream].first for key, stream in keys.items()}
+    for key in begun:
+        entries = next(replies)
+        told = bool(entries) and not isinstance(entries, ReplyError)
+        oldest[key] = StreamID.parse(entries[0][0]) if told else None
+    ages = []
+    for of_node in nodes:
+        clock = next(replies)
+        if not isinstance(clock, ReplyError):
             now = int(clock[0]) * 1000 + int(clock[1]) // 1000
-            ages.append(max(now - StreamID.parse(entries[0][0]).ms, 0))
+            ages += [max(now - one.ms, 0) for key in of_node if (one := oldest[key]) is not None]
     return {"bytesBehind": round(sizes), **({"oldestUnreadMs": max(ages)} if ages else {})}
 
 
