@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import socket
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
@@ -19,13 +21,14 @@ from pyspark.sql.types import ArrayType, StringType, StructType  # noqa: E402
 from rillet.spark.asking import count_ahead  # noqa: E402
 from rillet.spark.connection import Address, Connection, ConnectorError  # noqa: E402
 from rillet.spark.facts import facts_of  # noqa: E402
-from rillet.spark.guard import DataLoss  # noqa: E402
+from rillet.spark.guard import DataLoss, Place  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.reading import read_task  # noqa: E402
-from rillet.spark.servers import Servers  # noqa: E402
+from rillet.spark.servers import Patience, Servers  # noqa: E402
 from rillet.spark.source import BatchReader, RilletDataSource, StreamReader  # noqa: E402
 from rillet.types.stream_id import MAX, StreamID  # noqa: E402
 from tests.judge import Judge, running_redis  # noqa: E402
+from tests.server.harness import launch, running  # noqa: E402
 from tests.spark.conftest import entry_id, options  # noqa: E402
 
 SCHEMA = pa.schema([("id", pa.string()), ("n", pa.int64())])
@@ -273,3 +276,96 @@ def test_options_of_the_other_direction_are_refused(url: str) -> None:
         RilletDataSource({"url": url, "stream": "events"}).writer(SPARK_SCHEMA, True)
     with pytest.raises(ConnectorError, match="there is no store at /nowhere"):
         BatchReader(RilletDataSource({"path": "/nowhere", "stream": "x"}).parsed, SPARK_SCHEMA, 1)
+
+
+# ---- a server that is away -----------------------------------------------------------------------------------------
+
+LARGE = 2500  # entries of 8 KB: no socket's buffers hold a page of them
+
+
+class Pauses:
+    """Counts the pauses of those who wait for a server, and starts it again in the third."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, start: Callable[[], object]) -> None:
+        self.count = 0
+        again = Patience.again
+
+        def counted(patience: Patience) -> bool:
+            self.count += 1
+            if self.count == 3:
+                start()
+            return again(patience)
+
+        monkeypatch.setattr(Patience, "again", counted)
+
+
+def fill_large(port: int) -> None:
+    """Append the entries of a page that takes its time."""
+    with Connection(Address(port=port), 60) as connection:
+        for begin in range(0, LARGE, 100):
+            names = [(entry_id(i).encode(), b"%d" % i) for i in range(begin, begin + 100)]
+            connection.calls([[b"XADD", b"events", name, b"n", n, b"much", bytes(8000)] for name, n in names])
+
+
+def read_while_killed(port: int, kill: Callable[[], object], pauses: Pauses, **more: str) -> None:
+    """Read a page of which the beginning has come when the server is killed; all of it is read, after a restart."""
+    chosen = options(f"redis://127.0.0.1:{port}", pageEntries=str(LARGE), batchEntries="100", **more)
+    reading = read_task(chosen, WHOLE, SCHEMA, {"events": Place(StreamID(0, 0), 0)})
+    found = numbers(iter([next(reading)]))
+    kill()
+    middle = 0
+    for batch in reading:
+        middle = middle or (len(found) if pauses.count else 0)
+        found += batch.column("n").to_pylist()
+    assert found == list(range(LARGE))
+    assert pauses.count >= 3 and 0 < middle < LARGE
+
+
+def test_a_redis_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_pause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    started = []
+    with running_redis("--appendonly", "yes", folder=tmp_path) as server:
+        slowly = ("--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024")
+        command = [*cast("list[str]", server.process.args), *slowly]
+        fill_large(server.port)
+        with server.client() as client:
+            for i in range(30):  # each delays loading, which is answered with LOADING meanwhile
+                client.execute_command("SET", f"key:{i}", "x")
+            client.execute_command("BGREWRITEAOF")
+            while client.execute_command("INFO", "persistence").count(b"aof_rewrite_in_progress:1\r\n"):
+                pass
+
+        def kill() -> None:
+            server.process.kill()
+            server.process.wait()
+
+        try:
+            pauses = Pauses(monkeypatch, lambda: started.append(subprocess.Popen(command, stdout=subprocess.DEVNULL)))
+            read_while_killed(server.port, kill, pauses)
+        finally:
+            for process in started:
+                process.kill()
+                process.wait()
+
+
+def test_a_rillet_server_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_pause(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    log = ("--appendonly", "yes", "--appendfsync", "always")
+    started = []
+    with running(tmp_path, *log) as server:
+        fill_large(server.port)
+
+        def kill() -> None:
+            server.process.kill()
+            server.process.wait()
+
+        try:
+            again = ["--port", str(server.port), "--dir", str(tmp_path), *log]
+            pauses = Pauses(monkeypatch, lambda: started.append(launch(again)))
+            read_while_killed(server.port, kill, pauses)
+        finally:
+            for process in started:
+                with process:
+                    process.kill()
