@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,8 +24,9 @@ from rillet.spark.source import BatchReader, StreamReader  # noqa: E402
 from rillet.types.stream_id import MAX, StreamID  # noqa: E402
 from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
 from tests.judge import PEERS, peer_binary  # noqa: E402
+from tests.spark.calls import Query, stopped  # noqa: E402, F401
 
-pytestmark = [pytest.mark.slow, pytest.mark.once]
+pytestmark = [pytest.mark.slow, pytest.mark.once, pytest.mark.usefixtures("stopped")]
 
 SCHEMA = pa.schema([("stream", pa.string()), ("n", pa.int64())])
 SPARK_SCHEMA = StructType().add("stream", "string").add("n", "long")
@@ -175,6 +177,35 @@ def test_a_planner_goes_on_while_a_slot_moves(cluster: Cluster) -> None:
     assert [numbers(iter(read), stream) for stream in streams] == [list(range(ENTRIES))] * MASTERS
 
 
+def test_a_group_delivers_over_nodes_while_a_slot_moves_and_the_query_restarts(cluster: Cluster) -> None:
+    streams = keys(cluster)
+    fill(cluster, *streams, numbers=range(100))
+    options = {"streams": ",".join(streams), "group": "g", "groupMode": "deliver", "pageEntries": "20"}
+    query = Query(cluster.url, maxEntriesPerTrigger="130", minPartitions="4", **options)
+    read = query.batch()
+    assert len(read) == 130
+    assert query.plan()
+    with cluster.moving(streams[0]) as move:
+        move.migrate()
+        refused = move.source.refusals("ASK")
+        query = query.restarted()  # the driver ended between plan and read; what it was given is at another node
+        read += query.read()
+        query.commit()
+        fill(cluster, *streams, numbers=range(100, 200))
+        read += query.batch()
+        assert query.plan()
+        assert move.source.refusals("ASK") > refused
+        move.finish()
+        read += query.read()
+        query.commit()
+    fill(cluster, *streams, numbers=range(200, ENTRIES))
+    while found := query.batch():
+        read += found
+    assert Counter(read) == dict.fromkeys(range(ENTRIES), MASTERS)
+    for stream in streams:
+        assert cluster.run(stream, "XPENDING", stream, "g")[0] == 0
+
+
 def test_reading_from_replicas_takes_what_they_lack_from_their_masters(cluster: Cluster) -> None:
     stream = cluster.key_of(1, "events:")
     master = cluster.owner(stream)
@@ -222,6 +253,10 @@ def test_a_killed_master_is_replaced_by_its_replica(cluster: Cluster) -> None:
     assert lost.run("WAIT", 1, 10_000) == 1
     reading = read_task(options(cluster, streams[2], pageEntries="20", batchEntries="20"), ranges(streams[2]), SCHEMA)
     batches = [next(reading)]
+    more = {"streams": ",".join(streams), "timeout": "60"}
+    queries = [Query(cluster.url, **more), Query(cluster.url, group="g", groupMode="deliver", **more)]
+    assert all(query.plan() for query in queries)
+    assert lost.run("WAIT", 1, 10_000) == 1
     with Servers(options(cluster)) as servers:
         key = streams[2].encode()
         assert servers.call(key, b"XLEN", key) == ENTRIES
@@ -229,7 +264,11 @@ def test_a_killed_master_is_replaced_by_its_replica(cluster: Cluster) -> None:
         with pytest.raises(ConnectionLost):
             servers.call(key, b"XLEN", key)
         batches += reading  # waits for the election
+        for query in queries:
+            assert sorted(query.read()) == sorted([*range(ENTRIES)] * MASTERS)
+            query.commit()
         assert servers.call(key, b"XADD", key, b"99999-1", b"n", b"99999") == b"99999-1"
+        assert [query.batch() for query in queries] == [[99999], [99999]]
     assert numbers(iter(batches), streams[2]) == list(range(ENTRIES))
     cluster.start(lost)
     cluster.wait(lambda: lost.info("replication", "master_link_status") == "up", "the old master follows the new one")
