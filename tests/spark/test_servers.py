@@ -223,6 +223,12 @@ def test_replicas_are_read_from_on_request() -> None:
             assert found.redirected(KEY, str(down))  # it is left out now
             assert found.readers(KEY).address.port == master.port
         refused(f"redis://{address(replica)}", f"{address(replica)} is a replica without its master.*: MASTERDOWN")
+        with servers(f"redis://{address(replica)}") as patient, replica.client() as client:
+            patient.waits = True
+            (down,) = patient.connection(KEY).replies([(b"XLEN", KEY)])
+            assert down.prefix == "MASTERDOWN"
+            client.execute_command("REPLICAOF", "127.0.0.1", str(master.port))
+            assert patient.call(KEY, b"XLEN", KEY) == 1
 
 
 # ---- TLS ---------------------------------------------------------------------------------------------------------
