@@ -446,22 +446,22 @@ class Stage:
         kill(executor.pid, *(process.pid for process in python))
 
 
-def run(kind: str, sink: str, strikes: int, seed: int, folder: Path, master: str = "local[2,4]",
+def run(kind: str, sink: str, strikes: int, seed: int, folder: Path, master: str | Standalone = "local[2,4]",
         victims: tuple[str, ...] = VICTIMS, least: int = 2000) -> Figures:  # fmt: skip
     """Play one ledger and settle it; Lost tells which events are missing or doubled.
 
     master: of Spark; "standalone" starts one, with two workers.
     """
     with contextlib.ExitStack() as held:
-        standalone = None
         if master == "standalone":
-            standalone = held.enter_context(running_standalone(folder / "standalone"))
+            master = held.enter_context(running_standalone(folder / "standalone"))
+        standalone = master if isinstance(master, Standalone) else None
         holder = made(kind, folder)
         held.callback(holder.end)
         producer = Producer(holder)
         producer.start()
         held.callback(producer.end)
-        plan = {"master": standalone.url if standalone else master, "sink": sink, "folder": str(folder),
+        plan = {"master": getattr(master, "url", master), "sink": sink, "folder": str(folder),
                 "options": holder.options}  # fmt: skip
         driver = Driver(plan, folder)
         held.callback(driver.end)

@@ -1,10 +1,15 @@
-"""A Spark of several processes over a Redis cluster of several nodes, with the package shipped to executors without."""
+"""A Spark of several processes over a Redis cluster of several nodes, with the package shipped to executors without.
+
+Then its executors are lost: at the moments that are the worst for the sink, each of them once (struck_executors.py),
+and at any moment, and a node of the cluster with them (ledger.py has the long form).
+"""
 
 from __future__ import annotations
 
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +21,8 @@ from rillet.spark.options import parse
 from rillet.spark.servers import Servers
 from rillet.spark.shipping import archive, package
 from tests.cluster import MASTERS, Cluster
+from tests.judge import Judge
+from tests.spark.ledger import ROOT, environment, run
 from tests.spark.standalone import SMALL_JAVA, Standalone, running_standalone, spark_home
 
 pytest.importorskip("pyspark")
@@ -35,6 +42,17 @@ SETTINGS = {
 }
 
 
+@pytest.fixture(scope="module")
+def standalone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
+    """A master and two workers, for all tests here."""
+    try:
+        require_java()
+    except JavaMissing as missing:
+        pytest.skip(str(missing))
+    with running_standalone(tmp_path_factory.mktemp("standalone")) as started:
+        yield started
+
+
 def submit(standalone: Standalone, plan: dict[str, Any], *words: str) -> dict[str, Any]:
     """Run the driver on the cluster; return what it told."""
     settings = [word for name, value in SETTINGS.items() for word in ("--conf", f"{name}={value}")]
@@ -49,18 +67,13 @@ def submit(standalone: Standalone, plan: dict[str, Any], *words: str) -> dict[st
     return told
 
 
-def test_source_sink_and_archive_where_everything_is_more_than_one(cluster: Cluster, tmp_path: Path) -> None:
-    try:
-        require_java()
-    except JavaMissing as missing:
-        pytest.skip(str(missing))
+def test_source_sink_and_archive_where_everything_is_more_than_one(
+    standalone: Standalone, cluster: Cluster, tmp_path: Path
+) -> None:
     streams = [cluster.key_of(share, "events:") for share in range(MASTERS)]
     everything = [MASTERS * ENTRIES, *(MASTERS * sum(n**power for n in range(ENTRIES)) for power in (1, 2))]
     plan = {"url": cluster.url, "streams": streams, "folder": str(tmp_path)}
-    with (
-        Servers(parse({"url": cluster.url, "stream": "events"})) as servers,
-        running_standalone(tmp_path / "standalone") as standalone,
-    ):
+    with Servers(parse({"url": cluster.url, "stream": "events"})) as servers:
         for key in (stream.encode() for stream in streams):
             servers.calls(key, [(b"XADD", key, b"%d-1" % (n + 1), b"n", b"%d" % n) for n in range(ENTRIES)])
         shipped = ("--py-files", str(package(tmp_path)), "--archives", f"{archive(tmp_path)}#shipped")
@@ -75,3 +88,33 @@ def test_source_sink_and_archive_where_everything_is_more_than_one(cluster: Clus
         for key in (stream.encode() for stream in streams):
             assert servers.call(b"copy:" + key, b"XLEN", b"copy:" + key) == ENTRIES
         assert servers.call(b"followed", b"XLEN", b"followed") == everything[0]
+
+
+def test_executors_lost_at_the_worst_moments(standalone: Standalone, judge: Judge, url: str, tmp_path: Path) -> None:
+    per_batch, batches = 1000, 4
+    events = list(range(per_batch * batches))
+    with judge.client() as client:
+        pipe = client.pipeline(transaction=False)
+        for n in events:
+            pipe.execute_command("XADD", "events", f"{n + 1}-0", "n", n, "name", f"event {n:06} of them all")
+        pipe.execute()
+    plan = json.dumps({"master": standalone.url, "url": url, "folder": str(tmp_path)})
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.spark.struck_executors", plan],
+        cwd=ROOT, env=environment(), capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert ended.returncode == 0, f"{ended.stderr[-5000:]}\n{standalone.logs()}"
+    with judge.client() as client:
+        copied = [int(flat[1]) for _, flat in client.execute_command("XRANGE", "once", "-", "+")]
+    assert sorted(copied) == events
+    attempts = {moment: len(list(tmp_path.glob(f"{moment}.*"))) for moment in ("0.0", "1.0", "2.1", "3.1")}
+    assert attempts.pop("0.0") == 1, "what was finished is not run again"
+    assert all(count >= 2 for count in attempts.values()), attempts
+    assert (tmp_path / "orphan").read_text() == "written", "it found its rows in the stream, and added none"
+    assert (tmp_path / "overtaken").exists()
+
+
+def test_each_event_comes_out_once_whatever_is_killed(standalone: Standalone, tmp_path: Path) -> None:
+    victims = ("executor", "server")
+    figures = run("cluster", "parquet", len(victims), 2, tmp_path, standalone, victims)
+    assert figures.events >= 2000 and figures.struck == dict.fromkeys(victims, 1)
