@@ -66,9 +66,11 @@ COMPILED = (
     "columns/column",
     "columns/digits",
     "columns/builder",
+    "columns/inbox",
     "columns/resp",
     "columns/pack",
     "columns/nodes",
+    "columns/node_pages",
     "store/encoding",
 )
 

@@ -12,7 +12,8 @@ pa = pytest.importorskip("pyarrow")
 
 from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
 from rillet.columns.builder import BadValue  # noqa: E402
-from rillet.columns.nodes import ANSWER, DONE, FULL, MORE, NodeDecoder, NodePages, NodeReader, nodes_of  # noqa: E402
+from rillet.columns.node_pages import ANSWER, MORE, NodePages  # noqa: E402
+from rillet.columns.nodes import DONE, FULL, NodeDecoder, NodeReader, nodes_of  # noqa: E402
 from rillet.columns.resp import ReplyFailed  # noqa: E402
 from rillet.errors import Corrupt, ProtocolError  # noqa: E402
 from rillet.types.stream import Stream  # noqa: E402

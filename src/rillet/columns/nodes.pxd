@@ -58,22 +58,3 @@ cdef class NodeDecoder:
     cdef RaxIterator nodes
     cdef bint busy
     cpdef int decode(self) except -1
-
-
-@cython.final
-cdef class NodePages:
-    cdef public NodeReader reader
-    cdef public bytearray buf
-    cdef public Py_ssize_t pos
-    cdef public Py_ssize_t end
-    cdef Py_ssize_t after
-    cdef Py_ssize_t left
-    cdef bint busy
-    cdef readonly object go_on
-    cdef readonly object first
-    cdef object found
-    cpdef int decode(self) except -1
-    cdef bint _head(self) except -1
-    cdef bint _identifier(self) except -1
-    cdef bint _node(self) except -1
-    cdef Py_ssize_t _length(self, Py_ssize_t p, int kind) except -3

@@ -1,14 +1,12 @@
 cimport cython
 from rillet.columns.builder cimport Rows, Shape, Slot
+from rillet.columns.inbox cimport Inbox
 from rillet.columns.text cimport eight_digits
 
 
 @cython.final
-cdef class RangeDecoder:
+cdef class RangeDecoder(Inbox):
     cdef public Rows rows
-    cdef public bytearray buf
-    cdef public Py_ssize_t pos
-    cdef public Py_ssize_t end
     cdef Py_ssize_t after
     cdef public Py_ssize_t left
     cdef public Py_ssize_t entries

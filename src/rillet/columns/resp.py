@@ -5,9 +5,9 @@
          *4 $4 name $5 Adele $3 age $2 37   its fields and values
       *2 ...
 
-`RangeDecoder` owns a buffer. The connection receives into it (`space`, `filled`: no copy in between) and calls
-`decode`, which walks over whatever is there and hands every entry to a `Rows`; an entry that has not
-arrived whole is begun again when more is there, so nothing is kept between calls but positions. Answers:
+`RangeDecoder` is an `Inbox`, which the connection receives into. `decode` walks over whatever is there and hands every
+entry to a `Rows`; an entry that has not arrived whole is begun again when more is there, so nothing is kept between
+calls but positions. Answers:
 
     MORE    the reply goes on: receive
     FULL    the batch has reached its limits: take the rows, then decode again, nothing need be received
@@ -15,9 +15,6 @@ arrived whole is begun again when more is there, so nothing is kept between call
     BEGUN   once, in a reply that was `expect`ed to begin at an entry that is known: `met` tells whether it does
 
 so that the request for the next page can leave before the batch of this one is built and handed on.
-
-    buf   |  decoded  |  received, not yet decoded  |  room  |
-          0           pos                           end      len(buf)
 
 A reader who wants to know that nothing was taken away between two pages asks for the second one from the last entry of
 the first on, that entry included, and for one entry more. `expect` has it stepped over; where it is not there any more,
@@ -51,6 +48,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.columns.builder import Rows, Shape, Slot
+from rillet.columns.inbox import Inbox
 from rillet.errors import ProtocolError, RilletError
 
 if cython.compiled:
@@ -102,17 +100,14 @@ def matches(data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n:
 
 @cython.final
 @cython.cclass
-class RangeDecoder:
+class RangeDecoder(Inbox):
     """Decodes XRANGE replies, one after the other, into `rows`."""
 
     __slots__ = (
-        "rows", "buf", "pos", "end", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms",
-        "seq", "missing", "recent", "fields", "begin_ms", "begin_seq", "most", "extra", "met",
+        "rows", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms", "seq", "missing",
+        "recent", "fields", "begin_ms", "begin_seq", "most", "extra", "met",
     )  # fmt: skip
     rows: Rows
-    buf: bytearray
-    pos: cython.Py_ssize_t
-    end: cython.Py_ssize_t
     after: cython.Py_ssize_t
     left: cython.Py_ssize_t
     entries: cython.Py_ssize_t
@@ -133,9 +128,9 @@ class RangeDecoder:
 
     def __init__(self, rows: Rows, max_rows: int = 16384, max_bytes: int = 32 << 20) -> None:
         """A batch is full at max_rows entries or max_bytes of reply, whichever comes first."""
+        Inbox.__init__(self, 1 << 18)
         self.rows = rows
-        self.buf = bytearray(1 << 18)
-        self.pos = self.end = self.after = self.entries = 0
+        self.after = self.entries = 0
         self.left = -1
         self.last_ms = self.last_seq = self.ms = self.seq = 0
         self.missing = 0
@@ -155,29 +150,6 @@ class RangeDecoder:
         self.begin_seq = seq
         self.most = most
         return True
-
-    def space(self, n: int) -> memoryview:
-        """Return room for at least n bytes to receive into; release it before any other call here."""
-        if self.pos:
-            self.buf[: self.end - self.pos] = self.buf[self.pos : self.end]
-            self.end -= self.pos
-            self.pos = 0
-        if len(self.buf) - self.end < n:
-            self.buf.extend(bytes(n + len(self.buf)))
-        with memoryview(self.buf) as whole:
-            return whole[self.end :]
-
-    def filled(self, n: int) -> None:
-        """Say that n bytes were received into the room."""
-        if not 0 <= n <= len(self.buf) - self.end:
-            raise ValueError("more than there was room for")
-        self.end += n
-
-    def feed(self, data: bytes) -> None:
-        """Add bytes that were received elsewhere."""
-        with self.space(len(data)) as room:
-            room[: len(data)] = data
-        self.filled(len(data))
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

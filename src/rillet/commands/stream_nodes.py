@@ -5,7 +5,7 @@
     RILLET.XAFTER key after count           the ID of the count-th entry after an ID, or of the last one
 
 **XNODES** copies listpacks as they are, one memcpy a node of about a hundred entries, where XRANGE decodes and writes
-every value. `columns/nodes.py` reads them on the other side:
+every value. `columns/node_pages.py` reads them on the other side:
 
     *  $ go-on ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
        │                  └ of the stream: whether a trim has overtaken the reader, told at the moment of the copy

@@ -21,8 +21,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from rillet.columns.nodes import NodePages
-from rillet.columns.resp import RangeDecoder
+from rillet.columns.inbox import Inbox
 from rillet.errors import ProtocolError, RilletError, StoreError
 from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser
 from rillet.spark.address import Address, AddressError, Node, Tls
@@ -166,7 +165,7 @@ class Connection:
         except OSError as error:
             raise self._lost(error) from error
 
-    def receive(self, decoder: RangeDecoder | NodePages) -> None:
+    def receive(self, decoder: Inbox) -> None:
         """Wait for more of the reply and put it into the decoder's buffer."""
         try:
             with decoder.space(RECEIVE) as room:

@@ -30,7 +30,8 @@ from typing import Any
 
 from rillet.columns.arrow import record_batch
 from rillet.columns.builder import Rows
-from rillet.columns.nodes import ANSWER, FULL, MORE, NodePages, NodeReader
+from rillet.columns.node_pages import ANSWER, FULL, MORE, NodePages
+from rillet.columns.nodes import NodeReader
 from rillet.columns.resp import ReplyFailed
 from rillet.errors import Corrupt, ProtocolError
 from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack

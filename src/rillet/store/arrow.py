@@ -28,7 +28,8 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.columns.builder import FIELD, ID, ID_TIME, SOURCES, Rows, TooManyFields
 from rillet.columns.column import STRING
-from rillet.columns.nodes import ANSWER, DONE, FULL, MORE, NodeDecoder, NodePages, NodeReader
+from rillet.columns.node_pages import ANSWER, MORE, NodePages
+from rillet.columns.nodes import DONE, FULL, NodeDecoder, NodeReader
 from rillet.columns.pack import Packer
 from rillet.columns.resp import RangeDecoder, ReplyFailed
 from rillet.commands.stream_args import Interval

@@ -1,0 +1,20 @@
+cimport cython
+from rillet.columns.inbox cimport Inbox
+from rillet.columns.nodes cimport NodeReader
+from rillet.types.stream_id cimport key_ms, key_seq
+
+
+@cython.final
+cdef class NodePages(Inbox):
+    cdef public NodeReader reader
+    cdef Py_ssize_t after
+    cdef Py_ssize_t left
+    cdef bint busy
+    cdef readonly object go_on
+    cdef readonly object first
+    cdef object found
+    cpdef int decode(self) except -1
+    cdef bint _head(self) except -1
+    cdef bint _identifier(self) except -1
+    cdef bint _node(self) except -1
+    cdef Py_ssize_t _length(self, Py_ssize_t p, int kind) except -3

@@ -1,0 +1,174 @@
+"""Replies of RILLET.XNODES as they come off a socket: whole nodes, decoded where they lie.
+
+    *  $ go-on ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
+
+`NodePages` is an `Inbox`; each node in it is opened for a `NodeReader` (columns/nodes.py), which fills the rows:
+
+    pages = NodePages(NodeReader(rows, after, last))
+        ANSWER   pages.go_on is known: ask for the next page; pages.first is the stream's first ID
+        MORE     receive into pages.space(n)
+        FULL     take the rows
+        DONE     the reply is over; None in go_on ends the range
+
+A reader holds the buffer while it is in the middle of a node, so nothing is received then: decode again after FULL.
+What comes is checked, lines and lengths here, nodes by the reader. Cost: O(lines), a node of a hundred entries has two.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.columns.inbox import Inbox
+from rillet.columns.nodes import NodeReader
+from rillet.columns.resp import ReplyFailed
+from rillet.errors import Corrupt, ProtocolError
+from rillet.types.stream_id import StreamID
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.types.stream_id import key_ms, key_seq
+
+MORE, FULL, DONE, ANSWER = range(4)
+_MAX_LENGTH = cython.declare(cython.Py_ssize_t, 1 << 32)
+_INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)
+_NULL = cython.declare(cython.Py_ssize_t, -1)
+
+
+@cython.final
+@cython.cclass
+class NodePages(Inbox):
+    """Replies of RILLET.XNODES as they come off a socket, into the rows of a reader."""
+
+    __slots__ = ("reader", "after", "left", "busy", "go_on", "first", "found")
+    reader: NodeReader
+    after: cython.Py_ssize_t
+    left: cython.Py_ssize_t  # elements of the reply, -1 before it begins
+    busy: cython.bint
+    go_on: StreamID | None
+    first: StreamID | None
+    found: StreamID | None
+
+    def __init__(self, reader: NodeReader) -> None:
+        Inbox.__init__(self, 1 << 16)
+        self.reader = reader
+        self.after = 0
+        self.left = -1
+        self.busy = False
+        self.go_on = self.first = self.found = None
+
+    def space(self, n: int) -> memoryview:
+        """Return room for at least n bytes to receive into, after MORE; release it before any other call here."""
+        if self.busy:
+            raise AssertionError("the buffer is being read")
+        return Inbox.space(self, n)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def decode(self) -> cython.int:
+        """Decode what is there: MORE, FULL, DONE, or ANSWER once for each reply."""
+        while True:
+            if self.busy and self.reader.decode() == 1:
+                return 1
+            self.busy = False
+            if self.left == 0:
+                self.left = -1
+                return 2
+            if self.left < 0:
+                if not self._head():
+                    return 0
+                return 3
+            if not self._node():
+                return 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _head(self) -> cython.bint:
+        """Read the beginning of a reply: the ID to go on after and the stream's first; False while it is not whole."""
+        count: cython.Py_ssize_t = self._length(self.pos, 0x2A)
+        if count == _INCOMPLETE:
+            return False
+        if count < 2 or count & 1:
+            raise ProtocolError("invalid reply to RILLET.XNODES")
+        if not self._identifier():
+            return False
+        self.go_on = self.found
+        if not self._identifier():
+            return False
+        self.first = self.found
+        self.pos = self.after
+        self.left = count - 2
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _identifier(self) -> cython.bint:
+        """Read an ID, or null, at `after` and step behind it; False while it is not whole."""
+        size: cython.Py_ssize_t = self._length(self.after, 0x24)
+        p: cython.Py_ssize_t = self.after
+        self.found = None
+        if size == _INCOMPLETE or (size != _NULL and size > self.end - p - 2):
+            return False
+        if size != _NULL:
+            try:
+                self.found = StreamID.parse(bytes(self.buf[p : p + size]))
+            except ValueError:
+                raise ProtocolError("invalid ID in a reply to RILLET.XNODES") from None
+            self.after = p + size + 2
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _node(self) -> cython.bint:
+        """Open the reply's next node for the reader; False while it is not whole."""
+        key: bytes
+        p: cython.Py_ssize_t
+        size: cython.Py_ssize_t = self._length(self.pos, 0x24)
+        if size == _INCOMPLETE:
+            return False
+        if size != 16:
+            raise Corrupt("a stream node's key is an ID of 16 bytes")
+        if self.after + 18 > self.end:
+            return False
+        key = bytes(self.buf[self.after : self.after + 16])
+        size = self._length(self.after + 18, 0x24)
+        p = self.after
+        if size == _INCOMPLETE or size > self.end - p - 2:
+            return False
+        self.reader.open(self.buf, p, size, key_ms(key), key_seq(key))
+        self.busy = True
+        self.pos = p + size + 2
+        self.left -= 2
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-3, check=False)
+    def _length(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
+        """Return the length in the line at p (`*3`, `$16`; null is -1), -2 while it is not whole; step behind it."""
+        line_end: cython.Py_ssize_t = self.buf.find(b"\r\n", p, min(self.end, p + 65536))
+        line: bytes
+        n: cython.Py_ssize_t = 0
+        digit: cython.int
+        i: cython.Py_ssize_t
+        if line_end < 0:
+            if self.end - p >= 65536:
+                raise ProtocolError("a reply's line does not end")
+            return _INCOMPLETE
+        line = bytes(self.buf[p:line_end])
+        self.after = line_end + 2
+        if line == b"$-1" or line == b"_":
+            return _NULL
+        if line[:1] == b"-":
+            self.pos = self.after
+            raise ReplyFailed(line[1:].decode("utf-8", "replace"))
+        if len(line) < 2 or len(line) > 12 or line[0] != kind:
+            raise ProtocolError(f"unexpected in a reply to RILLET.XNODES: {line[:64]!r}")
+        for i in range(1, len(line)):
+            digit = line[i] - 0x30
+            if digit < 0 or digit > 9:
+                raise ProtocolError("invalid length in a reply")
+            n = n * 10 + digit
+        if n > _MAX_LENGTH:
+            raise ProtocolError("invalid length in a reply")
+        return n
