@@ -19,6 +19,7 @@ from rillet.spark.guard import DataLoss
 from rillet.spark.options import parse
 from rillet.spark.source import BatchReader
 from rillet.types.stream_id import StreamID
+from tests.cluster import Cluster
 from tests.judge import redis_binary, running_redis
 from tests.spark.calls import Query, server, stopped  # noqa: F401
 
@@ -241,3 +242,40 @@ def test_a_lagging_replica_proves_as_much_as_its_master(before_pages: list[Calla
 
             with pytest.raises(DataLoss, match="now it begins at 40-0"):
                 read(f"redis://127.0.0.1:{replica.port}", before_pages, trim, **chosen)
+
+
+@pytest.mark.parametrize("asked", ["master", "replica"])
+def test_a_slot_on_its_way_raises_no_alarm_and_hides_none(
+    cluster: Cluster, before_pages: list[Callable[[Asked], object]], asked: str
+) -> None:
+    stream = cluster.key_of(1, "events:")
+    master = cluster.owner(stream)
+    for n in range(1, ENTRIES + 1):
+        master.run("XADD", stream, f"{n}-0", "n", n)
+    assert master.run("WAIT", 1, 10_000) == 1
+    chosen = {"url": cluster.url, "stream": stream, "readFrom": asked, "pageEntries": "7", "batchEntries": "5"}
+    reader = BatchReader(parse({**chosen, "failOnDataLoss": "true"}), SCHEMA, 1)
+    (part,) = reader.partitions()
+    turn = 0
+    with cluster.moving(stream) as move:
+
+        def happen(page: Asked) -> None:
+            nonlocal turn
+            turn += 1
+            if turn == 4:
+                move.migrate()  # a replica loses the key
+            if turn == 8:
+                move.finish()
+
+        before_pages[:] = [happen]
+        found = [n for batch in reader.read(part) for n in batch.column("n").to_pylist()]
+        assert found == list(range(1, ENTRIES + 1)) and turn >= 8
+
+        def trim(page: Asked) -> None:
+            if page.after.ms:
+                cluster.run(stream, "XTRIM", stream, "MINID", "40-0")
+                assert cluster.run(stream, "WAIT", 1, 10_000) == 1
+
+        before_pages[:] = [trim]
+        with pytest.raises(DataLoss, match=f"'{stream}' at 127.0.0.1:.* now it begins at 40-0"):
+            list(reader.read(part))

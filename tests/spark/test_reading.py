@@ -321,6 +321,7 @@ def read_while_killed(port: int, kill: Callable[[], object], pauses: Pauses, **m
     assert pauses.count >= 3 and 0 < middle < LARGE
 
 
+@pytest.mark.once
 def test_a_redis_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_pause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -349,6 +350,7 @@ def test_a_redis_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_p
                 process.wait()
 
 
+@pytest.mark.once
 def test_a_rillet_server_that_is_killed_in_the_middle_of_a_page_and_comes_back_costs_a_pause(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
