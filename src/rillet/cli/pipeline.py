@@ -7,7 +7,8 @@ Each is a module there, with `add_arguments(parser)`, `run(options)` and, if it 
 module is imported when it is asked for. Everything wrong with the arguments is one message, so argparse, which stops
 at the first, is only the half of it (`running.Parser`).
 
-Exit status: 0 done; 1 something failed on the way, the line says what; 2 the arguments are wrong, or Spark is missing.
+Exit status: 0 done; 1 something failed on the way, the line says what; 2 the arguments are wrong, or Spark is missing;
+130 it was interrupted.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from rillet.errors import RilletError
 from rillet.spark.java import JavaMissing
 from rillet.spark.options import OptionError
 
+INTERRUPTED = 130  # as a shell has it: 128 and the number of SIGINT
+
 PIPELINES: dict[str, str] = {
     "archive": "streams into Parquet files by date, each entry exactly once; trims what is archived",
     "history": "archive and live stream as one table: print it, or write it to Parquet",
@@ -35,11 +38,31 @@ PIPELINES: dict[str, str] = {
 """The pipelines, by the name of their command, with their line of help; `-` in a name is `_` in the module's."""
 
 
+STOPPED: dict[str, str] = {
+    "archive": "; what is committed stays, the next run goes on after it",
+    "replay": "; what is written stays, the same command goes on after it",
+    "aggregate": "; what is committed stays, the next run goes on after it",
+    "migrate": "; --resume goes on with what is at the target",
+    "dead-letters": "; what was put back stays, the same command does the rest",
+}
+"""What to know of those that were interrupted and change something."""
+
+
 def run(given: Sequence[str]) -> int:
     """Run the pipeline that the words name, and return the exit status."""
     if not given or given[0].startswith("-") or given[0] not in PIPELINES:
         return _overview(given)
-    name = given[0]
+    try:
+        return _run(given[0], given[1:])
+    except BaseException as error:
+        # What is cleared up after ^C may fail in its own way: Spark is interrupted, too.
+        if not _interrupted(error):
+            raise
+        print(f"rillet: interrupted{STOPPED.get(given[0], '')}", file=sys.stderr)
+        return INTERRUPTED
+
+
+def _run(name: str, words: Sequence[str]) -> int:
     try:
         _require()
     except RilletError as error:
@@ -57,19 +80,28 @@ def run(given: Sequence[str]) -> int:
     )
     module.add_arguments(parser)
     try:
-        status: int = module.run(parser.read(given[1:], module))
+        status: int = module.run(parser.read(words, module))
     except (OptionError, JavaMissing) as error:
         print(f"rillet: {told(error)}", file=sys.stderr)
         return WRONG
-    except KeyboardInterrupt:
-        print("rillet: stopped; what was committed stays, the next run goes on from there", file=sys.stderr)
-        return FAILED
     except Exception as error:
-        if not isinstance(error, (RilletError, OSError)) and not type(error).__module__.startswith(("py4j", "pyspark")):
+        foreign = not isinstance(error, (RilletError, OSError)) and not _of_spark(error)
+        if foreign or _interrupted(error):
             raise
         print(f"rillet: {told(error)}", file=sys.stderr)
         return FAILED
     return status
+
+
+def _of_spark(error: Exception) -> bool:
+    return type(error).__module__.startswith(("py4j", "pyspark"))
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether it was ^C, or came of it."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def _require() -> None:

@@ -72,7 +72,8 @@ def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> 
         "spark_sql_session_timeZone": "UTC",
     }
     for key, value in {**defaults, **settings}.items():
-        builder = builder.config(key.replace("_", "."), value)
+        # A name that has dots is one of Spark's already: spark.executorEnv.HTTP_PROXY.
+        builder = builder.config(key if "." in key else key.replace("_", "."), value)
     spark = builder.getOrCreate()
     register(spark)
     return spark

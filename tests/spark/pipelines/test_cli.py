@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -62,13 +63,19 @@ def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
     for what in (
         "--every is 'soon': not a time", "--small-files is '1': not a whole number from 2 up", "--file-size is 'big'",
         "--compression is 'best': none of zstd,", "unknown option minpartitons (did you mean minPartitions?)",
-        "give one of url", "stream is missing", "--schema needs a value",
+        "give one of --url (redis://host:port/db) and --path (", "--stream is missing: the stream's key (or --streams,",
+        "--schema needs a value",
     ):  # fmt: skip
         assert what in err
     err = wrong("archive", str(tmp_path), "--compact", "--trim", "--every", "5s")
     assert (
         err == "rillet: --compact only merges files: not with --trim; --compact only merges files: not with --every\n"
     )
+    assert "have Spark's own sink write there (writeStream.format('parquet'))" in wrong("archive", "s3a://bucket/a")
+    err = wrong("migrate", "--url", "http://x", "--prefix", "a:")
+    assert "of the source: --url is neither redis://" in err
+    assert "of the target: give one of --to-url (redis://host:port/db) and --to-path (" in err
+    assert wrong("snapshot") == "rillet: PLACE is missing: RDB files, folders of them, or globs\n"
     err = wrong("replay", "--parquet", str(tmp_path / "no"), "--archive", str(tmp_path), "--speed", "0", "--start", "5")
     for what in ("--to is missing", "give one of --parquet and --archive", "it is not there", "--speed is '0'",
                  "--start is for a stream", "--to-url or --to-path is missing"):  # fmt: skip
@@ -78,6 +85,60 @@ def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
     (tmp_path / "a.toml").write_text("[source]\nurl = 'redis://x'\n")
     err = wrong("aggregate", str(tmp_path / "a.toml"), "--batch", "--every", "1s")
     assert "not with --every" in err and "source: stream is missing" in err and "[window] is missing" in err
+
+
+@pytest.mark.once
+def test_a_server_that_is_not_there_is_said_before_a_jvm_starts(
+    capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("pyspark")
+
+    def started(*_: object, **__: object) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("rillet.spark.java.session", started)
+    away = ("--url", "redis://127.0.0.1:1")
+    for words in (("archive", str(tmp_path / "a"), *away, "--stream", "s"), ("dead-letters", *away, "--stream", "s"),
+                  ("migrate", *away, "--to-url", "redis://127.0.0.1:2"), ("lag", *away)):  # fmt: skip
+        assert main(["pipeline", *words]) == 1
+        assert capsys.readouterr().err == "rillet: no server answers at 127.0.0.1:1: [Errno 111] Connection refused\n"
+    assert main(["pipeline", "dead-letters", "--path", str(tmp_path / "none"), "--stream", "s"]) == 1
+    assert capsys.readouterr().err == f"rillet: there is no store at {tmp_path / 'none'}\n"
+
+
+@pytest.mark.once
+def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """At once, or by way of what it breaks; while the JVM starts it waits for that."""
+    pytest.importorskip("pyspark")
+    from rillet.spark.pipelines import running
+
+    def interrupted(*_: object, **__: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    def broken(*_: object, **__: object) -> None:
+        try:
+            interrupted()
+        except KeyboardInterrupt:
+            raise OSError("the gateway is gone")  # noqa: B904 (as it comes)
+
+    monkeypatch.setattr("rillet.spark.pipelines.running._reach", lambda given: None)
+    words = ["pipeline", "archive", str(tmp_path / "a"), "--url", "redis://x", "--stream", "s"]
+    for session in (interrupted, broken):
+        monkeypatch.setattr("rillet.spark.pipelines.running.open_session", session)
+        assert main(words) == 130
+        assert capsys.readouterr().err == (
+            "rillet: interrupted; what is committed stays, the next run goes on after it\n"
+        )
+    reached = []
+
+    def starting() -> None:
+        with running._held():
+            interrupted()
+            reached.append("the end")
+
+    with pytest.raises(KeyboardInterrupt):
+        starting()
+    assert reached and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 class Terminal(io.StringIO):

@@ -202,7 +202,7 @@ def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
     with pytest.raises(OptionError) as caught:
         read("--every", "0", "--chart", "x.png", "--for", "1h", "--most-pending", "none", "--option", "foo=1")
     for part in ("--every is '0'", "--chart needs --report", "--for needs --out", "--most-pending is 'none'",
-                 "unknown option foo", "give one of url"):  # fmt: skip
+                 "unknown option foo", "give one of --url"):  # fmt: skip
         assert part in str(caught.value)
     with pytest.raises(OptionError, match="--report .* holds no samples"):
         read("--report", str(tmp_path))

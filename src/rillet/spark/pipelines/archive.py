@@ -44,6 +44,7 @@ from rillet.spark.options import EARLIEST, OptionError, Options, parse
 from rillet.spark.pipelines import running
 from rillet.spark.pipelines.folder import (
     KEEP_REPLACED,
+    NO_OBJECTS,
     Archive,
     ArchiveError,
     Manifest,
@@ -463,9 +464,7 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    parser.add_argument(
-        "to", type=running.folder, metavar="FOLDER", help="the archive's folder; made if it is not there"
-    )
+    parser.add_argument("to", type=_folder, metavar="FOLDER", help="the archive's folder; made if it is not there")
     running.source_arguments(parser)
     group = parser.add_argument_group("archive")
     group.add_argument("--schema", help="typed columns in place of the map of fields: 'carrier string, delay double'")
@@ -481,6 +480,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--keep-replaced", type=running.seconds, default=KEEP_REPLACED, metavar="TIME",
                        help="how long merged files are kept for those who read them (default: 1h)")  # fmt: skip
     running.spark_arguments(parser)
+
+
+def _folder(text: str) -> Path:
+    if "://" in text:
+        raise ValueError(NO_OBJECTS)
+    return running.folder(text)
 
 
 def complaints(options: argparse.Namespace) -> list[str]:

@@ -62,6 +62,10 @@ MANIFEST = f"{OWN}/manifest.json"
 STAGING = f"{OWN}/staging"
 REPLACED = f"{OWN}/replaced"
 KEEP_REPLACED = 3600.0
+NO_OBJECTS = (
+    "an archive's commit is a rename, which object stores do not have; archive into a folder and copy that, or have "
+    "Spark's own sink write there (writeStream.format('parquet'))"
+)
 DAY_MS = 86_400_000
 MOST_NAME = 255  # bytes of a folder's name, on file systems of all kinds
 _LAST_DAY = (date.max - date(1970, 1, 1)).days
@@ -152,7 +156,7 @@ class Archive:
 
     def __init__(self, path: str | Path, at: Callable[[str], None] = lambda step: None) -> None:
         if "://" in str(path):
-            raise ArchiveError(f"rillet: {path} is no folder of a file system, which an archive has to be")
+            raise ArchiveError(f"rillet: {path} is no folder of a file system: {NO_OBJECTS}")
         self.path = Path(path)
         self.at = at
 

@@ -394,10 +394,18 @@ def run(options: argparse.Namespace) -> int:
     checked = _checked(source_options(options))
     samples = None if options.out is None else Samples(options.out)
     stopped = threading.Event()
-    if samples is None:
+    before = signal.getsignal(signal.SIGINT)
+
+    def stop(number: int, frame: Any) -> None:
+        if stopped.is_set() and number == signal.SIGINT:  # a second time: the server does not answer
+            raise KeyboardInterrupt
         stopped.set()
-    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())
-    signal.signal(signal.SIGTERM, lambda *_: stopped.set())
+
+    if samples is None:
+        stopped.set()  # one sample, which may be interrupted
+    else:
+        signal.signal(signal.SIGINT, stop)
+        signal.signal(signal.SIGTERM, stop)
     try:
         with Bar("sampling", "samples") as bar:
             taken, missed, last = watch(

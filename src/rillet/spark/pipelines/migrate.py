@@ -38,6 +38,7 @@ from rillet.spark.pipelines.running import (
     Bar,
     PipelineError,
     counted,
+    flagged,
     open_session,
     seconds,
     setting,
@@ -199,7 +200,7 @@ def complaints(options: argparse.Namespace) -> list[str]:
     try:
         checked(source_options(options), _target(options))
     except OptionError as error:
-        wrong.append(str(error).removeprefix("rillet: "))
+        wrong.append(_flagged(str(error).removeprefix("rillet: ")))
     except RilletError:
         pass  # no store there: not the arguments' fault, and `run` says it
     if options.resume and options.replace:
@@ -207,6 +208,13 @@ def complaints(options: argparse.Namespace) -> list[str]:
     if options.follow_for is not None and not options.follow:
         wrong.append("--follow-for needs --follow")
     return wrong
+
+
+def _flagged(complaint: str) -> str:
+    """Return a complaint with the names of the command line, which the two sides have two of."""
+    source, of, target = complaint.partition("of the target: ")
+    theirs = flagged(target).replace("--url", "--to-url").replace("--path", "--to-path")
+    return flagged(source) + of + theirs
 
 
 def run(options: argparse.Namespace) -> int:

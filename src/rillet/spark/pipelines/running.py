@@ -16,10 +16,17 @@ says how far a long run was. Nothing is shown of a run that ends at once.
 from __future__ import annotations
 
 import argparse
+import logging
+import os
 import re
+import signal
 import sys
+import tempfile
+import threading
 import time
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
@@ -204,8 +211,22 @@ def source_complaints(options: argparse.Namespace, **more: str) -> list[str]:
     try:
         parse({**source_options(options), **more}).require_stream()
     except OptionError as error:
-        return [str(error).removeprefix("rillet: ")]
+        return [flagged(str(error).removeprefix("rillet: "))]
     return []
+
+
+def flagged(complaint: str) -> str:
+    """Return a complaint of the source's with the names that its options have on a command line."""
+    parts = complaint.replace("one of url (", "one of --url (").replace(" and path (", " and --path (").split("; ")
+    for place, part in enumerate(parts):
+        before, colon, said = part.rpartition("of the source: ")  # of migrate, which has two sides
+        word, _, rest = said.partition(" ")
+        for flag, name, line in (*_WHERE, *_WHICH):
+            if word == name:
+                parts[place] = f"{before}{colon}{flag} {rest}"
+                if name == "stream" and rest.startswith("is missing"):
+                    parts[place] = f"{before}{colon}{flag} is missing: {line} (or --streams, --stream-pattern)"
+    return "; ".join(parts)
 
 
 def spark_arguments(parser: argparse.ArgumentParser) -> None:
@@ -217,12 +238,97 @@ def spark_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def open_session(options: argparse.Namespace, name: str) -> SparkSession:
-    """Return the Spark session of a command."""
+    """Return the Spark session of a command; ConnectorError before it is made where the source cannot be reached."""
     from rillet.spark.java import session
 
-    spark = session(options.master, f"rillet pipeline {name}", **dict(options.conf))
-    spark.sparkContext.setLogLevel("ERROR")
+    _reach(source_options(options) if "url" in options else {})
+    conf = dict(options.conf)
+    local = options.master.startswith("local")
+    if local:
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # else it warns of every machine that has another
+    with _held(), _quiet(options, conf):
+        spark = session(options.master, f"rillet pipeline {name}", **conf)
+        if not _has_own_log(options):
+            # What fails is told in a sentence of ours; of executors elsewhere only the log knows more.
+            spark.sparkContext.setLogLevel("OFF" if local else "ERROR")
     return spark
+
+
+def _reach(given: Mapping[str, str]) -> None:
+    """Connect to where a source is: a JVM takes seconds to start, and says the same in more words."""
+    from rillet.spark.connection import require_store
+    from rillet.spark.servers import Servers
+
+    if not given:
+        return
+    options = parse({"streamPattern": "*", **given} if not _named(given) else given)
+    require_store(options)
+    if options.url is not None:
+        with Servers(options) as servers:
+            for _ in servers.masters():
+                return
+
+
+def _named(given: Mapping[str, str]) -> bool:
+    return any(name.lower() in ("stream", "streams", "streampattern") for name in given)
+
+
+@contextmanager
+def _held() -> Iterator[None]:
+    """Have ^C wait until the JVM is up: one that is left behind half started goes on, and complains later."""
+    ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
+    if ignored or threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+
+    def note(number: int, frame: object) -> None:
+        came.append(number)
+
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGINT) is note:  # else Spark has put its own there
+            signal.signal(signal.SIGINT, before)
+    if came:
+        raise KeyboardInterrupt
+
+
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+
+
+def _has_own_log(options: argparse.Namespace) -> bool:
+    """Whether somebody may have configured what Spark logs."""
+    return bool({"SPARK_CONF_DIR", "SPARK_HOME"} & os.environ.keys()) or JAVA_OPTIONS in dict(options.conf)
+
+
+@contextmanager
+def _quiet(options: argparse.Namespace, conf: dict[str, str]) -> Iterator[None]:
+    """Have a JVM that is started inside log errors only, from its first line on."""
+    warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says of a ^C
+    if _has_own_log(options):
+        yield
+        return
+    with tempfile.NamedTemporaryFile("w", prefix="rillet-log4j2-", suffix=".properties") as file:
+        file.write(_LOG)
+        file.flush()
+        conf[JAVA_OPTIONS] = f"-Dlog4j2.configurationFile={file.name}"
+        yield
+
+
+_LOG = """\
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+logger.gateway.name = org.apache.spark.api.python.PythonGatewayServer
+logger.gateway.level = error
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n
+"""
 
 
 # ---- telling ------------------------------------------------------------------------------------------------------

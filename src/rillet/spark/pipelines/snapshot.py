@@ -188,7 +188,7 @@ def complaints(options: argparse.Namespace) -> list[str]:
     try:
         rdb_files(options.places or [])
     except RilletError as error:
-        wrong.append(str(error))
+        wrong += [str(error)] if options.places else []
     if not options.separator:
         wrong.append("--separator is empty")
     if options.tables not in (None, ("keys",)) and options.out is None:
