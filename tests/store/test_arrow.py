@@ -10,11 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
 import rillet  # noqa: E402
 from rillet.columns.builder import MOST_FIELDS  # noqa: E402
+from rillet.columns.column import NotPlain  # noqa: E402
 from rillet.errors import CommandError, StoreClosed, StoreError, WrongType  # noqa: E402
 from rillet.store import Store, arrow  # noqa: E402
 from rillet.store.inferred import schema_of, typed  # noqa: E402
@@ -208,6 +211,61 @@ def test_a_type_is_one_that_every_value_fits(values: list[str | None], kind: Any
     assert found.type == kind
     if kind != pa.string():
         assert [value is None for value in found.to_pylist()] == [not value for value in values]
+
+
+CELL = st.one_of(
+    st.none(), st.just(""), st.integers(-(2**64), 2**64).map(str), st.floats().map(repr),
+    st.decimals(-1000, 1000, places=2).map(str),
+    st.sampled_from(["007", "-0", "0", "+7", ".5", "5.", "00.5", "1e400", "1e-400", "1e5", " 1", "n/a", "NaN", "-",
+                     "-.5", "0e5", "9223372036854775808", "9007199254740993", "true", "2024-05-01", "1_0", "0x10"]),
+)  # fmt: skip
+
+
+@settings(deadline=None)
+@given(st.lists(st.one_of(st.lists(CELL, min_size=1), st.lists(st.integers().map(str), min_size=1)), max_size=4))
+@example([["1", "2"], ["3", "2.5"], ["4"]])
+@example([["9007199254740993"], ["1.5"], ["9007199254740993"]])
+@example([[None, ""], ["1", ""], ["2.5", "nan"], ["inf"]])
+@example([["1.50", "2"], ["1"], ["n/a"]])
+def test_a_type_found_early_is_the_one_that_all_texts_have(pieces: list[list[str | None]]) -> None:
+    cells = [cell for piece in pieces for cell in piece]
+    tables = []
+    with rillet.open() as store:
+        stream = store.stream("events")
+        for number, cell in enumerate(cells):
+            stream.add({"always": "x", **({} if cell is None else {"f": cell})}, id=f"{number + 1}-0")
+        for early in (True, False):
+            found = arrow.Columns(stream.key, None, None, "infer", early)
+            after = StreamID(0, 0)
+            try:
+                for piece in pieces:
+                    source = arrow.Source(stream, found.rows, after, StreamID(2**63, 0), len(piece))
+                    for _ in source.fill():
+                        found.take()
+                    after = StreamID(after.ms + len(piece), 0)
+                tables.append(found.table())
+            except NotPlain:
+                assert early
+    assert len({repr(table.to_pydict()) for table in tables}) == 1  # as texts: nan is not nan
+    assert [table.schema for table in tables] == [tables[0].schema] * len(tables)
+    if "f" in tables[0].schema.names:
+        assert tables[0].column("f").type == typed(pa.chunked_array([pa.array(cells, pa.string())])).type
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_numbers_that_end_late_are_read_again_as_texts(monkeypatch: pytest.MonkeyPatch, early: bool) -> None:
+    monkeypatch.setattr(arrow, "PIECE", 7)
+    monkeypatch.setattr(arrow.Columns.__init__, "__defaults__", (early,))
+    with rillet.open() as store:
+        stream = store.stream("events")
+        stream.add_many([{"n": n, "x": f"{n}.50", "y": "" if n < 9 else n} for n in range(40)])
+        assert stream.to_arrow(columns=["n", "x", "y"]).to_pydict() == {
+            "n": list(range(40)), "x": [n + 0.5 for n in range(40)], "y": [None] * 9 + list(range(9, 40)),
+        }  # fmt: skip
+        stream.add({"n": 1.5, "x": "n/a", "y": 7})
+        table = stream.to_arrow()
+        assert table.column("x").to_pylist() == [*(f"{n}.50" for n in range(40)), "n/a"]
+        assert table.column("n").to_pylist() == [*map(float, range(40)), 1.5]
 
 
 def test_schemas_are_read_as_spark_writes_them() -> None:

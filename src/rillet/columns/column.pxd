@@ -55,6 +55,9 @@ cdef class Column:
     cdef bint _put_halves(self, long long value) except -1
     cdef bint _fits_precision(self, long long value) noexcept
     cdef bint _put_wide(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n) except -1
+    cdef bint _put_plain(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
+    cdef bint _is_plain(self, const unsigned char *data, Py_ssize_t start, Py_ssize_t n, Py_ssize_t limit) except -1
+    cdef bint _widen(self) except -1
     cpdef bint put_bytes(self, bytes value) except -1
     cpdef bint put_number(self, long long value) except -1
     cdef Column put_registers(self, const unsigned char *data, Py_ssize_t limit)

@@ -8,6 +8,7 @@ The buffers are Arrow's own, so that finishing a column copies nothing:
                   offsets  n + 1 int32: value i is data[offsets[i]:offsets[i + 1]]
     any           valid    n bits, 1 = not null; stays empty until the first null
     JSON          objects  what nested.py read, as Python's lists and dicts, until the batch is taken
+    WHOLE, REAL   data     n int64, n doubles: of a column whose type was found, not told
 
 Each is an over-allocated bytearray: `used` and `length` say how much of it is real. A null takes its place in the data
 too (zero bytes of a string, a zero otherwise), as Arrow wants it.
@@ -15,6 +16,11 @@ too (zero bytes of a string, a zero otherwise), as Arrow wants it.
 `put` takes the text of a field and turns it into the column's type; text that is no value of the type becomes null, and
 `bad` and `parser.bad` say so. `put_text` is the same for a caller that has checked that the text lies inside its
 buffer: it reads through a pointer. Pointers live for one call and nothing is resized meanwhile.
+
+WHOLE and REAL take nothing but plain numbers, so that what a column's first texts were (`store/inferred.py`) is true of
+all of them: digits as a whole number writes itself (7, -12; not 007, +7, -0); digits with a point among them perhaps
+and an exponent behind, nan and inf. An empty text is null. WHOLE becomes REAL by itself, for which no text is needed;
+anything else is NotPlain, and its reader begins anew with texts.
 
 The text of an ID is made from that of the ID before, of which all digits but four are mostly the same.
 
@@ -40,6 +46,7 @@ import sys
 from typing import Any
 
 from rillet.columns.text import Parser, exactly
+from rillet.errors import RilletError
 
 if cython.compiled:
     from cython.cimports.cpython.bytearray import (  # type: ignore[import-not-found, unused-ignore]
@@ -51,7 +58,10 @@ else:  # compiled code has them as C functions, through the .pxd
     from rillet.columns.text import check
     from rillet.protocol.writer import put_digits
 
-STRING, BINARY, BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, TIMESTAMP, DATE, DECIMAL, JSON = range(13)
+COMPILED: bool = cython.compiled
+(
+    STRING, BINARY, BOOLEAN, BYTE, SHORT, INT, LONG, FLOAT, DOUBLE, TIMESTAMP, DATE, DECIMAL, JSON, WHOLE, REAL,
+) = range(15)  # fmt: skip
 _STRING = cython.declare(cython.int, 0)
 _BINARY = cython.declare(cython.int, 1)
 _BOOLEAN = cython.declare(cython.int, 2)
@@ -65,10 +75,12 @@ _TIMESTAMP = cython.declare(cython.int, 9)
 _DATE = cython.declare(cython.int, 10)
 _DECIMAL = cython.declare(cython.int, 11)
 _JSON = cython.declare(cython.int, 12)
-WIDTHS = (0, 0, 0, 1, 2, 4, 8, 4, 8, 8, 4, 16, 0)
+_WHOLE = cython.declare(cython.int, 13)
+_REAL = cython.declare(cython.int, 14)
+WIDTHS = (0, 0, 0, 1, 2, 4, 8, 4, 8, 8, 4, 16, 0, 8, 8)
 LABELS = (
     "string", "binary", "boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "timestamp", "date",
-    "decimal", "JSON",
+    "decimal", "JSON", "bigint", "double",
 )  # fmt: skip
 
 ABSENT = -1
@@ -79,6 +91,11 @@ _LITTLE = cython.declare(cython.bint, sys.byteorder == "little")
 _HIGH = cython.declare(cython.ulonglong, 0x8080808080808080)
 _INT32_MAX = cython.declare(cython.Py_ssize_t, 2147483647)
 _MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
+SPECIAL = frozenset((b"nan", b"inf", b"-inf", b"NaN", b"Infinity", b"-Infinity"))
+
+
+class NotPlain(RilletError):
+    """A column of found numbers met a text that is none."""
 
 
 @cython.cfunc
@@ -310,6 +327,55 @@ def is_utf8(buf: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ss
     return True
 
 
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def is_whole(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+    """Tell whether a text, not empty, begins and ends as a whole number writes itself."""
+    first: cython.int = data[start]
+    if first == 0x2D:
+        if n == 1 or data[start + 1] == 0x30:
+            return False
+        first = data[start + 1]
+    elif first == 0x30:
+        return n == 1
+    return 0x30 <= first <= 0x39 and data[start + n - 1] >= 0x30
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def begins_plain(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+    """Tell whether a text, not empty, begins and ends with digits, a sign before them perhaps, and no needless zero."""
+    sign: cython.Py_ssize_t = 1 if data[start] == 0x2D else 0
+    first: cython.int
+    last: cython.int = data[start + n - 1]
+    if n == sign or last < 0x30 or last > 0x39:
+        return False
+    first = data[start + sign]
+    if first == 0x30 and n > sign + 1:
+        first = data[start + sign + 1]
+        return first == 0x2E
+    return 0x30 <= first <= 0x39
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def is_sure(
+    real: cython.double, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t
+) -> cython.bint:
+    """Tell whether a number is far from the ends of doubles, or 0 because it has no digit but 0 and no exponent."""
+    i: cython.Py_ssize_t
+    if real < 0:
+        real = -real
+    if real != 0:
+        return 1e-300 < real < 1e300
+    for i in range(start, start + n):
+        if data[i] > 0x30:
+            return False
+    return True
+
+
 @cython.final
 @cython.cclass
 class Column:
@@ -468,7 +534,7 @@ class Column:
     @cython.exceptval(-1, check=False)
     def put_integer(self, value: cython.longlong) -> cython.bint:
         """Append value, which the kind can hold, to a column of an integer, time or floating kind."""
-        if self.kind == _DOUBLE or self.kind == _FLOAT:
+        if self.kind == _DOUBLE or self.kind == _FLOAT or self.kind == _REAL:
             return self.put_real_value(value)
         self._room(8)
         put_whole(self.data, self.used, value, self.width)
@@ -499,7 +565,7 @@ class Column:
         used: cython.Py_ssize_t = self.used
         if used > size_of(data) - 24:
             self._grow(8)
-        if self.kind == _DOUBLE:
+        if self.width == 8:
             put_real(data, used, value)
         else:
             put_single(data, used, value)
@@ -550,6 +616,8 @@ class Column:
         elif kind == _DATE:
             if self.parser.read_date(data, start, n):
                 return self.put_integer(self.parser.number)
+        elif kind >= _WHOLE:
+            return self._put_plain(data, start, n, limit)
         else:
             return self._put_rare(data, start, n)
         return self._put_bad(n)
@@ -658,6 +726,68 @@ class Column:
         self.used += n
         return self._ended_text()
 
+    # ---- numbers that were found ---------------------------------------------------------------------------------
+
+    def be_plain(self, kind: int) -> None:
+        """Become a column of WHOLE or REAL, after the texts were taken."""
+        if self.length:
+            raise AssertionError("a column that holds values changes its kind")
+        self.kind = kind
+        self.width = WIDTHS[kind]
+        self.label = LABELS[kind]
+        self.offsets = bytearray()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _put_plain(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Append a plain number; an empty text is null, NotPlain anything else."""
+        if n == 0:
+            return self.put_null()
+        if self.kind == _WHOLE:
+            if is_whole(data, start, n) and self.parser.read_integer(data, start, n):
+                return self.put_integer(self.parser.number)
+            self._widen()
+        if self._is_plain(data, start, n, limit):
+            return self.put_real_value(self.parser.real)
+        text: bytes = bytes(data[start : start + n])
+        if text not in SPECIAL:
+            raise NotPlain(f"no plain number: {text[:100]!r}")
+        return self.put_real_value(float(text))
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _is_plain(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Read a text, not empty, as a double of which nobody would read another one."""
+        square: cython.double
+        if not begins_plain(data, start, n) or not self.parser.read_decimal(data, start, n, limit):
+            return False
+        square = self.parser.real * self.parser.real  # signs come at random, and a product needs no branch
+        if 1e-300 < square < 1e300:
+            return True
+        return is_sure(self.parser.real, data, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _widen(self) -> cython.bint:
+        """Become REAL: what is there is rounded to doubles, as its texts would be."""
+        i: cython.Py_ssize_t
+        value: cython.longlong = 0
+        data: bytearray = self.data
+        for i in range(self.length):
+            if cython.compiled:
+                memcpy(cython.address(value), start_of(data) + 8 * i, 8)
+            else:
+                value = int.from_bytes(data[8 * i : 8 * i + 8], sys.byteorder, signed=True)
+            put_real(data, 8 * i, value)
+        self.kind = _REAL
+        self.label = LABELS[REAL]
+        return True
+
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_bytes(self, value: bytes) -> cython.bint:
@@ -681,7 +811,7 @@ class Column:
         if kind <= _LONG and kind >= _BYTE:
             if self._fits(value):
                 return self.put_integer(value)
-        elif kind == _DOUBLE or kind == _FLOAT:
+        elif kind == _DOUBLE or kind == _FLOAT or kind >= _WHOLE:
             return self.put_integer(value)
         elif kind == _BOOLEAN:
             if value == 0 or value == 1:
@@ -721,6 +851,8 @@ class Column:
             if self.kind == _STRING:
                 return self._put_string(data, self.start, n, limit)
             if self.kind == _DOUBLE and self.parser.read_decimal(data, self.start, n, limit):
+                return self.put_real_value(self.parser.real)
+            if self.kind == _REAL and n > 0 and self._is_plain(data, self.start, n, limit):
                 return self.put_real_value(self.parser.real)
             return self.put_text(data, self.start, n, limit)
         if n == _NUMBER:

@@ -8,9 +8,8 @@
 `Source.fill` is the one loop behind all of them: it puts entries into `rows` and yields whenever they are to be
 taken; `Columns` takes them. No value becomes a Python object on the way.
 
-**Columns.** A schema (Arrow's, or Spark's words) settles them. Without one every field that occurs has a column:
-texts are gathered first, and `inferred.typed` finds the type that all of them fit. `fields="map"` leaves them in
-one map.
+**Columns.** A schema (Arrow's, or Spark's words) settles them. Without one every field that occurs has a column of the
+type that all its values fit (`discovered.py`). `fields="map"` leaves them in one map.
 
 **A table is no snapshot.** Between two pieces others may add, trim and delete, as between two pages of XRANGE; IDs
 rise, so nothing comes twice, and what is there all the time is in it.
@@ -26,8 +25,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillet.columns.builder import FIELD, ID, ID_TIME, SOURCES, Rows, TooManyFields
-from rillet.columns.column import STRING
+from rillet.columns.builder import Rows, TooManyFields
+from rillet.columns.column import COMPILED, NotPlain
 from rillet.columns.node_pages import ANSWER, MORE, NodePages
 from rillet.columns.nodes import DONE, FULL, NodeDecoder, NodeReader
 from rillet.columns.pack import Packer
@@ -36,6 +35,7 @@ from rillet.commands.stream_args import Interval
 from rillet.errors import CommandError, Corrupt, ProtocolError, StoreClosed, StoreError, WrongType
 from rillet.protocol.parser import pack_command
 from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser, parse_all
+from rillet.store.discovered import Discovered
 from rillet.store.encoding import IDLike, encode_id
 from rillet.store.links import RedisLink, SocketLink, error_of, raised
 from rillet.store.local import LocalLink
@@ -74,14 +74,20 @@ def to_arrow(
 ) -> Any:  # fmt: skip
     """Return the entries from start to end as a pyarrow.Table."""
     require_pyarrow("to_arrow")
-    found = Columns(stream.key, schema, columns, fields)
     after, last = bounds(start, end)
-    try:
+
+    def read(found: Columns) -> Any:
         for _ in Source(stream, found.rows, after, last, count).fill():
             found.take()
+        return found.table()
+
+    try:
+        try:
+            return read(Columns(stream.key, schema, columns, fields))
+        except NotPlain:  # a column of numbers has something else farther behind
+            return read(Columns(stream.key, schema, columns, fields, early=False))
     except TooManyFields as error:
         raise StoreError(f'the stream {stream.name!r} has {error}: pass columns, a schema, or fields="map"') from None
-    return found.table()
 
 
 def to_pandas(table: Any, how: dict[str, Any]) -> Any:
@@ -115,8 +121,10 @@ def bounds(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
 class Columns:
     """The columns of a table in the making: rows to fill, and the batches taken from them."""
 
-    def __init__(self, key: bytes, schema: Any, columns: Sequence[str] | None, fields: str) -> None:
-        """ValueError names what cannot be a column."""
+    def __init__(
+        self, key: bytes, schema: Any, columns: Sequence[str] | None, fields: str, early: bool = COMPILED
+    ) -> None:
+        """ValueError names what cannot be a column; early: that a column is numbers may be decided before the end."""
         import pyarrow as pa
 
         from rillet.columns.arrow import rows_for
@@ -138,75 +146,24 @@ class Columns:
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
         self.schema = schema
         self.batches: list[Any] = []
-        if schema is not None:
-            self.rows = rows_for(schema, key)
-            return
-        self.rows = Rows(key)
-        if columns is None:
-            self.rows.add_source(ID)
-            self.rows.add_source(ID_TIME)
-            self.rows.discovers = True
-        for name in columns or ():
-            if name == "fields":
-                raise ValueError('the column "fields" is there with fields="map" or in a schema')
-            if name in SOURCES:
-                self.rows.add_source(SOURCES[name])
-            else:
-                self.rows.add_field(name.encode(), STRING)
+        self.found = None if schema is not None else Discovered(key, columns, early)
+        self.rows = rows_for(schema, key) if self.found is None else self.found.rows
 
     def take(self) -> None:
         """Take what is in the rows as one more batch."""
         from rillet.columns.arrow import record_batch
 
         if self.rows.length:
-            schema = self.schema if self.schema is not None else self._discovered()
-            self.batches.append(record_batch(self.rows, schema))
-
-    def _discovered(self) -> Any:
-        """Return the schema of the columns so far, fields as strings."""
-        import pyarrow as pa
-
-        kinds = {"id_ms": pa.int64(), "id_seq": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
-        own = {source: name for name, source in SOURCES.items()}
-        fields = []
-        taken: set[str] = set()
-        for column in self.rows.columns:
-            if column.source == FIELD:
-                name = free_name(column.name.decode("utf-8", "backslashreplace"), taken)
-                fields.append(pa.field(name, pa.string(), metadata={"field": column.name}))
+            if self.found is not None:
+                self.found.take()
             else:
-                name = own[column.source]
-                fields.append(pa.field(name, kinds.get(name, pa.string())))
-            taken.add(name)
-        return pa.schema(fields)
+                self.batches.append(record_batch(self.rows, self.schema))
 
     def table(self) -> Any:
         """Return all that was taken."""
         import pyarrow as pa
 
-        from rillet.store.inferred import typed
-
-        if self.schema is not None:
-            return pa.Table.from_batches(self.batches, self.schema)
-        tables = [pa.Table.from_batches([batch]) for batch in self.batches]
-        whole = pa.concat_tables(tables, promote_options="default") if tables else self._discovered().empty_table()
-        for index, field in enumerate(whole.schema):
-            if field.metadata is not None:
-                column = typed(whole.column(index))
-                same = field.metadata[b"field"] == field.name.encode()
-                named = pa.field(field.name, column.type, metadata=None if same else field.metadata)
-                whole = whole.set_column(index, named, column)
-        return whole
-
-
-def free_name(name: str, taken: set[str]) -> str:
-    """Return a column's name for a field: `id` and the like mean something else, and no name is there twice."""
-    wanted = f"{name}_field" if name in SOURCES else name
-    found, number = wanted, 1
-    while found in taken:
-        number += 1
-        found = f"{wanted}_{number}"
-    return found
+        return self.found.table() if self.found is not None else pa.Table.from_batches(self.batches, self.schema)
 
 
 class Source:
