@@ -1,6 +1,6 @@
 """The hash commands: what they reply in both protocols and at each level, and what they leave behind.
 
-Replies, logs and payloads are held against servers by tests/differential/test_hash_differential.py; here are the
+Replies, logs and payloads are held against servers by tests/differential/test_values_differential.py; here are the
 forms that chance decides, keyspace events as clients see them, and what a log and a file bring back.
 """
 

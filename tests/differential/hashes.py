@@ -7,13 +7,10 @@ one outcome is possible.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
-from tests.differential.list_set import JUNK, NUMBERS
+from tests.differential import values
+from tests.differential.values import JUNK, NUMBERS, OTHERS
 
 HASHES = (b"h1", b"h2", b"h3")
-OTHERS = (b"text", b"missing")
 UNORDERED = frozenset(b"hgetall hkeys hvals hscan hrandfield".split())
 FLOATS = (
     b"0.1", b"-2.5", b"1e3", b"3.0e-5", b"5e-18", b"1e17", b"0x10p2", b"12345678901234567890", b"-0.0", b"1e4000",
@@ -21,38 +18,25 @@ FLOATS = (
 )  # fmt: skip
 
 
-class Generator:
-    """Commands of one seed; `next()` gives the words of the next one."""
+class Generator(values.Generator):
+    """Commands on hashes."""
 
-    def __init__(self, seed: int, level: int) -> None:
-        """Make commands that a server of that level (`Compat.level`) knows."""
-        self.random = random.Random(seed)
-        self.level = level
-        makers: list[tuple[int, Callable[[], list[bytes]]]] = [
-            (24, self.put), (8, self.count), (7, self.count_float), (8, self.remove), (12, self.read), (5, self.scan),
-            (4, self.chance), (5, self.key), (2, self.setting),
-        ]  # fmt: skip
-        self.weights = [weight for weight, _ in makers]
-        self.makers = [maker for _, maker in makers]
-
-    def next(self) -> list[bytes]:
-        """Return the next command."""
-        argv = self.random.choices(self.makers, self.weights)[0]()
-        if self.random.random() < 0.06 and len(argv) > 1 and argv[0] not in (b"HRANDFIELD", b"HSCAN", b"SCAN"):
-            at = self.random.randrange(1, len(argv))
-            spoil = self.random.randrange(3)
-            if spoil == 0:
-                argv[at] = self.random.choice(JUNK)
-            elif spoil == 1:
-                del argv[at]
-            else:
-                argv.insert(at, argv[at])
-        return argv
-
-    # -- words ---------------------------------------------------------------------------------------
+    TABLE = (
+        (24, "put"), (8, "count"), (7, "count_float"), (8, "remove"), (12, "read"), (5, "scan"), (4, "chance"),
+        (5, "key"), (2, "setting"),
+    )  # fmt: skip
+    SPARED = (b"HRANDFIELD", b"HSCAN", b"SCAN")
+    KEYS = (HASHES,)
+    SCAN = (b"SCAN", b"0", b"COUNT", b"1000", b"TYPE", b"hash", b"MATCH", b"h1")
+    LIMITS = (
+        (b"hash-max-listpack-entries", (b"512", b"512", b"30", b"8", b"1", b"0")),
+        (b"hash-max-ziplist-entries", (b"512", b"40")),
+        (b"hash-max-listpack-value", (b"64", b"64", b"20", b"4", b"1kb")),
+        (b"hash-max-ziplist-value", (b"64", b"10")),
+    )
 
     def _hash(self) -> bytes:
-        return self.random.choice(HASHES if self.random.random() < 0.96 else OTHERS)
+        return self.one_of(HASHES, OTHERS)
 
     def _field(self) -> bytes:
         kind = self.random.random()
@@ -136,29 +120,6 @@ class Generator:
             [b"-4611686018427387904", b"withvalues"], [b"4611686018427387904", b"WITHVALUES"],
         ))  # fmt: skip
         return [b"HRANDFIELD", self._hash(), *words]
-
-    def key(self) -> list[bytes]:
-        """Return a command on a key of any type."""
-        kind = self.random.randrange(6)
-        if kind == 0:
-            return [b"DEL", self.random.choice(HASHES)]
-        if kind == 1:
-            return [b"COPY", self.random.choice(HASHES), self.random.choice(HASHES), b"REPLACE"]
-        if kind == 2:
-            return [b"RENAME", self.random.choice(HASHES), self.random.choice(HASHES)]
-        if kind == 3:
-            return [b"SCAN", b"0", b"COUNT", b"1000", b"TYPE", b"hash", b"MATCH", b"h1"]
-        return [self.random.choice((b"TYPE", b"EXISTS")), self.random.choice(HASHES)]
-
-    def setting(self) -> list[bytes]:
-        """Return a change of a limit, which holds for the changes to come."""
-        name, values = self.random.choice((
-            (b"hash-max-listpack-entries", (b"512", b"512", b"30", b"8", b"1", b"0")),
-            (b"hash-max-ziplist-entries", (b"512", b"40")),
-            (b"hash-max-listpack-value", (b"64", b"64", b"20", b"4", b"1kb")),
-            (b"hash-max-ziplist-value", (b"64", b"10")),
-        ))  # fmt: skip
-        return [b"CONFIG", b"SET", name, self.random.choice(values)]
 
 
 def comparable(argv: list[bytes], reply: bytes) -> object:

@@ -7,58 +7,37 @@ SRANDMEMBER) is asked for only where one outcome is possible, or compared by its
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
+from tests.differential import values
+from tests.differential.values import NUMBERS, OTHERS
 
 LISTS = (b"l1", b"l2", b"l3")
 SETS = (b"s1", b"s2", b"s3", b"s4")
-OTHERS = (b"text", b"missing")
 UNORDERED = frozenset(b"smembers sinter sunion sdiff sscan spop srandmember".split())
-NUMBERS = (
-    b"0", b"1", b"-1", b"127", b"128", b"4095", b"-4096", b"40000", b"-40000", b"8388607", b"2147483648", b"007", b"-0",
-    b"+1", b"9223372036854775807", b"-9223372036854775808", b"9223372036854775808", b"1.5",
-)  # fmt: skip
-JUNK = (
-    b"", b"x", b"-1", b"0", b"1", b"2", b"1.5", b"9223372036854775807", b"-9223372036854775808",
-    b"-9223372036854775807", b"9223372036854775808", b"4294967296", b"4294967297", b"2147483648", b"LEFT", b"right",
-    b"BEFORE", b"COUNT", b"RANK", b"LIMIT", b"MATCH", b"\xff\x00",
-)  # fmt: skip
 
 
-class Generator:
-    """Commands of one seed; `next()` gives the words of the next one."""
+class Generator(values.Generator):
+    """Commands on lists and sets."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = random.Random(seed)
-        makers: list[tuple[int, Callable[[], list[bytes]]]] = [
-            (26, self.push), (6, self.pop), (6, self.edit), (6, self.read_list), (4, self.move), (4, self.blocking),
-            (14, self.add), (6, self.remove), (5, self.read_set), (6, self.algebra), (3, self.chance),
-            (4, self.key), (1, self.setting),
-        ]  # fmt: skip
-        self.weights = [weight for weight, _ in makers]
-        self.makers = [maker for _, maker in makers]
-
-    def next(self) -> list[bytes]:
-        """Return the next command."""
-        argv = self.random.choices(self.makers, self.weights)[0]()
-        if self.random.random() < 0.06 and len(argv) > 1 and argv[0] not in (b"SPOP", b"SRANDMEMBER", b"SSCAN"):
-            at = self.random.randrange(1, len(argv))
-            spoil = self.random.randrange(3)
-            if spoil == 0:
-                argv[at] = self.random.choice(JUNK)
-            elif spoil == 1:
-                del argv[at]
-            else:
-                argv.insert(at, argv[at])
-        return argv
-
-    # -- words ---------------------------------------------------------------------------------------
+    TABLE = (
+        (26, "push"), (6, "pop"), (6, "edit"), (6, "read_list"), (4, "move"), (4, "blocking"), (14, "add"),
+        (6, "remove"), (5, "read_set"), (6, "algebra"), (3, "chance"), (4, "key"), (1, "setting"),
+    )  # fmt: skip
+    SPARED = (b"SPOP", b"SRANDMEMBER", b"SSCAN")
+    KEYS = (LISTS + SETS,)
+    LIMITS = (
+        (b"list-max-listpack-size", (b"-1", b"-2", b"-2", b"0", b"1", b"3", b"16", b"128", b"-5")),
+        (b"list-max-ziplist-size", (b"-1", b"-2", b"4")),
+        (b"list-compress-depth", (b"0", b"1", b"2")),
+        (b"set-max-intset-entries", (b"512", b"8", b"40", b"0")),
+        (b"set-max-listpack-entries", (b"128", b"10", b"40")),
+        (b"set-max-listpack-value", (b"64", b"4", b"20")),
+    )
 
     def _list(self) -> bytes:
-        return self.random.choice(LISTS if self.random.random() < 0.96 else OTHERS + SETS)
+        return self.one_of(LISTS, OTHERS + SETS)
 
     def _set(self) -> bytes:
-        return self.random.choice(SETS if self.random.random() < 0.96 else OTHERS + LISTS)
+        return self.one_of(SETS, OTHERS + LISTS)
 
     def _value(self) -> bytes:
         kind = self.random.random()
@@ -86,9 +65,6 @@ class Generator:
     def _members(self) -> list[bytes]:
         return [self._member() for _ in range(self.random.choice((1, 1, 2, 3, 8, 20)))]
 
-    def _index(self) -> bytes:
-        return b"%d" % self.random.choice((0, 1, -1, self.random.randrange(-40, 40), self.random.randrange(-400, 400)))
-
     # -- lists ---------------------------------------------------------------------------------------
 
     def push(self) -> list[bytes]:
@@ -104,7 +80,7 @@ class Generator:
             count = [b"%d" % self.random.choice((0, 1, 2, 5, 30))] if self.random.random() < 0.4 else []
             return [self.random.choice((b"LPOP", b"RPOP")), key, *count]
         if kind < 6:
-            return [b"LTRIM", key, self._index(), self._index()]
+            return [b"LTRIM", key, self.index(), self.index()]
         keys = [self._list() for _ in range(self.random.randrange(1, 3))]
         count = [b"COUNT", b"%d" % self.random.choice((1, 3, 50))] if self.random.random() < 0.5 else []
         return [b"LMPOP", b"%d" % len(keys), *keys, self.random.choice((b"LEFT", b"right")), *count]
@@ -114,7 +90,7 @@ class Generator:
         key = self._list()
         kind = self.random.randrange(6)
         if kind < 2:
-            return [b"LSET", key, self._index(), self._value()]
+            return [b"LSET", key, self.index(), self._value()]
         if kind < 5:
             return [b"LINSERT", key, self.random.choice((b"BEFORE", b"after")), self._value(), self._value()]
         return [b"LREM", key, b"%d" % self.random.choice((0, 1, -1, 2, -2)), self._value()]
@@ -126,9 +102,9 @@ class Generator:
         if kind == 0:
             return [b"LLEN", key]
         if kind == 1:
-            return [b"LINDEX", key, self._index()]
+            return [b"LINDEX", key, self.index()]
         if kind == 2:
-            return [b"LRANGE", key, self._index(), self._index()]
+            return [b"LRANGE", key, self.index(), self.index()]
         options: list[bytes] = []
         for name, numbers in ((b"RANK", (1, 2, -1, -3, 0)), (b"COUNT", (0, 1, 3)), (b"MAXLEN", (0, 1, 20))):
             if self.random.random() < 0.4:
@@ -200,32 +176,6 @@ class Generator:
         if self.random.random() < 0.3:
             return [b"SPOP", self._set(), self.random.choice((b"0", b"100000"))]
         return [b"SRANDMEMBER", self._set(), self.random.choice((b"0", b"100000"))]
-
-    # -- the rest ------------------------------------------------------------------------------------
-
-    def key(self) -> list[bytes]:
-        """Return a command on a key of any type."""
-        keys = LISTS + SETS
-        kind = self.random.randrange(6)
-        if kind == 0:
-            return [b"DEL", self.random.choice(keys)]
-        if kind == 1:
-            return [b"COPY", self.random.choice(keys), self.random.choice(keys), b"REPLACE"]
-        if kind == 2:
-            return [b"RENAME", self.random.choice(keys), self.random.choice(keys)]
-        return [self.random.choice((b"TYPE", b"EXISTS")), self.random.choice(keys)]
-
-    def setting(self) -> list[bytes]:
-        """Return a change of a limit, which holds for the changes to come."""
-        name, values = self.random.choice((
-            (b"list-max-listpack-size", (b"-1", b"-2", b"-2", b"0", b"1", b"3", b"16", b"128", b"-5")),
-            (b"list-max-ziplist-size", (b"-1", b"-2", b"4")),
-            (b"list-compress-depth", (b"0", b"1", b"2")),
-            (b"set-max-intset-entries", (b"512", b"8", b"40", b"0")),
-            (b"set-max-listpack-entries", (b"128", b"10", b"40")),
-            (b"set-max-listpack-value", (b"64", b"4", b"20")),
-        ))  # fmt: skip
-        return [b"CONFIG", b"SET", name, self.random.choice(values)]
 
 
 def comparable(argv: list[bytes], reply: bytes) -> object:

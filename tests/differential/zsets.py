@@ -7,16 +7,13 @@ chance decides (ZRANDMEMBER) is asked for only where one outcome is possible.
 
 from __future__ import annotations
 
-import random
-from collections.abc import Callable
-
-from tests.differential.list_set import JUNK, NUMBERS
+from tests.differential import values
+from tests.differential.values import JUNK, NUMBERS, OTHERS
 
 ZSETS = (b"z1", b"z2", b"z3")
 FLAT = (b"f1", b"f2")
 """Sorted sets of one score."""
 SETS = (b"s1", b"s2")
-OTHERS = (b"text", b"missing")
 SCORES = (
     b"0", b"-0", b"1", b"-1", b"0.1", b"1.1", b"-2.5", b"3.0e-5", b"1e17", b"100000000000000000", b"5e18", b"1e21",
     b"4611686018427387904", b"9223372036854775807", b"inf", b"-inf", b"+inf", b"Infinity", b"0x1p3", b"1e-7", b"5e-324",
@@ -28,45 +25,32 @@ STRANGE = (
 )  # fmt: skip
 
 
-class Generator:
-    """Commands of one seed; `next()` gives the words of the next one."""
+class Generator(values.Generator):
+    """Commands on sorted sets."""
 
-    def __init__(self, seed: int, level: int) -> None:
-        """Make commands that a server of that level (`Compat.level`) knows."""
-        self.random = random.Random(seed)
-        self.level = level
-        makers: list[tuple[int, Callable[[], list[bytes]]]] = [
-            (26, self.add), (6, self.add_flat), (7, self.remove), (8, self.look_up), (8, self.by_rank),
-            (9, self.by_score), (7, self.by_member), (5, self.remove_range), (9, self.algebra), (6, self.pop),
-            (3, self.scan), (3, self.chance), (4, self.key), (2, self.setting),
-        ]  # fmt: skip
-        self.weights = [weight for weight, _ in makers]
-        self.makers = [maker for _, maker in makers]
-
-    def next(self) -> list[bytes]:
-        """Return the next command."""
-        argv = self.random.choices(self.makers, self.weights)[0]()
-        if self.random.random() < 0.06 and len(argv) > 1 and argv[0] not in (b"ZRANDMEMBER", b"ZSCAN"):
-            at = self.random.randrange(1, len(argv))
-            spoil = self.random.randrange(3)
-            if spoil == 0:
-                argv[at] = self.random.choice(JUNK + STRANGE)
-            elif spoil == 1:
-                del argv[at]
-            else:
-                argv.insert(at, argv[at])
-        return argv
-
-    # -- words ---------------------------------------------------------------------------------------
+    TABLE = (
+        (26, "add"), (6, "add_flat"), (7, "remove"), (8, "look_up"), (8, "by_rank"), (9, "by_score"), (7, "by_member"),
+        (5, "remove_range"), (9, "algebra"), (6, "pop"), (3, "scan"), (3, "chance"), (4, "key"), (2, "setting"),
+    )  # fmt: skip
+    SPARED = (b"ZRANDMEMBER", b"ZSCAN")
+    JUNK = JUNK + STRANGE
+    KEYS = (ZSETS, FLAT)
+    KEY_COMMANDS = 5
+    LIMITS = (
+        (b"zset-max-listpack-entries", (b"128", b"10", b"40", b"0")),
+        (b"zset-max-ziplist-entries", (b"128", b"25")),
+        (b"zset-max-listpack-value", (b"64", b"2", b"20")),
+    )
+    SPAN = (30, 200)
 
     def _zset(self) -> bytes:
-        return self.random.choice(ZSETS if self.random.random() < 0.96 else OTHERS + SETS)
+        return self.one_of(ZSETS, OTHERS + SETS)
 
     def _flat(self) -> bytes:
-        return self.random.choice(FLAT if self.random.random() < 0.9 else OTHERS + ZSETS)
+        return self.one_of(FLAT, OTHERS + ZSETS, 0.9)
 
     def _source(self) -> bytes:
-        return self.random.choice(ZSETS + ZSETS + FLAT + SETS if self.random.random() < 0.97 else OTHERS)
+        return self.one_of(ZSETS + ZSETS + FLAT + SETS, OTHERS, 0.97)
 
     def _member(self) -> bytes:
         kind = self.random.random()
@@ -97,17 +81,11 @@ class Generator:
             return self.random.choice((b"-", b"+", b"-\0x", b"+x"))
         return self.random.choice((b"(", b"[")) + self._member()
 
-    def _index(self) -> bytes:
-        return b"%d" % self.random.choice((0, 1, -1, self.random.randrange(-30, 30), self.random.randrange(-200, 200)))
-
     def _limit(self) -> list[bytes]:
         if self.random.random() < 0.6:
             return []
         numbers = (b"0", b"0", b"1", b"3", b"-1", b"7", b"100")
         return [self.random.choice((b"LIMIT", b"limit")), self.random.choice(numbers), self.random.choice(numbers)]
-
-    def _maybe(self, word: bytes, chance: float = 0.4) -> list[bytes]:
-        return [word] if self.random.random() < chance else []
 
     # -- changes -------------------------------------------------------------------------------------
 
@@ -177,17 +155,17 @@ class Generator:
         if kind == 2:
             return [b"ZMSCORE", self._zset(), *(self._member() for _ in range(4))]
         name = self.random.choice((b"ZRANK", b"ZREVRANK"))
-        return [name, self._zset(), self._member(), *self._maybe(b"withscore", 0.3)]
+        return [name, self._zset(), self._member(), *self.maybe(b"withscore", 0.3)]
 
     def by_rank(self) -> list[bytes]:
         """Return a range of ranks."""
-        bounds = [self._index(), self._index()]
+        bounds = [self.index(), self.index()]
         kind = self.random.randrange(4)
         if kind == 0:
-            return [b"ZREVRANGE", self._zset(), *bounds, *self._maybe(b"WITHSCORES")]
+            return [b"ZREVRANGE", self._zset(), *bounds, *self.maybe(b"WITHSCORES")]
         if kind == 1:
-            return [b"ZRANGESTORE", self._zset(), self._zset(), *bounds, *self._maybe(b"REV")]
-        return [b"ZRANGE", self._zset(), *bounds, *self._maybe(b"REV"), *self._maybe(b"withscores")]
+            return [b"ZRANGESTORE", self._zset(), self._zset(), *bounds, *self.maybe(b"REV")]
+        return [b"ZRANGE", self._zset(), *bounds, *self.maybe(b"REV"), *self.maybe(b"withscores")]
 
     def by_score(self) -> list[bytes]:
         """Return a range of scores."""
@@ -197,11 +175,11 @@ class Generator:
             return [b"ZCOUNT", self._zset(), *bounds]
         if kind == 1:
             name = self.random.choice((b"ZRANGEBYSCORE", b"ZREVRANGEBYSCORE"))
-            return [name, self._zset(), *bounds, *self._maybe(b"WITHSCORES"), *self._limit()]
+            return [name, self._zset(), *bounds, *self.maybe(b"WITHSCORES"), *self._limit()]
         if kind == 2:
-            options = [*self._maybe(b"REV"), *self._limit()]
+            options = [*self.maybe(b"REV"), *self._limit()]
             return [b"ZRANGESTORE", self._zset(), self._zset(), *bounds, b"BYSCORE", *options]
-        options = [b"byscore", *self._maybe(b"REV"), *self._limit(), *self._maybe(b"WITHSCORES")]
+        options = [b"byscore", *self.maybe(b"REV"), *self._limit(), *self.maybe(b"WITHSCORES")]
         return [b"ZRANGE", self._zset(), *bounds, *options]
 
     def by_member(self) -> list[bytes]:
@@ -214,9 +192,9 @@ class Generator:
             name = self.random.choice((b"ZRANGEBYLEX", b"ZREVRANGEBYLEX"))
             return [name, self._flat(), *bounds, *self._limit()]
         if kind == 2:
-            options = [*self._maybe(b"REV"), *self._limit()]
+            options = [*self.maybe(b"REV"), *self._limit()]
             return [b"ZRANGESTORE", self.random.choice(FLAT), self.random.choice(FLAT), *bounds, b"BYLEX", *options]
-        return [b"ZRANGE", self._flat(), *bounds, b"BYLEX", *self._maybe(b"REV"), *self._limit()]
+        return [b"ZRANGE", self._flat(), *bounds, b"BYLEX", *self.maybe(b"REV"), *self._limit()]
 
     def algebra(self) -> list[bytes]:
         """Return a union, an intersection or a difference."""
@@ -234,7 +212,7 @@ class Generator:
         if self.random.random() < 0.2:
             limit = [b"LIMIT", b"%d" % self.random.choice((0, 1, 3))] if self.random.random() < 0.5 else []
             return [b"ZINTERCARD", b"%d" % len(keys), *keys, *limit]
-        return [what, b"%d" % len(keys), *keys, *options, *self._maybe(b"WITHSCORES", 0.6)]
+        return [what, b"%d" % len(keys), *keys, *options, *self.maybe(b"WITHSCORES", 0.6)]
 
     def scan(self) -> list[bytes]:
         """Return a ZSCAN that returns everything at once."""
@@ -243,30 +221,7 @@ class Generator:
 
     def chance(self) -> list[bytes]:
         """Return a ZRANDMEMBER of all."""
-        return [b"ZRANDMEMBER", self._zset(), self.random.choice((b"0", b"100000")), *self._maybe(b"WITHSCORES")]
-
-    # -- the rest ------------------------------------------------------------------------------------
-
-    def key(self) -> list[bytes]:
-        """Return a command on a key of any type."""
-        kind = self.random.randrange(5)
-        keys = self.random.choice((ZSETS, FLAT))
-        if kind == 0:
-            return [b"DEL", self.random.choice(keys)]
-        if kind == 1:
-            return [b"COPY", self.random.choice(keys), self.random.choice(keys), b"REPLACE"]
-        if kind == 2:
-            return [b"RENAME", self.random.choice(keys), self.random.choice(keys)]
-        return [self.random.choice((b"TYPE", b"EXISTS")), self.random.choice(keys)]
-
-    def setting(self) -> list[bytes]:
-        """Return a change of a limit, which holds for the changes to come."""
-        name, values = self.random.choice((
-            (b"zset-max-listpack-entries", (b"128", b"10", b"40", b"0")),
-            (b"zset-max-ziplist-entries", (b"128", b"25")),
-            (b"zset-max-listpack-value", (b"64", b"2", b"20")),
-        ))  # fmt: skip
-        return [b"CONFIG", b"SET", name, self.random.choice(values)]
+        return [b"ZRANDMEMBER", self._zset(), self.random.choice((b"0", b"100000")), *self.maybe(b"WITHSCORES")]
 
 
 def comparable(reply: bytes) -> object:

@@ -1,6 +1,6 @@
 """The quicklist against a Python list, with every fill and depth, by both ages of the rules.
 
-That the nodes are Redis's is held by the DUMP payloads of tests/differential/test_list_set_differential.py.
+That the nodes are Redis's is held by the DUMP payloads of tests/differential/test_values_differential.py.
 """
 
 from __future__ import annotations

@@ -1,0 +1,283 @@
+"""Lists, sets, hashes and sorted sets against real servers: replies, encodings, digests, payloads, logs and events.
+
+With compat 7.0 against redis-server 7.0.15; with a newer compat against the server that the environment names for it
+(`tests.judge.PEERS`). The order of a hashtable is up to a random seed, so its replies are compared sorted and its
+payload by type and content; a set made from hashtables may come in another order and, where a limit is met on the way,
+in another encoding: if it does, it is dropped on both sides. A range of members has a meaning in a skiplist only where
+all scores are equal. All else is equal byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from rillet.commands.settings import Settings
+from rillet.engine import Engine
+from rillet.types import rdb
+from rillet.types.compat import COMPATS
+from rillet.types.hash import Hash
+from rillet.types.set import Set
+from rillet.types.zset import Zset
+from tests.differential import hashes, list_set, values, zsets
+from tests.differential.test_stream_log_differential import ALWAYS, Kept, events_of, logged_by, watched
+from tests.differential.wire import Local, Redis
+from tests.judge import PEERS, Judge, peer_binary, running_redis
+
+STEPS = 2500
+SEEDS = range(4)
+FRESH_SETS = (b"set-max-listpack-entries", b"set-max-listpack-value")
+
+
+class Kind:
+    """What is particular to a type: its commands, its keys, its limits, and what chance decides."""
+
+    generator: type[values.Generator]
+    keys: tuple[bytes, ...]
+    limits: tuple[bytes, ...]
+    speaks_both = True  # RESP2 and RESP3 in turns
+    unlike = b""  # the type byte of payloads that chance orders
+
+    def limits_at(self, compat: str) -> tuple[bytes, ...]:
+        """Return the limits that a server has before a test."""
+        return self.limits
+
+    def skips(self, local: Local, argv: list[bytes]) -> bool:
+        """Whether a command is not to be asked."""
+        return False
+
+    def before(self, local: Local, argv: list[bytes]) -> bool:
+        """What is to be known of the keys before a command: whether chance has its hand in it."""
+        return False
+
+    def alike(self, argv: list[bytes], ours: bytes, theirs: bytes, chance: bool) -> bool:
+        """Whether two replies that are not equal may differ so."""
+        return False
+
+    def after(self, pair: Pair, argv: list[bytes], chance: bool) -> None:
+        """Do away with what chance has made different."""
+
+    def content(self, value: Any) -> Any:
+        """Return what a value holds, without its order."""
+        raise AssertionError(f"{value!r} has an order")
+
+    def logged(self, argv: list[bytes]) -> list[bytes]:
+        """Return a command of a server's log as it is logged here."""
+        return argv
+
+
+class Hashes(Kind):
+    generator = hashes.Generator
+    keys = hashes.HASHES
+    limits = (b"hash-max-listpack-entries", b"512", b"hash-max-listpack-value", b"64")
+    unlike = b"\x04"
+
+    def before(self, local: Local, argv: list[bytes]) -> bool:
+        return len(argv) > 1 and local("OBJECT", "ENCODING", argv[1]) == b"hashtable"
+
+    def alike(self, argv: list[bytes], ours: bytes, theirs: bytes, chance: bool) -> bool:
+        return chance and hashes.comparable(argv, ours) == hashes.comparable(argv, theirs)
+
+    def content(self, value: Any) -> Any:
+        assert isinstance(value, Hash)
+        return dict(value.items())
+
+    def logged(self, argv: list[bytes]) -> list[bytes]:
+        """Redis 8 sets by HSETEX what HINCRBYFLOAT made."""
+        if argv[0] == b"HSETEX" and argv[2:5] == [b"KEEPTTL", b"FIELDS", b"1"]:
+            return [b"HSET", argv[1], *argv[5:]]
+        return argv
+
+
+class Zsets(Kind):
+    generator = zsets.Generator
+    keys = zsets.ZSETS + zsets.FLAT
+    limits = (b"zset-max-listpack-entries", b"128", b"zset-max-listpack-value", b"64")
+
+    def skips(self, local: Local, argv: list[bytes]) -> bool:
+        """Whether a range of members is asked for where scores differ and the encoding is skiplist."""
+        words = [word.lower() for word in argv]
+        if b"bylex" not in words and b"lex" not in words[0]:
+            return False
+        for key in argv[1:3]:
+            value = local.session.db.values.get(key)
+            if isinstance(value, Zset) and value.listpack is None and len({score for _, score in value}) > 1:
+                return True
+        return False
+
+    def alike(self, argv: list[bytes], ours: bytes, theirs: bytes, chance: bool) -> bool:
+        return argv[0] == b"ZSCAN" and zsets.comparable(ours) == zsets.comparable(theirs)
+
+
+class ListsAndSets(Kind):
+    generator = list_set.Generator
+    keys = list_set.LISTS + list_set.SETS
+    limits = (b"list-max-listpack-size", b"-2", b"list-compress-depth", b"0", b"set-max-intset-entries", b"512")
+    speaks_both = False
+    unlike = b"\x02"
+
+    def limits_at(self, compat: str) -> tuple[bytes, ...]:
+        fresh = () if compat == "7.0" else (FRESH_SETS[0], b"128", FRESH_SETS[1], b"64")
+        return (*self.limits, *fresh)
+
+    def skips(self, local: Local, argv: list[bytes]) -> bool:
+        return local.engine.settings.compat.level == 70 and bool(set(FRESH_SETS) & set(argv))
+
+    def before(self, local: Local, argv: list[bytes]) -> bool:
+        """Whether a command stores a set that is made from hashtables."""
+        if not argv[0].endswith(b"STORE") or len(argv) < 3:
+            return False
+        return any(local("OBJECT", "ENCODING", key) == b"hashtable" for key in argv[2:])
+
+    def alike(self, argv: list[bytes], ours: bytes, theirs: bytes, chance: bool) -> bool:
+        return list_set.comparable(argv, ours) == list_set.comparable(argv, theirs)
+
+    def after(self, pair: Pair, argv: list[bytes], chance: bool) -> None:
+        key = argv[1] if chance else b""
+        if chance and any(one != two for one, two in map(pair.ask, ([b"OBJECT", b"ENCODING", key], [b"DUMP", key]))):
+            digest, other = pair.ask([b"DEBUG", b"DIGEST-VALUE", key])
+            assert digest == other
+            pair.ask([b"DEL", key])
+
+    def content(self, value: Any) -> Any:
+        assert isinstance(value, Set)
+        return set(value)
+
+
+KINDS = {"hashes": Hashes(), "zsets": Zsets(), "lists and sets": ListsAndSets()}
+
+
+class Pair:
+    """A real server and an engine, asked the same things, in RESP2 or RESP3."""
+
+    def __init__(self, kind: Kind, redis: Redis, compat: str, resp: int = 2) -> None:
+        self.kind, self.redis = kind, redis
+        settings = Settings(enable_debug_command="yes", compat=compat, dump_format="native")
+        self.level = settings.compat.level
+        self.local = Local(Engine(settings), resp)
+        redis.run([b"HELLO", b"%d" % resp])
+
+    def ask(self, argv: list[bytes]) -> tuple[bytes, bytes]:
+        """Return our reply and theirs."""
+        return self.local.run(argv), self.redis.run(argv)[0]
+
+    def compare(self, where: str) -> None:
+        """Hold every key against the server's: encoding, digest and payload."""
+        for key in self.kind.keys:
+            for argv in ([b"OBJECT", b"ENCODING", key], [b"DEBUG", b"DIGEST-VALUE", key]):
+                ours, theirs = self.ask(argv)
+                assert ours == theirs, f"{where}: {argv}"
+            self._compare_payload(key, where)
+        self.local.engine.check()
+
+    def _compare_payload(self, key: bytes, where: str) -> None:
+        """Hold the DUMP of a key against the server's, byte for byte unless the order is up to chance."""
+        ours, theirs = self.ask([b"DUMP", key])
+        if ours == theirs:
+            return
+        mine, other = map(sealed, (ours, theirs))
+        assert mine[:1] == other[:1] == self.kind.unlike and mine[-10:-8] == other[-10:-8], f"{where}: DUMP {key!r}"
+        assert self.kind.content(rdb.restore(mine)) == self.kind.content(rdb.restore(other)), f"{where}: DUMP {key!r}"
+
+
+def sealed(reply: bytes) -> bytes:
+    """Return the payload in a reply to DUMP."""
+    return reply.split(b"\r\n", 1)[1][:-2]
+
+
+@pytest.fixture(params=["7.0", "8.6", "newest", "valkey"])
+def peer(request: pytest.FixtureRequest, peer_of: Callable[[str], Judge]) -> Iterator[tuple[Redis, str]]:
+    """A connection to a real server, emptied, and the compat that it judges."""
+    compat: str = request.param
+    reset = [[b"CONFIG", b"SET", *kind.limits_at(compat)] for kind in KINDS.values()]
+    with Redis(peer_of(compat).port) as redis:
+        redis.run([b"FLUSHALL"], *reset)
+        yield redis, compat
+        redis.run(*reset)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", KINDS)
+def test_replies_and_values_are_equal(peer: tuple[Redis, str], name: str, seed: int) -> None:
+    kind = KINDS[name]
+    pair = Pair(kind, *peer, resp=2 + seed % 2 if kind.speaks_both else 2)
+    maker = kind.generator(seed, pair.level)
+    pair.ask([b"SET", b"text", b"x"])
+    for step in range(STEPS):
+        argv = maker.next()
+        if kind.skips(pair.local, argv):
+            continue
+        chance = kind.before(pair.local, argv)
+        ours, theirs = pair.ask(argv)
+        where = f"seed {seed}, step {step}: {argv}"
+        assert ours == theirs or kind.alike(argv, ours, theirs, chance), where
+        kind.after(pair, argv, chance)
+        if step % 10 == 0:
+            pair.compare(where)
+    pair.compare(f"seed {seed}, the end")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("name", ["hashes", "zsets"])
+def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str, seed: int) -> None:
+    """What one side dumps the other restores, under its limits of the moment, to the same."""
+    kind = KINDS[name]
+    pair = Pair(kind, *peer)
+    maker = kind.generator(100 + seed, pair.level)
+    for step in range(400):
+        argv = maker.next()
+        if kind.skips(pair.local, argv):
+            continue
+        pair.ask(argv)
+        for key in kind.keys[:3] if step % 8 == 0 else ():
+            replies = pair.ask([b"DUMP", key])
+            if replies[0][:1] != b"$" or replies[0][:3] == b"$-1":
+                continue
+            for payload in dict.fromkeys(replies):
+                taken = pair.ask([b"RESTORE", kind.keys[0], b"0", sealed(payload), b"REPLACE"])
+                assert taken == (b"+OK\r\n", b"+OK\r\n")
+                pair.compare(f"seed {seed}, step {step}, RESTORE of {key!r}")
+
+
+@pytest.fixture(scope="module", params=PEERS)
+def writer(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
+    """A server of each compat that is at hand; it logs everything before it answers."""
+    binary = peer_binary(request.param)
+    if binary is None:
+        pytest.skip(f"no server to judge compat {request.param}")
+    with running_redis(*ALWAYS, binary=binary) as server:
+        yield request.param, server
+
+
+@pytest.mark.parametrize("seed", [300, 301])
+@pytest.mark.parametrize(("name", "least"), [("hashes", 300), ("zsets", 200)])
+def test_log_and_events_are_redis_s(writer: tuple[str, Judge], name: str, least: int, seed: int) -> None:
+    kind, (compat, server) = KINDS[name], writer
+    before = len(logged_by(server, 0))
+    maker = kind.generator(seed, COMPATS[compat].level)
+    local = Local(Engine(Settings(compat=compat)))
+    local.engine.log = kept = Kept()
+    ours = watched(local)
+    with Redis(server.port) as redis, Redis(server.port) as listener:
+        redis.run([b"FLUSHALL"], [b"CONFIG", b"SET", *kind.limits])
+        local.run([b"FLUSHALL"])
+        listener.run([b"PSUBSCRIBE", b"__keyevent@0__:*"])
+        for _ in range(800):
+            argv = maker.next()
+            if kind.skips(local, argv):
+                continue
+            assert local.run(argv)[:1] == redis.run(argv)[0][:1]
+            local.engine.notify_events = True  # which CONFIG SET told from the settings
+        redis.run([b"PUBLISH", b"__keyevent@0__:last", b""])
+        assert ours == events_of(listener)
+    theirs = logged_by(server, before)
+    assert kept.commands == [kind.logged(argv) for argv in theirs]
+    assert len(theirs) > least
+    replica = Local(Engine(Settings(compat=compat, enable_debug_command="yes")))
+    replica.session = replica.engine.session(trusted=True)
+    local.engine.settings.set_text("enable-debug-command", "yes")
+    for argv in kept.commands:
+        assert not replica.run(argv).startswith(b"-")
+    assert replica("DEBUG", "DIGEST") == local("DEBUG", "DIGEST")
