@@ -180,8 +180,8 @@ def test_a_planner_goes_on_while_a_slot_moves(cluster: Cluster) -> None:
 def test_a_group_delivers_over_nodes_while_a_slot_moves_and_the_query_restarts(cluster: Cluster) -> None:
     streams = keys(cluster)
     fill(cluster, *streams, numbers=range(100))
-    options = {"streams": ",".join(streams), "group": "g", "groupMode": "deliver", "pageEntries": "20"}
-    query = Query(cluster.url, maxEntriesPerTrigger="130", minPartitions="4", **options)
+    more: dict[str, Any] = {"group": "g", "groupMode": "deliver", "pageEntries": "20", "minPartitions": "4"}
+    query = Query(cluster.url, streams=",".join(streams), maxEntriesPerTrigger="130", **more)
     read = query.batch()
     assert len(read) == 130
     assert query.plan()
@@ -253,7 +253,7 @@ def test_a_killed_master_is_replaced_by_its_replica(cluster: Cluster) -> None:
     assert lost.run("WAIT", 1, 10_000) == 1
     reading = read_task(options(cluster, streams[2], pageEntries="20", batchEntries="20"), ranges(streams[2]), SCHEMA)
     batches = [next(reading)]
-    more = {"streams": ",".join(streams), "timeout": "60"}
+    more: dict[str, Any] = {"streams": ",".join(streams), "timeout": "60"}
     queries = [Query(cluster.url, **more), Query(cluster.url, group="g", groupMode="deliver", **more)]
     assert all(query.plan() for query in queries)
     assert lost.run("WAIT", 1, 10_000) == 1

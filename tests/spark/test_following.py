@@ -137,7 +137,9 @@ def test_an_engine_of_ours_caps_and_cuts_exactly(tmp_path: Path, follow: Callabl
         reader.stop()
 
 
-def test_a_batch_waits_for_enough_entries_but_not_for_ever(add: Add, follow: Callable[..., StreamReader]) -> None:
+def test_a_batch_waits_for_enough_entries_but_not_for_ever(
+    judge: Judge, add: Add, follow: Callable[..., StreamReader]
+) -> None:
     reader = follow(minEntriesPerTrigger="50")
     add(range(20))
     start, limit = reader.initialOffset(), reader.getDefaultReadLimit()
@@ -153,6 +155,15 @@ def test_a_batch_waits_for_enough_entries_but_not_for_ever(add: Add, follow: Cal
     while (later := impatient.latestOffset(end, ReadMaxRows(500))) == end:
         pass  # each call waits a tenth of a second
     assert flat(numbers(impatient, end, later)) == list(range(60, 70))
+    hasty = follow(stream="w", minEntriesPerTrigger="50", maxTriggerDelay="150ms")
+    add([0], "w")
+    begin = hasty.initialOffset()
+    assert hasty.latestOffset(begin, limit) == begin
+    with judge.client() as client:
+        client.execute_command("XDEL", "w", entry_id(0))
+    assert hasty.latestOffset(begin, limit) == hasty.latestOffset(begin, limit) == begin
+    add([1], "w")  # which has not waited yet: another did that is gone
+    assert hasty.latestOffset(begin, limit) == begin
     available = follow(minEntriesPerTrigger="50")
     add(range(70, 75))
     available.prepareForTriggerAvailableNow()

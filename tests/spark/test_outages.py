@@ -20,6 +20,7 @@ pytest.importorskip("pyspark")
 import rillet
 from rillet.spark.asking import keys_of_all
 from rillet.spark.connection import ConnectionLost
+from rillet.spark.guard import DataLoss
 from rillet.spark.options import parse
 from rillet.spark.servers import Patience, Servers, StaysAway
 from tests.judge import Judge, _wait_until_ready, free_port, redis_binary
@@ -180,6 +181,49 @@ def test_a_connection_that_breaks_anywhere_in_a_trigger(judge: Judge, url: str, 
             planned.reader.reportLatestOffset()
         planned.reader.stop()
     assert found == list(range(300))
+
+
+@pytest.fixture
+def forgetful(held: Held) -> Held:
+    """A server that has after a crash what was saved before: the last second of one that logs every second."""
+    held.kill()
+    held.words = held.words[: held.words.index("--appendonly")]
+    held.start()
+    held.add(range(100))
+    return held
+
+
+def test_a_group_is_moved_again_where_a_crash_took_it_back(forgetful: Held) -> None:
+    query = Query(forgetful.url, group="g", maxEntriesPerTrigger="50")
+    assert query.batch() + query.batch() == list(range(100))
+    forgetful.client.save()
+    assert not query.plan()
+    assert forgetful.client.xinfo_groups("events")[0]["last-delivered-id"] == "100-0"
+    forgetful.kill()
+    forgetful.start()
+    _wait_until_ready(forgetful.port, forgetful.process)
+    assert forgetful.client.xinfo_groups("events")[0]["last-delivered-id"] == "50-0"
+    assert not query.plan()
+    assert forgetful.client.xinfo_groups("events")[0]["last-delivered-id"] == "100-0"
+
+
+def test_what_was_handed_out_and_forgotten_is_told_or_read_again(forgetful: Held) -> None:
+    query = Query(forgetful.url, None, maxEntriesPerTrigger="50", **DELIVER)
+    found = query.batch()
+    forgetful.client.save()
+    assert query.plan()
+    forgetful.kill()
+    forgetful.start()
+    _wait_until_ready(forgetful.port, forgetful.process)
+    with pytest.raises(DataLoss, match="the group 'g' .* stands at 50-0, and had handed out entries up to 100-0"):
+        query.read()
+    counting = query.restarted(failOnDataLoss="false")
+    assert counting.read() == []
+    counting.commit()
+    while more := counting.batch():
+        found += more
+    assert found == list(range(100))
+    assert counting.unsure == {"events"}
 
 
 def test_what_loads_is_waited_for_where_all_nodes_are_asked(tmp_path: Path, waiting: threading.Event) -> None:

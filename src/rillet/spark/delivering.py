@@ -14,7 +14,9 @@ out.
 
 Loss shows otherwise than where a range is read. That entries before the group's position are trimmed means nothing.
 Entries that were delivered and then deleted are pending without fields. A group that is gone, with its stream or
-alone, took what was pending with it; where losses are counted it is made anew, at the beginning of what is there.
+alone, took what was pending with it; where losses are counted it is made anew, at the beginning of what is there. A
+group that stands before the offset was moved back, or its server crashed and lost its last second; then what it hands
+out again is read again, rather than not at all.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from dataclasses import replace
 from rillet.spark.connection import ConnectorError
 from rillet.spark.facts import facts_of
 from rillet.spark.following import Follower, Look, Seen
-from rillet.spark.groups import Deliverer, Page, ends, tasks
+from rillet.spark.groups import Deliverer, Page, ends, set_back, tasks
 from rillet.spark.guard import DataLoss, Place
 from rillet.spark.offsets import Offset, Task
 from rillet.spark.options import EARLIEST, Options
@@ -60,11 +62,18 @@ class Delivering(Follower):
         if not pages:
             return None
         places = {name: place.after for name, place in look.places.items()}
+        again = any(places.get(name, at) != at for name, at in start.streams.items())
+        # What is read again may be the very batch that `start` ends: Spark must not take its end for the same offset.
+        told = start.initial or (again and start.start is None)
         return Offset(
             {**places, **ends(pages)},
             plan=tasks(pages, self.options.min_partitions or self.planner.parallelism),
-            start=places if start.initial else None,
+            start=places if told else None,
         )
+
+    def _look_twice(self) -> None:
+        self.consumer.done.clear()
+        self.consumer.clean.clear()
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         """Return the tasks that were planned: what they read is pending for our consumer."""
@@ -96,15 +105,24 @@ class Delivering(Follower):
         there = self.consumer.positions([name for name, facts in known.items() if facts is not None])
         places = {}
         for name in known:
-            at = start.streams.get(name)
-            if at is not None and there.get(name) is not None:
-                places[name] = Place(at, None)
+            at, stands = start.streams.get(name), there.get(name)
+            if at is not None and stands is not None:
+                places[name] = Place(at if stands >= at else self._moved_back(name, at, stands), None)
                 continue
             if at is not None:
                 self._gone(name, at, whole=name not in there)
             if name in there:
                 places[name] = Place(self.consumer.begin(name, EARLIEST), None)
         return Look(known, places)
+
+    def _moved_back(self, name: str, at: StreamID, stands: StreamID) -> StreamID:
+        """Tell or count that a group stands before what it handed out; return where reading goes on."""
+        if self.options.fail_on_data_loss:
+            raise set_back(self.options, self.servers, name, stands, at)
+        self.guard.unsure.add(name)
+        self.consumer.done.pop(name, None)
+        self.consumer.clean.discard(name)
+        return self.consumer.begin(name, EARLIEST)
 
     def _gone(self, name: str, at: StreamID, whole: bool) -> None:
         """Tell or count that a group was taken from us, with its stream or alone."""

@@ -101,12 +101,18 @@ class Follower:
             except StaysAway:
                 raise
             except ConnectionLost:
+                self._look_twice()
                 if patience is not None and not (self.servers.waits and patience.again()):
                     raise
                 patience = patience or Patience(self.options.timeout)
             else:
                 self.servers.waits = True
                 return answer
+
+    def _look_twice(self) -> None:
+        """Take nothing for done that a server may have forgotten: one that crashed may lose its last second."""
+        if self.group is not None:
+            self.group.done.clear()
 
     # ---- what Spark asks for ----
 
@@ -163,6 +169,8 @@ class Follower:
         if not found and self.targets is None and self._wait(look):
             look = self._look(start)
             found = self._waiting(look)
+        if not found:
+            self._waiting_since = None
         if not found or self._held_back(look, found, least):
             return None
         batch = self.planner.cut(found, cap)

@@ -121,6 +121,10 @@ class _Group:
 class Follower(_Group):
     """Moves the group behind what Spark has committed."""
 
+    def __init__(self, options: Options, servers: Servers) -> None:
+        super().__init__(options, servers)
+        self.ours: set[str] = set()  # streams in which the group was where the query began
+
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
         """Set the group to the offsets up to which all is in the sink; streams that are gone are left out.
 
@@ -130,9 +134,10 @@ class Follower(_Group):
         self.place_all([
             Move(stream, streams[stream], added.get(stream), make=now is None)
             for stream, now in there.items()
-            if now is None or stream not in self.done or now < streams[stream]
+            if now is None or stream not in self.ours or now < streams[stream]
         ])  # fmt: skip
         self.done.update({stream: streams[stream] for stream in there})
+        self.ours.update(there)
 
 
 @dataclass(frozen=True)
@@ -242,12 +247,8 @@ class Deliverer(_Group):
         asked = Asked(self.servers, stream)
         if asked.read(Rows(stream.encode()), self.name, self.consumer, b">", count) == 0:
             return None
-        if asked.last <= after:
-            where = self.servers.connection(stream.encode()).address
-            raise ConnectorError(
-                f"rillet: the group {self.options.group!r} of {stream!r} at {where} delivers {asked.last}, which is "
-                f"not after the offset {after} of the checkpoint: it was moved back"
-            )
+        if asked.last <= after:  # a moment ago it stood further
+            raise set_back(self.options, self.servers, stream, asked.last, after)
         return Page(stream, after, asked.last, asked.entries)
 
 
@@ -358,7 +359,10 @@ class History:
         Asking for IDs first says how many entries of the history the range holds: a reply has no other end.
         """
         found = self.group.pending_after(self.stream, self.after, text(self.last), count)
-        if not found:
+        if not found:  # what was handed out is claimed by others, or not known any more to have been
+            stands = self.group.positions([self.stream]).get(self.stream)
+            if self.group.options.fail_on_data_loss and stands is not None and stands < self.last:
+                raise set_back(self.group.options, self.group.servers, self.stream, stands, self.last)
             return False
         asked = Asked(self.group.servers, self.stream)
         came = asked.read(rows, self.group.name, self.group.consumer, text(self.after), len(found))
@@ -370,6 +374,16 @@ class History:
             )
         self.after = found[-1]
         return self.after < self.last
+
+
+def set_back(options: Options, servers: Servers, stream: str, stands: StreamID, handed_out: StreamID) -> DataLoss:
+    """Return the error about a group that stands before what it has handed out."""
+    where = servers.connection(stream.encode()).address
+    return DataLoss(
+        f"rillet: entries may have been lost before being read: the group {options.group!r} of the stream {stream!r} "
+        f"at {where} stands at {stands}, and had handed out entries up to {handed_out}: it was moved back, or its "
+        "server crashed and lost that; failOnDataLoss=false reads again what is handed out again"
+    )
 
 
 def _deleted(options: Options, servers: Servers, stream: str, entries: int) -> DataLoss:

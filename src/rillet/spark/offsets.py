@@ -11,7 +11,8 @@ snapshot: nothing is lost between two ranges that share an end.
      "unread":  ["orders"],                              streams of which nothing was read yet, nor anything promised
      "deleted": {"events": "1526919030999-0"},           without "added": the largest ID beyond the offset that had
                                                          been deleted already when the batch was planned
-     "from":    {"events": "<ID>"}}                      only in the end of the first batch: where that one starts
+     "from":    {"events": "<ID>"}}                      in the end of the first batch: where that one starts; and
+                                                         of one that a group hands out again (delivering.py)
 
 `plan` is what makes a batch repeatable: Spark writes the end of a batch down before it runs it, so a batch that is
 run again, by another driver on another number of cores, has the same tasks with the same rows in the same order. A

@@ -13,7 +13,8 @@ Spark's calls of a streaming reader, and what happens in each:
     partitions(start, end)      the tasks, out of `end`
     commit(end)                 nothing: it comes a batch late, and never for the last one of an available-now query
 
-A planner holds connections and asks for the streams again before each batch; a lost connection is made again once.
+A planner holds connections and asks for the streams again before each batch; following.py says what it does while a
+server is away.
 """
 
 from __future__ import annotations
