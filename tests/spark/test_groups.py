@@ -12,6 +12,7 @@ import redis
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
+from rillet.spark.connection import ConnectorError
 from rillet.spark.groups import Page, tasks
 from rillet.spark.guard import DataLoss
 from rillet.types.stream_id import StreamID
@@ -133,6 +134,14 @@ def test_entries_are_delivered_shared_and_acknowledged(place: str, client: Any) 
     assert client.xpending("events", "g")["consumers"] == [{"name": "other", "pending": 3}]
     add(client, range(11, 13))
     assert query.batch() == [11, 12]
+
+
+def test_a_checkpoint_of_other_streams_is_refused(place: str, client: Any) -> None:
+    add(client, range(1, 4), "a:1")
+    query = Query(place, None, streamPattern="a:*", group="g", groupMode="deliver")
+    assert query.batch() == [1, 2, 3]
+    with pytest.raises(ConnectorError, match="belongs to the stream 'a:1', the query reads streams that match 'b:"):
+        query.restarted(streamPattern="b:*").batch()
 
 
 def test_a_batch_that_is_repeated_is_the_same_entries(place: str, client: Any) -> None:

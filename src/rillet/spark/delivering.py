@@ -97,10 +97,8 @@ class Delivering(Follower):
     def _look(self, start: Offset) -> Look:
         """Look at the streams and their groups; groups that are missing are made, or their loss is told."""
         streams = self._streams()
-        strangers = [name for name in start.streams if name not in streams and self.options.keys() is not None]
-        if strangers:
-            raise ConnectorError(self._foreign(strangers, streams))
         known = facts_of(self.servers, [*start.streams, *streams])
+        self._refuse_strangers(start, streams, known)
         self._seen = Seen(streams, known)
         there = self.consumer.positions([name for name, facts in known.items() if facts is not None])
         places = {}

@@ -219,12 +219,7 @@ class Follower:
         """Look at the streams, those that are there and those of the offset, and let the guard compare."""
         streams = self._streams()
         known = facts_of(self.servers, [*streams, *start.streams])
-        named = self.options.keys()
-        there = start.streams if named else [stream for stream in start.streams if known[stream] is not None]
-        if (strangers := sorted({*there}.difference(streams))) and not named:
-            strangers = sorted({*strangers}.difference(self._streams(now=True)))  # it was made anew meanwhile
-        if strangers:
-            raise ConnectorError(self._foreign(strangers, streams))
+        self._refuse_strangers(start, streams, known)
         self._seen = Seen(streams, known)
         places = self.guard.check(start, known)
         for stream in streams:
@@ -233,7 +228,7 @@ class Follower:
             facts = known[stream]
             if facts is not None:  # what was removed before we saw it is no loss
                 places[stream] = Place(EARLIEST, None if facts.added is None else facts.added - facts.length)
-            elif named and self.options.partitioned is None:
+            elif self.options.keys() is not None and self.options.partitioned is None:
                 raise missing(self.servers, stream)
         return Look(known, places)
 
@@ -247,13 +242,15 @@ class Follower:
             }
             self.group.committed(there, start.added)
 
-    def _foreign(self, strangers: Sequence[str], streams: Sequence[str]) -> str:
-        """Return what is wrong with a checkpoint of other streams."""
-        if self.options.keys() is None:
-            reads = f"streams that match {self.options.stream_pattern!r}"
-        else:
-            reads = _listed(streams)
-        return f"rillet: the checkpoint belongs to {_listed(strangers)}, the query reads {reads}"
+    def _refuse_strangers(self, start: Offset, streams: Sequence[str], known: Mapping[str, Facts | None]) -> None:
+        """Raise ConnectorError about a checkpoint of streams that are not to be read, but for a pattern's that went."""
+        named = self.options.keys()
+        there = start.streams if named else [stream for stream in start.streams if known[stream] is not None]
+        if (strangers := sorted({*there}.difference(streams))) and not named:
+            strangers = sorted({*strangers}.difference(self._streams(now=True)))  # it was made anew meanwhile
+        if strangers:
+            reads = _listed(streams) if named else f"streams that match {self.options.stream_pattern!r}"
+            raise ConnectorError(f"rillet: the checkpoint belongs to {_listed(strangers)}, the query reads {reads}")
 
     def _waiting(self, look: Look) -> list[Weighed]:
         """Return what there is to read."""
