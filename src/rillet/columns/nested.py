@@ -14,6 +14,10 @@ column, goes over what came out and turns it into what the Arrow type takes, in 
     decimal         a number or a string of one; rounded half up to the scale, refused beyond the precision
     timestamp, date the texts that plain columns of these types take
 
+A column of Spark's variant type (on its way through Arrow a struct of two binaries, the second one marked) takes any
+JSON, which PySpark's own code puts into its form (VariantVal.parseJson); only NaN and Infinity, which that would take,
+are no JSON, as for parse_json. Some 20 microseconds for an object of three fields. Inside other types there is none.
+
 It differs from from_json in one point: there a wrong value inside an object is null and nobody hears of it; here the
 whole text is a bad value, as one of a plain column is, and the mode says what becomes of it (ValueError tells the
 column). Texts that end behind the JSON value are no JSON.
@@ -43,6 +47,8 @@ def reader(kind: Any) -> Callable[[bytes], Any] | None:
 
     if not pa.types.is_nested(kind):
         return None
+    if pa.types.is_struct(kind) and is_variant(kind):
+        return _variant()
     value = _reader(kind)
     if value is None:
         return None
@@ -58,11 +64,37 @@ def reader(kind: Any) -> Callable[[bytes], Any] | None:
     return read
 
 
+def is_variant(kind: Any) -> bool:
+    """Tell whether a struct is what Spark makes of its variant type."""
+    return any(field.name == "metadata" and (field.metadata or {}).get(b"variant") == b"true" for field in kind)
+
+
+def _variant() -> Callable[[bytes], Any]:
+    from pyspark.sql.types import VariantVal
+
+    def read(text: bytes) -> Any:
+        if b"N" in text or b"I" in text:  # of NaN, Infinity
+            json.loads(text.decode("utf-8", "replace"), parse_constant=_no_constant)
+        try:
+            found = VariantVal.parseJson(text.decode("utf-8", "replace"))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+        return {"value": found.value, "metadata": found.metadata}
+
+    return read
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
 def _reader(kind: Any) -> Reader | None:
     """Return what turns a parsed JSON value into one of an Arrow type, None being null in all of them."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
+        if is_variant(kind):
+            return None
         return _struct([(field.name, _reader(field.type)) for field in kind])
     if pa.types.is_map(kind):
         return _map(_reader(kind.item_type)) if pa.types.is_string(kind.key_type) else None

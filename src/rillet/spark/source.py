@@ -170,11 +170,14 @@ class _Reading:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from rillet.columns.arrow import rows_for
+        from rillet.spark.kinds import refused
 
         options.refuse(WRITE_ONLY, "reading")
         options.require_stream()
         self.options = options
         self.parallelism = parallelism
+        if wrong := refused(schema):
+            raise OptionError(f"rillet: the schema does not fit a stream: {'; '.join(wrong)}")
         try:
             self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
             rows_for(self.arrow_schema, b"", options.mode, options.corrupt_column)
