@@ -291,6 +291,33 @@ def test_pages_cover_a_range_whatever_the_bytes_are(judge: Judge) -> None:
             list(pages)
 
 
+@pytest.mark.parametrize("piece", [1, 13, 65_536, 1 << 20])
+def test_entries_are_cut_where_they_end_however_they_arrive(piece: int) -> None:
+    words = (b"a", b"", b"\xff\r\n*2\r\n$3\r\n", b"x" * 300, b"\r\n" * 3000)
+    wanted = [(b"%d-%d" % (i, 7 * i), [words[(i * k) % 5] for k in range(2 * (i % 4) + 2)]) for i in range(12)]
+
+    def bulk(word: bytes) -> bytes:
+        return b"$%d\r\n%b\r\n" % (len(word), word)
+
+    bodies = [b"".join(map(bulk, flat)) for _, flat in wanted]
+    raw = b"*12\r\n" + b"".join(
+        b"*2\r\n%b*%d\r\n%b" % (bulk(one), len(flat), body) for (one, flat), body in zip(wanted, bodies, strict=True)
+    )
+    reply, found, at = forward._Reply(), [], 0
+    while not reply.whole:
+        part = raw[at : at + piece]
+        at += len(part)
+        assert part
+        with reply.space(len(part)) as room:
+            room[: len(part)] = part
+        reply.filled(len(part))
+        found += reply.entries()
+    assert at == len(raw) and [one.id for one in found] == [one for one, _ in wanted]
+    assert [(one.words, one.body) for one in found] == [
+        (len(flat), body) for (_, flat), body in zip(wanted, bodies, strict=True)
+    ]
+
+
 def test_everything_wrong_with_the_options_is_said_at_once(tmp_path: Path) -> None:
     with pytest.raises(OptionError) as caught:
         checked({"url": "redis://h", "foo": "1"}, {"stream": "x", "path": "a", "url": "redis://h"}, "nonsense")

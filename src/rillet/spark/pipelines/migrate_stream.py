@@ -431,7 +431,7 @@ class _Copy:
         extra: list[bytes] = []
         missing = other = 0
         first = b""
-        digests = hashlib.sha256(), hashlib.sha256()
+        digest = hashlib.sha256()
         start = StreamID(0, 0)
         outcome.entries = 0
         with (
@@ -439,8 +439,7 @@ class _Copy:
             Pages(self.plan.target, self.to, start, LAST) as pages_there,
         ):
             for here, there in _paired(iter(pages), iter(pages_there)):
-                for digest, entries in zip(digests, (here, there), strict=True):
-                    digest.update(b"".join([b"%b %b" % (one.id, one.body) for one in entries]))
+                digest.update(b"".join([b"%b %b" % (one.id, one.body) for one in there]))
                 outcome.entries += len(there)
                 if here != there:
                     known = {one.id: one for one in there}
@@ -450,7 +449,7 @@ class _Copy:
                     other += sum(known.get(one.id, one) != one for one in here)
                     ours = {one.id for one in here}
                     extra += [one.id for one in there if one.id not in ours]
-        outcome.digest = digests[1].hexdigest()
+        outcome.digest = digest.hexdigest()
         if missing:
             outcome.differences.append(f"{missing} entries are missing, the first is {_shown(first)}")
         if other:
