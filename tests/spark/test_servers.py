@@ -17,7 +17,9 @@ import pytest
 from rillet.spark.address import Node
 from rillet.spark.cluster import Redirection, Shard, read_shards, read_slots, slot_of, slots_of_node
 from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.spark.facts import groups_told, streams_told
 from rillet.spark.options import parse
+from rillet.spark.pipelines.pending import consumers_of, groups_of, stream_facts
 from rillet.spark.servers import Servers
 from tests.judge import Judge, free_port, running_redis
 
@@ -130,6 +132,31 @@ def test_commands_names_and_nodes_of_one_server(judge: Judge) -> None:
         with pytest.raises(ConnectorError, match=r"names that are not UTF-8, .*: 'a:\\xff\\xfe'"):
             found.scan("a:*")
         assert found.scan("b*") == [b"b"]
+        client.flushall()
+
+
+def test_a_refusal_is_never_taken_for_nothing_there(judge: Judge) -> None:
+    with judge.client() as client, servers(f"redis://{address(judge)}") as found:
+        client.flushall()
+        client.xadd("events", {"f": "v"}, id="1-1")
+        client.xgroup_create("events", "g")
+        client.set("text", "no stream")
+        assert [told and told["length"] for told in streams_told(found, [b"none", KEY])] == [None, 1]
+        assert [told and told[0]["name"] for told in groups_told(found, [KEY, b"none"])] == [b"g", None]
+        assert (
+            groups_of(found, b"none") == consumers_of(found, KEY, b"none") == consumers_of(found, b"none", b"g") == []
+        )
+        for ask in (streams_told, groups_told):
+            with pytest.raises(ConnectorError, match=f"{address(judge)} refused XINFO: WRONGTYPE .* .stream 'text'.$"):
+                ask(found, [KEY, b"text"])
+        client.execute_command("ACL", "SETUSER", "bob", "on", ">p", "+xlen", "~*")
+        with servers(f"redis://bob:p@{address(judge)}") as bob:
+            for refused_to in (groups_of, stream_facts):
+                with pytest.raises(ConnectorError, match="does not let bob run XINFO: NOPERM .* .stream 'events'.$"):
+                    refused_to(bob, KEY)
+            with pytest.raises(ConnectorError, match="does not let bob run XINFO: NOPERM .* .stream 'events'.$"):
+                consumers_of(bob, KEY, b"g")
+        client.execute_command("ACL", "DELUSER", "bob")
         client.flushall()
 
 

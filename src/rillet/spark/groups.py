@@ -9,7 +9,8 @@ available-now query too (`commit` comes a batch late, or never).
 the offset knows how many entries had been added there, so that lag is exact and goes down to 0. Entries are read by
 XRANGE as ever; nothing is pending. The group is Spark's own. It is made if it is missing. At its first trigger a query
 sets it to where the query is, forwards or backwards (an older checkpoint is read from, so lag says so); afterwards it
-is never moved backwards: who moved it on meanwhile wins.
+is never moved backwards: who moved it on meanwhile wins. After a lost connection it is looked at again, for a server
+that crashed may have lost its last second; so is what was acknowledged.
 
 **deliver** (`Deliverer`): for teams whose other consumers share the group: each entry goes to one of them.
 
