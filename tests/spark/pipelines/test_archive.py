@@ -330,6 +330,18 @@ def test_what_is_wrong_with_an_archive_is_said(tmp_path: Path) -> None:
     assert can_exchange(tmp_path) and Manifest().last("e") == StreamID(0, 0)
 
 
+def test_ids_beyond_all_dates_are_not_of_the_first_day() -> None:
+    import pyarrow as pa
+
+    from rillet.spark.pipelines.parquet import runs
+
+    ms = [5, DAY + 1, 1 << 62, -1, -1]  # the last two stand for 2^64 - 1
+    batch = pa.record_batch({"stream": ["s"] * 5, "id_ms": pa.array(ms, pa.int64())})
+    assert [(day, rows.num_rows) for _, day, rows in runs(batch)] == [(0, 1), (1, 1), (None, 1), (None, 2)]
+    ends = pa.record_batch({"stream": ["s"] * 2, "id_ms": pa.array([5, -1], pa.int64())})
+    assert [(day, rows.num_rows) for _, day, rows in runs(ends)] == [(0, 1), (None, 1)]
+
+
 def test_a_killed_spark_and_its_successor(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
     """A driver with its JVM and workers, killed for good between commit and renaming; ours takes over and compacts."""
     from rillet.spark.pipelines import archive, compact

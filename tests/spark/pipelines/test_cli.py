@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import io
 import signal
 from collections.abc import Callable
@@ -104,6 +105,24 @@ def test_a_server_that_is_not_there_is_said_before_a_jvm_starts(
         assert capsys.readouterr().err == "rillet: no server answers at 127.0.0.1:1: [Errno 111] Connection refused\n"
     assert main(["pipeline", "dead-letters", "--path", str(tmp_path / "none"), "--stream", "s"]) == 1
     assert capsys.readouterr().err == f"rillet: there is no store at {tmp_path / 'none'}\n"
+
+
+@pytest.mark.once
+def test_a_replay_reaches_the_target_as_it_does_the_source() -> None:
+    pytest.importorskip("pyspark")
+    from rillet.spark.pipelines import running
+
+    module = importlib.import_module("rillet.spark.pipelines.replay")
+
+    def target(*words: str) -> dict[str, str]:
+        parser = running.Parser(prog="x")
+        module.add_arguments(parser)
+        found: dict[str, str] = module._target(parser.read(words, module))
+        return found
+
+    source = ("--url", "rediss://h", "--stream", "a", "--option", "user=u", "--option", "caFile=c", "--to", "b")
+    assert target(*source, "--option", "pageEntries=9") == {"url": "rediss://h", "user": "u", "caFile": "c"}
+    assert target(*source, "--to-url", "redis://other") == {"url": "redis://other"}
 
 
 @pytest.mark.once

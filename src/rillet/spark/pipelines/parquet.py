@@ -189,7 +189,8 @@ def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
 
     if not batch.num_rows:
         return
-    days = pc.divide(batch.column("id_ms"), pa.scalar(DAY_MS, pa.int64()))
+    when = batch.column("id_ms")  # negative: from 2^63 on, and no day; division goes towards 0, the first day
+    days = pc.subtract(pc.divide(when, pa.scalar(DAY_MS, pa.int64())), pc.less(when, 0).cast(pa.int64()))
     ends = set()
     for column in (days, batch.column("stream")):
         if column[0] != column[-1] or pc.count_distinct(column).as_py() > 1:

@@ -474,7 +474,7 @@ def complaints(options: argparse.Namespace) -> list[str]:
                   if getattr(options, name) is not None]  # fmt: skip
         if not Path(options.parquet).exists():
             wrong.append(f"--parquet is {options.parquet!r}: it is not there")
-        if not _target(options):
+        if not {"url", "path"} & _target(options).keys():
             wrong.append("--to-url or --to-path is missing: where the stream to write to is")
     if options.to is not None and options.to == options.stream and not options.parquet and _same_place(options):
         wrong.append(f"--to is {options.to!r}: a stream cannot be replayed into itself")
@@ -486,18 +486,22 @@ def _range(options: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in bounds.items() if value is not None}
 
 
+_REACH = ("url", "path", "user", "password", "cafile", "certfile", "keyfile", "tlsverify", "timeout")
+"""The source's options that say how to reach it, which are those of a target at the same place."""
+
+
 def _target(options: argparse.Namespace) -> dict[str, str]:
     """Return where to write."""
     named = {"url": options.to_url, "path": options.to_path}
     found = {name: value for name, value in named.items() if value is not None}
     if found:
         return found
-    return {name: value for name, value in running.source_options(options).items() if name in ("url", "path")}
+    return {name: value for name, value in running.source_options(options).items() if name.lower() in _REACH}
 
 
 def _same_place(options: argparse.Namespace) -> bool:
     given = running.source_options(options)
-    return all(given.get(name) == value for name, value in _target(options).items())
+    return all(given.get(name) == value for name, value in _target(options).items() if name in ("url", "path"))
 
 
 def run(options: argparse.Namespace) -> int:
