@@ -56,6 +56,7 @@ from tests.store.process import Other
 ROOT = Path(__file__).resolve().parents[2]
 FIRST_MS = 1_700_000_000_000
 BATCH = 100
+AHEAD = 6000  # events that are produced without a word of the query's; it takes 3,000 in a micro-batch
 PATIENCE = 300.0
 KINDS = ("redis", "rillet", "store", "cluster")
 SINKS = ("parquet", "stream")
@@ -292,6 +293,8 @@ class Producer(threading.Thread):
         super().__init__(daemon=True)
         self.holder = holder
         self.told = 0
+        self.ahead = 0
+        """Events since the query was last heard of: on a slow machine the producer would be far ahead of it."""
         self.guard = threading.Lock()
         """Held while the holder is in use: an embedded store answers one at a time."""
         self._ending = threading.Event()
@@ -300,6 +303,8 @@ class Producer(threading.Thread):
     def run(self) -> None:
         try:
             while not self._ending.wait(0.03):
+                if self.ahead >= AHEAD:
+                    continue
                 numbers = list(range(self.told, self.told + BATCH))
                 with self.guard:
                     self._send(numbers)
@@ -312,6 +317,7 @@ class Producer(threading.Thread):
         except (OSError, redis.RedisError):  # it is gone: what of these is there will be refused the next time
             return
         self.told = numbers[-1] + 1
+        self.ahead += len(numbers)
 
     def end(self) -> int:
         """Stop, and return how many events there are."""
@@ -328,9 +334,9 @@ class Producer(threading.Thread):
 class Driver:
     """The process of the streaming query; it says on its output how far it is."""
 
-    def __init__(self, plan: dict[str, Any], folder: Path) -> None:
+    def __init__(self, plan: dict[str, Any], producer: Producer) -> None:
         self.plan = plan
-        self.folder = folder
+        self.producer = producer
         self.batches = 0
         self.said: list[str] = []
         self.process = self._start()
@@ -350,6 +356,7 @@ class Driver:
             for line in process.stdout:
                 if line.startswith("batch "):
                     self.batches += 1
+                    self.producer.ahead = 0
                 else:
                     self.said.append(line)
 
@@ -463,7 +470,7 @@ def run(kind: str, sink: str, strikes: int, seed: int, folder: Path, master: str
         held.callback(producer.end)
         plan = {"master": getattr(master, "url", master), "sink": sink, "folder": str(folder),
                 "options": holder.options}  # fmt: skip
-        driver = Driver(plan, folder)
+        driver = Driver(plan, producer)
         held.callback(driver.end)
         stage = Stage(random.Random(seed), holder, producer, driver, standalone)
         try:
@@ -485,6 +492,7 @@ def play(stage: Stage, sink: str, strikes: int, victims: tuple[str, ...], least:
         until(lambda seen=seen: driver.batches > seen, "a micro-batch")
         time.sleep(source.uniform(0, 0.6))
         figures.struck[victim] += stage.strike(victim)
+        producer.ahead = 0  # what the query would have said may be lost
     until(lambda: producer.told >= least, f"{least} events")
     figures.events = producer.end()
     driver.finish()
