@@ -328,9 +328,16 @@ class Writer:
         Decimals below the bound, of 15 digits (6 for a float), all are different doubles (floats): one that reads the
         same is the shortest, but for zeros at its end.
         """
-        scaled: cython.double = value * 1000.0 + 0.5
+        scaled: cython.double = value * 1000000.0
+        rest: cython.double
         digits: cython.ulonglong
         places: cython.longlong = 3
+        if scaled < bound:  # a short one is about whole now; a product tells most others without a division
+            rest = scaled - _real(_whole(scaled + 0.5))
+            scaled *= 1e-7 if single else 4e-16
+            if rest * rest > scaled * scaled:
+                return False
+        scaled = value * 1000.0 + 0.5
         if scaled >= bound:
             return False
         digits = _whole(scaled)
