@@ -148,6 +148,24 @@ def test_slots_that_move_are_followed(store: Store, nodes: Cluster) -> None:
     assert len(stream) == 7 and nodes.owner("events").refusals("MOVED") == before  # it is learnt
 
 
+def test_a_transaction_goes_where_its_slot_has_gone(store: Store, nodes: Cluster) -> None:
+    stream = nodes.key_of(0, "orders")
+    transaction = [("MULTI",), ("INCR", f"{{{stream}}}n"), ("XADD", stream, "*", "n", "1"), ("EXEC",)]
+
+    def count(commands: list[tuple[str, ...]] = transaction) -> int:
+        return int(store.execute_many(commands)[-1][0])
+
+    assert count() == 1
+    with nodes.moving(stream) as move:
+        move.migrate()
+        assert count() == 2  # ASK
+        with pytest.raises(CommandError, match="^ASK "):
+            count([("INCR", f"{{{stream}}}alone"), *transaction])  # which would count twice
+        move.finish()
+        assert [count(), count()] == [3, 4]  # MOVED, and known
+    assert len(store.stream(stream)) == 4
+
+
 def test_channels(store: Store) -> None:
     with store.subscribe("a", patterns=["b*"]) as subscription:
         assert store.publish("a", "x") in (0, 1) and store.publish("bb", "y") in (0, 1)  # a node counts its own

@@ -7,9 +7,10 @@
     no key                     to one node
 
 A node that redirects is obeyed: MOVED is learnt, ASK is followed with ASKING, TRYAGAIN and CLUSTERDOWN are waited for a
-little. The whole map is asked for where a node is not known or does not answer, and not for a slot that moved: redis-py
-makes its connections anew then, those of subscriptions, too. A connection that breaks is a StoreError, as over one
-server, because nobody knows whether the command was carried out; a later call goes to the replica that took over.
+little; a transaction is sent again as a whole where its EXEC was refused. The whole map is asked for where a node is not
+known or does not answer, and not for a slot that moved: redis-py makes its connections anew then, those of
+subscriptions, too. A connection that breaks is a StoreError, as over one server, because nobody knows whether the
+command was carried out; a later call goes to the replica that took over.
 
 Rejected: redis-py's own way through a cluster. It sends a command again after a broken connection, so that an XADD
 could be carried out twice, gives up a wait for an entry after its socket's timeout, and shapes replies of its own.
@@ -103,15 +104,17 @@ class ClusterLink(RedisLink):
             reply = self._ask(node, [argv], asking)[0]
             if not _elsewhere(reply):
                 return reply
-            asking = reply.prefix == "ASK"
-            if reply.prefix in ("MOVED", "ASK"):
-                node = self._named(str(reply), node)
-            else:
-                time.sleep(_PAUSE)
-                if reply.prefix == "CLUSTERDOWN":
-                    self._learn()
-                node = self._node_for(argv)
+            node, asking = self._sent_on(reply, node, argv)
         return reply
+
+    def _sent_on(self, reply: CommandError, node: Any, argv: list[bytes]) -> tuple[Any, bool]:
+        """Return which node is to be asked after one that did not carry a command out, and whether with ASKING."""
+        if reply.prefix in ("MOVED", "ASK"):
+            return self._named(str(reply), node), reply.prefix == "ASK"
+        time.sleep(_PAUSE)
+        if reply.prefix == "CLUSTERDOWN":
+            self._learn()
+        return self._node_for(argv), False
 
     def _ask(self, node: Any, commands: Sequence[list[bytes]], asking: bool = False) -> list[Any]:
         """Send commands to a node, in order; return the replies, errors among them."""
@@ -142,8 +145,7 @@ class ClusterLink(RedisLink):
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send commands as a pipeline for each node; those that are sent elsewhere follow one by one."""
         if any(argv[0].upper() == b"MULTI" for argv in commands):
-            first = next((argv for argv in commands if self._key_of(argv) is not None), commands[0])
-            return self._ask(self._node_for(first), commands)
+            return self._transact(commands)
         replies: list[Any] = [None] * len(commands)
         places: dict[Any, list[int]] = {}
         alone = []
@@ -158,6 +160,23 @@ class ClusterLink(RedisLink):
         for place, reply in enumerate(replies):
             if place in alone or _elsewhere(reply):
                 replies[place] = self.execute(commands[place])
+        return replies
+
+    def _transact(self, commands: Sequence[list[bytes]]) -> list[Any]:
+        """Send a transaction to the master of its first key, and all of it to wherever that one sends it.
+
+        Where EXEC is refused nothing was carried out; with commands around the transaction it cannot be sent again.
+        """
+        first = next((argv for argv in commands if self._key_of(argv) is not None), commands[0])
+        names = [argv[0].upper() for argv in commands]
+        whole = names[0] == b"MULTI" and names[-1] == b"EXEC" and not {b"EXEC", b"DISCARD"}.intersection(names[:-1])
+        node, asking = self._node_for(first), False
+        for _ in range(_HOPS):
+            replies = self._ask(node, commands, asking)
+            sent = next((reply for reply in replies if _elsewhere(reply)), None)
+            if sent is None or not whole or not isinstance(replies[-1], CommandError):
+                break
+            node, asking = self._sent_on(sent, node, first)
         return replies
 
     # -- the map
