@@ -203,6 +203,24 @@ def test_the_sentence_says_how_far_reading_was(
         read(place, before_pages, lambda asked: client.delete("events"))
 
 
+def test_nothing_is_promised_of_a_stream_before_it_is_read_first(place: str, client: redis.Redis) -> None:
+    for stream in ("events", "later"):
+        fill(client, stream)
+    bounds = '{"events": "50-0", "later": "55-0"}'
+    query = Query(place, None, streams="events,later", startingOffsets=bounds, maxEntriesPerTrigger="1")
+    assert query.batch() == [50]
+    query = query.restarted(maxEntriesPerTrigger="100")
+    assert query.plan()
+    client.xtrim("later", minid="57-0", approximate=False)
+    assert query.read() == [*range(51, ENTRIES + 1), *range(57, ENTRIES + 1)]
+    query.commit()
+    fill(client, "later", ENTRIES + 1, ENTRIES + 2)
+    assert query.plan()
+    client.xtrim("later", minid=f"{ENTRIES + 2}-0", approximate=False)
+    with pytest.raises(DataLoss, match="the stream 'later' .* now it begins at 62-0"):
+        query.read()
+
+
 def test_nothing_is_asked_of_a_task_whose_losses_do_not_count(
     place: str, client: redis.Redis, before_pages: list[Callable[[Asked], object]]
 ) -> None:

@@ -27,6 +27,8 @@ and may be a false alarm: the trim came exactly up to a task whose range does no
 XINFO was answered; entries were deleted one by one (XDEL) as well; no counter is known (before Redis 7.0, after a cap
 that was estimated). What XDEL takes out of the middle of a batch, between planning and reading, is not noticed.
 
+A stream of which nothing was read yet, and nothing promised (offsets.py: `unread`), is in no doubt.
+
 With a replica it is the same: what it holds is a beginning of what its master holds or held, and the doubt is
 settled with the master. Rejected: a question for the stream's first entry beside each page (XRANGE - + COUNT 1). Two
 commands are carried out together only as long as they arrive together, a slot on its way wants ASKING before each, and
@@ -35,7 +37,7 @@ whoever asks after the page has handed on rows before he knows.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 
 from rillet.spark.facts import Facts, facts_of
 from rillet.spark.guard import DataLoss, Place
@@ -47,10 +49,11 @@ from rillet.types.stream_id import StreamID
 class Watch:
     """Settles doubts of a task; `since` is where its batch's streams were read up to, as far as counters are known."""
 
-    def __init__(self, servers: Servers, since: Mapping[str, Place]) -> None:
-        """servers: with connections on which nobody reads pages."""
+    def __init__(self, servers: Servers, since: Mapping[str, Place], free: Set[str] = frozenset()) -> None:
+        """servers: with connections on which nobody reads pages; free: streams of which nothing was promised yet."""
         self.servers = servers
         self.since = since
+        self.free = free
 
     def settle(self, part: Part, at: StreamID, read: int) -> None:
         """Raise DataLoss unless nothing of a range is gone beyond `at`, up to where so many of its entries were read.
@@ -58,6 +61,8 @@ class Watch:
         A lost connection is ConnectionLost; then the page has to be read again.
         """
         stream, after, last = part
+        if stream in self.free:
+            return
         now = facts_of(self.servers, [stream])[stream]
         if now is None:
             found = "is gone"

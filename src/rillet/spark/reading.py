@@ -29,7 +29,7 @@ the two is missing (overtaking.py).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,17 +51,18 @@ WINDOW = 16
 
 
 def read_task(
-    options: Options, ranges: Sequence[Part], schema: Any, since: Mapping[str, Place] | None = None
-) -> Iterator[Any]:
+    options: Options, ranges: Sequence[Part], schema: Any, since: Mapping[str, Place] | None = None,
+    free: Set[str] = frozenset(),
+) -> Iterator[Any]:  # fmt: skip
     """Yield the entries of ranges as record batches of an Arrow schema, those of a stream in order.
 
     since: that entries are removed before they were read is noticed, and is DataLoss; where the batch's streams
-    were read up to, as far as counters are known there.
+    were read up to, as far as counters are known there; free: streams of which nothing was promised yet.
     """
     if ranges:
         with Servers(options) as servers, Servers(options) as aside:
             servers.waits = aside.waits = True
-            pages = Pages(options, servers, schema, None if since is None else Watch(aside, since))
+            pages = Pages(options, servers, schema, None if since is None else Watch(aside, since, free))
             # A server of our own ships whole nodes; what is left is read by XRANGE.
             pages.add((yield from read_nodes(options, servers, ranges, schema, pages.rows, pages.watch)))
             yield from pages.read()

@@ -19,7 +19,7 @@ server is away.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Iterator, Mapping, MutableMapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
@@ -143,8 +143,11 @@ def register(spark: SparkSession) -> None:
 class RangePartition(InputPartition):
     """One task's share: ranges of streams, to be read one after the other."""
 
-    def __init__(self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None) -> None:
-        """guarded: that what was planned is gone before it is read is an error, if losses are.
+    def __init__(
+        self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None,
+        unread: Set[str] = frozenset(),
+    ) -> None:  # fmt: skip
+        """guarded: that what was planned is gone before it is read is an error, if losses are, but in `unread` streams.
 
         since: where the batch's streams were read up to, as far as counters are known there.
         """
@@ -152,6 +155,7 @@ class RangePartition(InputPartition):
         self.ranges = ranges
         self.guarded = guarded
         self.since = {stream: since[stream] for stream, _, _ in ranges if stream in since} if since else {}
+        self.unread = frozenset(stream for stream, _, _ in ranges if stream in unread)
 
 
 class HistoryPartition(InputPartition):
@@ -199,7 +203,8 @@ class _Reading:
             else:
                 guarded = getattr(partition, "guarded", False) and self.options.fail_on_data_loss
                 since = getattr(partition, "since", {}) if guarded else None
-                yield from read_task(self.options, ranges, self.arrow_schema, since)
+                unread: Set[str] = getattr(partition, "unread", frozenset())
+                yield from read_task(self.options, ranges, self.arrow_schema, since, unread)
 
 
 class BatchReader(_Reading, DataSourceReader):
@@ -338,10 +343,11 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             return []
         with plainly():
             begin = Offset.parse(start)
-            # Of the first batch nothing is promised: it begins where the stream is being trimmed, often.
+            # Of a stream's first batch nothing is promised: it begins where the stream is being trimmed, often.
             guarded = not begin.initial and not isinstance(self.follower, Delivering)
             since = {name: Place(begin.streams[name], count) for name, count in begin.added.items()}
-            return [RangePartition(task, guarded, since) for task in self.follower.tasks(begin, Offset.parse(end))]
+            tasks = self.follower.tasks(begin, Offset.parse(end))
+            return [RangePartition(task, guarded, since, begin.unread) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint is the only place where the offset lives."""
