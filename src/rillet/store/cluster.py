@@ -7,8 +7,8 @@
     no key                     to one node
 
 A node that redirects is obeyed: MOVED is learnt, ASK is followed with ASKING, TRYAGAIN and CLUSTERDOWN are waited for a
-little; a transaction is sent again as a whole where its EXEC was refused. The whole map is asked for where a node is not
-known or does not answer, and not for a slot that moved: redis-py makes its connections anew then, those of
+little; a transaction is sent again as a whole where its EXEC was refused. The whole map is asked for where a node is
+not known or does not answer, and not for a slot that moved: redis-py makes its connections anew then, those of
 subscriptions, too. A connection that breaks is a StoreError, as over one server, because nobody knows whether the
 command was carried out; a later call goes to the replica that took over.
 
