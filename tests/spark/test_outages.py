@@ -19,7 +19,7 @@ pytest.importorskip("pyspark")
 
 import rillet
 from rillet.spark.asking import keys_of_all
-from rillet.spark.connection import ConnectionLost
+from rillet.spark.connection import Connection, ConnectionLost
 from rillet.spark.guard import DataLoss
 from rillet.spark.options import parse
 from rillet.spark.servers import Patience, Servers, StaysAway
@@ -181,6 +181,31 @@ def test_a_connection_that_breaks_anywhere_in_a_trigger(judge: Judge, url: str, 
             planned.reader.reportLatestOffset()
         planned.reader.stop()
     assert found == list(range(300))
+
+
+def test_a_connection_that_breaks_while_a_planned_batch_is_looked_at(
+    judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut: list[object] = []
+    with judge.client() as client:
+        query = Query(url)
+        for batch in (range(20), range(20, 30)):
+            for n in batch:
+                client.execute_command("XADD", "events", f"{n + 1}-0", "n", n)
+            assert query.plan()
+            if not batch.start:
+                query.commit()
+        client.execute_command("XDEL", "events", "30-0")  # what lies behind the first batch has to be counted
+        query = query.restarted(failOnDataLoss="false")
+        send = Connection.send
+
+        def cutting(connection: Connection, data: bytes | bytearray) -> None:
+            if b"XRANGE" in data and not cut:
+                cut.append(client.client_kill_filter(_type="normal", skipme=True))
+            send(connection, data)
+
+        monkeypatch.setattr(Connection, "send", cutting)
+        assert query.read() == list(range(20, 29)) and cut and query.lost == {"events": 1}
 
 
 @pytest.fixture

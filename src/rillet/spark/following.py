@@ -182,8 +182,7 @@ class Follower:
         self._goes_on_from(start)
         if end.plan is not None:
             if end != self.reached:  # planned before a restart, and what it reads may be gone by now
-                known = self._again(lambda: facts_of(self.servers, start.streams))
-                self.guard.check(start, known)
+                self._again(lambda: self.guard.check(start, facts_of(self.servers, start.streams)))
             return end.plan
         begin = end.start if end.start is not None else start.streams
 
