@@ -22,6 +22,7 @@ from rillet.spark.options import parse
 from rillet.spark.pipelines.pending import consumers_of, groups_of, stream_facts
 from rillet.spark.servers import Servers
 from tests.judge import Judge, free_port, running_redis
+from tests.server.harness import running
 
 KEY = b"events"
 NEW_KEY = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256")
@@ -133,6 +134,14 @@ def test_commands_names_and_nodes_of_one_server(judge: Judge) -> None:
             found.scan("a:*")
         assert found.scan("b*") == [b"b"]
         client.flushall()
+
+
+def test_many_commands_are_not_sent_to_a_server_that_waits_for_its_replies_to_be_taken(tmp_path: Path) -> None:
+    """More than what sockets hold, there and back."""
+    text = b"x" * 300
+    with running(tmp_path) as ours, servers(f"redis://127.0.0.1:{ours.port}") as found:
+        asked = [(b"%d" % n, (b"ECHO", b"%d" % n + text)) for n in range(50_000)]
+        assert found.each(asked) == [words[1] for _, words in asked]
 
 
 def test_a_refusal_is_never_taken_for_nothing_there(judge: Judge) -> None:

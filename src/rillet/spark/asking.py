@@ -25,12 +25,11 @@ from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, 
 from rillet.spark.facts import Facts, refused
 from rillet.spark.offsets import successor
 from rillet.spark.options import Options
-from rillet.spark.servers import Servers
+from rillet.spark.servers import IN_FLIGHT, Servers
 from rillet.spark.shares import Glimpse
 from rillet.types.stream_id import StreamID
 
 IDLE_MS = 100
-IN_FLIGHT = 2000  # commands of one pipeline
 
 _WITHOUT_RANKS: weakref.WeakSet[Connection] = weakref.WeakSet()
 

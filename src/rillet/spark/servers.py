@@ -52,6 +52,7 @@ MASTER, REPLICA, ASKING = "master", "replica", "asking"  # what a connection is 
 ASKED_FOR = 1.0  # seconds that an ASK is remembered; then the slot's owner is asked again
 LEFT_OUT_FOR = 5.0  # seconds, at least, until a replica that did not answer is asked again
 SCAN_COUNT = b"1000"
+IN_FLIGHT = 2000  # commands of one pipeline: a server may stop listening to who does not take its replies
 _NOT_NOW = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
 _ELSEWHERE = ("MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING", "MASTERDOWN")
 
@@ -384,7 +385,16 @@ class Servers:
         return replies
 
     def each(self, requests: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Any]:
-        """Send one command for each of many keys, to all nodes at once; error replies are returned, as ReplyError."""
+        """Send one command for each of many keys, to all nodes at once; error replies are returned, as ReplyError.
+
+        IN_FLIGHT are under way at the most.
+        """
+        replies: list[Any] = []
+        for begin in range(0, len(requests), IN_FLIGHT):
+            replies += self._each(requests[begin : begin + IN_FLIGHT])
+        return replies
+
+    def _each(self, requests: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Any]:
         places: dict[bytes, list[int]] = {}
         for place, (key, _) in enumerate(requests):
             places.setdefault(key, []).append(place)
