@@ -164,6 +164,14 @@ def test_keys_streams_and_plain_commands(store: Store) -> None:
     assert "redis_version" in store.info()
 
 
+def test_many_commands_at_once(store: Store) -> None:
+    """More than what sockets hold, there and back."""
+    texts = [b"%d" % n * 200 for n in range(20_000)]
+    assert store.execute_many([["ECHO", text] for text in texts]) == texts
+    more = store.execute_many([["MULTI"], *(["INCRBY", "n", "1"] for _ in range(5000)), ["EXEC"]])
+    assert more[-1] == [*range(1, 5001)]
+
+
 def test_errors_are_of_the_class_of_their_prefix(store: Store) -> None:
     store.execute("SET", "text", "x")
     stream = store.stream("text")

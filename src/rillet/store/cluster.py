@@ -27,13 +27,12 @@ from typing import Any
 from rillet import commands
 from rillet.commands.registry import TABLE
 from rillet.errors import CommandError, StoreClosed
-from rillet.store.links import RedisLink, interrupt_all, redis_error
+from rillet.store.links import OF_A_CONNECTION, RedisLink, interrupt_all, redis_error
 
 EVERYWHERE = frozenset(
     (b"FLUSHALL", b"FLUSHDB", b"CONFIG", b"SCRIPT", b"FUNCTION", b"SAVE", b"BGSAVE", b"BGREWRITEAOF")
 )
 _GATHERED = frozenset((b"DBSIZE", b"KEYS"))
-_OF_A_CONNECTION = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
 _HOPS = 20
 _PAUSE = 0.05  # seconds, until a node is asked again that could not answer yet
 
@@ -73,7 +72,7 @@ class ClusterLink(RedisLink):
     def execute(self, argv: list[bytes]) -> Any:
         """Send one command to where its key is, or to every master."""
         name = argv[0].upper()
-        if name in _OF_A_CONNECTION:
+        if name in OF_A_CONNECTION:
             raise CommandError(
                 f"{name.decode()} is of one connection, and a cluster has many: "
                 "execute_many takes MULTI to EXEC for keys of one slot, redis() gives a client for the rest"

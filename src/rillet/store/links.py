@@ -19,7 +19,7 @@ import contextlib
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from rillet import errors
@@ -28,6 +28,8 @@ from rillet.protocol.parser import pack_command
 from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser
 
 _RECEIVE = 1 << 18
+_PIECE = 1 << 16  # bytes of commands that redis-py sends before it takes a reply: what sockets hold in any case
+OF_A_CONNECTION = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
 
 # The class of each prefix: WRONGTYPE -> WrongType. "ERR" is CommandError itself.
 ERROR_CLASSES: dict[str, type[CommandError]] = {
@@ -282,9 +284,12 @@ class RedisLink:
         return self._unreachable(error)
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Send the commands as one pipeline."""
+        """Send the commands as a pipeline, many as several: a server may read no more until its replies are taken."""
         if self._closed:
             raise StoreClosed("the store is closed")
+        return [reply for piece in _pieces(commands) for reply in self._pipelined(piece)]
+
+    def _pipelined(self, commands: Sequence[list[bytes]]) -> list[Any]:
         try:
             with self.client.pipeline(transaction=False) as pipeline:
                 for argv in commands:
@@ -299,6 +304,19 @@ class RedisLink:
         self._closed = True
         interrupt_all(self.client.connection_pool)
         self.client.close()
+
+
+def _pieces(commands: Sequence[list[bytes]]) -> Iterator[Sequence[list[bytes]]]:
+    """Yield commands in order, about _PIECE bytes of them at a time; all at once where one is about its connection."""
+    begin = size = 0
+    if not any(argv[0].upper() in OF_A_CONNECTION for argv in commands):
+        for place, argv in enumerate(commands):
+            more = sum(map(len, argv)) + 16 * len(argv)
+            if place > begin and size + more > _PIECE:
+                yield commands[begin:place]
+                begin, size = place, 0
+            size += more
+    yield commands[begin:]
 
 
 def interrupt_all(pool: Any) -> None:
