@@ -95,7 +95,10 @@ class Store:
         return self.run(one_reply([encode(arg) for arg in args]))
 
     def execute_many(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """Run commands in order, in one exchange and one write to the log; the first error is raised at the end."""
+        """Run commands in order, in one exchange and one write to the log; the first error is raised at the end.
+
+        Over a server, many are several exchanges, unless a transaction is among them.
+        """
         return self.run_many([one_reply([encode(arg) for arg in argv]) for argv in commands])
 
     def run(self, argv: list[bytes]) -> Any:
