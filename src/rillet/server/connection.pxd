@@ -27,4 +27,5 @@ cdef class Connection:
     cdef Py_ssize_t _alarm
     cpdef bint run(self)
     cpdef bint within_limits(self)
+    cdef bint _is_full(self)
     cdef bint _send(self)

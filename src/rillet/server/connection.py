@@ -2,10 +2,13 @@
 
     data_received -> parser -> Engine.drain -> session.out -> (log flushed) -> transport.write
 
-A connection answers everything that arrived in one piece with one write. It stops reading while the
-client does not read its replies, and it stops parsing while its session waits in a blocking command;
-what arrived meanwhile stays in the parser, whose limit is client-query-buffer-limit. So a client costs
-at most a socket's buffer, a batch of replies and that limit, however it behaves.
+A connection answers everything that arrived in one piece with one write. It stops parsing while its
+session waits in a blocking command; what arrived meanwhile stays in the parser, whose limit is
+client-query-buffer-limit. Replies that the client does not read are kept, as Redis keeps them: many
+clients send a whole pipeline before they read, and where the server stopped reading too, both would
+wait for ever. client-output-buffer-limit bounds what is kept; without it a client that has let as
+much pile up as it may send unanswered (client-query-buffer-limit) is read from no more until it has
+taken that.
 
 Messages of channels come from other clients' commands, whenever these like. They gather in session.out, and the
 loop sends them at its next turn, one write for all that came in this one (Server.deliver_soon); where very many
@@ -154,11 +157,9 @@ class Connection:
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """The client reads slower than it asks: take nothing more from it."""
+        """The client reads slower than it asks: look after what it costs."""
         self._paused = True
         self.server.slow[self] = None
-        if self.transport is not None and not self.transport.is_closing():
-            self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         """The client caught up."""
@@ -200,7 +201,7 @@ class Connection:
         session: Session = self.session
         out: Replies = session.out
         more: cython.bint = True
-        while more and not self._paused and self.transport is not None:
+        while more and self.transport is not None and not self._is_full():
             if self._aside and len(self._aside) > _MOST_ASIDE:
                 self._held = True
                 return True
@@ -213,6 +214,15 @@ class Connection:
             self._start_timer(session.blocked.wakes_at)
         if session.closing:
             self.close_after_reply()
+        return True
+
+    @cython.cfunc
+    def _is_full(self) -> cython.bint:
+        """Tell whether too many replies wait for the client; nothing is read from it then until it has taken them."""
+        if not self._paused or self.transport.get_write_buffer_size() < self.parser.query_buffer_limit:
+            return False
+        if not self.transport.is_closing():
+            self.transport.pause_reading()
         return True
 
     @cython.cfunc

@@ -1,0 +1,78 @@
+"""Clients that send much before they read: what they sent is answered, and what they may cost has a bound."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from rillet.protocol.parser import pack_command
+from tests.server.harness import Client, Running, running
+from tests.server.test_pubsub import field
+
+WORD = 60_000
+COUNT = 500
+
+
+@pytest.fixture(params=["uvloop", "asyncio"])
+def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Running]:
+    with running(tmp_path, loop=request.param) as started:
+        yield started
+
+
+def word(n: int) -> bytes:
+    return b"%08d" % n + b"x" * (WORD - 8)
+
+
+def send(connection: socket.socket) -> None:
+    """Send what 30 MB of replies come to, and read nothing meanwhile."""
+    for n in range(COUNT):
+        connection.sendall(pack_command([b"ECHO", word(n)]))
+
+
+def read(client: Client) -> None:
+    for n in range(COUNT):
+        assert client.reply() == b"$%d\r\n%b\r\n" % (WORD, word(n))
+
+
+def waiting(client: Client, who: int) -> int:
+    """Return the bytes that the server keeps for a client."""
+    return int(field(client, who, "omem")) + int(field(client, who, "obl"))
+
+
+def test_a_pipeline_may_be_longer_than_what_sockets_hold(server: Running) -> None:
+    with server.client() as client:
+        send(client.socket)
+        read(client)
+        assert client.call("PING") == b"+PONG\r\n"
+
+
+def test_what_waits_for_a_client_is_bounded_by_what_it_may_send(server: Running) -> None:
+    with server.client() as operator, server.client() as client:
+        assert operator.call("CONFIG SET client-query-buffer-limit 1mb") == b"+OK\r\n"
+        who = int(client.call("CLIENT ID")[1:])
+        sender = threading.Thread(target=send, args=(client.socket,))
+        sender.start()
+        before, now = -1, 0
+        while now < 1 << 20 or now != before:  # it grows until nothing more is read
+            before, now = now, waiting(operator, who)
+        assert now < 5 << 20
+        read(client)
+        sender.join()
+        assert client.call("PING") == b"+PONG\r\n"
+        assert waiting(operator, who) < 1 << 20
+
+
+def test_a_client_that_reads_nothing_is_cut_off_at_its_limit(server: Running) -> None:
+    with server.client() as operator, server.client() as client:
+        limit = pack_command([b"CONFIG", b"SET", b"client-output-buffer-limit", b"normal 2mb 0 0"])
+        operator.socket.sendall(limit)
+        assert operator.reply() == b"+OK\r\n"
+        who = client.call("CLIENT ID")[1:-2].decode()
+        with pytest.raises(OSError):
+            send(client.socket)
+            client.socket.sendall(pack_command([b"PING"]) * 1000)
+        assert operator.call(f"CLIENT LIST ID {who}") == b"$0\r\n\r\n"
