@@ -215,7 +215,7 @@ def test_awaited(tmp_path: Path) -> None:
 
 
 def test_a_server_saves_where_it_is() -> None:
-    where = pytest.raises(StoreError, match="writes its file where it is: store.execute)
+    where = pytest.raises(StoreError, match="writes its file where it is: store.execute")
     with running_redis() as judge, rillet.connect(f"redis://127.0.0.1:{judge.port}") as store, where:
         store.save()
 
