@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import io
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -125,7 +125,16 @@ def test_a_replay_reaches_the_target_as_it_does_the_source() -> None:
     assert target(*source, "--to-url", "redis://other") == {"url": "redis://other"}
 
 
+@pytest.fixture
+def keyboard() -> Iterator[None]:
+    """Python's own handler of ^C, which a Spark session of this process may have replaced."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.once
+@pytest.mark.usefixtures("keyboard")
 def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """At once, or by way of what it breaks; while the JVM starts it waits for that."""
     pytest.importorskip("pyspark")
