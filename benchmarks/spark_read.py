@@ -208,8 +208,11 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
         row(what + ", from an embedded store", limit, "limit", found["from embedded"], 0.6),
         row(what + ", ID and one field", "all five fields", "rillet", found["narrow"], 1.5),
         *(
-            row(f"{what}, {place}, ID and one field", "all five fields", place, found[f"{place}, narrow"], 1.5)
-            for place in ("from rillet server", "from embedded")
+            row(f"{what}, {title}, ID and one field", "all five fields", place, found[f"{place}, narrow"], 1.5)
+            for place, title in (
+                ("from rillet server", "from rillet's server"),
+                ("from embedded", "from an embedded store"),
+            )
         ),
         row(what + ", default schema (map)", limit + ", as a map", "limit, map", found["map"], None),
     ]
