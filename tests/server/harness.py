@@ -172,3 +172,9 @@ class Client:
         """Return one field of INFO."""
         text = self.call("INFO everything").decode()
         return next(line.partition(":")[2] for line in text.splitlines() if line.startswith(field + ":"))
+
+
+def field(client: Client, who: int, name: str) -> str:
+    """Return one field of a client's line in CLIENT LIST."""
+    line = client.call(f"CLIENT LIST ID {who}").decode()
+    return next(word.partition("=")[2] for word in line.split() if word.startswith(name + "="))

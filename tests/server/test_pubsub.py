@@ -11,7 +11,7 @@ import pytest
 from rillet.commands.settings import OutputLimit
 from rillet.protocol.parser import pack_command
 from tests.server.conftest import skip_without
-from tests.server.harness import LOOPS, TIMEOUT, Client, Running, running
+from tests.server.harness import LOOPS, TIMEOUT, Client, Running, field, running
 
 
 def subscribe(client: Client, line: str, resp: int = 2) -> None:
@@ -19,12 +19,6 @@ def subscribe(client: Client, line: str, resp: int = 2) -> None:
     if resp == 3:
         client.call("HELLO 3")
     client.call(line)
-
-
-def field(client: Client, who: int, name: str) -> str:
-    """Return one field of a client's line in CLIENT LIST."""
-    line = client.call(f"CLIENT LIST ID {who}").decode()
-    return next(word.partition("=")[2] for word in line.split() if word.startswith(name + "="))
 
 
 def message(channel: str, data: str, first: str = "*") -> bytes:

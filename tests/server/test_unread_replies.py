@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from rillet.protocol.parser import pack_command
-from tests.server.harness import Client, Running, running
-from tests.server.test_pubsub import field
+from tests.server.harness import Client, Running, field, running
 
 WORD = 60_000
 COUNT = 500
