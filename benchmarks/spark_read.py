@@ -218,7 +218,7 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
     ]
 
 
-def growth() -> None:
+def growth(rounds: int) -> None:
     """Print how the rate grows with cores and with entries."""
     for count in (MILLION, 10 * MILLION):
         with places(count) as (theirs, ours, folder):
@@ -226,9 +226,9 @@ def growth() -> None:
                 with spark_session(cores) as spark:
                     chosen = readers(theirs, ours, folder, count)
                     for name in ("rillet", "from rillet server", "from embedded", "limit"):
-                        rate(spark, chosen[name], count)
-                        speeds = [rate(spark, chosen[name], count) for _ in range(3)]
-                        print(f"{name:20} {count:>12,} entries, {cores} cores: {statistics.median(speeds):>12,.0f}/s")
+                        speeds = [rate(spark, chosen[name], count) for _ in range(rounds + 1)]
+                        speed = statistics.median(speeds[1:])
+                        print(f"{name:20} {count:>12,} entries, {cores} cores: {speed:>12,.0f}/s", flush=True)
 
 
 if __name__ == "__main__":
@@ -239,7 +239,7 @@ if __name__ == "__main__":
     given = parser.parse_args()
     assert BUILDS["compiled"].exists(), "build the compiled modules first: make setup"
     if given.growth:
-        growth()
+        growth(given.rounds)
     else:
         for title, speed in measure(given.rounds, given.entries).items():
             print(f"{title:24} {speed:>12,.0f}/s")
