@@ -134,6 +134,14 @@ def drained(port: int, count: int, page: int = 2500) -> float:
     return count / (time.perf_counter() - began)
 
 
+_OWN = """
+import sys, rillet
+with rillet.open(sys.argv[1]):
+    print("open", flush=True)
+    sys.stdin.read()
+"""
+
+
 @contextmanager
 def places(count: int) -> Iterator[tuple[int, int, Path]]:
     """Yield the ports of a redis-server and a rillet server, and the folder of a store, each with the stream."""
@@ -146,6 +154,10 @@ def places(count: int) -> Iterator[tuple[int, int, Path]]:
         # A server with a log in the folder fills the store: the files are the same.
         with rillet_server("compiled", "--appendonly", "yes", "--aof-checksums", "yes", folder=folder) as (port, _):
             fill_stream(port, count)
+        # Kept open by a process of its own: a worker of Spark that opens it is ended after an idle minute.
+        command = [sys.executable, "-c", _OWN, str(folder)]
+        owner = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+        assert owner.stdout is not None and owner.stdout.readline() == b"open\n"
         yield theirs, ours, folder
 
 
