@@ -33,16 +33,6 @@ SEEDS = range(int(os.environ.get("RILLET_DIFF_SEEDS", "2")))
 LOGGING = ("--appendonly", "yes", "--appendfsync", "no", "--auto-aof-rewrite-percentage", "0")
 
 
-@pytest.fixture(scope="module", params=PEERS)
-def writer(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
-    """A server of each compat that is at hand; it logs everything before it answers."""
-    binary = peer_binary(request.param)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {request.param}")
-    with running_redis(*LOGGING, binary=binary) as server:
-        yield request.param, server
-
-
 # -- commands --------------------------------------------------------------------------------------
 
 GENERIC = 2

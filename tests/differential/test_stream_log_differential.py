@@ -7,7 +7,6 @@ same transactions, but for the milliseconds in XCLAIM's TIME.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,10 +15,9 @@ from rillet.commands.settings import Settings
 from rillet.engine import Engine
 from tests.differential.generator import FIRST, FUTURE_MS, KEYS, Generator, asks_the_clock
 from tests.differential.wire import TOLERANCE_MS, Local, Redis, read, tree
-from tests.judge import PEERS, Judge, peer_binary, running_redis
+from tests.judge import Judge
 
 STEPS = 600
-ALWAYS = ("--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "KEA")
 
 
 class Kept:
@@ -35,16 +33,6 @@ class Kept:
 
     def flush(self) -> None:
         """There is nothing to make durable."""
-
-
-@pytest.fixture(scope="module", params=PEERS)
-def writer(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
-    """A server of each compat that is at hand; it logs everything before it answers."""
-    binary = peer_binary(request.param)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {request.param}")
-    with running_redis(*ALWAYS, binary=binary) as server:
-        yield request.param, server
 
 
 def logged_by(server: Judge, after: int) -> list[list[bytes]]:

@@ -22,9 +22,9 @@ from rillet.types.hash import Hash
 from rillet.types.set import Set
 from rillet.types.zset import Zset
 from tests.differential import hashes, list_set, values, zsets
-from tests.differential.test_stream_log_differential import ALWAYS, Kept, events_of, logged_by, watched
+from tests.differential.test_stream_log_differential import Kept, events_of, logged_by, watched
 from tests.differential.wire import Local, Redis
-from tests.judge import PEERS, Judge, peer_binary, running_redis
+from tests.judge import Judge
 
 STEPS = 2500
 SEEDS = range(4)
@@ -239,16 +239,6 @@ def test_payloads_are_taken_by_the_other_side(peer: tuple[Redis, str], name: str
                 taken = pair.ask([b"RESTORE", kind.keys[0], b"0", sealed(payload), b"REPLACE"])
                 assert taken == (b"+OK\r\n", b"+OK\r\n")
                 pair.compare(f"seed {seed}, step {step}, RESTORE of {key!r}")
-
-
-@pytest.fixture(scope="module", params=PEERS)
-def writer(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
-    """A server of each compat that is at hand; it logs everything before it answers."""
-    binary = peer_binary(request.param)
-    if binary is None:
-        pytest.skip(f"no server to judge compat {request.param}")
-    with running_redis(*ALWAYS, binary=binary) as server:
-        yield request.param, server
 
 
 @pytest.mark.parametrize("seed", [300, 301])

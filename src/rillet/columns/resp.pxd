@@ -27,6 +27,7 @@ cdef class RangeDecoder(Inbox):
     cpdef bint expect(self, unsigned long long ms, unsigned long long seq, Py_ssize_t most) except -1
     cpdef int decode(self) except -1
     cdef bint _begin(self) except -1
+    cdef Py_ssize_t _head(self, Py_ssize_t p)
     cdef bint _pass(self, Py_ssize_t p) except -1
     cdef bint _entry(self, Py_ssize_t p) except -1
     cdef bint _known_entry(self, Py_ssize_t p) except -1

@@ -209,20 +209,26 @@ class RangeDecoder(Inbox):
         return True
 
     @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _pass(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Step over the entry at p, of which only the ID is read; False when it has not arrived whole."""
+    @cython.inline
+    def _head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read the ID of the entry at p; return the number of names and values behind it, _NULL for none."""
         n: cython.Py_ssize_t = self._header(p, _ARRAY)
         size: cython.Py_ssize_t
         if n == _INCOMPLETE:
-            return False
+            return _INCOMPLETE
         if n != 2:
             raise ProtocolError("an entry of a stream is an array of two")
         size = self._text(self.after)
         if size == _INCOMPLETE:
-            return False
+            return _INCOMPLETE
         self._id(self.after - size - 2, size)
-        n = self._fields_header(self.after)
+        return self._fields_header(self.after)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _pass(self, p: cython.Py_ssize_t) -> cython.bint:
+        """Step over the entry at p, of which only the ID is read; False when it has not arrived whole."""
+        n: cython.Py_ssize_t = self._head(p)
         if n == _INCOMPLETE:
             return False
         while n > 0:
@@ -239,18 +245,9 @@ class RangeDecoder(Inbox):
         buf: bytearray = self.buf
         rows: Rows = self.rows
         start: cython.Py_ssize_t = p
-        n: cython.Py_ssize_t = self._header(p, _ARRAY)
+        n: cython.Py_ssize_t = self._head(p)
         value: cython.Py_ssize_t
         size: cython.Py_ssize_t
-        if n == _INCOMPLETE:
-            return False
-        if n != 2:
-            raise ProtocolError("an entry of a stream is an array of two")
-        size = self._text(self.after)
-        if size == _INCOMPLETE:
-            return False
-        self._id(self.after - size - 2, size)
-        n = self._fields_header(self.after)
         if n == _INCOMPLETE:
             return False
         self.fields = 0

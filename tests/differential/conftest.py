@@ -1,0 +1,21 @@
+"""A server of each judge, which logs what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.judge import PEERS, Judge, peer_binary, running_redis
+
+ALWAYS = ("--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "KEA")
+
+
+@pytest.fixture(scope="module", params=PEERS)
+def writer(request: pytest.FixtureRequest) -> Iterator[tuple[str, Judge]]:
+    """A server of each compat that is at hand, which logs; how, a module may say (LOGGING)."""
+    binary = peer_binary(request.param)
+    if binary is None:
+        pytest.skip(f"no server to judge compat {request.param}")
+    with running_redis(*getattr(request.module, "LOGGING", ALWAYS), binary=binary) as server:
+        yield request.param, server
