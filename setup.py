@@ -59,7 +59,7 @@ def extensions() -> list[Extension]:
             # The decoders of columns are loops over bytes, a fifteenth faster at -O3.
             extra_compile_args=[]
             if sys.platform == "win32"
-            else ["-O3" if name.startswith("columns/") else "-O2", "-fno-strict-overflow"],
+            else ["-O3" if name.startswith("columns/") else "-O2", "-fno-strict-overflow", "-g0"],
         )
         for name in LISTED
         if (not ONLY or name in ONLY) and (SRC / f"{name}.py").exists()

@@ -27,7 +27,7 @@ from benchmarks.harness import BUILDS, ROOT, Figure, cpu_us, redis_benchmark, re
 from benchmarks.pinging import Pinging
 from benchmarks.server import FIVE_FIELDS
 from benchmarks.streams import Case, compare
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 
 ADDS = 2_000_000
 ENTRIES = 5_000_000

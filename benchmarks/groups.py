@@ -23,7 +23,7 @@ from benchmarks.harness import (
     rillet_server,
 )
 from benchmarks.memory import fill
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 
 START_MS = 1_700_000_000_000  # the first ID that `fill` gives, and the step to the next
 STEP_MS = 13

@@ -6,7 +6,7 @@ import random
 import socket
 
 from benchmarks.harness import Figure, redis_server, resident_bytes, rillet_server
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 
 ENTRIES = 1_000_000
 

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from benchmarks.harness import BUILDS, ROOT, Figure, redis_server, rillet_server
 from benchmarks.memory import entries
 from benchmarks.spark_peers import COLUMNS, TASKS
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.harness import ROOT, Figure, redis_server
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -27,7 +27,7 @@ from typing import Any
 
 import redis
 
-from rillet.spark.cluster import SLOTS, slot_of
+from rillet.client.cluster import SLOTS, slot_of
 from tests.judge import _wait_until_ready, free_port, redis_binary
 
 MASTERS = 3

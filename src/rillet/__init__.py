@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rillet.errors import CommandError, Corrupt, RilletError, StoreError
     from rillet.store import ChannelMessage, Consumer, Group, Store, Stream, Subscription, connect, open
-    from rillet.types.stream_id import StreamID
+    from rillet.types.stream.id import StreamID
 
 __version__ = "0.1.0"
 
@@ -34,7 +34,7 @@ _HOMES = {
     "Store": "rillet.store",
     "StoreError": "rillet.errors",
     "Stream": "rillet.store",
-    "StreamID": "rillet.types.stream_id",
+    "StreamID": "rillet.types.stream.id",
     "Subscription": "rillet.store",
     "connect": "rillet.store",
     "open": "rillet.store",

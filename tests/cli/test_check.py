@@ -10,10 +10,10 @@ import pytest
 
 import rillet
 from rillet.cli import main
-from rillet.engine import Engine
 from rillet.errors import StoreBusy, StoreError
 from rillet.persistence.checking import check, repair
-from rillet.persistence.rdb_writer import write_rdb
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.runtime.engine import Engine
 from tests.judge import running_redis
 from tests.persistence.state import STREAMS, WORK
 

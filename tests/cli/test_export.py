@@ -9,9 +9,9 @@ import pytest
 
 import rillet
 from rillet.cli import main
-from rillet.persistence.rdb import load_rdb
-from rillet.persistence.rdb_writer import write_rdb
-from rillet.protocol.parser import pack_command
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.protocol.command_parser import pack_command
 from tests.judge import redis_binary, running_redis
 from tests.persistence.rdb_files import file, key, text
 from tests.persistence.state import LATER

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns import pack  # noqa: E402
-from rillet.columns.digits import FIRST_DAY, LAST_DAY, Writer  # noqa: E402
-from rillet.columns.pack import Packer  # noqa: E402
-from rillet.columns.texts import as_texts, texts  # noqa: E402
+from rillet.columns import row_packing as pack  # noqa: E402
+from rillet.columns.row_packing import RowPacker  # noqa: E402
+from rillet.columns.string_column import as_texts, texts  # noqa: E402
+from rillet.columns.value_formatting import FIRST_DAY, LAST_DAY, ValueFormatter  # noqa: E402
 from tests.columns.test_pack import commands, packed  # noqa: E402
 
 SHORT = st.builds(lambda digits, places: digits / 10**places, st.integers(-(10**16), 10**16), st.integers(0, 12))
@@ -58,7 +58,7 @@ KINDS: list[tuple[Any, st.SearchStrategy[Any]]] = [
 
 def values(array: Any, direct: bool) -> list[bytes | None]:
     """Return what the packer makes of an array."""
-    packer = Packer([b"XADD", b"k"])
+    packer = RowPacker([b"XADD", b"k"])
     packer.rows_of([texts(pa.array(["x"] * len(array)), "always"), texts(array, "f", direct)], None)
     return [row[6] if len(row) > 5 else None for row in commands(packed(packer, len(array), 400))]
 
@@ -91,13 +91,13 @@ def test_days_beyond_all_years_are_still_arrows() -> None:
         array = pa.array([0, day, None], pa.date32())
         assert values(array, True) == [b"1970-01-01", as_texts(array)[1].as_py().encode(), None]
     with pytest.raises(IndexError):
-        Writer().put_day(LAST_DAY + 1)
+        ValueFormatter().put_day(LAST_DAY + 1)
 
 
 @settings(deadline=None)
 @given(DOUBLES)
 def test_a_double_reads_back_as_it_was(value: float) -> None:
-    writer = Writer()
+    writer = ValueFormatter()
     text = writer.text(writer.put_real(value))
     assert struct.pack("<d", float(text)) == struct.pack("<d", value) or value != value
     told = repr(value).split("e")[0].replace(".", "").strip("-0")
@@ -105,7 +105,7 @@ def test_a_double_reads_back_as_it_was(value: float) -> None:
 
 
 def test_ids_and_maps_take_values_too() -> None:
-    packer = Packer([b"XADD", b"k"])
+    packer = RowPacker([b"XADD", b"k"])
     array = pa.array([[("a", 1.5), ("b", None)], [("c", -2.0)]], pa.map_(pa.string(), pa.float64()))
     ids = texts(pa.array([5, 6]), "", True)
     ends = array.buffers()[1].to_pybytes()
@@ -117,7 +117,7 @@ def test_ids_and_maps_take_values_too() -> None:
 def test_values_beyond_their_buffer_are_an_index_error() -> None:
     for kind, data in (("INT64", bytes(7)), ("DOUBLE", bytes(7)), ("FLOAT", bytes(3)), ("BOOLEAN", b""),
                        ("DAY", bytes(3)), ("MICROSECONDS", bytes(7))):  # fmt: skip
-        packer = Packer([b"XADD", b"k"])
-        packer.rows_of([pack.Texts(b"f", None, b"", data, 0).be_values(getattr(pack, kind))], None)
+        packer = RowPacker([b"XADD", b"k"])
+        packer.rows_of([pack.StringArrays(b"f", None, b"", data, 0).be_values(getattr(pack, kind))], None)
         with pytest.raises(IndexError):
             packer.pack(0, 1, 100)

@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.columns.inbox import Inbox
+from rillet.columns.receive_buffer import ReceiveBuffer
 
 STEPS = st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 60), st.booleans()), max_size=30)
 
 
 @given(STEPS, st.integers(0, 20))
 def test_bytes_come_out_as_they_went_in(steps: list[tuple[bytes, int, bool]], size: int) -> None:
-    inbox = Inbox(size)
+    inbox = ReceiveBuffer(size)
     expected = b""
     for data, decoded, fed in steps:
         if fed:
@@ -31,7 +31,7 @@ def test_bytes_come_out_as_they_went_in(steps: list[tuple[bytes, int, bool]], si
 
 
 def test_no_more_is_there_than_there_was_room_for() -> None:
-    inbox = Inbox(4)
+    inbox = ReceiveBuffer(4)
     for wrong in (5, -1):
         with pytest.raises(ValueError, match="more than there was room for"):
             inbox.filled(wrong)

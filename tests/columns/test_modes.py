@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
-from rillet.columns.builder import BadValue  # noqa: E402
-from rillet.columns.resp import DONE, RangeDecoder  # noqa: E402
-from rillet.columns.text import Parser, exactly  # noqa: E402
+from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
+from rillet.columns.resp_decoder import DONE, RangeDecoder  # noqa: E402
+from rillet.columns.row_builder import BadValue  # noqa: E402
+from rillet.columns.value_parsing import ValueParser, exactly  # noqa: E402
 from tests.columns.model import Entry, reply, text  # noqa: E402
 
 MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
@@ -280,7 +280,7 @@ def test_any_json_is_a_value_or_a_bad_one(values: list[Any]) -> None:
 
 
 def test_numbers_in_a_word_are_the_digits_one_by_one() -> None:
-    parser = Parser()
+    parser = ValueParser()
     for told in (
         b"12345678",
         b"1234567a",

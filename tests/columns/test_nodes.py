@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
-from rillet.columns.builder import BadValue  # noqa: E402
+from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
+from rillet.columns.node_decoder import DONE, FULL, NodeDecoder, NodeReader, nodes_of  # noqa: E402
 from rillet.columns.node_pages import ANSWER, MORE, NodePages  # noqa: E402
-from rillet.columns.nodes import DONE, FULL, NodeDecoder, NodeReader, nodes_of  # noqa: E402
-from rillet.columns.resp import ReplyFailed  # noqa: E402
+from rillet.columns.resp_decoder import ReplyFailed  # noqa: E402
+from rillet.columns.row_builder import BadValue  # noqa: E402
 from rillet.errors import Corrupt, ProtocolError  # noqa: E402
-from rillet.types.stream import Stream  # noqa: E402
+from rillet.types.stream.value import Stream  # noqa: E402
 from tests.columns import test_modes as modes  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, reply, rising  # noqa: E402
 from tests.columns.test_modes import MODES, mixed, read  # noqa: E402

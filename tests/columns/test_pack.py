@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns.pack import Packer, Texts  # noqa: E402
-from rillet.columns.texts import texts as as_column  # noqa: E402
-from rillet.protocol.parser import CommandParser  # noqa: E402
+from rillet.columns.row_packing import RowPacker, StringArrays  # noqa: E402
+from rillet.columns.string_column import texts as as_column  # noqa: E402
+from rillet.protocol.command_parser import CommandParser  # noqa: E402
 
 
-def texts(array: Any, name: bytes = b"") -> Texts:
+def texts(array: Any, name: bytes = b"") -> StringArrays:
     valid, offsets, data = (None if buffer is None else buffer.to_pybytes() for buffer in array.buffers())
-    return Texts(name, valid, offsets or bytes(4), data, array.offset)
+    return StringArrays(name, valid, offsets or bytes(4), data, array.offset)
 
 
 def commands(data: bytes) -> list[list[bytes]]:
@@ -31,7 +31,7 @@ def commands(data: bytes) -> list[list[bytes]]:
     return found
 
 
-def packed(packer: Packer, rows: int, limit: int = 1 << 16) -> bytes:
+def packed(packer: RowPacker, rows: int, limit: int = 1 << 16) -> bytes:
     row, data = 0, b""
     while row < rows:
         row = packer.pack(row, rows, limit)
@@ -46,7 +46,7 @@ CELLS = st.one_of(st.none(), st.binary(max_size=300))
 @given(st.lists(st.tuples(st.binary(max_size=9), CELLS, CELLS), max_size=30), st.integers(0, 5), st.integers(1, 400))
 def test_rows_become_commands_without_their_nulls(rows: list[tuple[bytes, Any, Any]], cut: int, limit: int) -> None:
     columns = [pa.array([row[i] for row in rows], pa.binary()).slice(cut) for i in range(3)]
-    packer = Packer([b"XADD", b"k", b"MAXLEN", b"~", b"10"])
+    packer = RowPacker([b"XADD", b"k", b"MAXLEN", b"~", b"10"])
     packer.rows_of([texts(column, b"f%d" % i) for i, column in enumerate(columns)], None)
     expected = []
     for row in rows[cut:]:
@@ -64,7 +64,7 @@ def test_maps_become_fields(maps: list[dict[str, str | None]], cut: int) -> None
     maps = [{**pairs, "always": "x"} for pairs in maps]
     array = pa.array([list(pairs.items()) for pairs in maps], pa.map_(pa.string(), pa.string())).slice(cut)
     ids = pa.array([f"1-{n}" for n in range(len(maps))], pa.string()).slice(cut)
-    packer = Packer([b"XADD", b"k"])
+    packer = RowPacker([b"XADD", b"k"])
     packer.rows_of_map(array.buffers()[1].to_pybytes(), array.offset, texts(array.keys), texts(array.items), texts(ids))
     expected = []
     for number, pairs in list(enumerate(maps))[cut:]:
@@ -74,7 +74,7 @@ def test_maps_become_fields(maps: list[dict[str, str | None]], cut: int) -> None
 
 
 def test_what_cannot_be_an_entry_is_refused() -> None:
-    packer = Packer([b"XADD", b"k"])
+    packer = RowPacker([b"XADD", b"k"])
     packer.rows_of([texts(pa.array([None], pa.string()), b"f")], None)
     with pytest.raises(ValueError, match="nothing but nulls"):
         packer.pack(0, 1, 100)
@@ -84,12 +84,12 @@ def test_what_cannot_be_an_entry_is_refused() -> None:
 
 
 def test_buffers_that_lie_are_an_index_error() -> None:
-    packer = Packer([b"XADD", b"k"])
+    packer = RowPacker([b"XADD", b"k"])
     for bad in (
-        Texts(b"f", None, b"\0\0\0\0", b"", 0),
-        Texts(b"f", None, bytes(4) + b"\x09\0\0\0", b"abc", 0),
-        Texts(b"f", b"", bytes(8), b"", 7),
-        Texts(b"f", b"\xff", bytes(800), b"", 90),
+        StringArrays(b"f", None, b"\0\0\0\0", b"", 0),
+        StringArrays(b"f", None, bytes(4) + b"\x09\0\0\0", b"abc", 0),
+        StringArrays(b"f", b"", bytes(8), b"", 7),
+        StringArrays(b"f", b"\xff", bytes(800), b"", 90),
     ):
         packer.rows_of([bad], None)
         with pytest.raises(IndexError):
@@ -100,7 +100,7 @@ def test_buffers_that_lie_are_an_index_error() -> None:
 @given(st.lists(CELLS, max_size=40), st.integers(0, 20), st.integers(0, 20))
 def test_slices_hand_over_their_own_part(cells: list[Any], cut: int, size: int) -> None:
     array = pa.array(cells, pa.binary()).slice(cut, size)
-    packer = Packer([b"XADD", b"k"])
+    packer = RowPacker([b"XADD", b"k"])
     always = as_column(pa.array(["x"] * len(array)), "always")
     packer.rows_of([always, as_column(array, "f")], None)
     expected = [
@@ -115,7 +115,7 @@ def test_slices_hand_over_their_own_part(cells: list[Any], cut: int, size: int) 
 def test_each_row_can_have_its_own_stream(rows: list[tuple[bytes, bytes]]) -> None:
     keys = as_column(pa.array([key for key, _ in rows], pa.binary()))
     ids = as_column(pa.array([f"{number}-1" for number in range(len(rows))]))
-    packer = Packer([b"XADD", b"unused", b"MINID", b"~", b"5-0"])
+    packer = RowPacker([b"XADD", b"unused", b"MINID", b"~", b"5-0"])
     packer.rows_of([as_column(pa.array([value for _, value in rows], pa.binary()), "f")], ids, keys)
     found = commands(packed(packer, len(rows), 50))
     assert found == [
@@ -138,7 +138,7 @@ def test_what_other_types_are_as_texts() -> None:
         "large": pa.array([b"\xff", b"", b"x"], pa.large_binary()),
         "views": pa.array(["é", "", None], pa.string_view()),
     }
-    packer = Packer([b"XADD", b"k"])
+    packer = RowPacker([b"XADD", b"k"])
     packer.rows_of([as_column(array, name) for name, array in columns.items()], None)
     rows = [dict(zip(row[3::2], row[4::2], strict=True)) for row in commands(packed(packer, 3))]
     assert rows[0] == {

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
-from rillet.columns.resp import BEGUN, DONE, FULL, MORE, RangeDecoder, ReplyFailed  # noqa: E402
-from rillet.columns.text import Parser  # noqa: E402
+from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
+from rillet.columns.resp_decoder import BEGUN, DONE, FULL, MORE, RangeDecoder, ReplyFailed  # noqa: E402
+from rillet.columns.value_parsing import ValueParser  # noqa: E402
 from rillet.errors import ProtocolError  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, expected_default, reply, text  # noqa: E402
 
@@ -85,7 +85,7 @@ def test_default_columns_are_the_models(entries: list[Entry], pieces: list[int],
 @given(ENTRIES)
 def test_typed_columns_take_the_last_field_of_their_name(entries: list[Entry]) -> None:
     table = decode(reply(entries), TYPED)
-    parser = Parser()
+    parser = ValueParser()
     for row, (ms, seq, fields) in zip(table.to_pylist(), entries, strict=True):
         last = dict(fields)
         assert row["id"] == f"{ms}-{seq}"

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
-from rillet.columns.arrow import record_batch, rows_for  # noqa: E402
-from rillet.columns.resp import DONE, MORE, RangeDecoder, ReplyFailed  # noqa: E402
+from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
+from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder, ReplyFailed  # noqa: E402
 from rillet.errors import ProtocolError  # noqa: E402
 from tests.columns.model import NAMES, U64, VALUES, Entry, expected_default, reply  # noqa: E402
 from tests.columns.test_resp import DEFAULT, TYPED, as_rows, decode  # noqa: E402

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.columns.text import Parser
+from rillet.columns.value_parsing import ValueParser
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -18,13 +18,13 @@ NUMBER_LIKE = st.text("0123456789+-.eE _naif", max_size=24).map(str.encode)
 
 
 def integer(text: bytes) -> int | None:
-    parser = Parser()
+    parser = ValueParser()
     return parser.number if parser.integer(bytearray(b"x" + text + b"9"), 1, len(text)) else None
 
 
 def real(text: bytes) -> float | None:
     """Read a double at the end of a buffer, and where a whole word lies behind it: the result is the same."""
-    parser = Parser()
+    parser = ValueParser()
     found = parser.real if parser.decimal(bytearray(b"9" + text + b"9"), 1, len(text)) else None
     again = parser.real if parser.decimal(bytearray(b".9" + text + b"9.345678"), 2, len(text)) else None
     assert repr(again) == repr(found)
@@ -32,17 +32,17 @@ def real(text: bytes) -> float | None:
 
 
 def timestamp(text: bytes) -> int | None:
-    parser = Parser()
+    parser = ValueParser()
     return parser.number if parser.timestamp(bytearray(text + b"9"), 0, len(text)) else None
 
 
 def day(text: bytes) -> int | None:
-    parser = Parser()
+    parser = ValueParser()
     return parser.number if parser.date(bytearray(text + b"9"), 0, len(text)) else None
 
 
 def boolean(text: bytes) -> int | None:
-    parser = Parser()
+    parser = ValueParser()
     return parser.number if parser.boolean(bytearray(text + b"1"), 0, len(text)) else None
 
 
@@ -197,7 +197,7 @@ def test_booleans(text: bytes, truth: int | None) -> None:
 
 
 def test_a_value_outside_its_buffer_is_an_index_error() -> None:
-    parser = Parser()
+    parser = ValueParser()
     for read in (parser.integer, parser.decimal, parser.timestamp, parser.date, parser.boolean):
         for start, size in ((0, 3), (-1, 2), (1, -1), (3, 1)):
             with pytest.raises(IndexError):

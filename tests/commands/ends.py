@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.differential.wire import Local
 
 NOW = 1_700_000_000_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
 from rillet.keyspace.database import Database
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis
 from tests.judge import Judge

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from redis import ResponseError
 
-from rillet.persistence.rdb import load_rdb
-from rillet.persistence.rdb_writer import write_rdb
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.writer import write_rdb
 from tests.commands.ends import Bench
 from tests.commands.test_pubsub import compare
 from tests.differential.wire import Redis, tree

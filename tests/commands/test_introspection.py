@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rillet.commands import command_syntax
-from rillet.commands.info import all_commands
-from rillet.commands.registry import TABLE
-from rillet.commands.settings import PARAMETERS, SettingError
+from rillet.commands.server.info import all_commands
+from rillet.runtime import command_syntax
+from rillet.runtime.registry import TABLE
+from rillet.runtime.settings import PARAMETERS, SettingError
 from rillet.types.compat import COMPATS
 from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read

@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS
 from tests.differential.wire import Local, Redis, read
 from tests.judge import PEERS, Judge

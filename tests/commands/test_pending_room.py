@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from rillet.commands.session import Session
-from rillet.engine import Engine
-from rillet.protocol.replies import parse_all
-from rillet.types.stream import Stream
+from rillet.protocol.reply_parser import parse_all
+from rillet.runtime.engine import Engine
+from rillet.runtime.session import Session
+from rillet.types.stream.value import Stream
 
 COUNT = 1200
 KEPT = 50

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.differential.wire import Local, pack
 from tests.judge import Judge, redis_binary
 

@@ -7,13 +7,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from rillet.commands.registry import TABLE
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
-from rillet.protocol.feed import Feed
-from rillet.protocol.parser import CommandParser, pack_command
-from rillet.types.rdb import dump
+from rillet.protocol.command_parser import CommandParser, pack_command
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.runtime.engine import Engine
+from rillet.runtime.registry import TABLE
+from rillet.runtime.settings import Settings
+from rillet.types.rdb.value import dump
 from tests.commands.ends import NOW
 
 LIMIT = 1 << 20
@@ -38,7 +38,7 @@ class Fed:
     """A log that is fed."""
 
     def __init__(self, timestamps: bool) -> None:
-        self.feed = Feed(timestamps)
+        self.feed = PropagationBuffer(timestamps)
 
     def append(self, _db: int, _argv: list[bytes]) -> None:
         """Never called: the engine writes into the feed."""

@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 import pytest
 
-from rillet.commands.session import Session
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
+from rillet.runtime.engine import Engine
+from rillet.runtime.session import Session
+from rillet.runtime.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Local, Redis, pack, read
 from tests.judge import PEERS, Judge

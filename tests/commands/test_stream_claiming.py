@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
 from tests.commands.ends import NOW, Bench
 from tests.differential.test_stream_differential import same
 from tests.differential.wire import Local, Redis, read

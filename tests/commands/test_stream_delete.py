@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.commands.ends import Bench
 from tests.differential.wire import Local, Redis, read
 from tests.judge import Judge

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 import rillet
-from rillet.columns.nodes import nodes_of
-from rillet.commands import stream_nodes
+from rillet.columns.node_decoder import nodes_of
+from rillet.commands.stream import bulk_read as stream_nodes
 from rillet.types.compat import COMPATS
-from rillet.types.stream_id import StreamID
-from rillet.types.stream_iterator import StreamIterator
-from rillet.types.stream_sums import StreamSums
+from rillet.types.stream.counts import StreamCounts
+from rillet.types.stream.id import StreamID
+from rillet.types.stream.iterator import StreamIterator
 from tests.commands.ends import Bench
 
 INVALID_ID = "ERR Invalid stream ID specified as stream command argument"
@@ -89,7 +89,7 @@ def test_whatever_happened_pages_ranks_and_positions_are_those_of_xrange(seed: i
         if stream is None:
             continue
         if stream.sums is None:
-            stream.sums = StreamSums(3)
+            stream.sums = StreamCounts(3)
         everything = entries_of(bench("XRANGE", "s", "-", "+"))
         ids = [one for one, _ in everything] or [StreamID(5, 5)]
         others = [StreamID(9, 9), StreamID(2**64 - 1, 2**64 - 1)]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from rillet.commands.session import Session
-from rillet.commands.waiting import Waiters
-from rillet.engine import Engine
-from rillet.protocol.replies import parse_all
+from rillet.protocol.reply_parser import parse_all
+from rillet.runtime.blocking import KeyWaiters
+from rillet.runtime.engine import Engine
+from rillet.runtime.session import Session
 
 
 @dataclass(eq=False)
@@ -17,8 +17,8 @@ class Client:
     queue: bytes | None
 
 
-def line(*queues: bytes | None) -> tuple[Waiters, list[Client]]:
-    waiters = Waiters()
+def line(*queues: bytes | None) -> tuple[KeyWaiters, list[Client]]:
+    waiters = KeyWaiters()
     clients = [Client(number, queue) for number, queue in enumerate(queues)]
     for client in clients:
         waiters.add(client)

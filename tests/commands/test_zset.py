@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rillet.persistence.rdb import load_rdb
-from rillet.persistence.rdb_writer import write_rdb
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.writer import write_rdb
 from tests.commands.ends import Bench
 from tests.commands.test_pubsub import compare
 from tests.judge import Judge, redis_binary, running_redis

@@ -14,8 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from rillet.engine import Engine
-from rillet.protocol.feed import Feed
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.runtime.engine import Engine
 from tests.differential.generator import FUTURE_MS
 from tests.differential.wire import TOLERANCE_MS
 from tests.judge import Judge
@@ -25,7 +25,7 @@ class Kept:
     """A log that keeps its bytes."""
 
     def __init__(self) -> None:
-        self.feed = Feed()
+        self.feed = PropagationBuffer()
 
     def append(self, db: int, argv: list[bytes]) -> None:
         """Take a command."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.differential.wire import Local, Redis
 from tests.judge import Judge
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
-from rillet.types import rdb
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS
 from rillet.types.hash import Hash
+from rillet.types.rdb import value as rdb
 from rillet.types.set import Set
 from rillet.types.zset import Zset
 from tests.differential import hashes, list_set, values, zsets

@@ -10,10 +10,10 @@ from __future__ import annotations
 import socket
 from typing import Any
 
-from rillet.commands.session import Session
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
-from rillet.protocol.parser import CommandParser
+from rillet.protocol.command_parser import CommandParser
+from rillet.runtime.engine import Engine
+from rillet.runtime.session import Session
+from rillet.runtime.settings import Settings
 
 TOLERANCE_MS = 10_000
 

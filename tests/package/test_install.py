@@ -85,7 +85,7 @@ def test_a_module_that_does_not_compile_takes_all_of_them_back(sources: Path, tm
 @pytest.mark.skipif(shutil.which("gcc") is None and shutil.which("cc") is None, reason="there is no C compiler")
 def test_what_is_listed_is_compiled_and_nothing_is_written_into_src(sources: Path, tmp_path: Path) -> None:
     """One small module is enough here: the build of all of them is what the compiled run of this suite tests."""
-    name = "types/stream_id"
+    name = "types/stream/id"
     assert name in COMPILED
     done = pip_install(sources, tmp_path / "installed", RILLET_ONLY=name, RILLET_REQUIRE_EXTENSIONS="1")
     assert done.returncode == 0, done.stdout

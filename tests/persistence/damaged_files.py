@@ -11,11 +11,11 @@ import random
 import re
 from zlib import crc32
 
-from rillet.commands.settings import PARAMETERS, Settings
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.batches import batch
-from rillet.protocol.parser import pack_command
+from rillet.persistence.aof.frames import batch
+from rillet.protocol.command_parser import pack_command
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import PARAMETERS, Settings
 from rillet.structs.crc64 import crc64
 from tests.persistence import rdb_files
 from tests.persistence.workload import Commands

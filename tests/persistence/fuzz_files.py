@@ -34,22 +34,22 @@ from types import FunctionType
 from typing import Any
 
 import rillet
-from rillet.commands.settings import PARAMETERS, Settings
-from rillet.engine import Engine
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreError
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.base import write_base
+from rillet.persistence.aof.base import write_base
+from rillet.persistence.aof.loader import TornLog, replay
+from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.checking import MANY_DATABASES, check
-from rillet.persistence.manifest import read_manifest
-from rillet.persistence.rdb import load_rdb, load_rdb_from
-from rillet.persistence.rdb_writer import write_rdb
-from rillet.persistence.replay import TornLog, replay
-from rillet.server.config_file import rewritten
-from rillet.server.configuration import ConfigurationError, load
-from rillet.types import rdb
+from rillet.persistence.rdb.reader import load_rdb, load_rdb_from
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import PARAMETERS, Settings
+from rillet.server.config_rewrite import rewritten
+from rillet.server.redis_conf import ConfigurationError, load
 from rillet.types.compat import COMPATS
 from rillet.types.digest import value_digest
+from rillet.types.rdb import value as rdb
 from tests.persistence.damaged_files import (
     NOW,
     mutated_config,

@@ -40,17 +40,17 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.base import write_base
+from rillet.persistence.aof.base import write_base
+from rillet.persistence.aof.loader import TornLog, replay
+from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.persistence.aof.rewrite import Rewriting
+from rillet.persistence.aof.rewrite_format import BaseWriter, Ended, InlineBaseWriter
 from rillet.persistence.disk import Disk
-from rillet.persistence.rdb import load_rdb
-from rillet.persistence.rdb_writer import write_rdb
-from rillet.persistence.replay import TornLog, replay
-from rillet.persistence.rewriting import Rewriting
-from rillet.persistence.writers import Ended, Inline, Writer
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.persistence.simulated_disk import Killed, PowerLoss, SimulatedDisk
 from tests.persistence.workload import DATABASES, Commands, StateTracker, Step, state
 
@@ -173,8 +173,8 @@ class Workload:
             self.engine.execute(session, [b"SELECT", b"%d" % (number % DATABASES)])
             session.out.take()
         self.commands = Commands(self.random, self.engine)
-        inline: Writer = Inline(self.engine, self.disk)
-        from_files: Writer = FromFiles(self.settings, self.disk, self.clock)
+        inline: BaseWriter = InlineBaseWriter(self.engine, self.disk)
+        from_files: BaseWriter = FromFiles(self.settings, self.disk, self.clock)
         writer = self.random.choice((inline, from_files))
         self.rewriting = Rewriting(self.log, self.engine, writer, from_memory=inline)
         self.openings += 1

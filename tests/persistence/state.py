@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from rillet.commands.session import Session
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.rewriting import Rewriting
-from rillet.persistence.writers import Inline
-from rillet.protocol.replies import parse_all
+from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.persistence.aof.rewrite import Rewriting
+from rillet.persistence.aof.rewrite_format import InlineBaseWriter
+from rillet.protocol.reply_parser import parse_all
+from rillet.runtime.engine import Engine
+from rillet.runtime.session import Session
+from rillet.runtime.settings import Settings
 
 State = dict[tuple[int, bytes], tuple[bytes, int]]
 
@@ -56,7 +56,7 @@ class Opened:
 
 def rewrite(folder: Path, engine: Engine) -> None:
     """Let the closed log in the folder be a base of the engine's data."""
-    Rewriting(AppendOnlyLog(folder), engine, Inline(engine)).rewrite_now()
+    Rewriting(AppendOnlyLog(folder), engine, InlineBaseWriter(engine)).rewrite_now()
 
 
 def state_of(run: Callable[..., Any]) -> State:

@@ -10,7 +10,7 @@ import pytest
 
 import rillet
 from rillet.errors import LogCorrupt, NewerFormat
-from rillet.persistence.aof import AppendOnlyLog, TornLog
+from rillet.persistence.aof.log import AppendOnlyLog, TornLog
 from tests.persistence.state import WORK, Opened, content_of
 
 
@@ -214,7 +214,7 @@ def test_progress_and_figures(tmp_path: Path) -> None:
         for _ in range(2000):
             opened("XADD", "s", "*", "n", "x" * 1000)
     seen: list[tuple[int, int]] = []
-    from rillet.engine import Engine
+    from rillet.runtime.engine import Engine
 
     engine = Engine()
     log = AppendOnlyLog(tmp_path, fsync="no")

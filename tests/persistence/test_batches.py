@@ -13,13 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import LogCorrupt
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.batches import BatchReader, batch
-from rillet.persistence.replay import Replayed, TornLog
+from rillet.persistence.aof.frames import FrameReader, batch
+from rillet.persistence.aof.loader import LoadResult, TornLog
+from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.judge import redis_binary, running_redis
 from tests.persistence.workload import state
 
@@ -34,7 +34,7 @@ class Store:
         self.engine = Engine(Settings(compat="7.0"), ManualClock(NOW))
         self.log = AppendOnlyLog(folder, fsync="always", threads=False, **options)
         self.log.checksums = True
-        self.replayed: Replayed = self.log.open(self.engine)
+        self.replayed: LoadResult = self.log.open(self.engine)
         self.session = self.engine.session()
 
     def run(self, *lines: str) -> None:
@@ -64,8 +64,8 @@ def _state_of(folder: Path) -> int:
     return Store(folder).close()
 
 
-def _read(data: bytes) -> tuple[bytes, BatchReader]:
-    reader = BatchReader(io.BytesIO(data), len(data))
+def _read(data: bytes) -> tuple[bytes, FrameReader]:
+    reader = FrameReader(io.BytesIO(data), len(data))
     pieces = []
     while piece := reader.read():
         pieces.append(piece)

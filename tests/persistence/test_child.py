@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from rillet.persistence import child as module
-from rillet.persistence.child import Child, Children, Outcome, Report, private_bytes
+from rillet.persistence import fork as module
+from rillet.persistence.fork import Child, ChildOutcome, Children, ChildReport, private_bytes
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def started() -> Iterator[Callable[..., Child]]:
     """Start children; none outlives the test."""
     all_of_them: list[Child] = []
 
-    def start(job: Callable[[Report], Any], **more: Any) -> Child:
+    def start(job: Callable[[ChildReport], Any], **more: Any) -> Child:
         all_of_them.append(Child.start(job, "test", **more))
         return all_of_them[-1]
 
@@ -32,14 +32,14 @@ def started() -> Iterator[Callable[..., Child]]:
         one.wait()
 
 
-def forever(_report: Report) -> None:
+def forever(_report: ChildReport) -> None:
     signal.pause()
 
 
 def test_a_job_and_its_result(started: Callable[..., Child]) -> None:
     data = [1, 2, 3]
 
-    def job(_report: Report) -> list[int]:
+    def job(_report: ChildReport) -> list[int]:
         data.append(4)
         return data
 
@@ -56,8 +56,8 @@ def test_what_is_long_arrives_whole(started: Callable[..., Child]) -> None:
     assert started(lambda _report: "x" * 1_000_000).wait().result == "x" * 1_000_000
 
 
-def fails_with(error: BaseException) -> Callable[[Report], None]:
-    def job(_report: Report) -> None:
+def fails_with(error: BaseException) -> Callable[[ChildReport], None]:
+    def job(_report: ChildReport) -> None:
         raise error
 
     return job
@@ -108,7 +108,7 @@ def test_a_loop_learns_of_news_and_of_the_end(started: Callable[..., Child], mon
     reading, writing = os.pipe()
     closed: list[int] = []
 
-    def job(report: Report) -> str:
+    def job(report: ChildReport) -> str:
         report(17)
         os.read(reading, 1)
         return "over"
@@ -130,7 +130,7 @@ def test_a_loop_learns_of_news_and_of_the_end(started: Callable[..., Child], mon
 def test_it_tells_at_once_and_then_rarely(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REPORT_SECONDS", 1e6)
 
-    def job(report: Report) -> None:
+    def job(report: ChildReport) -> None:
         for done in range(1, 1000):
             report(done)
 
@@ -143,7 +143,7 @@ def test_the_memory_that_was_copied(started: Callable[..., Child]) -> None:
     ballast[::1024] = b"x" * len(ballast[::1024])
     reading, writing = os.pipe()
 
-    def job(_report: Report) -> None:
+    def job(_report: ChildReport) -> None:
         os.read(reading, 1)
 
     child = started(job, keep=(reading,))
@@ -160,7 +160,7 @@ def test_no_descriptor_of_the_parent_is_left(started: Callable[..., Child]) -> N
     here, there = socket.socketpair()
     kept, other = os.pipe()
 
-    def job(_report: Report) -> None:
+    def job(_report: ChildReport) -> None:
         os.write(other, b"x")
         forever(_report)
 
@@ -194,7 +194,7 @@ def test_signals_are_those_of_a_fresh_process(started: Callable[..., Child]) -> 
     there.setblocking(False)
     wakeup = signal.set_wakeup_fd(there.fileno())
 
-    def job(_report: Report) -> list[Any]:
+    def job(_report: ChildReport) -> list[Any]:
         return [signal.getsignal(signal.SIGUSR1) == signal.SIG_DFL, signal.getsignal(signal.SIGUSR2) == signal.SIG_IGN,
                 signal.getsignal(signal.SIGINT) == signal.SIG_DFL, signal.set_wakeup_fd(-1),
                 len(signal.pthread_sigmask(signal.SIG_BLOCK, ()))]
@@ -217,12 +217,12 @@ def test_a_child_whose_parent_is_gone_ends_at_its_next_report(tmp_path: Path) ->
     """The grandchild holds a file of ours open for as long as it lives."""
     reading, writing = os.pipe()
 
-    def grandchild(report: Report) -> None:
+    def grandchild(report: ChildReport) -> None:
         while True:
             report.send("at", 1)
             time.sleep(0.001)
 
-    def parent(_report: Report) -> None:
+    def parent(_report: ChildReport) -> None:
         Child.start(grandchild, "test", keep=(writing,))
         os._exit(0)
 
@@ -259,14 +259,14 @@ def test_a_fork_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_one_at_a_time() -> None:
-    children, seen, watched = Children(), list[Outcome](), list[Child]()
+    children, seen, watched = Children(), list[ChildOutcome](), list[Child]()
     children.watch = watched.append
     nothing = children.facts()
     assert set(nothing.values()) == {0, "0.00"}
     children.poll()
     children.stop()
 
-    def ended(outcome: Outcome) -> None:
+    def ended(outcome: ChildOutcome) -> None:
         assert children.active is None
         seen.append(outcome)
 
@@ -282,7 +282,7 @@ def test_one_at_a_time() -> None:
     children.stop()
     assert [one.wanted for one in seen] == [True] and children.facts() == nothing
 
-    def again(_outcome: Outcome) -> None:
+    def again(_outcome: ChildOutcome) -> None:
         children.start("rewrite", lambda _report: 1, ended)
 
     children.start("save", lambda _report: 0, again)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import LogCorrupt
-from rillet.persistence.aof import AppendOnlyLog, TornLog
+from rillet.persistence.aof.log import AppendOnlyLog, TornLog
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.differential.wire import Local
 
 GARBAGE = {

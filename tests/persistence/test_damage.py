@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from rillet.errors import LogCorrupt, NewerFormat
-from rillet.persistence.aof import TornLog
-from rillet.persistence.replay import begins_a_command
+from rillet.persistence.aof.loader import begins_a_command
+from rillet.persistence.aof.log import TornLog
 from tests.persistence.state import WORK, Opened
 
 NAME = "appendonly.aof.1.incr.aof"

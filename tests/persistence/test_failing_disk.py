@@ -18,7 +18,7 @@ import pytest
 import rillet
 from rillet.errors import Misconf, StoreError
 from rillet.store import Store
-from rillet.store.local import LocalLink
+from rillet.store.transports.in_process import InProcessTransport
 from tests.persistence.state import Opened
 from tests.store.process import ROOT, repeat
 
@@ -213,7 +213,7 @@ def test_who_waited_gets_nothing_that_is_not_in_the_log(
     """A client of the owner's socket adds, and its thread lets go of the lock before it flushes the log."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
         link = store.link
-        assert isinstance(link, LocalLink)
+        assert isinstance(link, InProcessTransport)
         log = link.engine.log
         call = pool.submit(DOORS[door], store)
         while b"l" not in link.engine.databases[0].blocking_keys:
@@ -239,7 +239,7 @@ def test_who_waited_is_refused_where_another_met_the_failure(
     """Who serves a waiting call writes the log itself, and fails, before the one that waited looks at it."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
         link = store.link
-        assert isinstance(link, LocalLink)
+        assert isinstance(link, InProcessTransport)
         call = pool.submit(DOORS[door], store)
         while b"l" not in link.engine.databases[0].blocking_keys:
             threading.Event().wait(0.002)

@@ -15,8 +15,8 @@ import pytest
 
 import rillet
 from rillet.errors import Misconf, StoreError
-from rillet.persistence.aof import WAITING
-from rillet.protocol.replies import parse_all
+from rillet.persistence.aof.log import WAITING
+from rillet.protocol.reply_parser import parse_all
 from tests.persistence.power_loss import Crashes, CrashFailure, Figures, Opened, Plan, Workload
 from tests.persistence.simulated_disk import FOREVER, SimulatedDisk
 from tests.persistence.workload import state

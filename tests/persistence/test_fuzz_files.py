@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from rillet.errors import LogCorrupt
-from rillet.persistence.rdb import load_rdb
-from rillet.persistence.replay import replay
-from rillet.protocol.parser import pack_command
+from rillet.persistence.aof.loader import replay
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.protocol.command_parser import pack_command
 from tests.persistence import fuzz_files, rdb_files
 from tests.persistence.damaged_files import sealed_log, sealed_rdb
 from tests.persistence.fuzz_files import RDB, Fuzzer, disk_with, new_engine

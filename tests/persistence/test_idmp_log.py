@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from rillet.commands.settings import Settings
+from rillet.runtime.settings import Settings
 from rillet.types.compat import COMPATS
-from rillet.types.rdb import dump
+from rillet.types.rdb.value import dump
 from tests.persistence.state import Opened, rewrite
 
 T0 = 1_700_000_000_000

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from rillet.errors import LogCorrupt
-from rillet.persistence.manifest import LogFile, Manifest, commit, draft_of, read_manifest, recover
+from rillet.persistence.aof.manifest import AofManifest, LogFile, commit, draft_of, read_manifest, recover
 
 NAME = "appendonly.aof.manifest"
 
@@ -17,7 +17,9 @@ def _listed(path: Path) -> list[LogFile]:
 
 
 def test_what_is_written_is_read(tmp_path: Path) -> None:
-    files = Manifest(LogFile("appendonly.aof.2.base.rdb", 2, "b"), (), (LogFile("appendonly.aof.7.incr.aof", 7, "i"),))
+    files = AofManifest(
+        LogFile("appendonly.aof.2.base.rdb", 2, "b"), (), (LogFile("appendonly.aof.7.incr.aof", 7, "i"),)
+    )
     path = tmp_path / NAME
     commit(path, files, [])
     assert (
@@ -34,7 +36,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 ])  # fmt: skip
 def test_names_that_are_quoted(tmp_path: Path, name: str, shown: str) -> None:
     path = tmp_path / "m"
-    commit(path, Manifest(incrs=(LogFile(name, 1, "i"),)), [])
+    commit(path, AofManifest(incrs=(LogFile(name, 1, "i"),)), [])
     assert path.read_text() == f"file {shown} seq 1 type i\n"
     assert _listed(path) == [LogFile(name, 1, "i")]
 
@@ -74,7 +76,7 @@ def test_an_empty_one_and_one_that_was_cut_off(tmp_path: Path) -> None:
 
 def test_a_rewrite_and_one_that_failed_before_it() -> None:
     """The order of the lines, and the numbers, are those of redis-server 7.0.15."""
-    first = Manifest().with_base("a", True, 0).with_incr("a")
+    first = AofManifest().with_base("a", True, 0).with_incr("a")
     lines = [file.line() for file in first.files]
     assert lines == ["file a.1.base.rdb seq 1 type b\n", "file a.1.incr.aof seq 1 type i\n"]
     again = first.with_incr("a").with_incr("a").with_base("a", False, 1)
@@ -91,7 +93,7 @@ def test_a_rewrite_and_one_that_failed_before_it() -> None:
 
 def test_a_crash_in_the_first_commit(tmp_path: Path) -> None:
     path = tmp_path / NAME
-    files = Manifest().with_base("appendonly.aof", True, 0).with_incr("appendonly.aof")
+    files = AofManifest().with_base("appendonly.aof", True, 0).with_incr("appendonly.aof")
     commit(path, files, [])
     base, incr = (tmp_path / file.name for file in files.files)
     path.rename(draft_of(path))

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from rillet.engine import Engine
 from rillet.errors import LogCorrupt, NewerFormat
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.playback import Playback
-from rillet.persistence.replay import TornLog, replay
-from rillet.protocol.feed import Feed
-from rillet.protocol.parser import pack_command
-from rillet.types.rdb import dump
+from rillet.persistence.aof.command_applier import CommandApplier
+from rillet.persistence.aof.loader import TornLog, replay
+from rillet.protocol.command_parser import pack_command
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.runtime.engine import Engine
+from rillet.types.rdb.value import dump
 
 NOW = 1_700_000_000_000
 
@@ -32,9 +32,9 @@ def loading() -> Engine:
     return engine
 
 
-def played(engine: Engine, data: bytes, sizes: random.Random | None = None) -> Playback:
+def played(engine: Engine, data: bytes, sizes: random.Random | None = None) -> CommandApplier:
     """Play the bytes back, in one piece or in many."""
-    playback = Playback("a.aof", engine.session(trusted=True), 0)
+    playback = CommandApplier("a.aof", engine.session(trusted=True), 0)
     at = 0
     while at < len(data):
         size = len(data) if sizes is None else sizes.choice([1, 2, 7, 50, 300])
@@ -130,7 +130,7 @@ def test_a_torn_end_anywhere(tmp_path: Path) -> None:
 
 def test_nothing_is_logged_again_and_nothing_expires() -> None:
     class Fed:
-        feed = Feed()
+        feed = PropagationBuffer()
 
     engine = loading()
     engine.log = Fed()

@@ -10,9 +10,9 @@ from random import Random
 import pytest
 
 import rillet
-from rillet.engine import Engine
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.rewriting import Rewriting
+from rillet.persistence.aof.rewrite import Rewriting
+from rillet.runtime.engine import Engine
 from tests.persistence.power_loss import (
     FOLDERS,
     POLICIES,

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import LogCorrupt
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.base import write_base
+from rillet.persistence.aof.base import write_base
+from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.disk import Disk, DiskFile
-from rillet.persistence.rdb import load_rdb
-from rillet.persistence.rdb_writer import write_rdb
-from rillet.protocol.replies import parse_all
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.protocol.reply_parser import parse_all
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.structs.crc64 import crc64
 from tests.judge import PEERS, peer_binary, redis_binary, running_redis
 from tests.persistence.state import LATER, STREAMS, WORK, state_of

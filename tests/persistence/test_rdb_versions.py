@@ -18,8 +18,8 @@ import redis
 
 import rillet
 from rillet.errors import LogCorrupt, NewerFormat
-from rillet.persistence.rdb import kept_of, load_rdb, load_rdb_from
-from rillet.persistence.rdb_writer import Lost, write_rdb
+from rillet.persistence.rdb.reader import kept_of, load_rdb, load_rdb_from
+from rillet.persistence.rdb.writer import Lost, write_rdb
 from tests.judge import PEERS, peer_binary, redis_binary, running_redis
 from tests.persistence.rdb_files import PARTS, block, file, key, listpack, of_version, raw_id, size, text
 from tests.persistence.state import LATER, STREAMS, WORK, state_of

@@ -12,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import Misconf
-from rillet.persistence.aof import OFF, ON, WAITING, AppendOnlyLog
-from rillet.persistence.base import write_base
-from rillet.persistence.compact import compact, end_with
+from rillet.persistence.aof.base import write_base
+from rillet.persistence.aof.log import OFF, ON, WAITING, AppendOnlyLog
+from rillet.persistence.aof.manifest import read_manifest
+from rillet.persistence.aof.rewrite import Rewriting
+from rillet.persistence.aof.rewrite_format import Ended, InlineBaseWriter, SpawnedBaseWriter
+from rillet.persistence.aof.rewrite_process import compact, end_with
 from rillet.persistence.disk import Disk, DiskFile
-from rillet.persistence.manifest import read_manifest
-from rillet.persistence.rewriting import Rewriting
-from rillet.persistence.writers import Ended, Inline, Spawned
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.judge import redis_binary, running_redis
 from tests.persistence.state import WORK, Opened, state_of
 
@@ -459,8 +459,8 @@ def test_a_base_written_by_a_process_of_its_own(tmp_path: Path, preamble: str) -
         opened.engine.settings.set_text("stream-node-max-entries", "7")
         for line in WORK:
             opened(*line.split())
-        spawned = Spawned(opened.engine.settings)
-        rewriting = Rewriting(opened.log, opened.engine, spawned, from_memory=Inline(opened.engine))
+        spawned = SpawnedBaseWriter(opened.engine.settings)
+        rewriting = Rewriting(opened.log, opened.engine, spawned, from_memory=InlineBaseWriter(opened.engine))
         rewriting.begin()
         opened("SET", "meanwhile", "1")
         while rewriting.in_progress:
@@ -481,7 +481,7 @@ def test_a_process_that_cannot_read_the_log_says_so(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         opened("SET", "a", "1")
         said: list[str] = []
-        rewriting = Rewriting(opened.log, opened.engine, Spawned(opened.engine.settings), say=said.append)
+        rewriting = Rewriting(opened.log, opened.engine, SpawnedBaseWriter(opened.engine.settings), say=said.append)
         opened.log.rotate()
         (tmp_path / f"{NAME}.1.incr.aof").write_bytes(b"!")
         rewriting.begin()
@@ -534,7 +534,7 @@ def test_a_single_log_of_an_older_server(tmp_path: Path) -> None:
 
 def test_settings_reach_the_other_process() -> None:
     settings = Settings(compat="7.0", requirepass="secret", save="60 1", rdbcompression="no")
-    from rillet.persistence.writers import _texts
+    from rillet.persistence.aof.rewrite_format import _texts
 
     assert _texts(settings) == {"compat": "7.0", "rdbcompression": "no"}
 
@@ -647,7 +647,7 @@ def test_what_lies_in_the_working_folder_is_no_module_of_the_other_process(
     monkeypatch.chdir(tmp_path)
     with Opened(tmp_path / "log") as opened:
         opened("SET", "a", "1")
-        rewriting = Rewriting(opened.log, opened.engine, Spawned(opened.engine.settings))
+        rewriting = Rewriting(opened.log, opened.engine, SpawnedBaseWriter(opened.engine.settings))
         rewriting.begin()
         while rewriting.in_progress:
             rewriting.tick(0)

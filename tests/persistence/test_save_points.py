@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import CommandError
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.child import Children, Outcome
-from rillet.persistence.rdb import load_rdb
-from rillet.persistence.refusals import LOG, SNAPSHOT, Refusals
-from rillet.persistence.snapshot import Snapshots, draft_name
-from rillet.protocol.replies import parse_all
+from rillet.persistence.fork import ChildOutcome, Children
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.persistence.rdb.snapshots import Snapshots, draft_name
+from rillet.persistence.write_gate import LOG, SNAPSHOT, WriteGate
+from rillet.protocol.reply_parser import parse_all
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 
 
 class Kept:
@@ -26,7 +26,7 @@ class Kept:
         self.clock = ManualClock(1_700_000_000_000)
         self.engine = Engine(Settings(**settings), self.clock)
         self.children = Children()
-        self.refusals = Refusals(self.engine)
+        self.refusals = WriteGate(self.engine)
         self.said: list[str] = []
         self.snapshots = Snapshots(self.engine, folder, children=self.children, refusals=self.refusals, say=self._say)
         self.session = self.engine.session()
@@ -115,7 +115,7 @@ def test_what_changes_while_a_child_writes_is_not_saved(tmp_path: Path) -> None:
 def test_another_child_comes_first(tmp_path: Path) -> None:
     kept = Kept(tmp_path, save=((1, 1),))
     kept("SET a 1")
-    ends: list[Outcome] = []
+    ends: list[ChildOutcome] = []
     kept.children.start("something else", lambda _report: None, ends.append)
     assert not kept.tick(10)
     with pytest.raises(CommandError, match=r"^ERR Another child process is active \(AOF\?\): can't BGSAVE right now"):
@@ -209,7 +209,7 @@ def test_everything_is_deleted(tmp_path: Path) -> None:
 
 def test_causes_come_and_go_by_themselves() -> None:
     engine = Engine(Settings())
-    refusals = Refusals(engine)
+    refusals = WriteGate(engine)
     refusals.set(LOG, "the log")
     assert engine.refusal == "the log"
     refusals.set(SNAPSHOT, "the snapshot")

@@ -29,7 +29,7 @@ from typing import Any
 
 import rillet
 from rillet.errors import StoreError
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 from tests.persistence.ledger import Failure
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -14,12 +14,12 @@ from hashlib import blake2b
 from random import Random
 from typing import NamedTuple
 
-from rillet.commands.registry import TABLE
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
+from rillet.runtime.registry import TABLE
 from rillet.types.digest import value_digest
 from rillet.types.list import List
 from rillet.types.set import Set
-from rillet.types.stream import Stream
+from rillet.types.stream.value import Stream
 from rillet.types.string import String
 
 DATABASES = 3

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from rillet.errors import ProtocolError
-from rillet.protocol.parser import CommandParser
-from rillet.protocol.replies import INCOMPLETE, ReplyParser
+from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.reply_parser import INCOMPLETE, ReplyParser
 from tests.judge import Judge
 
 

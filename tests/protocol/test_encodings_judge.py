@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from rillet.protocol.parser import pack_command
-from rillet.protocol.replies import Push, ReplyError, parse_all
-from rillet.protocol.writer import Replies
+from rillet.protocol.command_parser import pack_command
+from rillet.protocol.reply_parser import Push, ReplyError, parse_all
+from rillet.protocol.reply_writer import ReplyWriter
 from tests.judge import Judge
 from tests.protocol.feeding import ask, converse
 
 
-def integers(out: Replies) -> None:
+def integers(out: ReplyWriter) -> None:
     for i in range(3):
         out.integer(i)
 
 
-def write(out: Replies, name: str) -> None:
+def write(out: ReplyWriter, name: str) -> None:
     """Write what DEBUG PROTOCOL replies (debug.c)."""
     if name == "string":
         out.bulk(b"Hello World")
@@ -92,7 +92,7 @@ def test_debug_protocol(judge: Judge, name: str, resp: int) -> None:
     both = ask(judge, pack_command([b"HELLO", b"%d" % resp]) + pack_command([b"DEBUG", b"PROTOCOL", name.encode()]))
     hello, *values = parse_all(both)
     assert b"proto" in hello
-    out = Replies(resp)
+    out = ReplyWriter(resp)
     write(out, name)
     sent = out.take()
     assert both.endswith(sent)
@@ -117,6 +117,6 @@ def test_doubles(judge: Judge, score: str, resp: int) -> None:
         pack_command([b"ZADD", b"doubles", score.encode(), b"m"]),
         pack_command([b"ZSCORE", b"doubles", b"m"]),
     )
-    out = Replies(resp)
+    out = ReplyWriter(resp)
     out.double(float(score))
     assert reply.endswith(b"\r\n" + out.take())

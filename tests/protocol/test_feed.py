@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import random
 
-from rillet.protocol.feed import INITIAL_CAPACITY, KEEP_CAPACITY, Feed
-from rillet.protocol.parser import CommandParser, pack_command
+from rillet.protocol.command_parser import CommandParser, pack_command
+from rillet.protocol.propagation_buffer import INITIAL_CAPACITY, KEEP_CAPACITY, PropagationBuffer
 
 SELECT_3 = pack_command([b"SELECT", b"3"])
 
 
 def test_commands_are_packed_as_everywhere() -> None:
     chance = random.Random(1)
-    feed = Feed()
+    feed = PropagationBuffer()
     told = b""
     for _ in range(200):
         argv = [chance.randbytes(chance.choice([0, 1, 9, 10, 99, 100, 5000])) for _ in range(chance.randrange(1, 14))]
@@ -27,7 +27,7 @@ def test_commands_are_packed_as_everywhere() -> None:
 
 
 def test_the_database_is_told_when_it_is_another_one() -> None:
-    feed = Feed()
+    feed = PropagationBuffer()
     for db in (3, 3, 3, 11, 3):
         feed.select(db)
         feed.command([b"DEL", b"a"])
@@ -42,7 +42,7 @@ def test_the_database_is_told_when_it_is_another_one() -> None:
 
 
 def test_a_second_is_noted_once_and_never_an_earlier_one() -> None:
-    feed = Feed(True)
+    feed = PropagationBuffer(True)
     for second in (7, 7, 6, 8):
         feed.note_time(second)
     assert feed.take() == b"#TS:7\r\n#TS:8\r\n"
@@ -55,7 +55,7 @@ def test_a_second_is_noted_once_and_never_an_earlier_one() -> None:
 
 
 def test_words_numbers_and_ids_make_a_command() -> None:
-    feed = Feed()
+    feed = PropagationBuffer()
     feed.header(4)
     feed.raw(b"$4\r\nXADD\r\n")
     feed.number(0)
@@ -67,7 +67,7 @@ def test_words_numbers_and_ids_make_a_command() -> None:
 
 
 def test_what_grew_large_is_given_back() -> None:
-    feed = Feed()
+    feed = PropagationBuffer()
     feed.raw(b"x" * KEEP_CAPACITY)
     feed.raw(b"y" * INITIAL_CAPACITY)
     assert feed.take() == b"x" * KEEP_CAPACITY + b"y" * INITIAL_CAPACITY

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.errors import ProtocolError
-from rillet.protocol.parser import CommandParser, QueryBufferExceeded, pack_command, split_args
+from rillet.protocol.command_parser import CommandParser, QueryBufferExceeded, pack_command, split_args
 from tests.protocol.feeding import commands, randomly, singly
 
 XADD = [b"XADD", b"events", b"*", b"temperature", b"21.5", b"place", b"", b"raw", bytes(range(256))]

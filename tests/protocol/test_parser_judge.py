@@ -7,8 +7,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from rillet.protocol.parser import PROTO_MAX_BULK_LEN, QUERY_BUFFER_LIMIT, CommandParser, pack_command, split_args
-from rillet.protocol.writer import Replies
+from rillet.protocol.command_parser import (
+    PROTO_MAX_BULK_LEN,
+    QUERY_BUFFER_LIMIT,
+    CommandParser,
+    pack_command,
+    split_args,
+)
+from rillet.protocol.reply_writer import ReplyWriter
 from tests.judge import Judge
 from tests.protocol.feeding import ask, commands
 
@@ -43,7 +49,7 @@ def our_error(data: bytes, parser: CommandParser | None = None) -> bytes | None:
     out = commands([data], parser)
     if not out or not isinstance(out[-1], str):
         return None
-    replies = Replies()
+    replies = ReplyWriter()
     replies.error(b"ERR " + out[-1].encode("utf-8", "surrogateescape"))
     return replies.take()
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rillet.errors import CommandError, ProtocolError
-from rillet.protocol.replies import INCOMPLETE, MAX_DEPTH, Push, ReplyError, ReplyParser, parse_all
+from rillet.protocol.reply_parser import INCOMPLETE, MAX_DEPTH, Push, ReplyError, ReplyParser, parse_all
 from tests.protocol.feeding import randomly, replies, singly
 
 EVERYTHING = (

@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.protocol.replies import Push, ReplyError, parse_all
-from rillet.protocol.writer import HANDED_OVER, INITIAL_CAPACITY, KEEP_CAPACITY, Replies
+from rillet.protocol.reply_parser import Push, ReplyError, parse_all
+from rillet.protocol.reply_writer import HANDED_OVER, INITIAL_CAPACITY, KEEP_CAPACITY, ReplyWriter
 
 LONGLONG = st.integers(-(2**63), 2**63 - 1)
 ULONGLONG = st.integers(0, 2**64 - 1)
 
 
 def written(method: str, *arguments: object, resp: int = 2) -> bytes:
-    out = Replies(resp)
+    out = ReplyWriter(resp)
     getattr(out, method)(*arguments)
     return out.take()
 
@@ -93,7 +93,7 @@ def test_bulk_strings_and_slices_of_buffers(payload: bytes, data: st.DataObject)
 
 @pytest.mark.parametrize(("start", "size"), [(-1, 1), (0, 11), (11, 0), (5, -1), (2**62, 2**62), (1, 2**63 - 1)])
 def test_a_slice_outside_of_its_buffer_is_refused(start: int, size: int) -> None:
-    out = Replies()
+    out = ReplyWriter()
     out.ok()
     with pytest.raises(IndexError):
         out.bulk_slice(bytearray(10), start, size)
@@ -103,7 +103,7 @@ def test_a_slice_outside_of_its_buffer_is_refused(start: int, size: int) -> None
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 3 * HANDED_OVER), max_size=6))
 def test_batches_handed_over_are_what_was_written(sizes: list[int]) -> None:
-    out = Replies()
+    out = ReplyWriter()
     handed = []
     for number, size in enumerate(sizes):
         out.reserve(size // 2)
@@ -117,7 +117,7 @@ def test_batches_handed_over_are_what_was_written(sizes: list[int]) -> None:
 
 
 def test_a_slice_of_the_own_buffer() -> None:
-    out = Replies()
+    out = ReplyWriter()
     out.simple(b"x" * (INITIAL_CAPACITY - 10))
     out.bulk_slice(out.buf, 0, 900)
     assert out.take().endswith(b"$900\r\n+" + b"x" * 899 + b"\r\n")
@@ -128,7 +128,7 @@ def test_a_slice_of_the_own_buffer() -> None:
 def test_a_length_put_in_afterwards(before: list[bytes], inside: list[bytes], size: int) -> None:
     for method, plain in (("insert_array", "array"), ("insert_map", "map"), ("insert_set", "set")):
         for resp in (2, 3):
-            late, early = Replies(resp), Replies(resp)
+            late, early = ReplyWriter(resp), ReplyWriter(resp)
             for text in before:
                 late.bulk(text)
                 early.bulk(text)
@@ -143,7 +143,7 @@ def test_a_length_put_in_afterwards(before: list[bytes], inside: list[bytes], si
 
 
 def test_marks_outside_of_the_buffer_are_refused() -> None:
-    out = Replies()
+    out = ReplyWriter()
     out.ok()
     for mark in (-1, 6):
         with pytest.raises(IndexError):
@@ -157,7 +157,7 @@ def test_marks_outside_of_the_buffer_are_refused() -> None:
 
 
 def test_truncate_forgets_what_was_written_since() -> None:
-    out = Replies()
+    out = ReplyWriter()
     out.ok()
     mark = out.mark()
     out.array(3)
@@ -168,7 +168,7 @@ def test_truncate_forgets_what_was_written_since() -> None:
 
 
 def test_take_starts_anew_and_keeps_a_buffer_of_ordinary_size() -> None:
-    out = Replies()
+    out = ReplyWriter()
     out.bulk(b"x" * 10000)
     assert len(out) == 10010
     assert len(out.take()) == 10010
@@ -184,7 +184,7 @@ def test_take_starts_anew_and_keeps_a_buffer_of_ordinary_size() -> None:
 
 @pytest.mark.parametrize("value", [None, "text", 5])
 def test_only_bytes_are_a_bulk_string(value: object) -> None:
-    out = Replies()
+    out = ReplyWriter()
     with pytest.raises(TypeError):
         out.bulk(value)  # type: ignore[arg-type]
     assert len(out) == 0
@@ -197,7 +197,7 @@ VALUES = st.recursive(
 )
 
 
-def write(out: Replies, value: object) -> None:
+def write(out: ReplyWriter, value: object) -> None:
     """Write a Python value as RESP3 has it."""
     if value is None:
         out.null()
@@ -224,14 +224,14 @@ def write(out: Replies, value: object) -> None:
 
 @given(st.lists(VALUES, max_size=4))
 def test_what_is_written_is_read_back(values: list[object]) -> None:
-    out = Replies(3)
+    out = ReplyWriter(3)
     for value in values:
         write(out, value)
     assert parse_all(out.take()) == values
 
 
 def test_the_remaining_types_are_read_back() -> None:
-    out = Replies(3)
+    out = ReplyWriter(3)
     out.error(b"NOGROUP No such group")
     out.set(2)
     out.integer(1)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 from tests.judge import free_port
 
 LOOPS = ("uvloop", "asyncio")

@@ -18,7 +18,7 @@ from typing import NamedTuple
 
 import pytest
 
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 from tests.judge import running_redis
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, running
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rillet.commands.settings import DEFAULT_SAVE
-from rillet.server.configuration import ConfigurationError, load
+from rillet.runtime.settings import DEFAULT_SAVE
+from rillet.server.redis_conf import ConfigurationError, load
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
-from rillet.persistence.rdb_writer import write_rdb
-from rillet.protocol.parser import pack_command
-from rillet.server.loading import Loading, Progress
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.protocol.command_parser import pack_command
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
+from rillet.server.loading import LoadingPhase, Progress
 from rillet.server.server import Server
 from tests.judge import free_port
 from tests.server.harness import Client, connected, line_of
@@ -66,7 +66,7 @@ def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]
     engine = Engine(Settings(port=free_port(), bind="127.0.0.1", **settings))
     enough, listening = threading.Event(), threading.Event()
     server = Server(engine)
-    loading = Loading(engine)
+    loading = LoadingPhase(engine)
     engine.info_sections["persistence"] = loading.facts
 
     def job(progress: Progress) -> None:
@@ -189,6 +189,6 @@ def test_the_baton_goes_back_and_forth() -> None:
             await loading.run(job, lambda: False)
         await task
 
-    loading = Loading(engine)
+    loading = LoadingPhase(engine)
     asyncio.run(main())
     assert seen == ["read 0", "loop", "read 1", "loop", "read 2", "loop"] and not engine.loading

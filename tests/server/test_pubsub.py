@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from rillet.commands.settings import OutputLimit
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
+from rillet.runtime.settings import OutputLimit
 from tests.server.conftest import skip_without
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, field, running
 

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from redis import ResponseError
 
-from rillet.engine import Engine
 from rillet.errors import Corrupt, LogCorrupt
-from rillet.persistence.rdb import load_rdb
-from rillet.types import rdb
+from rillet.persistence.rdb.reader import load_rdb
+from rillet.runtime.engine import Engine
+from rillet.types.rdb import value as rdb
 from tests.judge import Judge, free_port, running_redis
 from tests.server.harness import launch, running
 from tests.structs.dump_payload import sealed

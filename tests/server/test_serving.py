@@ -7,7 +7,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 from tests.judge import Judge
 from tests.server.harness import TIMEOUT, Client, Running, field
 

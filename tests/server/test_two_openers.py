@@ -10,7 +10,7 @@ import pytest
 import rillet
 from rillet.cli import main
 from rillet.errors import StoreBusy
-from rillet.persistence.claim import Claim
+from rillet.persistence.directory_lock import DirectoryLock
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG, refused
 
@@ -66,7 +66,7 @@ def test_a_folder_that_was_removed_is_claimed_anew(tmp_path: Path) -> None:
 
 
 def test_a_claim(tmp_path: Path) -> None:
-    one, two = Claim(), Claim()
+    one, two = DirectoryLock(), DirectoryLock()
     one.take(tmp_path / "made" / "here")
     one.take(tmp_path / "made" / "here")
     with pytest.raises(StoreBusy, match="made/here is in use"):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 from tests.server.harness import Client, Running, field, running
 
 WORD = 60_000

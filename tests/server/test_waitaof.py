@@ -9,8 +9,8 @@ from typing import Literal
 import pytest
 
 import rillet
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from tests.differential.wire import Local, Redis
 from tests.judge import PEERS, peer_binary, running_redis
 from tests.server.harness import running

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rillet.protocol.parser import pack_command
+from rillet.protocol.command_parser import pack_command
 from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import parse
 from tests.cluster import Cluster, running_cluster
@@ -82,7 +82,7 @@ def add(judge: Judge) -> Callable[..., None]:
     """Append the entries of some numbers to a stream."""
 
     def append(numbers: Sequence[int], stream: str = "events") -> None:
-        from rillet.spark.connection import Address, Connection
+        from rillet.client.connection import Address, Connection
 
         with Connection(Address(port=judge.port), 30) as connection:
             connection.send(

@@ -30,11 +30,12 @@ from typing import Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rillet.spark import RilletDataSource, sending, session
-from rillet.spark.commits import Identity
+from rillet.client.servers import Servers
+from rillet.spark import RilletDataSource, session
 from rillet.spark.options import Options
-from rillet.spark.servers import Servers
 from rillet.spark.sink import StreamWriter
+from rillet.spark.write import writer as sending
+from rillet.spark.write.commits import Identity
 from tests.spark.ledger_driver import settings
 from tests.spark.struck_writer import copy
 

@@ -14,8 +14,8 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
+from rillet.spark.errors import reason
 from rillet.spark.options import parse
-from rillet.spark.reasons import reason
 from rillet.spark.source import BatchReader
 from tests.judge import Judge, free_port, running_redis
 

@@ -15,13 +15,13 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 from pyspark.sql.types import StructType  # noqa: E402
 
-from rillet.spark.cluster import read_shards, read_slots, slot_of  # noqa: E402
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.client.cluster import read_shards, read_slots, slot_of  # noqa: E402
+from rillet.client.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402
-from rillet.spark.reading import read_task  # noqa: E402
-from rillet.spark.servers import Servers  # noqa: E402
+from rillet.spark.read.page_reader import read_task  # noqa: E402
 from rillet.spark.source import BatchReader, StreamReader  # noqa: E402
-from rillet.types.stream_id import MAX, StreamID  # noqa: E402
+from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.cluster import MASTERS, Cluster, running_cluster  # noqa: E402
 from tests.judge import PEERS, peer_binary  # noqa: E402
 from tests.spark.calls import Query, stopped  # noqa: E402, F401

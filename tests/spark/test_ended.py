@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from rillet.spark.connection import ConnectorError
-from rillet.spark.ended import cut_off, require_all_rows
+from rillet.client.connection import ConnectorError
+from rillet.spark.write.input_check import cut_off, require_all_rows
 
 
 @pytest.fixture(params=["forked", "alone"])

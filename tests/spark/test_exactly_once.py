@@ -18,9 +18,9 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet  # noqa: E402
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.client.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
-from rillet.spark.servers import Servers  # noqa: E402
 from rillet.store import Store  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402
 from tests.judge import Judge, peer_binary, redis_binary, running_redis  # noqa: E402
@@ -82,7 +82,7 @@ def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 @pytest.fixture(autouse=True)
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Make a few hundred rows many chunks."""
-    monkeypatch.setattr("rillet.spark.sending.CHUNK", 1000)
+    monkeypatch.setattr("rillet.spark.write.writer.CHUNK", 1000)
 
 
 class Killed(Exception):
@@ -356,7 +356,7 @@ def test_another_split_into_tasks_is_refused(place: Place) -> None:
 
 
 def test_producers_leave_out_what_the_stream_remembers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("rillet.spark.producers.WINDOW_ROWS", 70)
+    monkeypatch.setattr("rillet.spark.write.producers.WINDOW_ROWS", 70)
     rows = numbered(range(ROWS))
     if place.kind in ("7.0", "valkey", "cluster"):
         with pytest.raises(ConnectorError, match="'plain old' .*does not know producers"):

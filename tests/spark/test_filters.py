@@ -17,11 +17,11 @@ pytest.importorskip("pyspark")
 from pyspark.sql import datasource as ds
 from pyspark.sql.types import StructType
 
-from rillet.spark.filters import EVERYTHING, Pushed, complement, ids_before, ids_from, intersection, union
-from rillet.spark.offsets import identifier, number
 from rillet.spark.options import parse
+from rillet.spark.read.filters import EVERYTHING, Pushed, complement, ids_before, ids_from, intersection, union
+from rillet.spark.read.offsets import identifier, number
 from rillet.spark.source import BatchReader, FilteringReader, RilletDataSource
-from rillet.types.stream_id import MAX, StreamID
+from rillet.types.stream.id import MAX, StreamID
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 

@@ -12,10 +12,10 @@ import redis
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.spark.connection import ConnectorError
-from rillet.spark.groups import Page, tasks
-from rillet.spark.guard import DataLoss
-from rillet.types.stream_id import StreamID
+from rillet.client.connection import ConnectorError
+from rillet.spark.groups.group import DeliveredPage, tasks
+from rillet.spark.read.data_loss import DataLoss
+from rillet.types.stream.id import StreamID
 from tests.cluster import Cluster
 from tests.spark.calls import Query, server, stopped  # noqa: F401
 
@@ -218,8 +218,8 @@ def test_a_group_that_was_moved_back_is_noticed(place: str, client: Any) -> None
 
 
 def test_pages_become_tasks_of_about_the_same_size() -> None:
-    pages = [Page("a", StreamID(n, 0), StreamID(n + 1, 0), 1000) for n in range(6)]
-    pages.append(Page("b", StreamID(0, 0), StreamID(9, 0), 2000))
+    pages = [DeliveredPage("a", StreamID(n, 0), StreamID(n + 1, 0), 1000) for n in range(6)]
+    pages.append(DeliveredPage("b", StreamID(0, 0), StreamID(9, 0), 2000))
     assert tasks(pages, 4) == (
         (("a", StreamID(0, 0), StreamID(2, 0)),),
         (("a", StreamID(2, 0), StreamID(4, 0)),),

@@ -11,9 +11,9 @@ import redis
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.spark.connection import ConnectorError
-from rillet.spark.guard import DataLoss
-from rillet.spark.reasons import plainly, reason
+from rillet.client.connection import ConnectorError
+from rillet.spark.errors import plainly, reason
+from rillet.spark.read.data_loss import DataLoss
 from tests.spark.calls import Query, server, stopped  # noqa: F401
 
 pytestmark = pytest.mark.usefixtures("stopped")
@@ -313,7 +313,8 @@ def test_a_reason_is_the_sentence_alone() -> None:
     )
     assert reason(RuntimeError(spark)) == "rillet: 5 entries were lost"
     assert (
-        reason(RuntimeError("[X] Failed: rillet.spark.guard.DataLoss: rillet: gone SQLSTATE: 38000")) == "rillet: gone"
+        reason(RuntimeError("[X] Failed: rillet.spark.read.data_loss.DataLoss: rillet: gone SQLSTATE: 38000"))
+        == "rillet: gone"
     )
     assert reason(RuntimeError("something else\nat all")) == "something else"
     with pytest.raises(DataLoss), plainly():  # outside of Spark's workers it changes nothing

@@ -9,9 +9,9 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.spark.connection import ConnectorError
-from rillet.spark.infer import Kind, infer, schema_of
+from rillet.client.connection import ConnectorError
 from rillet.spark.options import parse
+from rillet.spark.read.schema_inference import Kind, infer, schema_of
 from tests.judge import Judge
 from tests.spark.conftest import options
 

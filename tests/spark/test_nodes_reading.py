@@ -17,12 +17,12 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet  # noqa: E402
-from rillet.protocol.parser import pack_command  # noqa: E402
-from rillet.spark.connection import Address, Connection, ConnectorError  # noqa: E402
+from rillet.client.connection import Address, Connection, ConnectorError  # noqa: E402
+from rillet.client.servers import Servers  # noqa: E402
+from rillet.protocol.command_parser import pack_command  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402
-from rillet.spark.reading import Pages, read_task  # noqa: E402
-from rillet.spark.servers import Servers  # noqa: E402
-from rillet.types.stream_id import MAX, StreamID  # noqa: E402
+from rillet.spark.read.page_reader import PageReader, read_task  # noqa: E402
+from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.server.harness import running  # noqa: E402
 from tests.spark.conftest import entry_id, number, options  # noqa: E402
 from tests.spark.test_reading import cutting_proxy  # noqa: E402
@@ -56,7 +56,7 @@ def table(batches: Iterator[Any]) -> Any:
 def by_range(chosen: Any, ranges: Any) -> Any:
     """Return what XRANGE gives of ranges."""
     with Servers(chosen) as servers:
-        pages = Pages(chosen, servers, SCHEMA)
+        pages = PageReader(chosen, servers, SCHEMA)
         pages.add(ranges)
         return table(pages.read())
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.spark.offsets import Offset, OffsetError, identifier, number, successor
-from rillet.spark.shares import PROBE, Estimate, Glimpse, capped, line, located, tasks
-from rillet.types.stream_id import MAX, StreamID
+from rillet.spark.read.offsets import Offset, OffsetError, identifier, number, successor
+from rillet.spark.read.splits import PROBE, Estimate, Probe, capped, line, located, tasks
+from rillet.types.stream.id import MAX, StreamID
 
 IDS = st.tuples(st.integers(0, 2**64 - 1), st.integers(0, 2**64 - 1)).map(lambda pair: StreamID(*pair))
 NAMES = st.text(min_size=1, max_size=5)
@@ -129,12 +129,12 @@ def estimated(
 ) -> Estimate:
     """Return what probes of a sorted list tell."""
 
-    def look(bounds: Sequence[tuple[int, int]]) -> list[Glimpse]:
+    def look(bounds: Sequence[tuple[int, int]]) -> list[Probe]:
         seen = []
         for start, end in bounds:
             begin = bisect.bisect_right(entries, identifier(start))
             inside = [entry for entry in entries[begin : begin + PROBE] if number(entry) <= end]
-            seen.append(Glimpse(len(inside), inside[0], inside[-1]) if inside else Glimpse(0, after, after))
+            seen.append(Probe(len(inside), inside[0], inside[-1]) if inside else Probe(0, after, after))
         return seen
 
     made = Estimate(identifier(number(entries[0]) - 1), after, last, entries[-1], len(entries))

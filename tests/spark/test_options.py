@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rillet.spark.address import Address, AddressError, Node, Tls
+from rillet.client.address import Address, AddressError, NodeAddress, Tls
 from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import NAMES, READ_ONLY, OptionError, parse
-from rillet.types.stream_id import MAX, StreamID
+from rillet.types.stream.id import MAX, StreamID
 
 GOOD = {"url": "redis://localhost", "stream": "events"}
 
@@ -143,9 +143,13 @@ def test_what_is_no_id_is_refused(text: str) -> None:
         ("unix:///run/r.sock?db=3", Address(unix="/run/r.sock", db=3), "/run/r.sock (database 3)"),
         ("rediss://u:p@h:1/2", Address("h", 1, db=2, user="u", password="p", tls=Tls()), "h:1 (database 2)"),
         ("redis://[::1]:7", Address("::1", 7), "::1:7"),
-        ("redis+cluster://u:p%2C@a:1", Address("a", 1, user="u", password="p,", seeds=(Node("a", 1),)), "a:1"),
-        ("redis+cluster://a:1,b/0", Address("a", 1, seeds=(Node("a", 1), Node("b", 6379))), "a:1"),
-        ("rediss+cluster://a:1,b:2", Address("a", 1, tls=Tls(), seeds=(Node("a", 1), Node("b", 2))), "a:1"),
+        ("redis+cluster://u:p%2C@a:1", Address("a", 1, user="u", password="p,", seeds=(NodeAddress("a", 1),)), "a:1"),
+        ("redis+cluster://a:1,b/0", Address("a", 1, seeds=(NodeAddress("a", 1), NodeAddress("b", 6379))), "a:1"),
+        (
+            "rediss+cluster://a:1,b:2",
+            Address("a", 1, tls=Tls(), seeds=(NodeAddress("a", 1), NodeAddress("b", 2))),
+            "a:1",
+        ),
     ],
 )
 def test_urls(url: str, address: Address, shown: str) -> None:

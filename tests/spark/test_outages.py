@@ -18,11 +18,11 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet
-from rillet.spark.asking import keys_of_all
-from rillet.spark.connection import Connection, ConnectionLost
-from rillet.spark.guard import DataLoss
+from rillet.client.connection import Connection, ConnectionLost
+from rillet.client.servers import Patience, Servers, StaysAway
 from rillet.spark.options import parse
-from rillet.spark.servers import Patience, Servers, StaysAway
+from rillet.spark.read.data_loss import DataLoss
+from rillet.spark.read.metadata import keys_of_all
 from tests.judge import Judge, _wait_until_ready, free_port, redis_binary
 from tests.spark.calls import Query, stopped  # noqa: F401
 from tests.spark.test_reading import cutting_proxy

@@ -14,11 +14,11 @@ pytest.importorskip("pyspark")
 
 from pyspark.sql.types import StructType
 
-from rillet.spark.connection import Connection
-from rillet.spark.guard import DataLoss
+from rillet.client.connection import Connection
 from rillet.spark.options import parse
+from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.source import BatchReader
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 from tests.cluster import Cluster
 from tests.judge import redis_binary, running_redis
 from tests.spark.calls import Query, server, stopped  # noqa: F401

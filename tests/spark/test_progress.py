@@ -11,9 +11,9 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet.spark
-from rillet.spark.facts import Facts
-from rillet.spark.reporting import entries_after, read_progress
-from rillet.types.stream_id import StreamID
+from rillet.spark.metrics import entries_after, read_progress
+from rillet.spark.read.stream_info import StreamInfo
+from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.calls import Query, stopped  # noqa: F401
 
@@ -30,15 +30,15 @@ def at(ms: int) -> StreamID:
 @pytest.mark.parametrize(
     ("after", "added", "now", "expected"),
     [
-        (at(5), 5, Facts(10, at(1), at(10), 10, at(0)), (5, True)),
-        (at(5), None, Facts(3, at(8), at(10), 10, at(0)), (3, True)),  # everything lies after it
-        (at(10), None, Facts(10, at(1), at(10), 10, at(0)), (0, True)),
-        (at(5), None, Facts(0, None, at(10), 10, at(0)), (0, True)),
-        (at(6), None, Facts(10, at(1), at(11), None, None), (5, False)),  # by the IDs
-        (at(6), 6, Facts(9, at(1), at(11), 11, at(9)), (4, False)),  # something after it was deleted
+        (at(5), 5, StreamInfo(10, at(1), at(10), 10, at(0)), (5, True)),
+        (at(5), None, StreamInfo(3, at(8), at(10), 10, at(0)), (3, True)),  # everything lies after it
+        (at(10), None, StreamInfo(10, at(1), at(10), 10, at(0)), (0, True)),
+        (at(5), None, StreamInfo(0, None, at(10), 10, at(0)), (0, True)),
+        (at(6), None, StreamInfo(10, at(1), at(11), None, None), (5, False)),  # by the IDs
+        (at(6), 6, StreamInfo(9, at(1), at(11), 11, at(9)), (4, False)),  # something after it was deleted
     ],
 )
-def test_how_many_entries_wait(after: StreamID, added: int | None, now: Facts, expected: tuple[int, bool]) -> None:
+def test_how_many_entries_wait(after: StreamID, added: int | None, now: StreamInfo, expected: tuple[int, bool]) -> None:
     assert entries_after(after, added, now) == expected
 
 

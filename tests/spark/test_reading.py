@@ -18,15 +18,15 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: E402
 from pyspark.sql.types import ArrayType, StringType, StructType  # noqa: E402
 
-from rillet.spark.asking import count_ahead  # noqa: E402
-from rillet.spark.connection import Address, Connection, ConnectorError  # noqa: E402
-from rillet.spark.facts import facts_of  # noqa: E402
-from rillet.spark.guard import DataLoss, Place  # noqa: E402
+from rillet.client.connection import Address, Connection, ConnectorError  # noqa: E402
+from rillet.client.servers import Patience, Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
-from rillet.spark.reading import read_task  # noqa: E402
-from rillet.spark.servers import Patience, Servers  # noqa: E402
+from rillet.spark.read.data_loss import DataLoss, Place  # noqa: E402
+from rillet.spark.read.metadata import count_ahead  # noqa: E402
+from rillet.spark.read.page_reader import read_task  # noqa: E402
+from rillet.spark.read.stream_info import facts_of  # noqa: E402
 from rillet.spark.source import BatchReader, RilletDataSource, StreamReader  # noqa: E402
-from rillet.types.stream_id import MAX, StreamID  # noqa: E402
+from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.judge import Judge, running_redis  # noqa: E402
 from tests.server.harness import launch, running  # noqa: E402
 from tests.spark.conftest import entry_id, options  # noqa: E402

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 
-from rillet.spark.address import Node
-from rillet.spark.cluster import Redirection, Shard, read_shards, read_slots, slot_of, slots_of_node
-from rillet.spark.connection import ConnectionLost, ConnectorError
-from rillet.spark.facts import groups_told, streams_told
+from rillet.client.address import NodeAddress
+from rillet.client.cluster import Redirection, Shard, read_shards, read_slots, slot_of, slots_of_node
+from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.servers import Servers
 from rillet.spark.options import parse
-from rillet.spark.pipelines.pending import consumers_of, groups_of, stream_facts
-from rillet.spark.servers import Servers
+from rillet.spark.pipelines.group_info import consumers_of, groups_of, stream_facts
+from rillet.spark.read.stream_info import groups_told, streams_told
 from tests.judge import Judge, free_port, running_redis
 from tests.server.harness import running
 
@@ -63,7 +63,7 @@ def test_the_slot_is_that_of_the_hash_tag(key: bytes, slot: int) -> None:
     assert slot_of(key) == slot
 
 
-ASKED = Node("seed", 7)
+ASKED = NodeAddress("seed", 7)
 
 
 def node(role: bytes, health: bytes = b"online", **more: Any) -> list[Any]:
@@ -80,22 +80,27 @@ def test_a_map_of_shards_with_hosts_that_are_not_told() -> None:
         [b"slots", [], b"nodes", [node(b"master", port=5, endpoint=b"?")]],
     ]  # fmt: skip
     found = read_shards(reply, ASKED, tls=False)
-    assert found.shards() == [Shard(Node("seed", 1), (Node("r", 2),)), Shard(Node("seed", 4))]
+    assert found.shards() == [Shard(NodeAddress("seed", 1), (NodeAddress("r", 2),)), Shard(NodeAddress("seed", 4))]
     assert [found.owners[slot] is None for slot in (0, 99, 100, 199, 299, 300)] == [False] * 5 + [True]
-    assert read_shards(reply, ASKED, tls=True).owners[150] == Shard(Node("seed", 40))
-    assert found.moved(150, Node("seed", 1)) and found.owners[150] == found.owners[0]
-    assert not found.moved(150, Node("new", 9)) and found.owners[150] == Shard(Node("new", 9))
+    assert read_shards(reply, ASKED, tls=True).owners[150] == Shard(NodeAddress("seed", 40))
+    assert found.moved(150, NodeAddress("seed", 1)) and found.owners[150] == found.owners[0]
+    assert not found.moved(150, NodeAddress("new", 9)) and found.owners[150] == Shard(NodeAddress("new", 9))
     assert [place.port for place in found.nodes()] == [1, 4, 9, 2]
 
 
 def test_a_map_of_slots_is_the_same_map() -> None:
     reply = [[0, 5460, [b"", 1, b"id"], [b"r", 2, b"id", []]], [5461, 16383, [None, 3, b"id"]]]
-    assert read_slots(reply, ASKED).shards() == [Shard(Node("seed", 1), (Node("r", 2),)), Shard(Node("seed", 3))]
+    assert read_slots(reply, ASKED).shards() == [
+        Shard(NodeAddress("seed", 1), (NodeAddress("r", 2),)),
+        Shard(NodeAddress("seed", 3)),
+    ]
 
 
 def test_redirections_are_found_at_the_end_of_a_sentence() -> None:
-    assert Redirection.read("MOVED 3999 ::1:7000", ASKED) == Redirection(False, 3999, Node("::1", 7000))
-    assert Redirection.read("rillet: a:1 refused X: ASK 7 :7000", ASKED) == Redirection(True, 7, Node("seed", 7000))
+    assert Redirection.read("MOVED 3999 ::1:7000", ASKED) == Redirection(False, 3999, NodeAddress("::1", 7000))
+    assert Redirection.read("rillet: a:1 refused X: ASK 7 :7000", ASKED) == Redirection(
+        True, 7, NodeAddress("seed", 7000)
+    )
     assert Redirection.read("ERR MOVED 1 a:b", ASKED) is None
     assert Redirection.read("ERR said MOVED 1 a:1", ASKED) is None
 

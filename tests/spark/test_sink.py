@@ -11,10 +11,10 @@ import pytest
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.spark.cluster import slot_of  # noqa: E402
-from rillet.spark.commits import record_key, tag_of  # noqa: E402
-from rillet.spark.connection import ConnectorError  # noqa: E402
+from rillet.client.cluster import slot_of  # noqa: E402
+from rillet.client.connection import ConnectorError  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
+from rillet.spark.write.commits import record_key, tag_of  # noqa: E402
 from tests.judge import Judge  # noqa: E402
 from tests.spark.writing import batch_writer_of, in_task, interrupted, numbered, table, write, writer_of  # noqa: E402
 
@@ -44,7 +44,7 @@ def records(judge: Judge) -> dict[bytes, bytes]:
 @pytest.fixture
 def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """A hundred rows are several chunks, so a task's first batch is on its way before the second comes."""
-    monkeypatch.setattr("rillet.spark.sending.CHUNK", 1000)
+    monkeypatch.setattr("rillet.spark.write.writer.CHUNK", 1000)
 
 
 # ---- columns to fields -----------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 import rillet
+from rillet.client.servers import Servers
 from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import parse
-from rillet.spark.servers import Servers
-from rillet.spark.shipping import archive, package
+from rillet.spark.packaging import archive, package
 from tests.cluster import MASTERS, Cluster
 from tests.judge import Judge
 from tests.spark.ledger import ROOT, environment, run

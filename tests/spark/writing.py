@@ -10,7 +10,7 @@ from pyspark import TaskContext
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from rillet.spark.options import parse
-from rillet.spark.sink import BatchWriter, Message, StreamWriter
+from rillet.spark.sink import BatchWriter, RowsCommitted, StreamWriter
 
 QUERY = "5ab1e"
 
@@ -45,12 +45,14 @@ def in_task(partition: int = 0, batch: int = 0, query: str = QUERY) -> None:
     TaskContext._setTaskContext(TaskContext.from_json(told))
 
 
-def write(rows: pa.Table, options: dict[str, str], partition: int = 0, batch: int = 0, at_once: int = 100) -> Message:
+def write(
+    rows: pa.Table, options: dict[str, str], partition: int = 0, batch: int = 0, at_once: int = 100
+) -> RowsCommitted:
     """Write a table as one attempt of a task; return what the task tells the driver."""
     writer = writer_of(rows, options)
     in_task(partition, batch)
     message = writer.write(iter(rows.to_batches(max_chunksize=at_once)))
-    assert isinstance(message, Message)
+    assert isinstance(message, RowsCommitted)
     return message
 
 

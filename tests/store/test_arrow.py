@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 import rillet  # noqa: E402
-from rillet.columns.builder import MOST_FIELDS  # noqa: E402
 from rillet.columns.column import NotPlain  # noqa: E402
+from rillet.columns.row_builder import MOST_FIELDS  # noqa: E402
 from rillet.errors import CommandError, StoreClosed, StoreError, WrongType  # noqa: E402
 from rillet.store import Store, arrow  # noqa: E402
-from rillet.store.inferred import schema_of, typed  # noqa: E402
-from rillet.types.stream_id import StreamID  # noqa: E402
+from rillet.store.schema_inference import schema_of, typed  # noqa: E402
+from rillet.types.stream.id import StreamID  # noqa: E402
 from tests.cluster import running_cluster  # noqa: E402
 from tests.judge import redis_binary  # noqa: E402
 from tests.server.harness import running  # noqa: E402

@@ -6,8 +6,8 @@ import pytest
 
 from rillet.errors import NoGroup, WrongType
 from rillet.store import Store
-from rillet.store.group import Consumer, Pending
-from rillet.types.stream_id import StreamID
+from rillet.store.group import Consumer, PendingEntry
+from rillet.types.stream.id import StreamID
 
 
 def _filled(store: Store, count: int) -> Consumer:
@@ -57,7 +57,7 @@ def test_pending_tells_whose_and_how_often(store: Store) -> None:
     assert [(found.id, found.consumer, found.deliveries) for found in pending] == [
         (StreamID(1, 0), "one", 1), (StreamID(2, 0), "one", 1), (StreamID(3, 0), "two", 1)
     ]  # fmt: skip
-    assert all(isinstance(found, Pending) and found.idle_ms >= 0 for found in pending)
+    assert all(isinstance(found, PendingEntry) and found.idle_ms >= 0 for found in pending)
     assert [found.id.ms for found in one.pending()] == [1, 2]
     assert [found.id.ms for found in one.group.pending(start="(1", end=2)] == [2]
     assert one.group.pending(idle=1000) == []

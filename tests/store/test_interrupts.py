@@ -12,12 +12,13 @@ import pytest
 
 import rillet
 from rillet.store import Store
-from rillet.store import local as local_module
-from rillet.store.local import FairLock, LocalLink
+from rillet.store.transports import in_process as local_module
+from rillet.store.transports.in_process import FairLock, InProcessTransport
 
 
 class _Interrupts:
-    """Raises KeyboardInterrupt where Python looks for signals, in the n-th such place of rillet.store.local.
+    """Raises KeyboardInterrupt where Python looks for signals, in the n-th such place of
+    rillet.store.transports.in_process.
 
     These are the beginning of a function and the return from a call of C.
     """
@@ -65,7 +66,7 @@ def _free(lock: Any) -> bool:
 @pytest.mark.parametrize("many", [False, True])
 def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["always", "everysec"], many: bool) -> None:
     with rillet.open(tmp_path / "store", appendfsync=fsync) as store:
-        assert isinstance(store.link, LocalLink) and isinstance(store.link.lock, FairLock)
+        assert isinstance(store.link, InProcessTransport) and isinstance(store.link.lock, FairLock)
         at = 1
         while True:
             word = f"{fsync} {at}"
@@ -85,7 +86,7 @@ def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["alw
 def test_who_waits_and_is_interrupted_waits_for_nothing_more(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "store") as store:
         link = store.link
-        assert isinstance(link, LocalLink)
+        assert isinstance(link, InProcessTransport)
         at = 1
         while _interrupted(store, at, lambda: store.execute("BLPOP", "l", "0.001")):
             assert _free(link.lock), at

@@ -17,11 +17,11 @@ import pytest
 
 import rillet
 from rillet.errors import Misconf
-from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.manifest import read_manifest
-from rillet.persistence.writers import Spawned
+from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.persistence.aof.manifest import read_manifest
+from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
 from rillet.store import Store
-from rillet.store.local import LocalLink
+from rillet.store.transports.in_process import InProcessTransport
 from tests.judge import redis_binary, running_redis
 
 WRITERS = 8
@@ -29,7 +29,7 @@ WRITERS = 8
 
 def _log(store: Store) -> AppendOnlyLog:
     link = store.link
-    assert isinstance(link, LocalLink)
+    assert isinstance(link, InProcessTransport)
     log = link.engine.log
     assert isinstance(log, AppendOnlyLog)
     return log
@@ -85,7 +85,7 @@ def test_one_sync_for_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("spawned", [True, False])
 def test_rewritten_when_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawned: bool) -> None:
-    monkeypatch.setattr(Spawned, "possible", lambda: spawned)
+    monkeypatch.setattr(SpawnedBaseWriter, "possible", lambda: spawned)
     path = tmp_path / "s"
     with rillet.open(path) as store:
         stream = store.stream("s")
@@ -133,13 +133,13 @@ def test_closed_while_it_is_rewritten(tmp_path: Path) -> None:
 KILLED = """
 import os, sys
 import rillet
-from rillet.persistence.writers import Spawned
+from rillet.persistence.aof.rewrite_format import SpawnedBaseWriter
 store = rillet.open(sys.argv[1])
 store.execute("SET", "k", "1")
 store.execute("BGREWRITEAOF")
 store.execute("SET", "k", "2")
 [process] = [writer._process for writer in __import__("gc").get_objects()
-             if isinstance(writer, Spawned) and writer._process]
+             if isinstance(writer, SpawnedBaseWriter) and writer._process]
 print(process.pid, flush=True)
 os.kill(os.getpid(), 9)
 """

@@ -13,7 +13,7 @@ import pytest
 import rillet
 from rillet.errors import StoreBusy, StoreError
 from rillet.store import store as store_module
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 from tests.store.process import Other, repeat
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from rillet.errors import BusyGroup, CommandError, ExecAbort, NoGroup, StoreClosed, WrongType
 from rillet.store import Store
-from rillet.store.links import raised
 from rillet.store.stream import Entry
-from rillet.types.stream_id import StreamID
+from rillet.store.transports.transport import raised
+from rillet.types.stream.id import StreamID
 from tests.store.conftest import Door
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.structs.doubles import as_integer, digits_17, parse, parse_bound, shortest, shown, stored
+from rillet.structs.float_text import as_integer, digits_17, parse, parse_bound, shortest, shown, stored
 
 DOUBLES = st.floats(allow_nan=False) | st.integers(0, 2**64 - 1).map(
     lambda bits: float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.structs.longdouble import LONGEST_TEXT, NotFinite, parse, rounded, shown
+from rillet.structs.long_double import LONGEST_TEXT, NotFinite, parse, rounded, shown
 from tests.judge import Judge
 
 

@@ -12,7 +12,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from rillet.structs.quicklist import Node, Quicklist, exceeds, size_limit
+from rillet.structs.quicklist import Quicklist, QuicklistNode, exceeds, size_limit
 
 VALUES = st.one_of(
     st.integers(-300, 300).map(lambda number: b"%d" % number),
@@ -139,7 +139,7 @@ def test_what_is_dropped_is_freed_at_once_and_without_recursion() -> None:
     """The chain is a cycle; it is taken apart when the quicklist goes, not at some collection."""
 
     def nodes() -> int:
-        return sum(isinstance(one, Node) for one in gc.get_objects())
+        return sum(isinstance(one, QuicklistNode) for one in gc.get_objects())
 
     gc.collect()
     gc.disable()

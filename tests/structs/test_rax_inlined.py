@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from rillet.structs.rax import Rax
-from rillet.types.stream_id import encode_key
+from rillet.types.stream.id import encode_key
 from tests.differential.wire import Redis, read
 from tests.judge import Judge
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.structs.skiplist import MAX_LEVEL, Node, Skiplist
+from rillet.structs.skiplist import MAX_LEVEL, Skiplist, SkiplistNode
 
 SCORES = st.sampled_from([-inf, -1.5, -0.0, 0.0, 1.0, 1.5, 2.0**60, inf]) | st.integers(-3, 3).map(float)
 MEMBERS = st.binary(max_size=2)
@@ -20,7 +20,7 @@ def pairs(skiplist: Skiplist) -> list[tuple[float, bytes]]:
     return [(node.score, node.member) for node in skiplist]
 
 
-def filled(count: int, seed: int = 1) -> tuple[Skiplist, list[Node]]:
+def filled(count: int, seed: int = 1) -> tuple[Skiplist, list[SkiplistNode]]:
     numbers = list(range(count))
     random.Random(seed).shuffle(numbers)
     skiplist = Skiplist()
@@ -29,7 +29,7 @@ def filled(count: int, seed: int = 1) -> tuple[Skiplist, list[Node]]:
 
 @given(st.data())
 def test_it_does_what_a_sorted_list_does(data: st.DataObject) -> None:
-    skiplist, nodes = Skiplist(), dict[bytes, Node]()
+    skiplist, nodes = Skiplist(), dict[bytes, SkiplistNode]()
     model: list[tuple[float, bytes]] = []
     for _ in range(data.draw(st.integers(0, 40))):
         member = data.draw(MEMBERS)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import pytest
 
-from rillet.structs.words import Words
+from rillet.structs.argument_spans import ArgumentSpans
 
 
-def words_of(*argv: bytes) -> tuple[Words, list[bytes]]:
+def words_of(*argv: bytes) -> tuple[ArgumentSpans, list[bytes]]:
     """Return the words, and the list that keeps them alive."""
     kept = list(argv)
-    words = Words()
+    words = ArgumentSpans()
     words.take(kept, 0, len(kept))
     return words, kept
 
 
 def test_taken_words_come_back() -> None:
     argv = [b"a", b"", b"\xff\0", b"x" * 300]
-    words = Words()
+    words = ArgumentSpans()
     words.take(argv, 1, 3)
     assert words.count == 3
     assert words.to_list() == argv[1:]
@@ -28,7 +28,7 @@ def test_taken_words_come_back() -> None:
 
 
 def test_words_that_a_list_does_not_have() -> None:
-    words = Words()
+    words = ArgumentSpans()
     for start, count in ((0, 2), (1, 1), (-1, 1), (0, -1)):
         with pytest.raises(IndexError):
             words.take([b"a"], start, count)
@@ -37,7 +37,7 @@ def test_words_that_a_list_does_not_have() -> None:
 
 
 def test_room_grows_and_is_given_back() -> None:
-    words = Words()
+    words = ArgumentSpans()
     many = [b"%d" % number for number in range(5000)]
     words.take(many, 0, 5000)
     assert words.room >= 5000

@@ -33,13 +33,13 @@ import rillet
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
 from rillet.structs.listpack import Listpack
-from rillet.types import rdb
 from rillet.types.compat import COMPATS
 from rillet.types.digest import value_digest
-from rillet.types.rdb_bytes import RdbWriter
-from rillet.types.stream import Stream
-from rillet.types.stream_order import LivingEntries
-from rillet.types.stream_rdb import STREAM_TYPES, save_stream
+from rillet.types.rdb import value as rdb
+from rillet.types.rdb.primitives import RdbWriter
+from rillet.types.rdb.stream import STREAM_TYPES, save_stream
+from rillet.types.stream.validation import LivingEntries
+from rillet.types.stream.value import Stream
 from tests.commands.ends import Bench
 from tests.judge import running_redis
 from tests.types import genuine_values

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from rillet.types.group import Group
-from rillet.types.pending import PendingIndex
-from rillet.types.stream import Stream
-from rillet.types.stream_id import encode_key
+from rillet.types.stream.group import Group
+from rillet.types.stream.id import encode_key
+from rillet.types.stream.pending import PendingIndex
+from rillet.types.stream.value import Stream
 
 STREAM_LISTPACKS_2 = 19
 

@@ -11,9 +11,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from rillet.types.group import Consumer, Group
-from rillet.types.pending import PendingIterator
-from rillet.types.stream import Stream
+from rillet.types.stream.group import Consumer, Group
+from rillet.types.stream.pending import PendingIterator
+from rillet.types.stream.value import Stream
 
 numbers = st.integers(0, 12)
 names = st.sampled_from([b"alice", b"bob", b"carol"])

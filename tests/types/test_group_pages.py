@@ -6,9 +6,9 @@ import random
 
 import pytest
 
-from rillet.types.group import Consumer
-from rillet.types.pending import PendingIterator
-from rillet.types.stream import Stream
+from rillet.types.stream.group import Consumer
+from rillet.types.stream.pending import PendingIterator
+from rillet.types.stream.value import Stream
 
 NAMES = [b"", b"a", b"b"]
 

@@ -14,16 +14,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import Corrupt
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
-from rillet.types import rdb, rdb_hash
 from rillet.types.compat import COMPATS
+from rillet.types.encoding_limits import Defaults
 from rillet.types.hash import Hash
-from rillet.types.limits import Defaults
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.rdb import hash as rdb_hash
+from rillet.types.rdb import value as rdb
+from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from tests.differential.wire import Local
 from tests.judge import PEERS, Judge
 from tests.structs.dump_payload import sealed

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from rillet.structs.listpack import Listpack
-from rillet.types import rdb
-from rillet.types.rdb_bytes import RdbWriter
-from rillet.types.stream import Stream
+from rillet.types.rdb import value as rdb
+from rillet.types.rdb.primitives import RdbWriter
+from rillet.types.stream.value import Stream
 from tests.commands.ends import Bench
 from tests.types.fuzz_restore import Fuzzer, check, sealed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.types.idmp import Producers, idempotency_hash
+from rillet.types.stream.idmp import Producers, idempotency_hash
 
 T0 = 1_700_000_000_000
 

@@ -13,15 +13,15 @@ from collections.abc import Callable, Iterator
 import pytest
 from redis import ResponseError
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import Corrupt
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist
-from rillet.types import rdb
 from rillet.types.list import List
-from rillet.types.rdb_bytes import RdbWriter
+from rillet.types.rdb import value as rdb
+from rillet.types.rdb.primitives import RdbWriter
 from rillet.types.set import Set
 from tests.differential.wire import Local
 from tests.judge import PEERS, Judge

@@ -10,10 +10,10 @@ import pytest
 
 import rillet
 from rillet.errors import Corrupt
-from rillet.persistence.helper import Helper
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
-from rillet.types.stream import Stream
-from rillet.types.stream_rdb import load_stream, save_stream
+from rillet.persistence.worker_thread import WorkerThread
+from rillet.types.rdb.primitives import RdbReader, RdbWriter
+from rillet.types.rdb.stream import load_stream, save_stream
+from rillet.types.stream.value import Stream
 
 MANY = 6000 if rillet.compiled() else 2100
 ROUNDS = 400 if rillet.compiled() else 100
@@ -32,7 +32,7 @@ def stream_of(nodes: int, seed: int, compressible: bool = True) -> bytes:
     return bytes(out.out)
 
 
-def outcome(data: bytes, helper: Helper | None) -> Any:
+def outcome(data: bytes, helper: WorkerThread | None) -> Any:
     """What loading gives: the stream's own bytes, or what it is refused for, and where."""
     reader = RdbReader.of(io.BytesIO(data).readinto)
     reader.helper = helper
@@ -51,7 +51,7 @@ def outcome(data: bytes, helper: Helper | None) -> Any:
 @pytest.mark.parametrize("compressible", [True, False])
 def test_two_threads_read_what_one_reads(nodes: int, compressible: bool) -> None:
     data = stream_of(nodes, nodes, compressible)
-    helper = Helper()
+    helper = WorkerThread()
     try:
         assert outcome(data, helper) == outcome(data, None)
         assert outcome(data, None)[0] == data
@@ -62,7 +62,7 @@ def test_two_threads_read_what_one_reads(nodes: int, compressible: bool) -> None
 @pytest.mark.parametrize("seed", range(4))
 def test_damage_is_refused_as_one_thread_refuses_it(seed: int) -> None:
     source, data = random.Random(seed), stream_of(60, seed, seed % 2 == 0)
-    helper = Helper()
+    helper = WorkerThread()
     refused = 0
     try:
         for _ in range(ROUNDS):
@@ -93,7 +93,7 @@ def test_nodes_out_of_order_are_sorted() -> None:
     for _, key, node in pairs:
         out.string(key)
         out.string(node)
-    helper = Helper()
+    helper = WorkerThread()
     try:
         assert outcome(bytes(out.out) + rest, helper)[0] == data == outcome(bytes(out.out) + rest, None)[0]
     finally:

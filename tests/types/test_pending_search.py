@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.types.group import Group
-from rillet.types.pending import PendingIterator
+from rillet.types.stream.group import Group
+from rillet.types.stream.pending import PendingIterator
 
 MAX = 0xFFFF_FFFF_FFFF_FFFF
 NUMBERS = st.one_of(st.integers(0, 9), st.integers(0, MAX), st.integers(MAX - 9, MAX))

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
-from rillet.types import rdb
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
-from rillet.types.stream import Stream
+from rillet.types.rdb import value as rdb
+from rillet.types.rdb.primitives import RdbReader, RdbWriter
+from rillet.types.stream.value import Stream
 from rillet.types.string import String, new_string, string2ll
 from tests.judge import Judge
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from rillet.structs.listpack import Listpack
-from rillet.types.stream import Stream, StreamIterator
-from rillet.types.stream_id import encode_key
+from rillet.types.stream.id import encode_key
+from rillet.types.stream.value import Stream, StreamIterator
 
 MAX = (1 << 64) - 1
 ID = tuple[int, int]

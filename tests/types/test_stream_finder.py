@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.types.stream import Stream
-from rillet.types.stream_finder import StreamFinder
+from rillet.types.stream.entry_lookup import EntryLookup
+from rillet.types.stream.value import Stream
 
 
 def stream_of(ids: set[int], deleted: set[int]) -> Stream:
@@ -26,7 +26,7 @@ NUMBERS = st.integers(1, 60)
 def test_any_order(ids: set[int], deleted: set[int], asked: list[tuple[int, int]]) -> None:
     """Whatever was asked before, an entry is found where it is, and its fields are all there."""
     stream = stream_of(ids, deleted)
-    finder = StreamFinder(stream)
+    finder = EntryLookup(stream)
     for ms, seq in asked:
         found = finder.find(ms, seq)
         assert found == stream.contains(ms, seq) == (seq == 1 and ms in ids - deleted)
@@ -39,5 +39,5 @@ def test_any_order(ids: set[int], deleted: set[int], asked: list[tuple[int, int]
 def test_rising_order(ids: set[int], asked: list[int]) -> None:
     """As pending entries are asked for."""
     stream = stream_of(ids, set())
-    finder = StreamFinder(stream)
+    finder = EntryLookup(stream)
     assert [ms for ms in sorted(asked) if finder.find(ms, 1)] == [ms for ms in sorted(asked) if ms in ids]

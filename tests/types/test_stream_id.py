@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.types.stream_id import (
+from rillet.types.stream.id import (
     MAX,
     IDReader,
     StreamID,

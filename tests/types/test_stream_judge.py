@@ -12,10 +12,10 @@ import redis
 from rillet.errors import Corrupt
 from rillet.structs.crc64 import crc64
 from rillet.structs.listpack import Listpack
-from rillet.types.group import Group
-from rillet.types.stream import Stream, StreamIterator
-from rillet.types.stream_id import IDReader, encode_key, format_id
-from rillet.types.stream_node import validate_node
+from rillet.types.stream.group import Group
+from rillet.types.stream.id import IDReader, encode_key, format_id
+from rillet.types.stream.node import validate_node
+from rillet.types.stream.value import Stream, StreamIterator
 from tests.judge import Judge
 from tests.types.stream_dump import STREAM_LISTPACKS_2, dump_of, parse_payload
 

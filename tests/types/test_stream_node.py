@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
-from rillet.types.stream import Stream, StreamIterator
-from rillet.types.stream_id import encode_key
-from rillet.types.stream_node import validate_node
+from rillet.types.stream.id import encode_key
+from rillet.types.stream.node import validate_node
+from rillet.types.stream.value import Stream, StreamIterator
 
 MAX = (1 << 64) - 1
 

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 import redis
 
-from rillet.types import rdb
 from rillet.types.compat import COMPATS
-from rillet.types.stream import Stream
+from rillet.types.rdb import value as rdb
+from rillet.types.stream.value import Stream
 from tests.commands.ends import Bench
 from tests.judge import PEERS, Judge
 from tests.types.genuine import build

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rillet.types.compat import COMPATS
-from rillet.types.limits import Defaults
+from rillet.types.encoding_limits import Defaults
 from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset
 
 SCORES = st.sampled_from([-inf, -1.5, 0.0, 1.0, 1.5, 1e17, 5e18, inf]) | st.integers(-2, 3).map(float)

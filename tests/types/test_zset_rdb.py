@@ -12,13 +12,14 @@ from collections.abc import Callable
 
 import pytest
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import Corrupt
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.structs.listpack import Listpack
 from rillet.structs.ziplist import read_ziplist, write_ziplist
-from rillet.types import rdb, rdb_zset
-from rillet.types.rdb_bytes import RdbReader, RdbWriter
+from rillet.types.rdb import value as rdb
+from rillet.types.rdb import zset as rdb_zset
+from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from rillet.types.zset import Zset
 from tests.differential.wire import Local
 from tests.judge import PEERS, Judge

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 from rillet.errors import NewerFormat, NotAStore, RilletError
-from rillet.persistence.checking import Damage, Report, check, repair
+from rillet.persistence.checking import CheckReport, Damage, check, repair
 from rillet.store.directory import MARKER, check_marker
 from rillet.store.progress import ProgressBar
 
@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     return DAMAGED
 
 
-def _checked(path: Path) -> Report:
+def _checked(path: Path) -> CheckReport:
     with ProgressBar(f"{path.name}: checking") as bar:
         report = check(path, bar)
     if (path / MARKER).is_file():
@@ -63,7 +63,7 @@ def _checked(path: Path) -> Report:
     return report
 
 
-def _tell(report: Report, quiet: bool) -> None:
+def _tell(report: CheckReport, quiet: bool) -> None:
     for line in [] if quiet else [*report.read, *report.remarks]:
         print(line)
     for damage in report.damages:

@@ -24,17 +24,17 @@ import warnings
 from collections.abc import Callable
 from pathlib import Path
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
+from rillet.persistence.aof.loader import TornLog, replay
+from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.checking import MANY_DATABASES, Untouched, held
 from rillet.persistence.disk import Disk, DiskFile
-from rillet.persistence.manifest import read_manifest
-from rillet.persistence.rdb import HEADER, MAGICS, Unknown, load_rdb
-from rillet.persistence.rdb_writer import OLDEST_VERSION, Lost, write_rdb
-from rillet.persistence.replay import TornLog, replay
+from rillet.persistence.rdb.reader import HEADER, MAGICS, Unknown, load_rdb
+from rillet.persistence.rdb.writer import OLDEST_VERSION, Lost, write_rdb
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.store.progress import ProgressBar
-from rillet.types.rdb import NEWEST_VERSION, can_write
+from rillet.types.rdb.value import NEWEST_VERSION, can_write
 
 CARRIED, DAMAGED, NOTHING, LEFT_OUT = 0, 1, 2, 3
 

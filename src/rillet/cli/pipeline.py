@@ -68,10 +68,10 @@ def _run(name: str, words: Sequence[str]) -> int:
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
         return 2
-    from rillet.spark.pipelines.running import FAILED, WRONG, Parser, told
+    from rillet.spark.pipelines.cli_common import FAILED, WRONG, PipelineParser, told
 
     module = import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}")
-    parser = Parser(
+    parser = PipelineParser(
         prog=f"rillet pipeline {name}",
         description=PIPELINES[name][:1].upper() + PIPELINES[name][1:] + ".",
         epilog=getattr(module, "EPILOG", None),

@@ -1,6 +1,6 @@
 cimport cython
-from rillet.columns.text cimport Parser, check
-from rillet.protocol.writer cimport put_digits
+from rillet.columns.value_parsing cimport ValueParser, check
+from rillet.protocol.reply_writer cimport put_digits
 
 
 cdef unsigned char *start_of(bytearray buf) noexcept
@@ -22,7 +22,7 @@ cdef class Column:
     cdef public Py_ssize_t start
     cdef public Py_ssize_t size
     cdef public long long number
-    cdef public Parser parser
+    cdef public ValueParser parser
     cdef public Column next
     cdef public str label
     cdef public int precision

@@ -17,7 +17,8 @@ too (zero bytes of a string, a zero otherwise), as Arrow wants it.
 `bad` and `parser.bad` say so. `put_text` is the same for a caller that has checked that the text lies inside its
 buffer: it reads through a pointer. Pointers live for one call and nothing is resized meanwhile.
 
-WHOLE and REAL take nothing but plain numbers, so that what a column's first texts were (`store/inferred.py`) is true of
+WHOLE and REAL take nothing but plain numbers, so that what a column's first texts were (`store/schema_inference.py`)
+is true of
 all of them: digits as a whole number writes itself (7, -12; not 007, +7, -0); digits with a point among them perhaps
 and an exponent behind, nan and inf. An empty text is null. WHOLE becomes REAL by itself, for which no text is needed;
 anything else is NotPlain, and its reader begins anew with texts.
@@ -45,7 +46,7 @@ import struct
 import sys
 from typing import Any
 
-from rillet.columns.text import Parser, exactly
+from rillet.columns.value_parsing import ValueParser, exactly
 from rillet.errors import RilletError
 
 if cython.compiled:
@@ -55,8 +56,8 @@ if cython.compiled:
     )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
 else:  # compiled code has them as C functions, through the .pxd
-    from rillet.columns.text import check
-    from rillet.protocol.writer import put_digits
+    from rillet.columns.value_parsing import check
+    from rillet.protocol.reply_writer import put_digits
 
 COMPILED: bool = cython.compiled
 (
@@ -399,7 +400,7 @@ class Column:
     start: cython.Py_ssize_t
     size: cython.Py_ssize_t
     number: cython.longlong
-    parser: Parser
+    parser: ValueParser
     next: Column  # the column on its right in the batch
     label: str  # the type, in Spark's words
     precision: cython.int
@@ -413,7 +414,7 @@ class Column:
     upper_text: bytearray
     upper_size: cython.Py_ssize_t
 
-    def __init__(self, name: bytes, source: int, kind: int, parser: Parser) -> None:
+    def __init__(self, name: bytes, source: int, kind: int, parser: ValueParser) -> None:
         self.name = name
         self.source = source
         self.kind = kind

@@ -1,11 +1,11 @@
 cimport cython
-from rillet.columns.inbox cimport Inbox
-from rillet.columns.nodes cimport NodeReader
-from rillet.types.stream_id cimport key_ms, key_seq
+from rillet.columns.receive_buffer cimport ReceiveBuffer
+from rillet.columns.node_decoder cimport NodeReader
+from rillet.types.stream.id cimport key_ms, key_seq
 
 
 @cython.final
-cdef class NodePages(Inbox):
+cdef class NodePages(ReceiveBuffer):
     cdef public NodeReader reader
     cdef Py_ssize_t after
     cdef Py_ssize_t left

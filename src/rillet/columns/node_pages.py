@@ -2,7 +2,7 @@
 
     *  $ go-on ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
 
-`NodePages` is an `Inbox`; each node in it is opened for a `NodeReader` (columns/nodes.py), which fills the rows:
+`NodePages` is an `Inbox`; each node in it is opened for a `NodeReader` (columns/node_decoder.py), which fills the rows:
 
     pages = NodePages(NodeReader(rows, after, last))
         ANSWER   pages.go_on is known: ask for the next page; pages.first is the stream's first ID
@@ -21,14 +21,14 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.columns.inbox import Inbox
-from rillet.columns.nodes import NodeReader
-from rillet.columns.resp import ReplyFailed
+from rillet.columns.node_decoder import NodeReader
+from rillet.columns.receive_buffer import ReceiveBuffer
+from rillet.columns.resp_decoder import ReplyFailed
 from rillet.errors import Corrupt, ProtocolError
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
-    from rillet.types.stream_id import key_ms, key_seq
+    from rillet.types.stream.id import key_ms, key_seq
 
 MORE, FULL, DONE, ANSWER = range(4)
 _MAX_LENGTH = cython.declare(cython.Py_ssize_t, 1 << 32)
@@ -38,7 +38,7 @@ _NULL = cython.declare(cython.Py_ssize_t, -1)
 
 @cython.final
 @cython.cclass
-class NodePages(Inbox):
+class NodePages(ReceiveBuffer):
     """Replies of RILLET.XNODES as they come off a socket, into the rows of a reader."""
 
     __slots__ = ("reader", "after", "left", "busy", "go_on", "first", "found")
@@ -51,7 +51,7 @@ class NodePages(Inbox):
     found: StreamID | None
 
     def __init__(self, reader: NodeReader) -> None:
-        Inbox.__init__(self, 1 << 16)
+        ReceiveBuffer.__init__(self, 1 << 16)
         self.reader = reader
         self.after = 0
         self.left = -1
@@ -62,7 +62,7 @@ class NodePages(Inbox):
         """Return room for at least n bytes to receive into, after MORE; release it before any other call here."""
         if self.busy:
             raise AssertionError("the buffer is being read")
-        return Inbox.space(self, n)
+        return ReceiveBuffer.space(self, n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -1,24 +1,32 @@
-"""The commands: one declaration each in `registry`, one file for each of Redis's groups.
+"""The commands, grouped as Redis groups them: one package for each group, one declaration for each command.
 
-`load()` imports every file that declares commands, so that the table is whole before the first look-up.
+A handler registers its declaration with `runtime.registry` when its module is imported.
+`load()` imports every module that declares commands, so that the table is complete before the first lookup.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 
-# Files that declare commands. The stream's are split by what they do to the stream.
-MODULES = (
-    "connection", "generic", "expire", "object", "string", "lcs", "server", "config", "transactions", "dump", "command",
-    "debug", "debug_disturb", "scripting", "acl", "pubsub", "acknowledgement",
-    "list", "list_move", "set", "set_algebra",
-    "zset", "zset_range", "zset_algebra", "zset_pop", "zset_scan", "hash", "hash_scan",
-    "stream_write", "stream_delete", "stream_read", "stream_consume", "stream_group", "stream_claim", "stream_nack",
-    "stream_info", "stream_idmp", "stream_nodes",
-)  # fmt: skip
+# The modules that declare commands, by package.
+MODULES = {
+    "connection": ("connection", "transactions"),
+    "keys": ("generic", "expire", "object", "dump"),
+    "string": ("string", "lcs"),
+    "list": ("list", "move"),
+    "set": ("set", "operations"),
+    "zset": ("zset", "range", "operations", "pop", "scan"),
+    "hash": ("hash", "scan"),
+    "stream": ("add", "delete", "range", "read_group", "group", "claim", "nack", "info", "idmp", "bulk_read"),
+    "pubsub": ("pubsub",),
+    "scripting": ("scripting",),
+    "acl": ("acl",),
+    "server": ("server", "config", "command", "debug", "debug_load", "wait"),
+}
 
 
 def load() -> None:
-    """Import the modules that declare commands; the second call costs nothing."""
-    for name in MODULES:
-        import_module(f"rillet.commands.{name}")
+    """Import the modules that declare commands; a second call returns at once."""
+    for package, names in MODULES.items():
+        for name in names:
+            import_module(f"rillet.commands.{package}.{name}")

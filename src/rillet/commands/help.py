@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from rillet.commands.command_syntax import without_versions
-from rillet.commands.registry import TABLE
-from rillet.commands.session import Session
+from rillet.runtime.command_syntax import without_versions
+from rillet.runtime.registry import TABLE
+from rillet.runtime.session import Session
 
 
 def reply_help(session: Session, container: str) -> None:

@@ -39,6 +39,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.keyspace.clock import Clock
+from rillet.types.stream.value import Stream
 
 
 @cython.final
@@ -284,6 +285,19 @@ class Database:
         return sum(1 for key in batch if self.expire_if_needed(key))
 
     # -- watching and waiting ------------------------------------------------------------------------
+
+    def expire_idmp(self, now: int) -> None:
+        """Remove the expired messages of idempotent producers (t_stream.c: handleExpiredIdmpEntries)."""
+        for key in list(self.idmp_keys):
+            stream = self.values.get(key)
+            idmp = stream.idmp if isinstance(stream, Stream) else None
+            if idmp is None:
+                del self.idmp_keys[key]
+                continue
+            if idmp.expire(now):
+                self.touch(key)
+            if not idmp.producers:
+                del self.idmp_keys[key]
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

@@ -31,15 +31,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreBusy, StoreError
-from rillet.persistence.claim import Claim
+from rillet.persistence.aof.loader import TornLog, replay
+from rillet.persistence.aof.manifest import read_manifest
+from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.disk import REAL, Disk, write_all
-from rillet.persistence.manifest import read_manifest
-from rillet.persistence.rdb import MAGICS, load_rdb
-from rillet.persistence.replay import TornLog, replay
-from rillet.types.stream import Stream
+from rillet.persistence.rdb.reader import MAGICS, load_rdb
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
+from rillet.types.stream.value import Stream
 
 _PIECE = 1 << 20
 MANY_DATABASES = 128
@@ -62,7 +62,7 @@ class Damage:
 
 
 @dataclass(slots=True)
-class Report:
+class CheckReport:
     """What was found: lines on what was read, the damages, and remarks on what is no damage but worth knowing."""
 
     read: list[str] = field(default_factory=list)
@@ -84,9 +84,9 @@ class Untouched(Disk):
         """Leave the file as it is."""
 
 
-def check(path: Path, progress: Progress | None = None) -> Report:
+def check(path: Path, progress: Progress | None = None) -> CheckReport:
     """Check a file or directory; StoreError where there is nothing to check, or a store that is open. O(bytes)"""
-    report = Report()
+    report = CheckReport()
     with held(path):
         for what, target in _targets(path):
             what(target, report, progress)
@@ -133,10 +133,10 @@ def _claimed(path: Path) -> Iterator[None]:
         manifests = [*path.glob("*.manifest"), *path.glob("*/*.manifest")]
     else:
         manifests = [] if path.suffix == ".rdb" else [*path.parent.glob("*.manifest")]
-    claims: list[Claim] = []
+    claims: list[DirectoryLock] = []
     try:
         for folder in {one.parent for one in manifests}:
-            claims.append(Claim())
+            claims.append(DirectoryLock())
             claims[-1].take(folder)
         yield
     finally:
@@ -169,7 +169,7 @@ def _by_whom(path: Path) -> str:
         return ""
 
 
-def _targets(path: Path) -> Iterator[tuple[Callable[[Path, Report, Progress | None], None], Path]]:
+def _targets(path: Path) -> Iterator[tuple[Callable[[Path, CheckReport, Progress | None], None], Path]]:
     """Yield what there is to check, and how."""
     if not path.exists():
         raise StoreError(f"{path} does not exist")
@@ -183,7 +183,7 @@ def _targets(path: Path) -> Iterator[tuple[Callable[[Path, Report, Progress | No
         yield _check_single, path
 
 
-def _in_folder(path: Path) -> Iterator[tuple[Callable[[Path, Report, Progress | None], None], Path]]:
+def _in_folder(path: Path) -> Iterator[tuple[Callable[[Path, CheckReport, Progress | None], None], Path]]:
     entries = sorted(path.iterdir())
     manifests = [one for one in entries if one.name.endswith(".manifest") and not one.name.startswith("temp-")]
     for one in manifests:
@@ -211,7 +211,7 @@ def _engine() -> Engine:
     return Engine(Settings(databases=MANY_DATABASES))
 
 
-def _check_rdb(path: Path, report: Report, progress: Progress | None) -> None:
+def _check_rdb(path: Path, report: CheckReport, progress: Progress | None) -> None:
     """Check an RDB file."""
     engine = _engine()
     engine.loading = True
@@ -224,12 +224,12 @@ def _check_rdb(path: Path, report: Report, progress: Progress | None) -> None:
         _check_values(path, engine, report)
 
 
-def _check_single(path: Path, report: Report, progress: Progress | None) -> None:
+def _check_single(path: Path, report: CheckReport, progress: Progress | None) -> None:
     """Check a log of one file."""
     _check_files(path, [path], report, progress)
 
 
-def _check_log(path: Path, report: Report, progress: Progress | None) -> None:
+def _check_log(path: Path, report: CheckReport, progress: Progress | None) -> None:
     """Check the log that a manifest describes."""
     with _damages(path, report):
         manifest = read_manifest(path)
@@ -242,7 +242,7 @@ def _check_log(path: Path, report: Report, progress: Progress | None) -> None:
             _check_files(path, [path.parent / file.name for file in manifest.loaded], report, progress)
 
 
-def _name_strays(path: Path, known: set[str], report: Report) -> None:
+def _name_strays(path: Path, known: set[str], report: CheckReport) -> None:
     """Remark on files that no manifest names: what an interrupted rewrite leaves, or a person put there."""
     for entry in sorted(path.parent.iterdir()):
         if entry.name not in known and entry != path and entry.is_file():
@@ -251,7 +251,7 @@ def _name_strays(path: Path, known: set[str], report: Report) -> None:
             report.remarks.append(f"{entry}: {what}")
 
 
-def _check_files(path: Path, files: list[Path], report: Report, progress: Progress | None) -> None:
+def _check_files(path: Path, files: list[Path], report: CheckReport, progress: Progress | None) -> None:
     """Replay the files of a log into an engine, and check what came of it."""
     engine = _engine()
     with _damages(path, report), warnings.catch_warnings(record=True) as told:
@@ -270,7 +270,7 @@ def _check_files(path: Path, files: list[Path], report: Report, progress: Progre
             report.damages.append(Damage(torn, found.offset, what, torn=True))
 
 
-def _check_values(path: Path, engine: Engine, report: Report) -> None:
+def _check_values(path: Path, engine: Engine, report: CheckReport) -> None:
     """Run check() of everything that was loaded."""
     kinds: Counter[str] = Counter()
     entries = 0
@@ -298,7 +298,7 @@ def _plural(kind: str) -> str:
 
 
 @contextlib.contextmanager
-def _damages(path: Path, report: Report) -> Iterator[None]:
+def _damages(path: Path, report: CheckReport) -> Iterator[None]:
     """Take an error of reading as a damage."""
     try:
         yield
@@ -311,4 +311,4 @@ def _damages(path: Path, report: Report) -> Iterator[None]:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))
 
 
-__all__ = ["MANY_DATABASES", "Damage", "Report", "Untouched", "check", "held", "repair"]
+__all__ = ["MANY_DATABASES", "CheckReport", "Damage", "Untouched", "check", "held", "repair"]

@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import rillet
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import CommandError, RilletError
-from rillet.server.config_file import rewrite
-from rillet.server.configuration import Configuration, load
-from rillet.server.durability import Durability
-from rillet.server.messages import JOURNAL, WARNING, say
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
+from rillet.server.config_rewrite import rewrite
+from rillet.server.log_lines import JOURNAL, WARNING, say
+from rillet.server.redis_conf import Configuration, load
+from rillet.server.reply_gate import ReplyGate
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
 
 
@@ -67,7 +67,7 @@ async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> 
     engine = Engine(settings)
     if configuration.file is not None:
         engine.services["rewrite_config"] = _rewriter(configuration)
-    durability = Durability(engine, folder)
+    durability = ReplyGate(engine, folder)
     server = Server(engine)
     durability.attach(server)
     engine.loading = True

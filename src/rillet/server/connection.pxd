@@ -1,10 +1,10 @@
 cimport cython
-from rillet.commands.session cimport Session
-from rillet.engine cimport Engine
-from rillet.protocol.parser cimport CommandParser
-from rillet.protocol.writer cimport Replies
+from rillet.runtime.session cimport Session
+from rillet.runtime.engine cimport Engine
+from rillet.protocol.command_parser cimport CommandParser
+from rillet.protocol.reply_writer cimport ReplyWriter
 
-cdef class Connection:
+cdef class ClientConnection:
     cdef public object server
     cdef public Engine engine
     cdef public Session session

@@ -35,12 +35,12 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.commands.session import SUBSCRIBED, Session
-from rillet.commands.settings import UNCOUNTED_OUTPUT
-from rillet.engine import Engine
 from rillet.errors import Misconf
-from rillet.protocol.parser import CommandParser
-from rillet.protocol.writer import Replies
+from rillet.protocol.command_parser import CommandParser
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.engine import Engine
+from rillet.runtime.session import SUBSCRIBED, Session
+from rillet.runtime.settings import UNCOUNTED_OUTPUT
 
 _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
 _REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # replies gathered before a part of them is sent
@@ -48,7 +48,7 @@ _MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # batches of replies that m
 
 
 @cython.cclass
-class Connection:
+class ClientConnection:
     """The protocol object of one socket; `session` is its side in the engine."""
 
     __slots__ = (
@@ -199,7 +199,7 @@ class Connection:
     def run(self) -> cython.bint:
         """Run the commands that wait in the parser, as far as the session and the client's reading allow."""
         session: Session = self.session
-        out: Replies = session.out
+        out: ReplyWriter = session.out
         more: cython.bint = True
         while more and self.transport is not None and not self._is_full():
             if self._aside and len(self._aside) > _MOST_ASIDE:

@@ -20,7 +20,7 @@ import threading
 import time
 from collections.abc import Callable
 
-from rillet.engine import Engine
+from rillet.runtime.engine import Engine
 
 _TURN = 0.02  # seconds
 
@@ -31,7 +31,7 @@ class _Stopped(BaseException):
     """The server is to end: the reading is given up."""
 
 
-class Loading:
+class LoadingPhase:
     """One loading of an engine's data; `facts` is for INFO persistence."""
 
     def __init__(self, engine: Engine) -> None:
@@ -102,4 +102,4 @@ class Loading:
         }  # fmt: skip
 
 
-__all__ = ["Loading", "Progress"]
+__all__ = ["LoadingPhase", "Progress"]

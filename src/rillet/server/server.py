@@ -20,13 +20,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rillet.commands.session import SUBSCRIBED
-from rillet.commands.settings import SettingError
-from rillet.engine import PAUSE_ALL, PAUSE_WRITES, Engine
 from rillet.errors import Misconf, StoreError
-from rillet.server.connection import Connection
-from rillet.server.figures import Figures, memory
-from rillet.server.messages import JOURNAL
+from rillet.runtime.engine import PAUSE_ALL, PAUSE_WRITES, Engine
+from rillet.runtime.session import SUBSCRIBED
+from rillet.runtime.settings import SettingError
+from rillet.server.connection import ClientConnection
+from rillet.server.log_lines import JOURNAL
+from rillet.server.stats import ServerStats, memory
 
 # Settings that only a server with a log can change; app.py takes them over.
 NEEDS_LOG = ("appendonly", "appendfsync")
@@ -43,16 +43,16 @@ class Server:
     `guard` is held around everything that touches the engine; a server that has its engine to itself needs none.
     """
 
-    def __init__(self, engine: Engine, *, connection: type[Connection] = Connection,
+    def __init__(self, engine: Engine, *, connection: type[ClientConnection] = ClientConnection,
                  guard: contextlib.AbstractContextManager[Any] | None = None) -> None:
         self.engine = engine
         self.guard = guard or contextlib.nullcontext()
         self._connection = connection
         self.settings = engine.settings
-        self.connections: dict[Connection, None] = {}
+        self.connections: dict[ClientConnection, None] = {}
         # Those that do not read what they are sent.
-        self.slow: dict[Connection, None] = {}
-        self.figures = Figures(self)
+        self.slow: dict[ClientConnection, None] = {}
+        self.figures = ServerStats(self)
         self.loop: asyncio.AbstractEventLoop
         self.port = 0
         self._listeners: list[asyncio.Server] = []
@@ -60,10 +60,10 @@ class Server:
         self._stopping: asyncio.Event
         self._all_gone: asyncio.Event
         self._cron_paused = False
-        self._dirty: list[Connection] = []
-        self._with_messages: list[Connection] = []
+        self._dirty: list[ClientConnection] = []
+        self._with_messages: list[ClientConnection] = []
         # Replies that wait until the log has come to a position, oldest first: the position, the connections.
-        self._unsettled: deque[tuple[int, list[Connection]]] = deque()
+        self._unsettled: deque[tuple[int, list[ClientConnection]]] = deque()
         # Where the log was when replies were put aside last: others write it, too.
         self._flushed = 0
         self._cron: asyncio.TimerHandle | None = None
@@ -136,7 +136,7 @@ class Server:
         self.figures.refused += 1
         return False
 
-    def forget(self, connection: Connection) -> None:
+    def forget(self, connection: ClientConnection) -> None:
         """Take a client that is gone off the books."""
         self.connections.pop(connection, None)
         self.slow.pop(connection, None)
@@ -198,7 +198,7 @@ class Server:
         for connection in self.connections:
             connection.take_settings()
 
-    def deliver_soon(self, connection: Connection) -> None:
+    def deliver_soon(self, connection: ClientConnection) -> None:
         """Send the connection's messages at the next turn of the loop, with those of all others that got some."""
         self._with_messages.append(connection)
         if len(self._with_messages) == 1:
@@ -214,7 +214,7 @@ class Server:
             for connection in waiting:
                 connection.deliver()
 
-    def flush_soon(self, connection: Connection) -> None:
+    def flush_soon(self, connection: ClientConnection) -> None:
         """Release the connection's replies once the log has them, not before the end of this turn of the loop."""
         self._dirty.append(connection)
         if len(self._dirty) == 1:

@@ -43,9 +43,9 @@ from typing import TYPE_CHECKING, Any
 from rillet.spark.java import JavaMissing, require_java, session
 
 if TYPE_CHECKING:
+    from rillet.spark.errors import reason
+    from rillet.spark.metrics import Progress, progress
     from rillet.spark.pipelines.history import history
-    from rillet.spark.reasons import reason
-    from rillet.spark.reporting import Progress, progress
     from rillet.spark.source import RilletDataSource, register
 
 __all__ = [
@@ -61,11 +61,11 @@ def __getattr__(name: str) -> Any:
 
         return getattr(source, name)
     if name in ("Progress", "progress"):
-        from rillet.spark import reporting
+        from rillet.spark import metrics as reporting
 
         return getattr(reporting, name)
     if name == "reason":
-        from rillet.spark.reasons import reason
+        from rillet.spark.errors import reason
 
         return reason
     if name == "history":

@@ -20,9 +20,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
+from rillet.client.address import complaints
 from rillet.errors import RilletError
-from rillet.spark.address import complaints
-from rillet.types.stream_id import MAX, StreamID
+from rillet.types.stream.id import MAX, StreamID
 
 # What Spark itself puts among a source's or sink's options.
 SPARKS_OWN = frozenset(("checkpointlocation", "queryname", "outputmode", "triggerinterval"))

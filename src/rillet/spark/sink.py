@@ -18,7 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from rillet.spark.commits import (
+from rillet.client.servers import Servers
+from rillet.spark.errors import plainly
+from rillet.spark.options import READ_ONLY, OptionError, Options
+from rillet.spark.write.commits import (
     RESERVED,
     Identity,
     Written,
@@ -28,14 +31,11 @@ from rillet.spark.commits import (
     name_in_keys,
     shown,
 )
-from rillet.spark.ended import require_all_rows
-from rillet.spark.options import READ_ONLY, OptionError, Options
-from rillet.spark.producers import ProducerSender
-from rillet.spark.reasons import plainly
-from rillet.spark.sending import PlainSender, Sender
-from rillet.spark.servers import Servers
-from rillet.spark.targets import Layout
-from rillet.spark.transactions import TransactionSender
+from rillet.spark.write.input_check import require_all_rows
+from rillet.spark.write.producers import ProducerSender
+from rillet.spark.write.row_encoder import RowEncoder
+from rillet.spark.write.transactions import TransactionSender
+from rillet.spark.write.writer import PlainSender, Sender
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("rillet.spark")
 
 
-class Message(WriterCommitMessage):
+class RowsCommitted(WriterCommitMessage):
     """What a task tells the driver."""
 
     def __init__(self, written: Written) -> None:
@@ -61,7 +61,7 @@ class _Writing:
         with plainly():
             options.refuse(READ_ONLY, "writing")
             self.options = options
-            self.layout = Layout(options, schema)
+            self.layout = RowEncoder(options, schema)
             if options.exactly_once == "idmp" and options.id_column is not None:
                 raise OptionError("rillet: with exactlyOnce=idmp the server chooses the IDs: leave idColumn out")
 
@@ -72,7 +72,7 @@ class _Writing:
             for batch in iterator:
                 sender.send(batch)
             require_all_rows()
-            return Message(Written(identity, sender.finish()))
+            return RowsCommitted(Written(identity, sender.finish()))
 
     def _sender(self, servers: Servers) -> tuple[Sender, Identity | None]:
         context = TaskContext.get()
@@ -93,7 +93,7 @@ class _Writing:
 
 def told(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
     """Return what the tasks that ended well and keep records have told."""
-    found = [message.written for message in messages if isinstance(message, Message)]
+    found = [message.written for message in messages if isinstance(message, RowsCommitted)]
     return [written for written in found if written.identity is not None]
 
 
@@ -116,7 +116,7 @@ class BatchWriter(_Writing, DataSourceArrowWriter):
         """Stop late attempts and say what stays in the streams: appended entries are not taken back."""
         rows: dict[bytes, int] = dict.fromkeys(self.layout.streams(), 0)
         for message in messages:
-            for stream, count in message.written.rows.items() if isinstance(message, Message) else ():
+            for stream, count in message.written.rows.items() if isinstance(message, RowsCommitted) else ():
                 rows[stream] = rows.get(stream, 0) + count
         what = ", ".join(f"{count} rows in {shown(stream)}" for stream, count in rows.items())
         log.warning("rillet: a write failed; what its finished tasks appended stays: %s", what)

@@ -31,22 +31,22 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from rillet.client.connection import Address, require_store
+from rillet.client.servers import Servers
 from rillet.errors import RilletError
-from rillet.spark.asking import found, require_streams
-from rillet.spark.connection import Address, require_store
-from rillet.spark.delivering import Delivering
-from rillet.spark.facts import Facts, facts_of
-from rillet.spark.filters import EVERYTHING, SWITCH, Pushed
-from rillet.spark.following import Follower
-from rillet.spark.groups import read_all_delivered
-from rillet.spark.guard import Place
-from rillet.spark.offsets import Offset, Task
+from rillet.spark.errors import plainly
+from rillet.spark.groups.group import read_all_delivered
+from rillet.spark.groups.group_delivery import Delivering
 from rillet.spark.options import BATCH_ONLY, EARLIEST, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, before, parse
-from rillet.spark.planning import Planner, spans_of
-from rillet.spark.reading import read_task
-from rillet.spark.reasons import plainly
-from rillet.spark.servers import Servers
-from rillet.types.stream_id import StreamID
+from rillet.spark.read.data_loss import Place
+from rillet.spark.read.filters import EVERYTHING, SWITCH, Pushed
+from rillet.spark.read.metadata import found, require_streams
+from rillet.spark.read.micro_batch import MicroBatchReader
+from rillet.spark.read.offsets import Offset, Task
+from rillet.spark.read.page_reader import read_task
+from rillet.spark.read.planner import Planner, spans_of
+from rillet.spark.read.stream_info import StreamInfo, facts_of
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -85,7 +85,7 @@ class RilletDataSource(DataSource):
     def schema(self) -> StructType | str:
         """Return the columns that a reader without a schema of its own gets."""
         if self.parsed.infer_schema:
-            from rillet.spark.infer import infer
+            from rillet.spark.read.schema_inference import infer
 
             with plainly():
                 require_store(self.parsed)
@@ -132,7 +132,7 @@ class RilletDataSource(DataSource):
 def register(spark: SparkSession) -> None:
     """Make format("rillet") known to a session, with its default parallelism, and let it push filters down."""
     # A class made here is pickled with its attributes; one that is imported would be pickled by name, without.
-    from rillet.spark.shipping import found_on_driver
+    from rillet.spark.packaging import found_on_driver
 
     spark.conf.set(SWITCH, "true")
     settings = {"default_parallelism": spark.sparkContext.defaultParallelism, "pushes_filters": True}
@@ -173,8 +173,8 @@ class _Reading:
         from pyspark.errors import PySparkTypeError
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from rillet.columns.arrow import rows_for
-        from rillet.spark.kinds import refused
+        from rillet.columns.arrow_batch import rows_for
+        from rillet.spark.column_types import refused
 
         options.refuse(WRITE_ONLY, "reading")
         options.require_stream()
@@ -244,7 +244,7 @@ class BatchReader(_Reading, DataSourceReader):
         """Leave out of the tasks what need not be read."""
         return tasks
 
-    def bounds(self, known: Mapping[str, Facts | None]) -> dict[str, tuple[StreamID, StreamID]]:
+    def bounds(self, known: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to."""
         ranges = {}
         for stream, facts in known.items():
@@ -274,7 +274,7 @@ class FilteringReader(BatchReader):
         """Cut the tasks' ranges to what the filters leave of them."""
         return [task for task in map(self.pushed.clip, tasks) if task]
 
-    def bounds(self, known: Mapping[str, Facts | None]) -> dict[str, tuple[StreamID, StreamID]]:
+    def bounds(self, known: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to, narrowed by the filters."""
         ranges = super().bounds(known)
         if self.pushed.ids == EVERYTHING:
@@ -293,14 +293,14 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(BATCH_ONLY, "a streaming read")
         super().__init__(options, schema, parallelism)
-        self._follower: Follower | None = None
+        self._follower: MicroBatchReader | None = None
 
     @property
-    def follower(self) -> Follower:
+    def follower(self) -> MicroBatchReader:
         """Return what plans this query's batches; it holds connections, so it is made on the driver, when needed."""
         if self._follower is None:
             delivers = self.options.group is not None and self.options.group_mode == "deliver"
-            self._follower = (Delivering if delivers else Follower)(self.options, self.parallelism)
+            self._follower = (Delivering if delivers else MicroBatchReader)(self.options, self.parallelism)
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:

@@ -5,9 +5,9 @@ engine), `directory` and `owner` (durable stores), `channels` (messages that are
 """
 
 from rillet.store.channels import ChannelMessage, Subscription
-from rillet.store.group import Consumer, Group, Message, Pending
+from rillet.store.group import Consumer, Group, Message, PendingEntry
 from rillet.store.store import Store, connect, open
 from rillet.store.stream import Entry, Stream
 
-__all__ = ["ChannelMessage", "Consumer", "Entry", "Group", "Message", "Pending", "Store", "Stream", "Subscription",
+__all__ = ["ChannelMessage", "Consumer", "Entry", "Group", "Message", "PendingEntry", "Store", "Stream", "Subscription",
            "connect", "open"]  # fmt: skip

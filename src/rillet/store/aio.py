@@ -21,13 +21,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed, StoreError
-from rillet.store.channels import ChannelMessage, LocalLine, Names, Subscription, one_reply
+from rillet.store.channels import ChannelMessage, LocalChannelTransport, Names, Subscription, one_reply
 from rillet.store.encoding import Fields, IDLike, Value, encode
-from rillet.store.group import Consumer, Group, Message, Pending, delivery
-from rillet.store.links import raised
-from rillet.store.local import LocalLink, waker
+from rillet.store.group import Consumer, Group, Message, PendingEntry, delivery
 from rillet.store.stream import BATCH, LAST_ID, Entry, Stream, entries_of, stream_part
-from rillet.types.stream_id import StreamID
+from rillet.store.transports.in_process import InProcessTransport, waker
+from rillet.store.transports.transport import raised
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -54,7 +54,7 @@ class _Face:
     async def _run(self, argv: list[bytes]) -> Any:
         """Run a command that may block."""
         link = self._store.link
-        if isinstance(link, LocalLink) and not self._store.may_wait:
+        if isinstance(link, InProcessTransport) and not self._store.may_wait:
             try:
                 return raised(await link.execute_async(argv))
             except StoreError:
@@ -216,9 +216,9 @@ class AsyncGroup(_Face):
         """Give messages back; see Group.nack."""
         return int(await self._call(self.plain.nack, *ids, **how))
 
-    async def pending(self, count: int = 100, **options: Any) -> list[Pending]:
+    async def pending(self, count: int = 100, **options: Any) -> list[PendingEntry]:
         """Return pending messages; see Group.pending."""
-        found: list[Pending] = await self._call(self.plain.pending, count, **options)
+        found: list[PendingEntry] = await self._call(self.plain.pending, count, **options)
         return found
 
     async def info(self) -> dict[str, Any]:
@@ -290,7 +290,7 @@ class AsyncSubscription(_Face):
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
         line = self.plain.line
-        if isinstance(line, LocalLine):
+        if isinstance(line, LocalChannelTransport):
             return await self._get_here(line, until)
         while True:
             # A thread cannot be interrupted: one that a cancelled task left behind ends soon, and what it heard waits.
@@ -300,7 +300,7 @@ class AsyncSubscription(_Face):
             if until is not None and loop.time() >= until:
                 return None
 
-    async def _get_here(self, line: LocalLine, until: float | None) -> ChannelMessage | None:
+    async def _get_here(self, line: LocalChannelTransport, until: float | None) -> ChannelMessage | None:
         loop = asyncio.get_running_loop()
         arrived = asyncio.Event()
         line.on_arrival = waker(loop, arrived)

@@ -14,7 +14,8 @@ type that all its values fit (`discovered.py`). `fields="map"` leaves them in on
 **A table is no snapshot.** Between two pieces others may add, trim and delete, as between two pages of XRANGE; IDs
 rise, so nothing comes twice, and what is there all the time is in it.
 
-Back: rows are packed into XADDs (`columns/pack.py`) in chunks of 256 KiB, and each chunk is one exchange, in process
+Back: rows are packed into XADDs (`columns/row_packing.py`) in chunks of 256 KiB, and each chunk is one exchange, in
+process
 through the parser, which is the engine's shortest way.
 
 pyarrow is imported when a function is called; without it the error says what to install.
@@ -25,23 +26,23 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rillet.columns.builder import Rows, TooManyFields
 from rillet.columns.column import COMPILED, NotPlain
+from rillet.columns.node_decoder import DONE, FULL, NodeDecoder, NodeReader
 from rillet.columns.node_pages import ANSWER, MORE, NodePages
-from rillet.columns.nodes import DONE, FULL, NodeDecoder, NodeReader
-from rillet.columns.pack import Packer
-from rillet.columns.resp import RangeDecoder, ReplyFailed
-from rillet.commands.stream_args import Interval
+from rillet.columns.resp_decoder import RangeDecoder, ReplyFailed
+from rillet.columns.row_builder import RowBuilder, TooManyFields
+from rillet.columns.row_packing import RowPacker
+from rillet.commands.stream.arguments import Interval
 from rillet.errors import CommandError, Corrupt, ProtocolError, StoreClosed, StoreError, WrongType
-from rillet.protocol.parser import pack_command
-from rillet.protocol.replies import INCOMPLETE, ReplyError, ReplyParser, parse_all
-from rillet.store.discovered import Discovered
+from rillet.protocol.command_parser import pack_command
+from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser, parse_all
 from rillet.store.encoding import IDLike, encode_id
-from rillet.store.links import RedisLink, SocketLink, error_of, raised
-from rillet.store.local import LocalLink
-from rillet.store.rawline import RawLine
-from rillet.types.stream import Stream as StreamValue
-from rillet.types.stream_id import StreamID
+from rillet.store.schema_discovery import DiscoveredSchema
+from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.raw_connection import RawConnection
+from rillet.store.transports.transport import RedisTransport, SocketTransport, error_of, raised
+from rillet.types.stream.id import StreamID
+from rillet.types.stream.value import Stream as StreamValue
 
 if TYPE_CHECKING:
     from rillet.store.stream import Stream
@@ -127,12 +128,12 @@ class Columns:
         """ValueError names what cannot be a column; early: that a column is numbers may be decided before the end."""
         import pyarrow as pa
 
-        from rillet.columns.arrow import rows_for
+        from rillet.columns.arrow_batch import rows_for
 
         if fields not in ("infer", "map"):
             raise ValueError(f'fields is "infer" or "map", not {fields!r}')
         if isinstance(schema, str):
-            from rillet.store.inferred import schema_of
+            from rillet.store.schema_inference import schema_of
 
             schema = schema_of(schema)
         if schema is None and fields == "map":
@@ -146,12 +147,12 @@ class Columns:
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
         self.schema = schema
         self.batches: list[Any] = []
-        self.found = None if schema is not None else Discovered(key, columns, early)
+        self.found = None if schema is not None else DiscoveredSchema(key, columns, early)
         self.rows = rows_for(schema, key) if self.found is None else self.found.rows
 
     def take(self) -> None:
         """Take what is in the rows as one more batch."""
-        from rillet.columns.arrow import record_batch
+        from rillet.columns.arrow_batch import record_batch
 
         if self.rows.length:
             if self.found is not None:
@@ -169,7 +170,7 @@ class Columns:
 class Source:
     """The entries of (after, last] of a stream, into rows, whatever kind of store it is in."""
 
-    def __init__(self, stream: Stream, rows: Rows, after: StreamID, last: StreamID, count: int | None) -> None:
+    def __init__(self, stream: Stream, rows: RowBuilder, after: StreamID, last: StreamID, count: int | None) -> None:
         self.stream = stream
         self.rows = rows
         self.after = after
@@ -182,9 +183,9 @@ class Source:
         if self.left == 0 or self.last <= self.after:
             return
         try:
-            if isinstance(link, LocalLink):
+            if isinstance(link, InProcessTransport):
                 yield from self._local(link)
-            elif isinstance(link, RedisLink):
+            elif isinstance(link, RedisTransport):
                 yield from self._remote(link)
             else:
                 yield from self._attached()
@@ -196,7 +197,7 @@ class Source:
         self.left -= self.rows.length
         yield
 
-    def _local(self, link: LocalLink) -> Iterator[None]:
+    def _local(self, link: InProcessTransport) -> Iterator[None]:
         """Decode the nodes of a stream in this process, a piece under the lock at a time."""
         more = True
         while more and self.left > 0:
@@ -234,9 +235,9 @@ class Source:
 
     # ---- servers -----------------------------------------------------------------------------------------------
 
-    def _remote(self, link: RedisLink) -> Iterator[None]:
+    def _remote(self, link: RedisTransport) -> Iterator[None]:
         """Have a server ship nodes, or entries where it knows no nodes."""
-        with RawLine(link, self.stream.key) as line:
+        with RawConnection(link, self.stream.key) as line:
             try:
                 yield from self._nodes(line)
                 return
@@ -245,7 +246,7 @@ class Source:
                 if not str(error).startswith(("ERR unknown command", "NOPERM", *_ELSEWHERE)):
                     raise error_of(str(error)) from None
         while self.left > 0 and self.after < self.last:
-            with RawLine(link, self.stream.key) as line:
+            with RawConnection(link, self.stream.key) as line:
                 try:
                     yield from self._pages(line)
                     break
@@ -257,7 +258,7 @@ class Source:
                 break
         yield from self._taken()
 
-    def _nodes(self, line: RawLine) -> Iterator[None]:
+    def _nodes(self, line: RawConnection) -> Iterator[None]:
         """Decode replies of XNODES; the next request leaves before a page is decoded."""
         reader = NodeReader(self.rows, self.after, self.last, min(PIECE, self.left), MAX_BYTES)
         pages = NodePages(reader)
@@ -282,7 +283,7 @@ class Source:
         self.after = StreamID(reader.last_ms, reader.last_seq)
         yield from self._taken()
 
-    def _pages(self, line: RawLine) -> Iterator[None]:
+    def _pages(self, line: RawConnection) -> Iterator[None]:
         """Decode replies of XRANGE; `after` is the last entry that is in the rows, so that others can go on."""
         decoder = RangeDecoder(self.rows, PIECE, MAX_BYTES)
         while self.left > self.rows.length and self.after < self.last:
@@ -330,7 +331,7 @@ def add_arrow(
     if not isinstance(table, (pa.Table, pa.RecordBatch, pa.RecordBatchReader)):
         table = pa.table(table)
     chosen = fields_of(table.schema, id_column, columns)
-    packer = Packer([b"XADD", stream.key, *trimming])
+    packer = RowPacker([b"XADD", stream.key, *trimming])
     batches = table if isinstance(table, pa.RecordBatchReader) else table.to_batches()
     added = 0
     for batch in batches:
@@ -349,7 +350,7 @@ def add_arrow(
 
 def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None) -> list[str]:
     """Return the columns that become fields; ValueError names those that cannot."""
-    from rillet.columns.texts import without_text
+    from rillet.columns.string_column import without_text
 
     if columns is None and "fields" in schema.names and _is_map(schema.field("fields").type):
         chosen = ["fields"]
@@ -377,9 +378,9 @@ def _is_map(kind: Any) -> bool:
     return kind is not None and bool(pa.types.is_map(kind))
 
 
-def load(packer: Packer, batch: Any, id_column: str | None, chosen: list[str]) -> None:
+def load(packer: RowPacker, batch: Any, id_column: str | None, chosen: list[str]) -> None:
     """Hand a batch's columns to a packer."""
-    from rillet.columns.texts import texts
+    from rillet.columns.string_column import texts
 
     ids = texts(ids_of(batch.column(id_column))) if id_column is not None else None
     if chosen == ["fields"] and _is_map(batch.schema.field("fields").type):
@@ -412,15 +413,15 @@ def send(stream: Stream, data: bytes, count: int, first: int) -> None:
 def _refused(stream: Stream, data: bytes, count: int) -> list[tuple[int, CommandError]]:
     """Carry out packed commands; return the refusals with their places."""
     link = stream.store.link
-    if isinstance(link, LocalLink):
+    if isinstance(link, InProcessTransport):
         raw = link.execute_packed(data)
         if not raw.startswith(b"-") and b"\r\n-" not in raw:
             return []
         replies = parse_all(raw)
-    elif isinstance(link, SocketLink):
+    elif isinstance(link, SocketTransport):
         replies = link.execute_packed(data, count)
     else:
-        assert isinstance(link, RedisLink)
+        assert isinstance(link, RedisTransport)
         replies = _exchanged(link, stream.key, data, count)
         moved = [row for row, reply in enumerate(replies) if str(reply).startswith(_ELSEWHERE)]
         if moved:  # redis-py follows
@@ -431,11 +432,11 @@ def _refused(stream: Stream, data: bytes, count: int) -> list[tuple[int, Command
     return [(row, reply) for row, reply in enumerate(replies) if isinstance(reply, CommandError)]
 
 
-def _exchanged(link: RedisLink, key: bytes, data: bytes, count: int) -> list[Any]:
+def _exchanged(link: RedisTransport, key: bytes, data: bytes, count: int) -> list[Any]:
     """Send packed commands over a line of redis-py's and return the replies."""
     parser = ReplyParser()
     replies: list[Any] = []
-    with RawLine(link, key) as line:
+    with RawConnection(link, key) as line:
         line.send_packed(data)
         while len(replies) < count:
             reply = parser.next()

@@ -30,11 +30,11 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
 from rillet.errors import CommandError, ProtocolError, StoreClosed, StoreError
-from rillet.protocol.parser import pack_command
-from rillet.protocol.replies import INCOMPLETE, ReplyParser
+from rillet.protocol.command_parser import pack_command
+from rillet.protocol.reply_parser import INCOMPLETE, ReplyParser
 from rillet.store.encoding import decode, encode_name
-from rillet.store.links import Link, NotSent, RedisLink, SocketLink, interrupt, raised
-from rillet.store.local import LocalLink
+from rillet.store.transports.in_process import InProcessTransport
+from rillet.store.transports.transport import NotSent, RedisTransport, SocketTransport, Transport, interrupt, raised
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -68,7 +68,7 @@ class ChannelMessage:
         return f"ChannelMessage({self.channel!r}, {self.data!r})"
 
 
-class Line(Protocol):
+class ChannelTransport(Protocol):
     """A way to the engine for one subscription."""
 
     def send(self, argv: list[bytes]) -> None:
@@ -84,10 +84,10 @@ class Line(Protocol):
         """Hang up; nobody receives any more."""
 
 
-class LocalLine:
+class LocalChannelTransport:
     """A session of the engine in this process. `on_arrival` is called, from any thread, when something came."""
 
-    def __init__(self, link: LocalLink) -> None:
+    def __init__(self, link: InProcessTransport) -> None:
         self._link = link
         self._parser = ReplyParser()
         self._arrived = threading.Event()
@@ -145,10 +145,10 @@ class LocalLine:
         self._wake()
 
 
-class SocketLine:
+class SocketChannelTransport:
     """A connection of its own to the process that owns the store."""
 
-    def __init__(self, link: SocketLink) -> None:
+    def __init__(self, link: SocketTransport) -> None:
         self._path = link.path
         self._parser = ReplyParser()
         self._socket = socket.socket(socket.AF_UNIX)
@@ -197,10 +197,10 @@ class SocketLine:
         self._socket.close()
 
 
-class RedisLine:
+class RedisChannelTransport:
     """redis-py's PubSub. Over a cluster, shard channels are heard on the nodes that hold them, by themselves."""
 
-    def __init__(self, link: RedisLink) -> None:
+    def __init__(self, link: RedisTransport) -> None:
         import redis
 
         self._errors = redis.exceptions
@@ -268,14 +268,14 @@ def one_reply(argv: list[bytes]) -> list[bytes]:
     return argv
 
 
-def line_of(link: Link) -> Line:
+def line_of(link: Transport) -> ChannelTransport:
     """Return a line beside the link."""
-    if isinstance(link, LocalLink):
-        return LocalLine(link)
-    if isinstance(link, SocketLink):
-        return SocketLine(link)
-    assert isinstance(link, RedisLink)
-    return RedisLine(link)
+    if isinstance(link, InProcessTransport):
+        return LocalChannelTransport(link)
+    if isinstance(link, SocketTransport):
+        return SocketChannelTransport(link)
+    assert isinstance(link, RedisTransport)
+    return RedisChannelTransport(link)
 
 
 class Subscription:
@@ -286,12 +286,12 @@ class Subscription:
 
     def __init__(self, store: Store, channels: Names, patterns: Names, shards: Names) -> None:
         self._store = store
-        self._link: Link = store.link
+        self._link: Transport = store.link
         self._names: dict[bytes, dict[bytes, None]] = {kind: {} for kind in _KINDS}
         self._waiting: deque[ChannelMessage] = deque()
         self._reading = threading.Lock()
         self._closed = False
-        self._line: Line | None = None
+        self._line: ChannelTransport | None = None
         try:
             self.add(*channels, patterns=patterns, shards=shards)
         except BaseException:
@@ -369,7 +369,7 @@ class Subscription:
             line.close()
         if self._closed:
             raise StoreClosed("the subscription is closed") from error
-        if isinstance(error, StoreClosed) or isinstance(self._link, LocalLink):
+        if isinstance(error, StoreClosed) or isinstance(self._link, InProcessTransport):
             self._closed = True
             raise error
         try:
@@ -422,7 +422,7 @@ class Subscription:
                 yield message
 
     @property
-    def line(self) -> Line | None:
+    def line(self) -> ChannelTransport | None:
         """The way to the engine."""
         return self._line
 
@@ -448,4 +448,4 @@ class Subscription:
         return f"Subscription({'closed' if self._closed else ', '.join(map(repr, names))})"
 
 
-__all__ = ["ChannelMessage", "LocalLine", "Names", "Subscription", "one_reply"]
+__all__ = ["ChannelMessage", "LocalChannelTransport", "Names", "Subscription", "one_reply"]

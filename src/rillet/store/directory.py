@@ -22,7 +22,7 @@ from pathlib import Path
 
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreBusy, StoreError
-from rillet.persistence.claim import Claim, holder
+from rillet.persistence.directory_lock import DirectoryLock, holder
 from rillet.persistence.disk import REAL
 
 FORMAT = 1
@@ -40,7 +40,7 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._lock = -1
-        self._claim = Claim()
+        self._claim = DirectoryLock()
         # The number of the process that owned the store before and did not close it.
         self.killed: int | None = None
         self._prepare()

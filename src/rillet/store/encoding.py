@@ -20,7 +20,7 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 
 Value: TypeAlias = "bytes | bytearray | memoryview | str | int | float"
 # Names and values are Values each; a checker infers dict[str, object] for a mapping of mixed ones, so it is not told.

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
 from rillet.store.stream import Entry, Stream, milliseconds, named, stream_part
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
 
 
-class Pending(NamedTuple):
+class PendingEntry(NamedTuple):
     """One pending message: whose, for how many milliseconds, and how often it was delivered."""
 
     id: StreamID
@@ -63,9 +63,9 @@ class Message(Entry):
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
 
-def pending_of(reply: Any) -> list[Pending]:
+def pending_of(reply: Any) -> list[PendingEntry]:
     """Return the messages of an XPENDING reply with a range."""
-    return [Pending(parse_id(raw_id), decode(who), int(age), int(times)) for raw_id, who, age, times in reply]
+    return [PendingEntry(parse_id(raw_id), decode(who), int(age), int(times)) for raw_id, who, age, times in reply]
 
 
 class Group:
@@ -128,7 +128,7 @@ class Group:
         return int(self.store.execute(b"XPENDING", self.stream.key, self.key)[0])
 
     def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0, start: IDLike = "-",
-                end: IDLike = "+") -> list[Pending]:  # fmt: skip
+                end: IDLike = "+") -> list[PendingEntry]:  # fmt: skip
         """Return up to `count` pending messages, lowest ID first; idle: for at least so many seconds."""
         return pending_of(self.store.run(self.pending_command(count, consumer, idle, start, end)))
 
@@ -193,7 +193,7 @@ class Consumer:
         return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
                 encode_id(start), b"COUNT", b"%d" % count]  # fmt: skip
 
-    def pending(self, count: int = 100, idle: float = 0.0) -> list[Pending]:
+    def pending(self, count: int = 100, idle: float = 0.0) -> list[PendingEntry]:
         """Return what is pending with this consumer, lowest ID first."""
         return self.group.pending(count, consumer=self.key, idle=idle)
 

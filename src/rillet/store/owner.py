@@ -5,7 +5,7 @@ that an event loop in a thread of its own serves. One lock keeps them apart: eve
 does to the engine happens while its thread holds it.
 
 The same thread looks after the log: what could not be written is tried again, and when the log has grown enough it is
-rewritten (rillet.persistence.rewriting). The base is written by a process of its own from the log's closed files, so
+rewritten (rillet.persistence.aof.rewrite). The base is written by a process of its own from the log's closed files, so
 nobody waits and nothing is forked in a process that belongs to somebody else. Where no such process can be started, and
 for a log that broke, it is written here, and everybody waits.
 """
@@ -21,24 +21,24 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-from rillet.commands.settings import SettingError, Settings
-from rillet.engine import Engine
 from rillet.errors import CommandError, Corrupt, StoreError
-from rillet.persistence.aof import AppendOnlyLog
-from rillet.persistence.refusals import LOG, Refusals
-from rillet.persistence.rewriting import Rewriting
-from rillet.persistence.writers import Inline, Spawned
-from rillet.server.connection import Connection
+from rillet.persistence.aof.log import AppendOnlyLog
+from rillet.persistence.aof.rewrite import Rewriting
+from rillet.persistence.aof.rewrite_format import InlineBaseWriter, SpawnedBaseWriter
+from rillet.persistence.write_gate import LOG, WriteGate
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import SettingError, Settings
+from rillet.server.connection import ClientConnection
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
-from rillet.store.local import FairLock
 from rillet.store.recovery import recover
 from rillet.store.snapshots import StoreSnapshots
+from rillet.store.transports.in_process import FairLock
 
 _TURNS_OF_AN_ACCEPT = 5
 
 
-class GuardedConnection(Connection):
+class GuardedConnection(ClientConnection):
     """A connection whose engine is shared with other threads."""
 
     __slots__ = ()
@@ -117,11 +117,11 @@ class Owner:
         self.log = AppendOnlyLog(directory.path / LOG_FOLDER, name=names[0], fsync=settings.appendfsync,
                                  on_failure=self._failed, on_recovery=self._recovered)  # fmt: skip
         self.log.checksums = settings.aof_checksums
-        self._inline = Inline(self.engine)
-        self._spawned = Spawned(settings)
-        writer = self._spawned if Spawned.possible() else self._inline
+        self._inline = InlineBaseWriter(self.engine)
+        self._spawned = SpawnedBaseWriter(settings)
+        writer = self._spawned if SpawnedBaseWriter.possible() else self._inline
         self.rewriting = Rewriting(self.log, self.engine, writer, from_memory=self._inline, busy=self._saving)
-        self._refusals = Refusals(self.engine)
+        self._refusals = WriteGate(self.engine)
         self.snapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, self._refusals)
         self._take_settings()
         self.engine.services.update(

@@ -15,8 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rillet.engine import Engine
-from rillet.persistence.aof import AppendOnlyLog, TornLog
+from rillet.persistence.aof.log import AppendOnlyLog, TornLog
+from rillet.runtime.engine import Engine
 from rillet.store.progress import ProgressBar
 
 LOGGER = logging.getLogger("rillet.store")

@@ -5,7 +5,8 @@
 
 The process that a store lives in is somebody else's: it may have threads, locks and memory that a forked child must not
 meet. So BGSAVE closes the log's file at this moment, goes on in a new one, and lets a new Python process read what is
-closed (rillet.persistence.writers: Spawned). The callers wait for the rotation only. The other process needs as much
+closed (rillet.persistence.aof.rewrite_format: Spawned). The callers wait for the rotation only. The other process
+needs as much
 memory as the data, and reads as long as an opening does. What it writes is what a restart would read at that moment:
 all but what is not logged, when consumers were last seen (docs/formats/aof.md).
 
@@ -23,16 +24,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from rillet.engine import Engine
 from rillet.errors import CommandError, StoreError
-from rillet.persistence.aof import ON, AppendOnlyLog
-from rillet.persistence.child import Outcome
+from rillet.persistence.aof.log import ON, AppendOnlyLog
+from rillet.persistence.aof.rewrite import Rewriting
+from rillet.persistence.aof.rewrite_format import SNAPSHOT, SpawnedBaseWriter
 from rillet.persistence.disk import REAL, write_all
-from rillet.persistence.refusals import Refusals
-from rillet.persistence.rewriting import Rewriting
-from rillet.persistence.snapshot import Snapshots
-from rillet.persistence.writers import SNAPSHOT, Spawned
-from rillet.store.links import wait_for
+from rillet.persistence.fork import ChildOutcome
+from rillet.persistence.rdb.snapshots import Snapshots
+from rillet.persistence.write_gate import WriteGate
+from rillet.runtime.engine import Engine
+from rillet.store.transports.transport import wait_for
 
 _PIECE = 1 << 20
 _BUSY = "already in progress"
@@ -42,11 +43,11 @@ class StoreSnapshots(Snapshots):
     """The RDB file of a store's engine, in the store's directory; whoever calls holds the lock."""
 
     def __init__(self, engine: Engine, folder: Path, log: AppendOnlyLog, rewriting: Rewriting,
-                 refusals: Refusals) -> None:  # fmt: skip
+                 refusals: WriteGate) -> None:  # fmt: skip
         super().__init__(engine, folder, refusals=refusals)
         self._log = log
         self._rewriting = rewriting
-        self._writer = Spawned(engine.settings, SNAPSHOT)
+        self._writer = SpawnedBaseWriter(engine.settings, SNAPSHOT)
         self._started = 0.0
         # Where the log was when its file was closed last, on account of a snapshot.
         self._rotated_at = -1
@@ -66,7 +67,7 @@ class StoreSnapshots(Snapshots):
         """Start the process that is to write the file; OSError where that cannot be."""
         log = self._log
         self._started = time.monotonic()
-        if log.state != ON or log.failure is not None or not Spawned.possible():
+        if log.state != ON or log.failure is not None or not SpawnedBaseWriter.possible():
             try:
                 self.write()
             except CommandError as error:
@@ -82,7 +83,7 @@ class StoreSnapshots(Snapshots):
         return self._writer.pid
 
     def _over(self, error: str, number: int = 0) -> None:
-        self.ended(Outcome(error, signal=number, wanted=number != 0, seconds=time.monotonic() - self._started))
+        self.ended(ChildOutcome(error, signal=number, wanted=number != 0, seconds=time.monotonic() - self._started))
 
     def tick(self) -> None:
         """See whether the process is done, and begin what is due."""

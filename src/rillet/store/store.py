@@ -25,23 +25,23 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from rillet.commands.settings import Settings
-from rillet.engine import Engine
 from rillet.errors import StoreBusy, StoreClosed, StoreError
-from rillet.persistence.rdb_writer import write_rdb
-from rillet.protocol.replies import parse_all
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.protocol.reply_parser import parse_all
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
 from rillet.server.server import answers
 from rillet.store.channels import Names, Subscription, one_reply
-from rillet.store.cluster import ClusterLink
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
-from rillet.store.links import Link, NotSent, RedisLink, SocketLink, raised, wait_for
-from rillet.store.local import FairLock, LocalLink
 from rillet.store.owner import Owner
 from rillet.store.recovery import Recovery
 from rillet.store.snapshots import copy_file, save_in_background
 from rillet.store.stream import Stream
-from rillet.types.stream_id import StreamID
+from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.in_process import FairLock, InProcessTransport
+from rillet.store.transports.transport import NotSent, RedisTransport, SocketTransport, Transport, raised, wait_for
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     import redis
@@ -121,7 +121,7 @@ class Store:
     def id_of(self, argv: list[bytes]) -> StreamID | None:
         """Run a command that replies with a stream ID or null; the short way for `Stream.add`."""
         link = self._link
-        if type(link) is LocalLink:
+        if type(link) is InProcessTransport:
             raw = link.execute_raw(argv)
             found: StreamID | None = id_of_reply(raw)
             if found is not None:
@@ -132,7 +132,7 @@ class Store:
         made: StreamID | None = None if reply is None else parse_id(reply)
         return made
 
-    def _instead(self, link: Link, error: StoreError) -> Link:
+    def _instead(self, link: Transport, error: StoreError) -> Transport:
         """After a link failed: get another for the calls to come; return it if the command may be sent again."""
         home = self._home
         if home is None or isinstance(error, StoreClosed):
@@ -145,7 +145,7 @@ class Store:
             raise error
         return self._link
 
-    def link_instead(self, broken: Link) -> Link:
+    def link_instead(self, broken: Transport) -> Transport:
         """After a link failed: return the one for the calls to come."""
         home = self._alive()
         self._link = home.link_after(broken)
@@ -166,7 +166,7 @@ class Store:
 
         In a cluster, those of each master in turn. As with SCAN, a key may come twice while the server rearranges.
         """
-        asks = self._link.shards() if isinstance(self._link, ClusterLink) else [self.run]
+        asks = self._link.shards() if isinstance(self._link, ClusterTransport) else [self.run]
         extra = [] if kind is None else [b"TYPE", encode(kind)]
         for ask in asks:
             cursor, more = b"0", True
@@ -177,7 +177,7 @@ class Store:
 
     def delete(self, *names: Value) -> int:
         """Delete keys and return how many there were."""
-        if isinstance(self._link, ClusterLink):  # they may lie in several slots
+        if isinstance(self._link, ClusterTransport):  # they may lie in several slots
             return sum(self.execute_many([("DEL", name) for name in names]))
         return int(self.execute("DEL", *names))
 
@@ -208,7 +208,7 @@ class Store:
 
     def redis(self, **options: Any) -> redis.Redis:
         """Return a genuine redis-py client on this store; in process it needs no socket. Options: redis.Redis's."""
-        from rillet.store.redispy import client_of
+        from rillet.store.redis_py import client_of
 
         self._alive()
         return client_of(self, **options)
@@ -233,7 +233,7 @@ class Store:
     @property
     def owner(self) -> bool:
         """Whether the engine runs in this process."""
-        return isinstance(self._link, LocalLink)
+        return isinstance(self._link, InProcessTransport)
 
     @property
     def socket(self) -> str | None:
@@ -244,7 +244,7 @@ class Store:
     def may_wait(self) -> bool:
         """Whether a plain command may take longer than microseconds: it goes through a socket or waits for a disk."""
         link = self._link
-        if not isinstance(link, LocalLink):
+        if not isinstance(link, InProcessTransport):
             return True
         engine = link.engine
         return engine.log is not None and engine.settings.appendfsync == "always"
@@ -258,7 +258,7 @@ class Store:
             return self._workers
 
     @property
-    def link(self) -> Link:
+    def link(self) -> Transport:
         """The way to the engine."""
         return self._link
 
@@ -317,13 +317,13 @@ class _Home(ABC):
         return None
 
     @abstractmethod
-    def link(self) -> Link:
+    def link(self) -> Transport:
         """Return a link for the calls to come."""
 
-    def link_after(self, broken: Link) -> Link:
+    def link_after(self, broken: Transport) -> Transport:
         return broken
 
-    def after_fork(self) -> Link:
+    def after_fork(self) -> Transport:
         return self.link()
 
     @abstractmethod
@@ -342,9 +342,9 @@ class _Local(_Home):
     """In memory: an engine and its lock. A forked child has a copy of its own."""
 
     def __init__(self, settings: Settings) -> None:
-        self._link = LocalLink(Engine(settings), threading.RLock())
+        self._link = InProcessTransport(Engine(settings), threading.RLock())
 
-    def link(self) -> LocalLink:
+    def link(self) -> InProcessTransport:
         return self._link
 
     def save(self, store: Store, path: Path | None) -> Path:
@@ -354,7 +354,7 @@ class _Local(_Home):
             write_rdb(path, self._link.engine, draft=path.with_name(f".{path.name}.{os.getpid()}"))
         return path
 
-    def after_fork(self) -> LocalLink:
+    def after_fork(self) -> InProcessTransport:
         self._link.lock = threading.RLock()  # another thread of the parent may hold the old one
         self._link.forget_dead_threads()  # who waited there would be served here, and take a group's entries
         return self._link
@@ -375,22 +375,22 @@ class _Shared(_Home):
         self._settings = settings
         self._progress = progress
         self._owner: Owner | None = None
-        self._link: Link | None = None
+        self._link: Transport | None = None
         self._guard = threading.Lock()
         self._closed = False
 
-    def link(self) -> Link:
+    def link(self) -> Transport:
         with self._guard:
             if self._link is None:
                 self._link = self._own() or self._attach()
             return self._link
 
-    def link_after(self, broken: Link) -> Link:
+    def link_after(self, broken: Transport) -> Transport:
         with self._guard:
             if self._closed:
                 raise StoreClosed("the store is closed")
             # Several threads find the same link broken; the first one replaces it.
-            if self._link is broken and isinstance(broken, SocketLink):
+            if self._link is broken and isinstance(broken, SocketTransport):
                 self._link = None
                 broken.abandon()
             if self._link is None:
@@ -408,19 +408,19 @@ class _Shared(_Home):
             copy_file(made, path)
         return path or made
 
-    def after_fork(self) -> Link:
+    def after_fork(self) -> Transport:
         self._guard = threading.Lock()
         if self._owner is not None:
             self._owner.forget_in_child()
             self._owner = None
-        if isinstance(self._link, SocketLink):
+        if isinstance(self._link, SocketTransport):
             self._link.forget_in_child()
         # A way to nowhere: the child's first call finds out that it has to attach.
-        self._link = SocketLink(f"{self.path}/socket")
+        self._link = SocketTransport(f"{self.path}/socket")
         self._link.forget_in_child()
         return self._link
 
-    def _own(self) -> LocalLink | None:
+    def _own(self) -> InProcessTransport | None:
         if not self._directory.lock():
             return None
         lock = FairLock()
@@ -429,15 +429,15 @@ class _Shared(_Home):
         except BaseException:
             self._directory.unlock()
             raise
-        return LocalLink(self._owner.engine, lock)
+        return InProcessTransport(self._owner.engine, lock)
 
-    def _attach(self) -> Link:
-        found: list[Link] = []
+    def _attach(self) -> Transport:
+        found: list[Transport] = []
 
         def try_once() -> bool:
             owner = self._directory.owner()
             if owner is not None and answers(owner[1]):
-                found.append(SocketLink(owner[1]))
+                found.append(SocketTransport(owner[1]))
             else:
                 own = self._own()  # the owner ended meanwhile
                 if own is not None:
@@ -477,9 +477,9 @@ class _Remote(_Home):
     def __init__(self, url: str) -> None:
         self._url = url
         clustered = url.startswith(("redis+cluster://", "rediss+cluster://"))
-        self._link = ClusterLink(url) if clustered else RedisLink(url)
+        self._link = ClusterTransport(url) if clustered else RedisTransport(url)
 
-    def link(self) -> RedisLink:
+    def link(self) -> RedisTransport:
         return self._link
 
     def save(self, store: Store, path: Path | None) -> Path:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import BusyGroup
 from rillet.store.encoding import Fields, IDLike, append_fields, decode, encode_id, encode_name, parse_id
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     import polars

@@ -1,6 +1,6 @@
 cimport cython
 from rillet.structs.memory cimport copy_out, copy_slice, equals, put_u32
-from rillet.structs.words cimport Words
+from rillet.structs.argument_spans cimport ArgumentSpans
 
 
 cpdef long long parse_int64(bytes text) except? -77777777777
@@ -42,11 +42,11 @@ cdef class Listpack:
 
     cpdef bint append(self, bytes value) except -1
     cpdef bint append_int(self, long long v) except -1
-    cdef bint open(self, Py_ssize_t ints, Words words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) except -1
+    cdef bint open(self, Py_ssize_t ints, ArgumentSpans words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) except -1
     cdef bint push_int(self, long long v) noexcept
-    cdef bint push_words(self, Words words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) noexcept
+    cdef bint push_words(self, ArgumentSpans words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) noexcept
     cdef bint close(self, Py_ssize_t count) except -1
-    cdef bint matches(self, Py_ssize_t pos, Words words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) except -1
+    cdef bint matches(self, Py_ssize_t pos, ArgumentSpans words, Py_ssize_t first, Py_ssize_t step, Py_ssize_t count) except -1
     cpdef bint prepend(self, bytes value) except -1
     cpdef bint prepend_int(self, long long v) except -1
     cpdef Py_ssize_t insert(self, Py_ssize_t pos, bytes value, bint after) except -1

@@ -58,7 +58,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.errors import Corrupt
-from rillet.structs.words import Words
+from rillet.structs.argument_spans import ArgumentSpans
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
@@ -759,7 +759,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def open(
-        self, ints: cython.Py_ssize_t, words: Words, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
+        self, ints: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
         """Make room to push so many integers and the words first, first + step, ... of `words`, count of them."""
@@ -787,7 +787,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(check=False)
     def push_words(
-        self, words: Words, first: cython.Py_ssize_t, step: cython.Py_ssize_t, count: cython.Py_ssize_t
+        self, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t, count: cython.Py_ssize_t
     ) -> cython.bint:
         """Write the words that `open` was told of."""
         p: cython.p_uchar = self.buf
@@ -812,7 +812,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def matches(
-        self, pos: cython.Py_ssize_t, words: Words, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
+        self, pos: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
         """Say whether the entries from pos on are the words first, first + step, ..., count of them. O(count)"""

@@ -6,13 +6,13 @@ cpdef bint exceeds(Py_ssize_t fill, Py_ssize_t nbytes, Py_ssize_t count) except 
 
 
 @cython.final
-cdef class Node:
+cdef class QuicklistNode:
     cdef readonly bytes block
     cdef readonly Py_ssize_t count
-    cdef readonly Node next
+    cdef readonly QuicklistNode next
     cdef readonly Listpack packed
     cdef readonly bytes plain
-    cdef readonly Node previous
+    cdef readonly QuicklistNode previous
     cdef Py_ssize_t _size
     cpdef bint is_plain(self) except -1
     cpdef Py_ssize_t nbytes(self) except -1
@@ -21,13 +21,13 @@ cdef class Node:
     cpdef Listpack listpack(self)
 
 
-cdef Node _packed_node(bytes value)
+cdef QuicklistNode _packed_node(bytes value)
 
 
 @cython.final
 cdef class Quicklist:
-    cdef readonly Node head
-    cdef readonly Node tail
+    cdef readonly QuicklistNode head
+    cdef readonly QuicklistNode tail
     cdef readonly Py_ssize_t nodes
     cdef readonly Py_ssize_t count
     cdef public bint classic
@@ -37,25 +37,25 @@ cdef class Quicklist:
     cdef readonly Py_ssize_t depth
     cdef list _opened
     cpdef bint is_large(self, bytes value) except -1
-    cdef bint _takes(self, Node node, bytes value) except -1
-    cdef bint _may_join(self, Node one, Node other) except -1
-    cdef Node _link(self, Node new, Node beside, bint after)
-    cdef bint _unlink(self, Node node) except -1
-    cdef Listpack _use(self, Node node)
+    cdef bint _takes(self, QuicklistNode node, bytes value) except -1
+    cdef bint _may_join(self, QuicklistNode one, QuicklistNode other) except -1
+    cdef QuicklistNode _link(self, QuicklistNode new, QuicklistNode beside, bint after)
+    cdef bint _unlink(self, QuicklistNode node) except -1
+    cdef Listpack _use(self, QuicklistNode node)
     cdef bint _settle(self) except -1
     cpdef bint push(self, bytes value, bint head) except -1
     cpdef bytes pop(self, bint head)
-    cpdef bint insert(self, Node node, Py_ssize_t rank, bytes value, bint after) except -1
-    cdef bint _add(self, Node node, bytes value, bint first) except -1
-    cdef Node _insert_plain(self, Node node, Py_ssize_t rank, bytes value, bint after, bint at_edge)
-    cdef Node _split(self, Node node, Py_ssize_t rank, bint after)
-    cdef Node _join(self, Node one, Node other)
-    cdef bint _join_around(self, Node center) except -1
-    cdef bint _replace_by_plain(self, Node node, Py_ssize_t rank, bytes value) except -1
-    cdef bint _delete(self, Node node, Py_ssize_t pos) except -1
+    cpdef bint insert(self, QuicklistNode node, Py_ssize_t rank, bytes value, bint after) except -1
+    cdef bint _add(self, QuicklistNode node, bytes value, bint first) except -1
+    cdef QuicklistNode _insert_plain(self, QuicklistNode node, Py_ssize_t rank, bytes value, bint after, bint at_edge)
+    cdef QuicklistNode _split(self, QuicklistNode node, Py_ssize_t rank, bint after)
+    cdef QuicklistNode _join(self, QuicklistNode one, QuicklistNode other)
+    cdef bint _join_around(self, QuicklistNode center) except -1
+    cdef bint _replace_by_plain(self, QuicklistNode node, Py_ssize_t rank, bytes value) except -1
+    cdef bint _delete(self, QuicklistNode node, Py_ssize_t pos) except -1
     cdef Py_ssize_t _remove_packed(
-        self, Node node, Listpack packed, bytes value, Py_ssize_t most, bint backwards
+        self, QuicklistNode node, Listpack packed, bytes value, Py_ssize_t most, bint backwards
     ) except -1
 
 
-cpdef bytes element(Node node, Py_ssize_t pos)
+cpdef bytes element(QuicklistNode node, Py_ssize_t pos)

@@ -80,7 +80,7 @@ def exceeds(fill: cython.Py_ssize_t, nbytes: cython.Py_ssize_t, count: cython.Py
 
 @cython.final
 @cython.cclass
-class Node:
+class QuicklistNode:
     """A node: `packed` (a listpack), `plain` (one large element), or either of them as an LZF `block`."""
 
     __slots__ = ("block", "count", "next", "packed", "plain", "previous", "_size")
@@ -92,8 +92,8 @@ class Node:
         self.plain = plain
         self.block: bytes | None = None
         self.count = count
-        self.previous: Node | None = None
-        self.next: Node | None = None
+        self.previous: QuicklistNode | None = None
+        self.next: QuicklistNode | None = None
         self._size = -1  # of the bytes in block, negative for a PLAIN node
 
     @cython.ccall
@@ -150,10 +150,10 @@ class Node:
 
 
 @cython.cfunc
-def _packed_node(value: bytes) -> Node:
+def _packed_node(value: bytes) -> QuicklistNode:
     packed: Listpack = Listpack()
     packed.append(value)
-    return Node(packed)
+    return QuicklistNode(packed)
 
 
 @cython.final
@@ -166,14 +166,14 @@ class Quicklist:
     def __init__(
         self, fill: int = -2, depth: int = 0, classic: cython.bint = False, single: cython.bint = False
     ) -> None:
-        self.head: Node | None = None
-        self.tail: Node | None = None
+        self.head: QuicklistNode | None = None
+        self.tail: QuicklistNode | None = None
         self.nodes = 0
         self.count = 0
         self.classic = classic
         self.single = single
         self.threshold = 0  # size from which an element is PLAIN, whatever the fill; 0 = the fill decides
-        self._opened: list[Node] = []
+        self._opened: list[QuicklistNode] = []
         self.fill = self.depth = 0
         self.set_limits(fill, depth)
 
@@ -183,8 +183,8 @@ class Quicklist:
         self.depth = max(0, min(depth, DEPTH_MAX))
 
     def __del__(self) -> None:
-        node: Node | None = self.head
-        following: Node | None
+        node: QuicklistNode | None = self.head
+        following: QuicklistNode | None
         self.head = self.tail = None
         while node is not None:
             following = node.next
@@ -219,7 +219,7 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _takes(self, node: Node | None, value: bytes) -> cython.bint:
+    def _takes(self, node: QuicklistNode | None, value: bytes) -> cython.bint:
         """Whether the element fits the node (_quicklistNodeAllowInsert)."""
         if node is None:
             return False
@@ -231,7 +231,7 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _may_join(self, one: Node | None, other: Node | None) -> cython.bint:
+    def _may_join(self, one: QuicklistNode | None, other: QuicklistNode | None) -> cython.bint:
         """Whether the nodes fit into one (_quicklistNodeAllowMerge)."""
         if one is None or other is None or one.is_plain() or other.is_plain():
             return False
@@ -241,7 +241,7 @@ class Quicklist:
     # -- the chain -----------------------------------------------------------------------------------
 
     @cython.cfunc
-    def _link(self, new: Node, beside: Node | None, after: cython.bint) -> Node:
+    def _link(self, new: QuicklistNode, beside: QuicklistNode | None, after: cython.bint) -> QuicklistNode:
         """Put a node beside another, None in an empty list; its elements are not counted (__quicklistInsertNode)."""
         if beside is None:
             self.head = self.tail = new
@@ -267,7 +267,7 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _unlink(self, node: Node) -> cython.bint:
+    def _unlink(self, node: QuicklistNode) -> cython.bint:
         """Take a node out, and its elements off the count (__quicklistDelNode)."""
         if node.previous is None:
             self.head = node.next
@@ -284,7 +284,7 @@ class Quicklist:
         return True
 
     @cython.cfunc
-    def _use(self, node: Node) -> Listpack:
+    def _use(self, node: QuicklistNode) -> Listpack:
         """Return the node's listpack, to be changed."""
         if self.depth:
             self._opened.append(node)
@@ -301,7 +301,7 @@ class Quicklist:
 
     def _compress(self) -> None:
         opened, self._opened = self._opened, []
-        ends: set[Node] = set()
+        ends: set[QuicklistNode] = set()
         first, last = self.head, self.tail
         for _ in range(self.depth):
             for node in (first, last):
@@ -319,9 +319,9 @@ class Quicklist:
     @cython.exceptval(-1, check=False)
     def push(self, value: bytes, head: cython.bint) -> cython.bint:
         """Add an element at the head or the tail (quicklistPush)."""
-        node: Node | None = self.head if head else self.tail
+        node: QuicklistNode | None = self.head if head else self.tail
         if node is None or not self._takes(node, value):
-            new: Node = Node(None, value) if self.is_large(value) else _packed_node(value)
+            new: QuicklistNode = QuicklistNode(None, value) if self.is_large(value) else _packed_node(value)
             self._link(new, node, not head)
             self._settle()
         else:
@@ -336,14 +336,14 @@ class Quicklist:
     def append_node(self, packed: Listpack | None, plain: bytes | None = None) -> None:
         """Add a whole node at the tail, as loading does (quicklistAppendListpack, quicklistAppendPlainNode)."""
         count = 1 if packed is None else packed.length()
-        self._link(Node(packed, plain, count), self.tail, True)
+        self._link(QuicklistNode(packed, plain, count), self.tail, True)
         self.count += count
         self._settle()
 
     @cython.ccall
     def pop(self, head: cython.bint) -> bytes:
         """Remove and return the element at the head or the tail; there must be one (quicklistPop)."""
-        node: Node | None = self.head if head else self.tail
+        node: QuicklistNode | None = self.head if head else self.tail
         assert node is not None
         packed: Listpack | None = node.packed
         pos: cython.Py_ssize_t = -1
@@ -356,14 +356,14 @@ class Quicklist:
 
     # -- anywhere ------------------------------------------------------------------------------------
 
-    def chain(self) -> Iterator[Node]:
+    def chain(self) -> Iterator[QuicklistNode]:
         """Yield the nodes, the head first."""
-        node: Node | None = self.head
+        node: QuicklistNode | None = self.head
         while node is not None:
             yield node
             node = node.next
 
-    def locate(self, index: int) -> tuple[Node, int] | None:
+    def locate(self, index: int) -> tuple[QuicklistNode, int] | None:
         """Return node and rank of an element, the index negative from the end; None outside. O(nodes)"""
         if index < 0:
             index += self.count
@@ -371,7 +371,7 @@ class Quicklist:
             return None
         at: cython.Py_ssize_t = index
         before: cython.Py_ssize_t = 0
-        node: Node | None = self.head
+        node: QuicklistNode | None = self.head
         if at < self.count // 2:
             while node is not None and at >= before + node.count:
                 before += node.count
@@ -386,10 +386,10 @@ class Quicklist:
         assert node is not None
         return node, at - before
 
-    def walk(self, index: int = 0, backwards: bool = False) -> Iterator[tuple[Node, int]]:
+    def walk(self, index: int = 0, backwards: bool = False) -> Iterator[tuple[QuicklistNode, int]]:
         """Yield (open node, position in its listpack; -1 in a PLAIN one) from the element of that index on."""
         found = self.locate(index)
-        node: Node | None = None
+        node: QuicklistNode | None = None
         packed: Listpack | None
         rank: cython.Py_ssize_t = 0
         pos: cython.Py_ssize_t
@@ -419,12 +419,12 @@ class Quicklist:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def insert(self, node: Node, rank: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.bint:
+    def insert(self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.bint:
         """Add an element before or after the one of that rank in the node (_quicklistInsert)."""
         at_edge: cython.bint = rank == node.count - 1 if after else rank == 0
-        beside: Node | None = node.next if after else node.previous
+        beside: QuicklistNode | None = node.next if after else node.previous
         packed: Listpack
-        half: Node
+        half: QuicklistNode
         if self.is_large(value):
             self._insert_plain(node, rank, value, after, at_edge)
         elif self._takes(node, value):
@@ -444,7 +444,7 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _add(self, node: Node, value: bytes, first: cython.bint) -> cython.bint:
+    def _add(self, node: QuicklistNode, value: bytes, first: cython.bint) -> cython.bint:
         """Put an element at the beginning or the end of a node, which holds more by one."""
         packed: Listpack = self._use(node)
         if first:
@@ -456,17 +456,17 @@ class Quicklist:
 
     @cython.cfunc
     def _insert_plain(
-        self, node: Node, rank: cython.Py_ssize_t, value: bytes, after: cython.bint, at_edge: cython.bint
-    ) -> Node:
+        self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes, after: cython.bint, at_edge: cython.bint
+    ) -> QuicklistNode:
         """Put a PLAIN node beside the element, taking its node apart if it is inside; the count is left alone."""
-        half: Node | None = None if at_edge else self._split(node, rank, after)
-        new: Node = self._link(Node(None, value), node, after)
+        half: QuicklistNode | None = None if at_edge else self._split(node, rank, after)
+        new: QuicklistNode = self._link(QuicklistNode(None, value), node, after)
         if half is not None:
             self._link(half, new, after)
         return new
 
     @cython.cfunc
-    def _split(self, node: Node, rank: cython.Py_ssize_t, after: cython.bint) -> Node:
+    def _split(self, node: QuicklistNode, rank: cython.Py_ssize_t, after: cython.bint) -> QuicklistNode:
         """Take the elements after the rank, or before it, out of the node, into a new one (_quicklistSplitNode)."""
         packed: Listpack = self._use(node)
         other: Listpack = Listpack.from_bytes(packed.to_bytes(), False)
@@ -479,12 +479,12 @@ class Quicklist:
             other.delete_range(cut, node.count)
         packed.shrink()
         other.shrink()
-        half: Node = Node(other, None, node.count - cut if after else cut)
+        half: QuicklistNode = QuicklistNode(other, None, node.count - cut if after else cut)
         node.count -= half.count
         return half
 
     @cython.cfunc
-    def _join(self, one: Node, other: Node) -> Node:
+    def _join(self, one: QuicklistNode, other: QuicklistNode) -> QuicklistNode:
         """Move the elements of a node to the end of the one before it (_quicklistListpackMerge)."""
         one.packed = Listpack.merge(self._use(one), self._use(other))
         one.count += other.count
@@ -494,10 +494,10 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _join_around(self, center: Node) -> cython.bint:
+    def _join_around(self, center: QuicklistNode) -> cython.bint:
         """Join what fits together among the node and two to each side, in Redis's order (_quicklistMergeNodes)."""
-        before: Node | None = center.previous
-        behind: Node | None = center.next
+        before: QuicklistNode | None = center.previous
+        behind: QuicklistNode | None = center.next
         if before is not None and before.previous is not None and self._may_join(before.previous, before):
             self._join(before.previous, before)
         if behind is not None and behind.next is not None and self._may_join(behind, behind.next):
@@ -513,7 +513,7 @@ class Quicklist:
         found = self.locate(index)
         if found is None:
             return False
-        node: Node = found[0]
+        node: QuicklistNode = found[0]
         rank: cython.Py_ssize_t = found[1]
         if self.depth:
             self._opened.append(node)
@@ -533,9 +533,9 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _replace_by_plain(self, node: Node, rank: cython.Py_ssize_t, value: bytes) -> cython.bint:
+    def _replace_by_plain(self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes) -> cython.bint:
         """Put a PLAIN node in the place of an element of a listpack (quicklistReplaceEntry)."""
-        new: Node = self._insert_plain(node, rank, value, True, rank == node.count - 1)
+        new: QuicklistNode = self._insert_plain(node, rank, value, True, rank == node.count - 1)
         self.count += 1
         if node.count == 1:
             return self._unlink(node)
@@ -546,7 +546,7 @@ class Quicklist:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _delete(self, node: Node, pos: cython.Py_ssize_t) -> cython.bint:
+    def _delete(self, node: QuicklistNode, pos: cython.Py_ssize_t) -> cython.bint:
         """Remove one element of an open node, and the node when it was the last one (quicklistDelIndex)."""
         if node.count == 1:
             return self._unlink(node)
@@ -560,8 +560,8 @@ class Quicklist:
         found = self.locate(start)
         if found is None or count <= 0:
             return 0
-        node: Node | None = found[0]
-        following: Node | None
+        node: QuicklistNode | None = found[0]
+        following: QuicklistNode | None
         rank: cython.Py_ssize_t = found[1]
         left: cython.Py_ssize_t = min(count, self.count)
         wanted: cython.Py_ssize_t = left
@@ -598,8 +598,8 @@ class Quicklist:
         """Remove elements that equal the value, at most so many (0 = all); return how many went. O(bytes)"""
         removed: cython.Py_ssize_t = 0
         limit: cython.Py_ssize_t = min(most, self.count) or self.count
-        node: Node | None = self.tail if backwards else self.head
-        following: Node | None
+        node: QuicklistNode | None = self.tail if backwards else self.head
+        following: QuicklistNode | None
         while node is not None and removed < limit:
             following = node.previous if backwards else node.next
             if self.depth:
@@ -618,7 +618,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _remove_packed(
-        self, node: Node, packed: Listpack, value: bytes, most: cython.Py_ssize_t, backwards: cython.bint
+        self, node: QuicklistNode, packed: Listpack, value: bytes, most: cython.Py_ssize_t, backwards: cython.bint
     ) -> cython.Py_ssize_t:
         removed: cython.Py_ssize_t = 0
         before: cython.Py_ssize_t
@@ -642,8 +642,8 @@ class Quicklist:
     def check(self) -> None:
         """Raise AssertionError or Corrupt unless the invariants hold. O(bytes)"""
         count = nodes = 0
-        previous: Node | None = None
-        node: Node | None = self.head
+        previous: QuicklistNode | None = None
+        node: QuicklistNode | None = self.head
         while node is not None:
             assert node.previous is previous and node.count > 0
             depth = min(nodes, self.nodes - 1 - nodes)
@@ -664,7 +664,7 @@ class Quicklist:
 
 
 @cython.ccall
-def element(node: Node, pos: cython.Py_ssize_t) -> bytes:
+def element(node: QuicklistNode, pos: cython.Py_ssize_t) -> bytes:
     """Return the element at a position that `walk` gave."""
     if node.packed is not None:
         return node.packed.get_bytes(pos)
@@ -673,4 +673,4 @@ def element(node: Node, pos: cython.Py_ssize_t) -> bytes:
     return node.plain
 
 
-__all__ = ["Node", "Quicklist", "element", "exceeds", "size_limit"]
+__all__ = ["Quicklist", "QuicklistNode", "element", "exceeds", "size_limit"]

@@ -46,7 +46,7 @@ _MAX_LEVEL = cython.declare(cython.Py_ssize_t, 32)
 @cython.final
 @cython.no_gc
 @cython.cclass
-class Node:
+class SkiplistNode:
     """A member and its score; `slot` is its owner's to use."""
 
     __slots__ = ("backward", "member", "next", "score", "slot", "tower")
@@ -55,22 +55,22 @@ class Node:
         self.score = score
         self.member = member
         self.slot = 0
-        self.next: Node | None = None
-        self.backward: Node | None = None
+        self.next: SkiplistNode | None = None
+        self.backward: SkiplistNode | None = None
         self.tower: Any = None if level == 1 else [None, 0] * (level - 1)
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
-def _levels(node: Node) -> cython.Py_ssize_t:
+def _levels(node: SkiplistNode) -> cython.Py_ssize_t:
     return 1 if node.tower is None else len(node.tower) // 2 + 1
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
-def _precedes(node: Node, score: cython.double, member: bytes) -> cython.bint:
+def _precedes(node: SkiplistNode, score: cython.double, member: bytes) -> cython.bint:
     """Whether the node stands before where that score and member would."""
     return node.score < score or (node.score == score and node.member < member)
 
@@ -78,7 +78,7 @@ def _precedes(node: Node, score: cython.double, member: bytes) -> cython.bint:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
-def _span(node: Node, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
+def _span(node: SkiplistNode, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Return how far the node's step in a level above the first goes."""
     span: cython.Py_ssize_t = node.tower[2 * level - 3]
     return span
@@ -87,7 +87,9 @@ def _span(node: Node, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
-def _set(node: Node, level: cython.Py_ssize_t, following: Node | None, span: cython.Py_ssize_t) -> cython.bint:
+def _set(
+    node: SkiplistNode, level: cython.Py_ssize_t, following: SkiplistNode | None, span: cython.Py_ssize_t
+) -> cython.bint:
     node.tower[2 * level - 4] = following
     node.tower[2 * level - 3] = span
     return True
@@ -95,9 +97,9 @@ def _set(node: Node, level: cython.Py_ssize_t, following: Node | None, span: cyt
 
 @cython.cfunc
 @cython.inline
-def _step(node: Node, level: cython.Py_ssize_t) -> Node | None:
+def _step(node: SkiplistNode, level: cython.Py_ssize_t) -> SkiplistNode | None:
     """Return the node that follows in a level above the first, None at its end."""
-    following: Node | None = node.tower[2 * level - 4]
+    following: SkiplistNode | None = node.tower[2 * level - 4]
     return following
 
 
@@ -121,15 +123,15 @@ class Skiplist:
     __slots__ = ("head", "hops", "length", "level", "tail")
 
     def __init__(self) -> None:
-        self.head = Node(0.0, b"", _MAX_LEVEL)
-        self.tail: Node | None = None
+        self.head = SkiplistNode(0.0, b"", _MAX_LEVEL)
+        self.tail: SkiplistNode | None = None
         self.length = 0
         self.level = 1
         self.hops = 0
 
     def __del__(self) -> None:
-        node: Node | None = self.head
-        following: Node | None
+        node: SkiplistNode | None = self.head
+        following: SkiplistNode | None
         self.tail = None
         while node is not None:
             following = node.next
@@ -140,7 +142,7 @@ class Skiplist:
     def __len__(self) -> int:
         return self.length
 
-    def __iter__(self) -> Iterator[Node]:
+    def __iter__(self) -> Iterator[SkiplistNode]:
         """Yield the nodes, the lowest first."""
         node = self.head.next
         while node is not None:
@@ -156,8 +158,8 @@ class Skiplist:
     def _path(self, score: cython.double, member: bytes, ranks: list[Any]) -> list[Any]:
         """Return by level, the highest first, the last node before a score and member; `ranks` gets their ranks."""
         path: list[Any] = []
-        node: Node = self.head
-        following: Node | None
+        node: SkiplistNode = self.head
+        following: SkiplistNode | None
         rank: cython.Py_ssize_t = 0
         level: cython.Py_ssize_t = self.level
         while level > 1:
@@ -182,7 +184,7 @@ class Skiplist:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def rank(self, node: Node) -> cython.Py_ssize_t:
+    def rank(self, node: SkiplistNode) -> cython.Py_ssize_t:
         """Return how many nodes stand before one (zslGetRank). O(log n)"""
         return self._below(node.score, node.member, 2)
 
@@ -202,8 +204,8 @@ class Skiplist:
     @cython.exceptval(-1, check=False)
     def _below(self, score: cython.double, member: bytes, kind: cython.int) -> cython.Py_ssize_t:
         """Count the nodes that `_is_below` is true of, which are the first ones."""
-        node: Node = self.head
-        following: Node | None
+        node: SkiplistNode = self.head
+        following: SkiplistNode | None
         rank: cython.Py_ssize_t = 0
         level: cython.Py_ssize_t = self.level
         while level > 1:
@@ -222,10 +224,10 @@ class Skiplist:
         return rank
 
     @cython.ccall
-    def at(self, rank: cython.Py_ssize_t) -> Node:
+    def at(self, rank: cython.Py_ssize_t) -> SkiplistNode:
         """Return the node of a rank, which must be there (zslGetElementByRank). O(log n)"""
-        node: Node = self.head
-        following: Node | None
+        node: SkiplistNode = self.head
+        following: SkiplistNode | None
         # The head is one before rank 0.
         left: cython.Py_ssize_t = rank + 1
         level: cython.Py_ssize_t = self.level
@@ -250,15 +252,15 @@ class Skiplist:
     # -- change --------------------------------------------------------------------------------------
 
     @cython.ccall
-    def insert(self, score: cython.double, member: bytes) -> Node:
+    def insert(self, score: cython.double, member: bytes) -> SkiplistNode:
         """Add a member that is not there, and return its node (zslInsert). O(log n)"""
-        node: Node = Node(score, member, _chance())
+        node: SkiplistNode = SkiplistNode(score, member, _chance())
         self._link(node)
         return node
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _link(self, node: Node) -> cython.bint:
+    def _link(self, node: SkiplistNode) -> cython.bint:
         """Put a node where its score and member belong, in as many levels as it has."""
         ranks: list[Any] = []
         path: list[Any] = self._path(node.score, node.member, ranks)
@@ -267,7 +269,7 @@ class Skiplist:
         level: cython.Py_ssize_t
         rank: cython.Py_ssize_t = ranks[top - 1]
         passed: cython.Py_ssize_t
-        before: Node
+        before: SkiplistNode
         for level in range(2, top + 1):
             before = path[top - level]
             if level <= levels:
@@ -294,18 +296,18 @@ class Skiplist:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def remove(self, node: Node) -> cython.bint:
+    def remove(self, node: SkiplistNode) -> cython.bint:
         """Take out a node (zslDelete). O(log n)"""
         return self._unlink(node, self._path(node.score, node.member, []))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _unlink(self, node: Node, path: list[Any]) -> cython.bint:
+    def _unlink(self, node: SkiplistNode, path: list[Any]) -> cython.bint:
         """Take out the node that follows the last one of a path (zslDeleteNode)."""
         # A path may be longer than the list is high by now, its last node is that of the first level.
         last: cython.Py_ssize_t = len(path) - 1
         level: cython.Py_ssize_t
-        before: Node
+        before: SkiplistNode
         for level in range(2, self.level + 1):
             before = path[last + 1 - level]
             if _step(before, level) is node:
@@ -327,10 +329,10 @@ class Skiplist:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def move(self, node: Node, score: cython.double) -> cython.bint:
+    def move(self, node: SkiplistNode, score: cython.double) -> cython.bint:
         """Give a node another score (zslUpdateScore). O(log n), O(1) where it stays between its neighbours"""
-        lower: Node | None = node.backward
-        higher: Node | None = node.next
+        lower: SkiplistNode | None = node.backward
+        higher: SkiplistNode | None = node.next
         if (lower is None or lower.score < score) and (higher is None or higher.score > score):
             node.score = score
             return True
@@ -343,7 +345,7 @@ class Skiplist:
         """Take out so many nodes from a rank on, all of them there, and return them. O(log n + count)"""
         gone: list[Any] = []
         path: list[Any]
-        node: Node
+        node: SkiplistNode
         if count <= 0:
             return gone
         node = self.at(start)
@@ -380,7 +382,7 @@ class Skiplist:
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
-def _is_below(node: Node, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
+def _is_below(node: SkiplistNode, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
     """Whether the node is below: 0, 1 the score, 2 the score and member, 3, 4 the member; 1 and 4 including it."""
     if kind == 0:
         return node.score < score
@@ -391,4 +393,4 @@ def _is_below(node: Node, score: cython.double, member: bytes, kind: cython.int)
     return node.member < member if kind == 3 else node.member <= member
 
 
-__all__ = ["Node", "Skiplist"]
+__all__ = ["Skiplist", "SkiplistNode"]

@@ -18,13 +18,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha1
 
-from rillet.structs import doubles
+from rillet.structs import float_text as doubles
 from rillet.types.compat import NEWEST, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
 from rillet.types.set import Set
-from rillet.types.stream import Stream
-from rillet.types.stream_iterator import StreamIterator
+from rillet.types.stream.iterator import StreamIterator
+from rillet.types.stream.value import Stream
 from rillet.types.string import String
 from rillet.types.zset import Zset
 

@@ -28,7 +28,7 @@ import sys
 from collections.abc import Iterator, Sequence
 
 from rillet.structs.listpack import Listpack
-from rillet.types.limits import DEFAULTS, Limits, has_compact
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
 
 class Slots:
@@ -160,7 +160,7 @@ class Hash:
 
     # -- change --------------------------------------------------------------------------------------
 
-    def prepare(self, words: Sequence[bytes], limits: Limits = DEFAULTS) -> None:
+    def prepare(self, words: Sequence[bytes], limits: EncodingLimits = DEFAULTS) -> None:
         """Become a hashtable if these fields and values, about to be set, ask for it (hashTypeTryConversion)."""
         if self.listpack is None:
             return
@@ -169,7 +169,7 @@ class Hash:
         if many or max(sizes) > limits.hash_max_listpack_value or not self.listpack.can_append(sum(sizes)):
             self.to_hashtable()
 
-    def set(self, field: bytes, value: bytes, limits: Limits = DEFAULTS) -> bool:
+    def set(self, field: bytes, value: bytes, limits: EncodingLimits = DEFAULTS) -> bool:
         """Give a field a value; False where the field was there (hashTypeSet). O(1), in a listpack O(n)"""
         listpack = self.listpack
         if listpack is not None:
@@ -184,7 +184,7 @@ class Hash:
             self.slots.add(field)
         return new
 
-    def _set_packed(self, listpack: Listpack, field: bytes, value: bytes, limits: Limits) -> bool:
+    def _set_packed(self, listpack: Listpack, field: bytes, value: bytes, limits: EncodingLimits) -> bool:
         pos = self._find(listpack, field)
         if pos != -1:
             listpack.replace(listpack.next(pos), value)

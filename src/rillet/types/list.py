@@ -20,8 +20,8 @@ import sys
 from itertools import islice
 
 from rillet.structs.listpack import Listpack, is_int64
-from rillet.structs.quicklist import Node, Quicklist, exceeds, size_limit
-from rillet.types.limits import DEFAULTS, Limits, has_compact
+from rillet.structs.quicklist import Quicklist, QuicklistNode, exceeds, size_limit
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
 
 class List:
@@ -31,7 +31,7 @@ class List:
 
     type_name = "list"
 
-    def __init__(self, limits: Limits = DEFAULTS) -> None:
+    def __init__(self, limits: EncodingLimits = DEFAULTS) -> None:
         compact = has_compact(limits)
         self.elements = Quicklist(
             limits.list_max_listpack_size, limits.list_compress_depth, not compact, single=compact
@@ -47,7 +47,7 @@ class List:
 
     # -- conversion ----------------------------------------------------------------------------------
 
-    def grow(self, nbytes: int, count: int, limits: Limits) -> None:
+    def grow(self, nbytes: int, count: int, limits: EncodingLimits) -> None:
         """Get ready for so many elements more, of so many bytes in all (listTypeTryConversionAppend)."""
         elements = self.elements
         elements.threshold = limits.quicklist_packed_threshold
@@ -60,7 +60,7 @@ class List:
             elements.classic = not compact
             elements.set_limits(limits.list_max_listpack_size, limits.list_compress_depth)
 
-    def shrink(self, limits: Limits, built: bool = False) -> None:
+    def shrink(self, limits: EncodingLimits, built: bool = False) -> None:
         """Become a listpack if that suits; `built`: it is new, full size will do (listTypeTryConvertQuicklist)."""
         elements = self.elements
         node = elements.head
@@ -74,13 +74,13 @@ class List:
 
     # -- change --------------------------------------------------------------------------------------
 
-    def push(self, values: list[bytes], head: bool, limits: Limits) -> None:
+    def push(self, values: list[bytes], head: bool, limits: EncodingLimits) -> None:
         """Add the values one after the other at the head or the tail. O(values)"""
         self.grow(sum(map(len, values)), len(values), limits)
         for value in values:
             self.elements.push(value, head)
 
-    def move_to(self, target: List, from_head: bool, to_head: bool, limits: Limits) -> bytes:
+    def move_to(self, target: List, from_head: bool, to_head: bool, limits: EncodingLimits) -> bytes:
         """Take an element off an end, add it to an end of the target, return it. Call `shrink` after. O(1)"""
         value = self.elements.pop(from_head)
         # What a quicklist stores as an integer comes out of it as one, and is not counted as bytes that are added.
@@ -89,7 +89,7 @@ class List:
         target.elements.push(value, to_head)
         return value
 
-    def set(self, index: int, value: bytes, limits: Limits) -> bool:
+    def set(self, index: int, value: bytes, limits: EncodingLimits) -> bool:
         """Put a value in the place of the element of that index; False where there is none."""
         self.grow(len(value), 1, limits)
         if not self.elements.replace(index, value):
@@ -97,7 +97,7 @@ class List:
         self.shrink(limits)
         return True
 
-    def insert(self, pivot: bytes, value: bytes, after: bool, limits: Limits) -> bool:
+    def insert(self, pivot: bytes, value: bytes, after: bool, limits: EncodingLimits) -> bool:
         """Add a value before or after the first element that equals the pivot; False where none does. O(n)"""
         self.grow(len(value), 1, limits)
         index = next(self.elements.positions(pivot), -1)
@@ -143,7 +143,7 @@ class List:
         self.elements.check()
 
 
-def _node_usage(node: Node) -> int:
+def _node_usage(node: QuicklistNode) -> int:
     size = sys.getsizeof(node)
     if node.packed is not None:
         return size + sys.getsizeof(node.packed) + sys.getsizeof(node.packed.buf)

@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator
 
 from rillet.structs.intset import Intset
 from rillet.structs.listpack import Listpack
-from rillet.types.limits import DEFAULTS, Limits, has_compact
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 from rillet.types.string import string2ll
 
 _INTSET_LIMIT = 1 << 30
@@ -45,7 +45,7 @@ class Set:
         self.members: list[bytes] = []
 
     @staticmethod
-    def for_value(value: bytes, expected: int, limits: Limits) -> Set:
+    def for_value(value: bytes, expected: int, limits: EncodingLimits) -> Set:
         """Return an empty set fit for a first member and so many in all (setTypeCreate)."""
         integer = string2ll(value) is not None
         if not has_compact(limits):
@@ -135,7 +135,7 @@ class Set:
 
     # -- change --------------------------------------------------------------------------------------
 
-    def prepare(self, expected: int, limits: Limits) -> None:
+    def prepare(self, expected: int, limits: EncodingLimits) -> None:
         """Become a hashtable at once if so many members are to be added (setTypeMaybeConvert; since 7.2)."""
         if has_compact(limits) and (
             (self.listpack is not None and expected > limits.set_max_listpack_entries)
@@ -143,7 +143,7 @@ class Set:
         ):
             self.to_hashtable()
 
-    def add(self, member: bytes, limits: Limits = DEFAULTS) -> bool:
+    def add(self, member: bytes, limits: EncodingLimits = DEFAULTS) -> bool:
         """Add a member; False where it is one already (setTypeAdd)."""
         if self.slots is not None:
             if member in self.slots:
@@ -165,7 +165,7 @@ class Set:
         self.to_hashtable()
         return self.add(member)
 
-    def _add_to_intset(self, intset: Intset, member: bytes, limits: Limits) -> bool:
+    def _add_to_intset(self, intset: Intset, member: bytes, limits: EncodingLimits) -> bool:
         number = string2ll(member)
         if number is not None:
             if not intset.add(number):
@@ -222,7 +222,7 @@ class Set:
             listpack.append(member)
         self.listpack, self.intset, self.slots, self.members = listpack, None, None, []
 
-    def to_intset(self, limits: Limits) -> None:
+    def to_intset(self, limits: EncodingLimits) -> None:
         """Become an intset, all members being integers, unless they are too many (maybeConvertToIntset). O(n log n)"""
         if self.intset is None and len(self) <= min(limits.set_max_intset_entries, _INTSET_LIMIT):
             self.replace_all(sorted(map(int, self)))

@@ -31,10 +31,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet.structs.doubles import stored
+from rillet.structs.float_text import stored
 from rillet.structs.listpack import Listpack
-from rillet.structs.skiplist import Node, Skiplist
-from rillet.types.limits import DEFAULTS, Limits
+from rillet.structs.skiplist import Skiplist, SkiplistNode
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
 
 Pair = tuple[bytes, float]
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
@@ -91,11 +91,11 @@ class Zset:
     def __init__(self) -> None:
         self.listpack: Listpack | None = Listpack()
         self.skiplist: Skiplist | None = None
-        self.nodes: dict[bytes, Node] = {}
-        self.slots: list[Node] = []
+        self.nodes: dict[bytes, SkiplistNode] = {}
+        self.slots: list[SkiplistNode] = []
 
     @staticmethod
-    def for_size(expected: int, widest: int, limits: Limits) -> Zset:
+    def for_size(expected: int, widest: int, limits: EncodingLimits) -> Zset:
         """Return an empty sorted set fit for so many members of so many bytes (zsetTypeCreate)."""
         made = Zset()
         if expected > limits.zset_max_listpack_entries or widest > limits.zset_max_listpack_value:
@@ -103,7 +103,7 @@ class Zset:
         return made
 
     @staticmethod
-    def of(pairs: Iterable[Pair], limits: Limits) -> Zset:
+    def of(pairs: Iterable[Pair], limits: EncodingLimits) -> Zset:
         """Return a sorted set of these members, encoded as they allow (zsetConvertToListpackIfNeeded). O(n log n)"""
         ordered = sorted(pairs, key=_order)
         lengths = [len(member) for member, _ in ordered]
@@ -179,7 +179,7 @@ class Zset:
             found = list(_pairs(_some(self.listpack, 2 * start, 2 * count)))
             return found[::-1] if backwards else found
         assert self.skiplist is not None
-        node: Node | None = self.skiplist.at(start + count - 1 if backwards else start)
+        node: SkiplistNode | None = self.skiplist.at(start + count - 1 if backwards else start)
         found = []
         while node is not None and count:
             found.append((node.member, node.score))
@@ -236,12 +236,12 @@ class Zset:
 
     # -- change --------------------------------------------------------------------------------------
 
-    def prepare(self, expected: int, limits: Limits) -> None:
+    def prepare(self, expected: int, limits: EncodingLimits) -> None:
         """Become a skiplist at once if so many members are to be added (zsetTypeMaybeConvert; since 7.2)."""
         if self.listpack is not None and expected > limits.zset_max_listpack_entries:
             self.to_skiplist()
 
-    def add(self, member: bytes, score: float, limits: Limits = DEFAULTS) -> None:
+    def add(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
         """Add what is no member yet (zsetAdd). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
             if (
@@ -260,7 +260,7 @@ class Zset:
         node.slot = len(self.slots)
         self.slots.append(node)
 
-    def update(self, member: bytes, score: float, limits: Limits = DEFAULTS) -> None:
+    def update(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
         """Give a member another score (zsetAdd). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
             _cut(self.listpack, _find(self.listpack, member))
@@ -293,7 +293,7 @@ class Zset:
         for node in self.skiplist.delete_range(start, count):
             self._forget(node)
 
-    def _forget(self, node: Node) -> None:
+    def _forget(self, node: SkiplistNode) -> None:
         del self.nodes[node.member]
         last = self.slots.pop()
         if node.slot < len(self.slots):
@@ -346,7 +346,7 @@ class Zset:
             assert all(self.slots[node.slot] is node and self.nodes[node.member] is node for node in self.skiplist)
 
 
-def is_classic(limits: Limits) -> bool:
+def is_classic(limits: EncodingLimits) -> bool:
     """Whether scores are written with 17 digits, as until 7.0."""
     return not limits.compat.knows(72)
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rillet.spark.pipelines.declared import DeclarationError, duration, load, read
+from rillet.spark.pipelines.aggregate_spec import DeclarationError, duration, load, read
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 

@@ -13,11 +13,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet.store
-from rillet.spark.connection import ConnectorError
+from rillet.client.connection import ConnectorError
 from rillet.spark.options import Options, parse
 from rillet.spark.pipelines.archive import Archived
-from rillet.spark.pipelines.folder import OWN, Archive, ArchiveError, Manifest, can_exchange, day_of, folder_of
-from rillet.types.stream_id import StreamID
+from rillet.spark.pipelines.archive_layout import (
+    OWN,
+    Archive,
+    ArchiveError,
+    ArchiveManifest,
+    can_exchange,
+    day_of,
+    folder_of,
+)
+from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 
@@ -88,7 +96,7 @@ def by_manifest(archive: Archive) -> list[str]:
     """Return the IDs as who goes by the manifest reads them."""
     import pyarrow as pa
 
-    from rillet.spark.pipelines.parquet import Share, read_share
+    from rillet.spark.pipelines.parquet import ArchiveTask, read_share
 
     manifest = archive.manifest()
     schema = pa.schema([("id", pa.string())])
@@ -96,7 +104,9 @@ def by_manifest(archive: Archive) -> list[str]:
         identifier
         for file in manifest.files
         for batch in read_share(
-            Share(tuple(archive.places(manifest, file.path)), file.stream, StreamID(0, 0), file.last), schema, Options()
+            ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, StreamID(0, 0), file.last),
+            schema,
+            Options(),
         )
         for identifier in batch.column("id").to_pylist()
     )
@@ -327,7 +337,7 @@ def test_what_is_wrong_with_an_archive_is_said(tmp_path: Path) -> None:
     names = ("Events", "events", "", "__HIVE_DEFAULT_PARTITION__", "%41", "a", "A")
     assert len({folder_of(name, 0).casefold() for name in names}) == len(names)
     assert folder_of("e", day_of(1 << 60)) == "date=__HIVE_DEFAULT_PARTITION__/stream=e"
-    assert can_exchange(tmp_path) and Manifest().last("e") == StreamID(0, 0)
+    assert can_exchange(tmp_path) and ArchiveManifest().last("e") == StreamID(0, 0)
 
 
 def test_ids_beyond_all_dates_are_not_of_the_first_day() -> None:
@@ -349,7 +359,7 @@ def test_a_killed_spark_and_its_successor(spark: SparkSession, judge: Judge, url
     wanted = fill(judge, range(3000))
     script = (
         "import os, signal, sys, rillet.spark\n"
-        "from rillet.spark.pipelines.folder import Archive\n"
+        "from rillet.spark.pipelines.archive_layout import Archive\n"
         "Archive.__init__.__defaults__ = (lambda step: step == 'placed' and os.killpg(0, signal.SIGKILL),)\n"
         "from rillet.spark.pipelines import archive\n"
         "spark = rillet.spark.session('local[1]', spark_driver_memory='512m')\n"

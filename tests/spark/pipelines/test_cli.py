@@ -13,7 +13,7 @@ import pytest
 
 from rillet.cli import main
 from rillet.cli.pipeline import PIPELINES
-from rillet.spark.pipelines.running import Bar, counted, told
+from rillet.spark.pipelines.cli_common import PipelineProgressBar, counted, told
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 
@@ -110,12 +110,12 @@ def test_a_server_that_is_not_there_is_said_before_a_jvm_starts(
 @pytest.mark.once
 def test_a_replay_reaches_the_target_as_it_does_the_source() -> None:
     pytest.importorskip("pyspark")
-    from rillet.spark.pipelines import running
+    from rillet.spark.pipelines import cli_common as running
 
     module = importlib.import_module("rillet.spark.pipelines.replay")
 
     def target(*words: str) -> dict[str, str]:
-        parser = running.Parser(prog="x")
+        parser = running.PipelineParser(prog="x")
         module.add_arguments(parser)
         found: dict[str, str] = module._target(parser.read(words, module))
         return found
@@ -138,7 +138,7 @@ def keyboard() -> Iterator[None]:
 def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """At once, or by way of what it breaks; while the JVM starts it waits for that."""
     pytest.importorskip("pyspark")
-    from rillet.spark.pipelines import running
+    from rillet.spark.pipelines import cli_common as running
 
     def interrupted(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -149,10 +149,10 @@ def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyP
         except KeyboardInterrupt:
             raise OSError("the gateway is gone")  # noqa: B904 (as it comes)
 
-    monkeypatch.setattr("rillet.spark.pipelines.running._reach", lambda given: None)
+    monkeypatch.setattr("rillet.spark.pipelines.cli_common._reach", lambda given: None)
     words = ["pipeline", "archive", str(tmp_path / "a"), "--url", "redis://x", "--stream", "s"]
     for session in (interrupted, broken):
-        monkeypatch.setattr("rillet.spark.pipelines.running.open_session", session)
+        monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", session)
         assert main(words) == 130
         assert capsys.readouterr().err == (
             "rillet: interrupted; what is committed stays, the next run goes on after it\n"
@@ -179,9 +179,9 @@ class Terminal(io.StringIO):
 @pytest.mark.once
 def test_the_bar_is_for_people_and_lines_are_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
-    monkeypatch.setattr("rillet.spark.pipelines.running.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("rillet.spark.pipelines.cli_common.time.monotonic", lambda: now[0])
     log = io.StringIO()
-    with Bar("archiving", stream=log) as bar:
+    with PipelineProgressBar("archiving", stream=log) as bar:
         bar(10, 100)
         now[0] = 5.0
         bar(5000, 100_000)
@@ -203,7 +203,7 @@ def test_commands_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     """In the session of the tests: a JVM for each command would cost seconds."""
-    monkeypatch.setattr("rillet.spark.pipelines.running.open_session", lambda options, name: spark)
+    monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", lambda options, name: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)
 

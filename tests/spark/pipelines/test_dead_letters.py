@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet
-from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines import dead_letters as package_function
+from rillet.spark.pipelines.cli_common import PipelineError, PipelineParser, in_the_way
 from rillet.spark.pipelines.dead_letters import (
     CONSUMER,
     Reprocessed,
@@ -22,8 +24,6 @@ from rillet.spark.pipelines.dead_letters import (
     reprocess,
     requeue,
 )
-from rillet.spark.pipelines.running import Parser, PipelineError, in_the_way
-from rillet.spark.servers import Servers
 from tests.cluster import Cluster
 from tests.judge import Judge
 
@@ -179,7 +179,7 @@ def test_letters_and_their_stream_on_two_nodes_of_a_cluster(cluster: Cluster) ->
 
 def test_wrong_arguments_are_named_at_once() -> None:
     def read(*words: str) -> None:
-        parser = Parser(prog="x")
+        parser = PipelineParser(prog="x")
         MODULE.add_arguments(parser)
         parser.read(words, MODULE)
 

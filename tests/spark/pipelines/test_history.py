@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rillet.spark.connection import ConnectorError
+from rillet.client.connection import ConnectorError
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.folder import Archive, Part
-from rillet.types.stream_id import StreamID
+from rillet.spark.pipelines.archive_layout import Archive, Part
+from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.pipelines.test_archive import by_glob, fill, job
 
@@ -80,7 +80,7 @@ def test_what_is_archived_trimmed_and_compacted_while_it_is_read(
     assert sorted(reader.numbers()) == list(range(2000))
 
     fill(judge, range(2000, 3000))
-    from rillet.spark import reading
+    from rillet.spark.read import page_reader as reading
 
     whole, pages = reading.read_task, [0]
 
@@ -112,7 +112,7 @@ def test_bounds_prune_files_and_cut_at_the_seam(
 
 
 def test_streams_that_are_gone_or_began_anew(judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]) -> None:
-    from rillet.spark.pipelines.folder import ArchiveError
+    from rillet.spark.pipelines.archive_layout import ArchiveError
 
     fill(judge, range(100))
     archive_all(tmp_path / "a", url, job)
@@ -136,9 +136,9 @@ def test_typed_columns_out_of_the_map_mean_what_they_mean_in_the_stream() -> Non
     """Values that are hard to read, through Arrow's reply and through the server's."""
     import pyarrow as pa
 
-    from rillet.columns.arrow import record_batch, rows_for
-    from rillet.columns.resp import DONE, RangeDecoder
-    from rillet.protocol.parser import pack_command
+    from rillet.columns.arrow_batch import record_batch, rows_for
+    from rillet.columns.resp_decoder import DONE, RangeDecoder
+    from rillet.protocol.command_parser import pack_command
     from rillet.spark.pipelines.parquet import decoded
 
     entries = [
@@ -188,7 +188,7 @@ def test_entries_of_streams_in_turns_and_of_days(tmp_path: Path, monkeypatch: py
     assert sum(part.rows for part in parts) == len(rows)
     found: list[tuple[str, int, int]] = []
     for part in sorted(parts, key=lambda part: (part.stream, part.first)):
-        share = parquet.Share((tmp_path / part.path,), part.stream, StreamID(0, 0), part.last)
+        share = parquet.ArchiveTask((tmp_path / part.path,), part.stream, StreamID(0, 0), part.last)
         schema = pa.schema([("id_ms", pa.int64()), ("id_seq", pa.int64())])
         ids = [tuple(row.values()) for one in parquet.read_share(share, schema, Options()) for row in one.to_pylist()]
         assert isinstance(part, Part) and {ms // day for ms, _ in ids} == {part.day}

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet
-from rillet.spark.connection import ConnectionLost
+from rillet.client.connection import ConnectionLost
+from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, parse
+from rillet.spark.pipelines.cli_common import PipelineParser
 from rillet.spark.pipelines.lag import Samples, add_arguments, chart, history, report, sample, schema, watch
 from rillet.spark.pipelines.lag import lag as snapshot_of
-from rillet.spark.pipelines.running import Parser
-from rillet.spark.servers import Servers
 from tests.judge import Judge
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ def asked(client: Any) -> int:
 
 def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
     def read(*words: str) -> None:
-        parser = Parser(prog="x")
+        parser = PipelineParser(prog="x")
         add_arguments(parser)
         parser.read(words, MODULE)
 

@@ -10,18 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet
-from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, Options, parse
-from rillet.spark.pipelines import forward, migrate_stream
-from rillet.spark.pipelines.forward import Pages
+from rillet.spark.pipelines import copying as forward
+from rillet.spark.pipelines import migrate_stream
+from rillet.spark.pipelines.cli_common import PipelineError
+from rillet.spark.pipelines.copying import RawPages
+from rillet.spark.pipelines.group_info import streams_of
 from rillet.spark.pipelines.lag import sample
 from rillet.spark.pipelines.migrate import _planned as planned
 from rillet.spark.pipelines.migrate import checked, migrate
 from rillet.spark.pipelines.migrate_stream import REPLACE, RESUME, Plan, copy_stream
-from rillet.spark.pipelines.pending import streams_of
-from rillet.spark.pipelines.running import PipelineError
-from rillet.spark.servers import Servers
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 from tests.cluster import Cluster
 from tests.judge import Judge, running_redis
 
@@ -204,9 +205,9 @@ def test_a_copy_that_was_stopped_goes_on(judge: Judge, other: Judge, monkeypatch
         fill(here)
         monkeypatch.setattr(forward, "PAGE", 50)
         plan = Plan(options(judge), options(other), small=0)
-        add, calls = forward.Writer.add, 0
+        add, calls = forward.RawEntryWriter.add, 0
 
-        def stopping(self: forward.Writer, entries: Any) -> None:
+        def stopping(self: forward.RawEntryWriter, entries: Any) -> None:
             nonlocal calls
             calls += 1
             if calls in (1, 2):
@@ -215,7 +216,7 @@ def test_a_copy_that_was_stopped_goes_on(judge: Judge, other: Judge, monkeypatch
                 raise ConnectionLost("rillet: the network is gone")
             add(self, entries)
 
-        monkeypatch.setattr(forward.Writer, "add", stopping)
+        monkeypatch.setattr(forward.RawEntryWriter, "add", stopping)
         done = copy_stream(plan, b"s", b"s")  # goes on by itself, twice
         assert calls > 2 and done.equal and done.how == "rebuilt"
         assert facts(there, "s") == facts(here, "s")
@@ -275,17 +276,17 @@ def test_pages_cover_a_range_whatever_the_bytes_are(judge: Judge) -> None:
         here.execute_command("XADD", "s", identifier(5000), "big", b"\r\n" * 400_000)
         told = here.execute_command("XRANGE", "s", "-", "+")
         for page in (1, 7, 1000):
-            with Pages(options(judge), b"s", StreamID(0, 0), StreamID(2**64 - 1, 2**64 - 1), page) as pages:
+            with RawPages(options(judge), b"s", StreamID(0, 0), StreamID(2**64 - 1, 2**64 - 1), page) as pages:
                 found = [one for part in pages for one in part]
             assert [one.id for one in found] == [raw for raw, _ in told]
             assert [one.words for one in found] == [len(flat) for _, flat in told]
         bodies = [b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in flat) for _, flat in told]
         assert [one.body for one in found] == bodies
-        with Pages(options(judge), b"s", StreamID(START + 10, 1), StreamID(START + 20, 0)) as pages:
+        with RawPages(options(judge), b"s", StreamID(START + 10, 1), StreamID(START + 20, 0)) as pages:
             assert sum(map(len, pages)) == 9
         here.execute_command("SET", "text", "x")
         with (
-            Pages(options(judge), b"text", StreamID(0, 0), StreamID(9, 9)) as pages,
+            RawPages(options(judge), b"text", StreamID(0, 0), StreamID(9, 9)) as pages,
             pytest.raises(ConnectorError, match="refused XRANGE of 'text': WRONGTYPE"),
         ):
             list(pages)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError
+from rillet.client.connection import Connection, ConnectionLost, ConnectorError
+from rillet.client.servers import Servers
 from rillet.spark.options import parse
-from rillet.spark.servers import Servers
 from tests.judge import Judge
 from tests.spark.conftest import entry_id, number
 
@@ -42,13 +42,13 @@ def batch(numbers: range) -> Any:
 def writer(judge: Judge, retime: bool = False, speed: float | None = None, **clocks: Any) -> Iterator[Any]:
     from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType
 
-    from rillet.spark.pipelines.replay import Writer
-    from rillet.spark.targets import Layout
+    from rillet.spark.pipelines.replay import ReplayWriter
+    from rillet.spark.write.row_encoder import RowEncoder
 
     options = parse({"url": f"redis://127.0.0.1:{judge.port}", "stream": "copy", "idColumn": "id"})
     schema = StructType([StructField("id", StringType()), StructField("fields", MapType(StringType(), BinaryType()))])
     with Servers(options) as servers:
-        yield Writer(servers, options, Layout(options, schema), "a test", retime, speed, **clocks)
+        yield ReplayWriter(servers, options, RowEncoder(options, schema), "a test", retime, speed, **clocks)
 
 
 def entries(judge: Judge, stream: str = "copy") -> list[tuple[str, int]]:
@@ -63,9 +63,9 @@ def test_killed_at_any_chunk_it_goes_on_exactly_there(
     judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch, retime: bool, lost: bool
 ) -> None:
     """A kill before a transaction, or one whose answer is lost, and then another run with other batches."""
-    from rillet.spark.pipelines.replay import Writer
+    from rillet.spark.pipelines.replay import ReplayWriter
 
-    whole = Writer._transaction
+    whole = ReplayWriter._transaction
     monkeypatch.setattr(sys.modules["rillet.spark.pipelines.replay"], "CHUNK_ROWS", 7)
     for kill in range(4):
         with judge.client() as client:
@@ -81,13 +81,13 @@ def test_killed_at_any_chunk_it_goes_on_exactly_there(
                 raise ConnectionLost("rillet: the answer was lost")
             return done
 
-        monkeypatch.setattr(Writer, "_transaction", broken)
+        monkeypatch.setattr(ReplayWriter, "_transaction", broken)
         with writer(judge, retime) as first:
             try:
                 first.write(batch(range(30)))
             except Killed:
                 assert not lost
-        monkeypatch.setattr(Writer, "_transaction", whole)
+        monkeypatch.setattr(ReplayWriter, "_transaction", whole)
         with writer(judge, retime) as second:
             for start in range(0, 50, 11):
                 second.write(batch(range(start, min(start + 11, 50))))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rillet.spark.pipelines.showing import in_bytes, in_time, table, watched
+from rillet.spark.pipelines.tables import in_bytes, in_time, table, watched
 
 pytestmark = pytest.mark.once
 

@@ -11,7 +11,7 @@ import pytest
 
 from rillet.errors import RilletError
 from rillet.spark.options import OptionError
-from rillet.spark.pipelines.running import Parser
+from rillet.spark.pipelines.cli_common import PipelineParser
 from rillet.spark.pipelines.snapshot import CORRUPT, add_arguments, report, run, task
 from rillet.spark.pipelines.snapshot import snapshot as snapshot_of
 from tests.judge import Judge
@@ -62,7 +62,7 @@ def test_a_task_gives_what_stands_before_the_damage(files: Path) -> None:
 
 def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
     def read(*words: str) -> None:
-        parser = Parser(prog="x")
+        parser = PipelineParser(prog="x")
         add_arguments(parser)
         parser.read(words, MODULE)
 
@@ -99,7 +99,7 @@ def test_tables_and_report(
     with pytest.raises(OptionError, match=r"table is 'x'.*mode is 'y'.*no RDB file at"):
         snapshot_of(spark, tmp_path / "none", "x", mode="y")
     monkeypatch.setattr(MODULE, "open_session", lambda *_: spark)
-    parser = Parser(prog="x")
+    parser = PipelineParser(prog="x")
     add_arguments(parser)
     given: Any = parser.read([str(files), "--out", str(tmp_path / "out"), "--tables", "groups"], MODULE)
     assert run(given) == 1

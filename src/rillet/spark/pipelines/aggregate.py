@@ -25,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.pipelines import running
-from rillet.spark.pipelines.declared import WINDOW_COLUMNS, DeclarationError, Declared, Measure, Output, load
-from rillet.spark.pipelines.running import Progress, counted, silent
+from rillet.spark.pipelines import cli_common as running
+from rillet.spark.pipelines.aggregate_spec import WINDOW_COLUMNS, DeclarationError, Declared, Measure, Output, load
+from rillet.spark.pipelines.cli_common import Progress, counted, silent
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -306,7 +306,7 @@ def run(options: argparse.Namespace) -> int:
     try:
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        with running.Bar(f"aggregating by {options.file}") as bar:
+        with running.PipelineProgressBar(f"aggregating by {options.file}") as bar:
             done = aggregate(
                 spark, declared, batch=options.batch, checkpoint=options.checkpoint, every=options.every, stop=stop,
                 progress=bar,

@@ -38,31 +38,31 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.connection import ConnectorError
-from rillet.spark.offsets import Offset
+from rillet.client.connection import ConnectorError
 from rillet.spark.options import EARLIEST, OptionError, Options, parse
-from rillet.spark.pipelines import running
-from rillet.spark.pipelines.folder import (
+from rillet.spark.pipelines import cli_common as running
+from rillet.spark.pipelines.archive_layout import (
     KEEP_REPLACED,
     NO_OBJECTS,
     Archive,
     ArchiveError,
-    Manifest,
+    ArchiveManifest,
     Part,
     can_exchange,
     folder_of,
 )
-from rillet.spark.pipelines.running import Progress, counted, silent
+from rillet.spark.pipelines.cli_common import Progress, counted, silent
+from rillet.spark.read.offsets import Offset
 from rillet.store.names import matches
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.types import DataType, StructField, StructType
 
-    from rillet.spark.following import Follower
-    from rillet.spark.guard import Guard
-    from rillet.spark.servers import Servers
+    from rillet.client.servers import Servers
+    from rillet.spark.read.data_loss import DataLossGuard
+    from rillet.spark.read.micro_batch import MicroBatchReader
 
 TARGET = 128 << 20
 SMALL_FILES = 16
@@ -191,7 +191,7 @@ class Job:
         self.done = Archived()
         self.total: int | None = None
         self.stop = threading.Event()
-        self.guard: Guard | None = None
+        self.guard: DataLossGuard | None = None
 
     def settings(
         self, trim: bool, small_files: int, target_bytes: int, compression: str, keep: float, progress: Progress
@@ -200,9 +200,9 @@ class Job:
         self.trim, self.small_files, self.target_bytes = trim, small_files, target_bytes
         self.compression, self.keep, self.progress = compression, keep, progress
 
-    def round(self, manifest: Manifest) -> Manifest:
+    def round(self, manifest: ArchiveManifest) -> ArchiveManifest:
         """Archive everything that the streams hold at this moment, less after `stop`; return the archive's state."""
-        from rillet.spark.servers import Servers
+        from rillet.client.servers import Servers
 
         schema = self.columns.json()
         if manifest.commit and manifest.schema != schema:
@@ -235,7 +235,7 @@ class Job:
             self.done,
         )  # fmt: skip
 
-    def _guarded(self, follower: Follower) -> None:
+    def _guarded(self, follower: MicroBatchReader) -> None:
         """Have losses counted over all rounds, the same one once, and what fails say what to do with an archive."""
         guard, before = follower.guard, self.guard
         guard.anew = "another folder starts anew"
@@ -247,7 +247,7 @@ class Job:
         if self.guard is not None:
             self.done.lost, self.done.unsure = sum(self.guard.lost.values()), bool(self.guard.unsure)
 
-    def batch(self, manifest: Manifest, partitions: Sequence[Any], end: dict[str, Any]) -> Manifest:
+    def batch(self, manifest: ArchiveManifest, partitions: Sequence[Any], end: dict[str, Any]) -> ArchiveManifest:
         """Write one batch and commit it."""
         staging = self.archive.stage()
         schema = self.columns.json()
@@ -353,7 +353,7 @@ def combined(offset: Offset, other: Offset, streams: Set[str]) -> Offset:
     )  # fmt: skip
 
 
-def starting(manifest: Manifest, initial: dict[str, Any], options: Options) -> dict[str, Any]:
+def starting(manifest: ArchiveManifest, initial: dict[str, Any], options: Options) -> dict[str, Any]:
     """Return the offset from which a job goes on: the archive's, and the options' for streams that it does not know."""
     keys, pattern = options.keys(), options.stream_pattern
     kept, first = Offset.parse({"streams": {}, **manifest.offset}), Offset.parse(initial)
@@ -369,7 +369,7 @@ def starting(manifest: Manifest, initial: dict[str, Any], options: Options) -> d
 
 def entries_after(servers: Servers, offset: Offset) -> int:
     """Return about how many entries lie after an offset: for a bar, nothing depends on it."""
-    from rillet.spark.facts import facts_of
+    from rillet.spark.read.stream_info import facts_of
 
     total = 0
     for stream, facts in facts_of(servers, offset.streams).items():
@@ -386,7 +386,7 @@ def entries_after(servers: Servers, offset: Offset) -> int:
 # ---- trimming and compaction --------------------------------------------------------------------------------------
 
 
-def trim_streams(servers: Servers, manifest: Manifest, streams: Iterable[str]) -> int:
+def trim_streams(servers: Servers, manifest: ArchiveManifest, streams: Iterable[str]) -> int:
     """Remove from streams what is archived and no group needs; return how many entries went."""
     removed = 0
     for stream in streams:
@@ -407,7 +407,7 @@ def trim_streams(servers: Servers, manifest: Manifest, streams: Iterable[str]) -
 
 def needed(servers: Servers, key: bytes) -> list[StreamID]:
     """Return for each group of a stream an ID before which it needs nothing."""
-    from rillet.spark.pipelines.pending import groups_of
+    from rillet.spark.pipelines.group_info import groups_of
 
     found = []
     for group in groups_of(servers, key):  # a refusal is an error, not "no groups"
@@ -420,9 +420,9 @@ def needed(servers: Servers, key: bytes) -> list[StreamID]:
 
 
 def merge_small(
-    archive: Archive, manifest: Manifest, least: int, target: int, compression: str, keep: float, work: Work,
+    archive: Archive, manifest: ArchiveManifest, least: int, target: int, compression: str, keep: float, work: Work,
     done: Archived,
-) -> Manifest:  # fmt: skip
+) -> ArchiveManifest:  # fmt: skip
     """Merge the small files of folders with `least` of them or more; return the archive's state.
 
     Files that were replaced long ago go, whether there is anything to merge or not.
@@ -509,7 +509,7 @@ def run(options: argparse.Namespace) -> int:
             return running.DONE
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        with running.Bar(f"archiving into {options.to}") as bar:
+        with running.PipelineProgressBar(f"archiving into {options.to}") as bar:
             done = archive(
                 spark, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,

@@ -37,15 +37,14 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from rillet.protocol.replies import ReplyError
-from rillet.spark.commits import record_key
-from rillet.spark.connection import ConnectorError, require_store
+from rillet.client.connection import ConnectorError, require_store
+from rillet.client.servers import Servers
+from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.pending import groups_of, milliseconds, pending_pages, streams_of
-from rillet.spark.pipelines.running import (
+from rillet.spark.pipelines.cli_common import (
     DONE,
-    Bar,
     PipelineError,
+    PipelineProgressBar,
     counted,
     folder,
     in_the_way,
@@ -57,8 +56,9 @@ from rillet.spark.pipelines.running import (
     spark_arguments,
     whole_number,
 )
-from rillet.spark.pipelines.showing import table, watched
-from rillet.spark.servers import Servers
+from rillet.spark.pipelines.group_info import groups_of, milliseconds, pending_pages, streams_of
+from rillet.spark.pipelines.tables import table, watched
+from rillet.spark.write.commits import record_key
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -409,7 +409,7 @@ def run(options: argparse.Namespace) -> int:
         rows = dead_letters(spark, **given)
     selected = rows if options.where is None else rows.where(options.where)
     selected = selected.persist()
-    with Bar("reading", "tasks") as bar:
+    with PipelineProgressBar("reading", "tasks") as bar:
         groups = watched(spark, bar, lambda: report(selected).collect())
         if options.out is not None:
             watched(spark, bar, lambda: selected.write.mode("overwrite").parquet(str(options.out)))
@@ -427,7 +427,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         line += f", written to {options.out}"
     if options.reprocess:
-        with Bar("putting back", "tasks") as bar:
+        with PipelineProgressBar("putting back", "tasks") as bar:
             again = partial(reprocess, spark, selected, to=options.to, min_idle_ms=idle, **given)
             done = watched(spark, bar, again)
         line += f"; {done.moved:,} put back"

@@ -30,22 +30,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.connection import ConnectorError
+from rillet.client.connection import ConnectorError
 from rillet.spark.options import Options
-from rillet.spark.pipelines import running
-from rillet.spark.pipelines.folder import Archive, Manifest
-from rillet.spark.pipelines.parquet import Share, read_share
-from rillet.spark.pipelines.running import counted
+from rillet.spark.pipelines import cli_common as running
+from rillet.spark.pipelines.archive_layout import Archive, ArchiveManifest
+from rillet.spark.pipelines.cli_common import counted
+from rillet.spark.pipelines.parquet import ArchiveTask, read_share
 from rillet.store.names import matches
-from rillet.types.stream_id import StreamID
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
-    from rillet.spark.facts import Facts
-    from rillet.spark.offsets import Part as Range
-    from rillet.spark.servers import Servers
+    from rillet.client.servers import Servers
+    from rillet.spark.read.offsets import Part as Range
+    from rillet.spark.read.stream_info import StreamInfo
     from rillet.spark.source import BatchReader
 
 LEAST_ROWS = 500_000  # of a task; rows in a file are cheap
@@ -80,7 +80,7 @@ def history(
 class Shares:
     """One task's share of the archive."""
 
-    shares: tuple[Share, ...]
+    shares: tuple[ArchiveTask, ...]
 
 
 @dataclass(frozen=True)
@@ -92,8 +92,8 @@ class Tail:
 
 def plan(reader: BatchReader) -> list[Shares | Tail]:
     """Return the tasks of a batch read with the option `archive`."""
-    from rillet.spark.planning import Planner, spans_of
-    from rillet.spark.servers import Servers
+    from rillet.client.servers import Servers
+    from rillet.spark.read.planner import Planner, spans_of
 
     options, archive = reader.options, Archive(str(reader.options.archive))
     with Servers(options) as servers:
@@ -113,10 +113,12 @@ def plan(reader: BatchReader) -> list[Shares | Tail]:
     return [*archive_tasks(archive, manifest, old, parallelism), *map(Tail, batch.tasks)]
 
 
-def settled(archive: Archive, reader: BatchReader, servers: Servers) -> tuple[Manifest, dict[str, Facts | None]]:
+def settled(
+    archive: Archive, reader: BatchReader, servers: Servers
+) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
     """Return the archive's state and what the streams hold now, with nothing trimmed between the two unread."""
-    from rillet.spark.asking import found, missing
-    from rillet.spark.facts import facts_of
+    from rillet.spark.read.metadata import found, missing
+    from rillet.spark.read.stream_info import facts_of
 
     options, manifest = reader.options, archive.existing()
     for _ in range(LOOKS):
@@ -147,16 +149,16 @@ def settled(archive: Archive, reader: BatchReader, servers: Servers) -> tuple[Ma
     return manifest, known
 
 
-def whole(manifest: Manifest, known: Mapping[str, Facts | None]) -> dict[str, Facts | None]:
+def whole(manifest: ArchiveManifest, known: Mapping[str, StreamInfo | None]) -> dict[str, StreamInfo | None]:
     """Return the extents of archive and stream together, of which no first entry is known."""
-    found: dict[str, Facts | None] = {}
+    found: dict[str, StreamInfo | None] = {}
     for stream, extent in known.items():
         if extent is not None:
             found[stream] = replace(extent, first=None, last=max(extent.last, manifest.read_up_to(stream)))
     return found
 
 
-def _of_options(manifest: Manifest, options: Options) -> list[str]:
+def _of_options(manifest: ArchiveManifest, options: Options) -> list[str]:
     """Return the archived streams that the options name."""
     keys, pattern = options.keys(), options.stream_pattern
     if keys is not None:
@@ -164,14 +166,14 @@ def _of_options(manifest: Manifest, options: Options) -> list[str]:
     return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
 
 
-def _only_archived(seam: StreamID) -> Facts:
+def _only_archived(seam: StreamID) -> StreamInfo:
     """Return the extent of a stream of which nothing is left at its server."""
-    from rillet.spark.facts import Facts
+    from rillet.spark.read.stream_info import StreamInfo
 
-    return Facts(0, None, seam, None, None)
+    return StreamInfo(0, None, seam, None, None)
 
 
-def archive_tasks(archive: Archive, manifest: Manifest, bounds: Bounds, parallelism: int) -> list[Shares | Tail]:
+def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int) -> list[Shares | Tail]:
     """Share the rows of an archive out among tasks: whole files, and row groups of large ones."""
     whole = []
     for file in manifest.files:
@@ -181,7 +183,7 @@ def archive_tasks(archive: Archive, manifest: Manifest, bounds: Bounds, parallel
     rows = sum(file.rows for file, _ in whole)
     enough = max(LEAST_ROWS, rows // parallelism + 1)
     tasks: list[Shares | Tail] = []
-    waiting: list[Share] = []
+    waiting: list[ArchiveTask] = []
     held = 0
     for file, share in whole:
         pieces = max(1, min(-(-file.rows // enough), file.rows // GROUP_ROWS))
@@ -196,9 +198,9 @@ def archive_tasks(archive: Archive, manifest: Manifest, bounds: Bounds, parallel
     return tasks
 
 
-def share_of(archive: Archive, manifest: Manifest, file: Any, after: StreamID, last: StreamID) -> Share:
+def share_of(archive: Archive, manifest: ArchiveManifest, file: Any, after: StreamID, last: StreamID) -> ArchiveTask:
     """Return the entries of a file with after < ID <= last."""
-    return Share(tuple(archive.places(manifest, file.path)), file.stream, after, last)
+    return ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, after, last)
 
 
 # ---- reading, in the tasks ----------------------------------------------------------------------------------------
@@ -210,7 +212,7 @@ def read(options: Options, task: Shares | Tail, schema: Any) -> Iterator[Any]:
         for share in task.shares:
             yield from read_share(share, schema, options)
         return
-    from rillet.spark.servers import Servers
+    from rillet.client.servers import Servers
 
     with Servers(options) as servers:
         for part in task.ranges:
@@ -221,7 +223,7 @@ def read_tail(options: Options, servers: Servers, part: Range, schema: Any) -> I
     """Yield the entries of a range of a stream; those that were archived and trimmed meanwhile, from the archive."""
     import pyarrow as pa
 
-    from rillet.spark.reading import read_task
+    from rillet.spark.read.page_reader import read_task
 
     stream, after, last = part
     with_ids = pa.schema([*schema, pa.field("id_ms", pa.int64()), pa.field("id_seq", pa.int64())])
@@ -247,7 +249,7 @@ def _with_end(batches: Iterator[Any]) -> Iterator[Any]:
     yield None
 
 
-def overtaken(options: Options, servers: Servers, stream: str, after: StreamID) -> Manifest | None:
+def overtaken(options: Options, servers: Servers, stream: str, after: StreamID) -> ArchiveManifest | None:
     """Return the archive's state if entries after an ID were archived and may have been trimmed; else None."""
     key = stream.encode()
     first = servers.call(key, b"XRANGE", key, b"-", b"+", b"COUNT", b"1")
@@ -258,7 +260,7 @@ def overtaken(options: Options, servers: Servers, stream: str, after: StreamID) 
 
 
 def _archived(
-    options: Options, manifest: Manifest, stream: str, after: StreamID, last: StreamID, schema: Any
+    options: Options, manifest: ArchiveManifest, stream: str, after: StreamID, last: StreamID, schema: Any
 ) -> Iterator[Any]:
     archive = Archive(str(options.archive))
     for file in manifest.files:

@@ -32,22 +32,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.connection import ConnectionLost, ConnectorError, require_store
+from rillet.client.connection import ConnectionLost, ConnectorError, require_store
+from rillet.client.servers import Servers
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.pending import (
-    PAGE,
-    consumers_of,
-    groups_of,
-    milliseconds,
-    pending_pages,
-    stream_facts,
-    streams_of,
-)
-from rillet.spark.pipelines.running import (
+from rillet.spark.pipelines.cli_common import (
     DONE,
     FAILED,
-    Bar,
     PipelineError,
+    PipelineProgressBar,
     counted,
     folder,
     open_session,
@@ -58,9 +50,17 @@ from rillet.spark.pipelines.running import (
     spark_arguments,
     whole_number,
 )
-from rillet.spark.pipelines.showing import in_time, table
-from rillet.spark.servers import Servers
-from rillet.types.stream_id import StreamID
+from rillet.spark.pipelines.group_info import (
+    PAGE,
+    consumers_of,
+    groups_of,
+    milliseconds,
+    pending_pages,
+    stream_facts,
+    streams_of,
+)
+from rillet.spark.pipelines.tables import in_time, table
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -407,7 +407,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
     try:
-        with Bar("sampling", "samples") as bar:
+        with PipelineProgressBar("sampling", "samples") as bar:
             taken, missed, last = watch(
                 checked, options.every, options.lasting, samples, stopped, options.most_pending, bar
             )

@@ -26,17 +26,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
+from rillet.client.connection import require_store
+from rillet.client.servers import Servers
 from rillet.errors import RilletError
-from rillet.protocol.replies import ReplyError
-from rillet.spark.connection import require_store
+from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import OptionError, Options, parse
-from rillet.spark.pipelines.migrate_stream import REFUSE, REPLACE, RESUME, Outcome, Plan, copy_stream
-from rillet.spark.pipelines.pending import streams_of
-from rillet.spark.pipelines.running import (
+from rillet.spark.pipelines.cli_common import (
     DONE,
     FAILED,
-    Bar,
     PipelineError,
+    PipelineProgressBar,
     counted,
     flagged,
     open_session,
@@ -46,8 +45,9 @@ from rillet.spark.pipelines.running import (
     source_options,
     spark_arguments,
 )
-from rillet.spark.pipelines.showing import in_bytes, table, watched
-from rillet.spark.servers import Servers
+from rillet.spark.pipelines.group_info import streams_of
+from rillet.spark.pipelines.migrate_stream import REFUSE, REPLACE, RESUME, Plan, StreamMigrated, copy_stream
+from rillet.spark.pipelines.tables import in_bytes, table, watched
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -100,13 +100,13 @@ def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = 
     return found[0], found[1]
 
 
-def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[Outcome]:
+def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMigrated]:
     """Copy the streams of a plan, each as a task; PipelineError before anything is copied where one cannot be."""
     pairs = _planned(plan, prefix)
     if not pairs:
         return []
 
-    def copied(part: Iterable[tuple[bytes, bytes]]) -> Iterator[Outcome]:
+    def copied(part: Iterable[tuple[bytes, bytes]]) -> Iterator[StreamMigrated]:
         from dataclasses import replace
 
         from pyspark import TaskContext
@@ -118,7 +118,7 @@ def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[Outcome]
         for key, to in part:
             yield copy_stream(mine, key, to)
 
-    done: list[Outcome] = spark.sparkContext.parallelize(pairs, len(pairs)).mapPartitions(copied).collect()
+    done: list[StreamMigrated] = spark.sparkContext.parallelize(pairs, len(pairs)).mapPartitions(copied).collect()
     return sorted(done, key=lambda one: one.stream)
 
 
@@ -225,7 +225,7 @@ def run(options: argparse.Namespace) -> int:
         policy=policy, follow=options.follow, follow_for=options.follow_for, verify=not options.no_verify,
     )  # fmt: skip
     spark = open_session(options, "migrate")
-    with Bar("copying", "streams") as bar:
+    with PipelineProgressBar("copying", "streams") as bar:
         done = watched(spark, bar, lambda: copy_all(spark, plan, options.prefix))
     if not done:
         print("no stream at the source")

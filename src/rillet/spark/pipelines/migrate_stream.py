@@ -31,13 +31,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rillet.protocol.replies import ReplyError
-from rillet.spark.connection import ConnectionLost, ConnectorError
+from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.servers import Servers
+from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
-from rillet.spark.pipelines.forward import Pages, RawEntry, Writer
-from rillet.spark.pipelines.pending import PendingEntry, consumers_of, groups_of, pending_pages, stream_facts
-from rillet.spark.servers import Servers
-from rillet.types.stream_id import MAX, StreamID
+from rillet.spark.pipelines.copying import RawEntry, RawEntryWriter, RawPages
+from rillet.spark.pipelines.group_info import PendingRow, consumers_of, groups_of, pending_pages, stream_facts
+from rillet.types.stream.id import MAX, StreamID
 
 REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"
 SMALL = 8 << 20  # bytes of MEMORY USAGE up to which DUMP is asked for
@@ -50,7 +50,7 @@ _PLACEHOLDER = (2, b"$1\r\n-\r\n$1\r\n-\r\n")
 
 
 @dataclass
-class Outcome:
+class StreamMigrated:
     """What became of a stream: a row of the report."""
 
     stream: str
@@ -86,9 +86,9 @@ class Plan:
     verify: bool = True
 
 
-def copy_stream(plan: Plan, key: bytes, to: bytes) -> Outcome:
+def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
     """Copy one stream and verify it; what fails is the outcome's difference, not an exception."""
-    outcome = Outcome(_shown(key), _shown(to))
+    outcome = StreamMigrated(_shown(key), _shown(to))
     began = time.monotonic()
     policy = plan.policy
     for attempt in range(_ATTEMPTS):
@@ -122,7 +122,9 @@ def _id(raw: Any) -> StreamID:
 class _Copy:
     """One stream's way, over two servers."""
 
-    def __init__(self, plan: Plan, source: Servers, target: Servers, key: bytes, to: bytes, outcome: Outcome) -> None:
+    def __init__(
+        self, plan: Plan, source: Servers, target: Servers, key: bytes, to: bytes, outcome: StreamMigrated
+    ) -> None:
         self.plan = plan
         self.source, self.target = source, target
         self.key, self.to = key, to
@@ -233,10 +235,10 @@ class _Copy:
         """Append the source's entries of (start, last], with placeholders for pending ones that were deleted."""
         if start >= last:
             return
-        writer = Writer(self.target, self.to)
+        writer = RawEntryWriter(self.target, self.to)
         wanted = self._pending_ids(start, last)
         due = next(wanted, None)
-        with Pages(self.plan.source, self.key, start, last) as pages:
+        with RawPages(self.plan.source, self.key, start, last) as pages:
             for page in pages:
                 if due is None:
                     writer.add(page)
@@ -303,7 +305,7 @@ class _Copy:
         there = {one["name"] for one in consumers_of(self.target, self.to, name)}
         new = [(b"XGROUP", b"CREATECONSUMER", self.to, name, one) for one in wanted.keys() - there]
         self.target.calls(self.to, new)
-        claims: list[PendingEntry] = []
+        claims: list[PendingRow] = []
         gone: list[bytes] = []
         for mine, theirs in self._both_pending(name):
             if mine is None:
@@ -321,7 +323,7 @@ class _Copy:
         if wanted:
             self.outcome.note("when consumers were last seen and active is not carried by commands")
 
-    def _both_pending(self, name: bytes) -> Iterator[tuple[PendingEntry | None, PendingEntry | None]]:
+    def _both_pending(self, name: bytes) -> Iterator[tuple[PendingRow | None, PendingRow | None]]:
         """Yield what is pending at the source and at the target, paired by ID."""
         with Servers(self.plan.target) as reading:  # its pages are read while claims go out
             mine = (one for page in pending_pages(self.source, self.key, name) for one in page)
@@ -338,7 +340,7 @@ class _Copy:
                     yield here, there
                     here, there = next(mine, None), next(theirs, None)
 
-    def _claim(self, name: bytes, claims: list[PendingEntry]) -> list[PendingEntry]:
+    def _claim(self, name: bytes, claims: list[PendingRow]) -> list[PendingRow]:
         """Make entries pending as they are at the source; one command for those that differ by their ID alone."""
         alike: dict[tuple[bytes, int, int], list[bytes]] = {}
         for one in claims:
@@ -435,8 +437,8 @@ class _Copy:
         start = StreamID(0, 0)
         outcome.entries = 0
         with (
-            Pages(self.plan.source, self.key, start, LAST) as pages,
-            Pages(self.plan.target, self.to, start, LAST) as pages_there,
+            RawPages(self.plan.source, self.key, start, LAST) as pages,
+            RawPages(self.plan.target, self.to, start, LAST) as pages_there,
         ):
             for here, there in _paired(iter(pages), iter(pages_there)):
                 digest.update(b"".join([b"%b %b" % (one.id, one.body) for one in there]))
@@ -474,7 +476,7 @@ class _Copy:
         return wrong
 
 
-def _alike(mine: PendingEntry, theirs: PendingEntry) -> bool:
+def _alike(mine: PendingRow, theirs: PendingRow) -> bool:
     return (
         mine.consumer == theirs.consumer
         and mine.deliveries == theirs.deliveries

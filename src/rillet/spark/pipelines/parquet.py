@@ -23,11 +23,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rillet.columns.arrow import record_batch, rows_for
-from rillet.columns.resp import DONE, MORE, RangeDecoder
+from rillet.columns.arrow_batch import record_batch, rows_for
+from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder
 from rillet.spark.options import EARLIEST, Options
-from rillet.spark.pipelines.folder import DAY_MS, ArchiveError, Part, day_of
-from rillet.types.stream_id import StreamID
+from rillet.spark.pipelines.archive_layout import DAY_MS, ArchiveError, Part, day_of
+from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
@@ -46,7 +46,7 @@ _PAUSE = 0.05  # between looks for a file that is on its way from one place to t
 # ---- writing ------------------------------------------------------------------------------------------------------
 
 
-class Writer:
+class ArchiveFileWriter:
     """A Parquet file in the making; rows are kept until there are enough for a row group."""
 
     def __init__(self, root: Path, staging: str, schema: Any, compression: str) -> None:
@@ -106,12 +106,12 @@ def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
     return found
 
 
-class Writers:
+class PartitionedParquetWriter:
     """The files that a task has open, one a stream: a source may give entries of several streams in turns."""
 
     def __init__(self, root: Path, staging: str, compression: str) -> None:
         self.root, self.staging, self.compression = root, staging, compression
-        self.open: dict[str, tuple[Writer, int | None, StreamID, StreamID]] = {}
+        self.open: dict[str, tuple[ArchiveFileWriter, int | None, StreamID, StreamID]] = {}
         self.parts: list[Part] = []
 
     def write(self, stream: str, day: int | None, rows: Any) -> None:
@@ -124,13 +124,18 @@ class Writers:
             while len(self.open) >= MOST_OPEN:  # the one that had nothing for the longest time
                 oldest = next(iter(self.open))
                 self._close(oldest, self.open.pop(oldest))
-            known = Writer(self.root, self.staging, rows.schema, self.compression), day, entry_id(rows, 0), EARLIEST
+            known = (
+                ArchiveFileWriter(self.root, self.staging, rows.schema, self.compression),
+                day,
+                entry_id(rows, 0),
+                EARLIEST,
+            )
         known[0].write(rows)
         self.open[stream] = (*known[:3], entry_id(rows, rows.num_rows - 1))
         if sum(writer.waiting for writer, *_ in self.open.values()) > WAITING_BYTES:
             max((writer for writer, *_ in self.open.values()), key=lambda writer: writer.waiting).flush()
 
-    def _close(self, stream: str, known: tuple[Writer, int | None, StreamID, StreamID]) -> None:
+    def _close(self, stream: str, known: tuple[ArchiveFileWriter, int | None, StreamID, StreamID]) -> None:
         writer, day, first, last = known
         size = writer.close()
         self.parts.append(Part(writer.path, stream, day, first, last, writer.rows, size))
@@ -147,7 +152,7 @@ def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: s
 
     They have the columns stream, id_ms and id_seq.
     """
-    writers = Writers(root, staging, compression)
+    writers = PartitionedParquetWriter(root, staging, compression)
     for batch in batches:
         for stream, day, piece in runs(batch):
             writers.write(stream, day, piece.drop_columns(list(IN_NAME)))
@@ -206,12 +211,12 @@ def merge_parts(root: Path, olds: Sequence[Part], staging: str, compression: str
     """Write the rows of some files of one folder, in the order of their IDs, into one."""
     import pyarrow.parquet as pq
 
-    writer: Writer | None = None
+    writer: ArchiveFileWriter | None = None
     olds = sorted(olds, key=lambda part: part.first)
     for old in olds:
         with pq.ParquetFile(root / old.path) as file:
             if writer is None:
-                writer = Writer(root, staging, file.schema_arrow, compression)
+                writer = ArchiveFileWriter(root, staging, file.schema_arrow, compression)
             for batch in file.iter_batches(GROUP_ROWS):
                 writer.write(batch)
     assert writer is not None
@@ -245,7 +250,7 @@ def open_file(places: Sequence[Path]) -> Any:
 
 
 @dataclass(frozen=True)
-class Share:
+class ArchiveTask:
     """What a task reads of a file: entries with after < ID <= last, of the `number`-th of `shares` parts."""
 
     places: tuple[Path, ...]
@@ -256,7 +261,7 @@ class Share:
     shares: int = 1
 
 
-def read_share(share: Share, schema: Any, options: Options) -> Iterator[Any]:
+def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[Any]:
     """Yield the rows of a share as record batches of a schema of the source."""
     with open_file(share.places) as file:
         have = file.schema_arrow
@@ -272,13 +277,13 @@ def read_share(share: Share, schema: Any, options: Options) -> Iterator[Any]:
                 yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema, options)
 
 
-def _groups(file: Any, share: Share) -> range:
+def _groups(file: Any, share: ArchiveTask) -> range:
     """Return the row groups of a share."""
     count = file.metadata.num_row_groups
     return range(count * share.number // share.shares, count * (share.number + 1) // share.shares)
 
 
-def _overlaps(group: Any, share: Share) -> bool:
+def _overlaps(group: Any, share: ArchiveTask) -> bool:
     """Tell whether a row group may hold entries of a share, by its least and largest id_ms."""
     for number in range(group.num_columns):
         column = group.column(number)

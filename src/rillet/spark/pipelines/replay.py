@@ -37,20 +37,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.protocol.replies import ReplyError
-from rillet.spark.commits import record_key
-from rillet.spark.connection import Connection, ConnectionLost, ConnectorError, pack
+from rillet.client.connection import Connection, ConnectionLost, ConnectorError, pack
+from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import EARLIEST, Options, parse
-from rillet.spark.pipelines import running
-from rillet.spark.pipelines.folder import Archive
-from rillet.spark.pipelines.running import PipelineError, Progress, counted, silent
-from rillet.types.stream_id import StreamID
+from rillet.spark.pipelines import cli_common as running
+from rillet.spark.pipelines.archive_layout import Archive
+from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
+from rillet.spark.write.commits import record_key
+from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from rillet.spark.servers import Servers
-    from rillet.spark.targets import Layout
+    from rillet.client.servers import Servers
+    from rillet.spark.write.row_encoder import RowEncoder
 
 CHUNK_BYTES = 1 << 18
 CHUNK_ROWS = 2000
@@ -59,7 +59,7 @@ LOOK = 0.5  # seconds between two looks at how far it is
 
 
 @dataclass(frozen=True)
-class Replayed:
+class ReplaySummary:
     """What a replay did: rows written by it, rows that were in the target already, and the ID of the last one there."""
 
     rows: int
@@ -86,17 +86,17 @@ def replay(
     progress: Progress = silent,
     total: int | None = None,
     **target: str,
-) -> Replayed:
+) -> ReplaySummary:
     """Write the rows of a frame to the stream `to`, or those that an earlier run of the same replay did not.
 
     target: the sink's options that say where. ordered: the frame's partitions are in the order of their IDs, as those
     of one stream are. source: a name by which an unfinished replay is known again. anew: forget an unfinished one.
     """
-    from rillet.spark.servers import Servers
-    from rillet.spark.targets import Layout
+    from rillet.client.servers import Servers
+    from rillet.spark.write.row_encoder import RowEncoder
 
     options = parse({**target, "stream": to, "idColumn": "id"})
-    layout = Layout(options, frame.schema)
+    layout = RowEncoder(options, frame.schema)
     frame = in_order(frame, ordered).select("id", *(name for name in layout.fields if name != "id"))
     key = to.encode()
     record = record_key(key, "replay")
@@ -108,7 +108,7 @@ def replay(
             rows = frame.mapInArrow(task, "rows long, before long, last string").collect()
         servers.call(key, b"DEL", record)
     row = rows[0] if rows else None
-    done = Replayed(0, 0, "") if row is None else Replayed(row["rows"], row["before"], row["last"])
+    done = ReplaySummary(0, 0, "") if row is None else ReplaySummary(row["rows"], row["before"], row["last"])
     progress(done.rows + done.before, total)
     return done
 
@@ -170,7 +170,7 @@ def _one_stream(frame: DataFrame, stream: str | None, path: str) -> DataFrame:
 @contextmanager
 def _watching(options: Options, key: bytes, record: bytes, progress: Progress, total: int | None) -> Iterator[None]:
     """Tell how far the record says that the replay is, while the body runs."""
-    from rillet.spark.servers import Servers
+    from rillet.client.servers import Servers
 
     ended = threading.Event()
 
@@ -201,7 +201,7 @@ class Task:
     """What the one writing task does; called by mapInArrow."""
 
     options: Options
-    layout: Layout
+    layout: RowEncoder
     source: str
     retime: bool
     speed: float | None
@@ -209,10 +209,10 @@ class Task:
     def __call__(self, batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        from rillet.spark.servers import Servers
+        from rillet.client.servers import Servers
 
         with Servers(self.options) as servers:
-            writer = Writer(servers, self.options, self.layout, self.source, self.retime, self.speed)
+            writer = ReplayWriter(servers, self.options, self.layout, self.source, self.retime, self.speed)
             for batch in batches:
                 if batch.num_rows:
                     writer.write(batch)
@@ -221,21 +221,21 @@ class Task:
                 [("rows", pa.int64()), ("before", pa.int64()), ("last", pa.string())]))  # fmt: skip
 
 
-class Writer:
+class ReplayWriter:
     """Writes rows to one stream and keeps the record of it."""
 
     def __init__(
-        self, servers: Servers, options: Options, layout: Layout, source: str, retime: bool, speed: float | None,
+        self, servers: Servers, options: Options, layout: RowEncoder, source: str, retime: bool, speed: float | None,
         clock: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
-        from rillet.columns.pack import Packer
+        from rillet.columns.row_packing import RowPacker
 
         self.servers, self.options, self.layout = servers, options, layout
         self.key = options.stream.encode()
         self.record = record_key(self.key, "replay")
         self.source, self.retime, self.speed = source, retime, speed
         self.clock, self.sleep = clock, sleep
-        self.packer = Packer([b"XADD", self.key])
+        self.packer = RowPacker([b"XADD", self.key])
         self.connection: Connection | None = None
         self.first: StreamID | None = None  # of the rows
         self.seen = EARLIEST  # the last row that came
@@ -297,7 +297,7 @@ class Writer:
 
     def write(self, batch: Any) -> None:
         """Write the rows of a batch that are not in the target yet, each not before its time."""
-        from rillet.spark.targets import ids_that_rise
+        from rillet.spark.write.row_encoder import ids_that_rise
 
         first, last = ids_that_rise(batch.column("id"), "id", self.seen)
         self.seen = last
@@ -512,7 +512,7 @@ def run(options: argparse.Namespace) -> int:
         frame, ordered = table(spark, parquet=options.parquet, archive=options.archive, **given)
         source = str(options.parquet or options.archive or given.get("url") or given.get("path"))
         source += f" {given.get('stream', '')} {options.start or ''} {options.end or ''}"
-        with running.Bar(f"replaying into {options.to}") as bar:
+        with running.PipelineProgressBar(f"replaying into {options.to}") as bar:
             done = replay(
                 frame, options.to, retime=options.retime, speed=options.speed, ordered=ordered, source=source,
                 anew=options.anew, progress=bar, total=None, **_target(options),
@@ -523,4 +523,4 @@ def run(options: argparse.Namespace) -> int:
     return running.DONE
 
 
-__all__ = ["Replayed", "replay", "table"]
+__all__ = ["ReplaySummary", "replay", "table"]

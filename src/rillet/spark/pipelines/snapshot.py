@@ -4,7 +4,8 @@
     entries = snapshot(spark, "dump.rdb", "entries")         # stream, id, timestamp, fields
     report(keys)["prefixes"].show()
 
-Every file is walked once for a table, front to back, by one task in bounded memory (rillet.store.rdb_rows says what the
+Every file is walked once for a table, front to back, by one task in bounded memory (rillet.store.rdb_tables says what
+the
 columns mean, and what `memory` is an estimate of). Files lie where the executors find them under the same path.
 
 **A broken file** gives all rows that stand before the damage; then, by `mode`, PERMISSIVE: a row in which only `file`
@@ -27,18 +28,18 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.errors import LogCorrupt, RilletError
 from rillet.spark.options import OptionError
-from rillet.spark.pipelines.running import (
+from rillet.spark.pipelines.cli_common import (
     DONE,
     FAILED,
-    Bar,
+    PipelineProgressBar,
     counted,
     folder,
     open_session,
     spark_arguments,
     whole_number,
 )
-from rillet.spark.pipelines.showing import in_bytes, table, watched
-from rillet.store.rdb_rows import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
+from rillet.spark.pipelines.tables import in_bytes, table, watched
+from rillet.store.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -114,7 +115,7 @@ def _source() -> type[Any]:
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StringType, StructType
 
-    class RdbReader(DataSourceReader):
+    class SnapshotReader(DataSourceReader):
         def __init__(self, options: dict[str, str]) -> None:
             self.options = options
 
@@ -134,7 +135,7 @@ def _source() -> type[Any]:
             return found.add(CORRUPT, StringType())
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            return RdbReader(dict(self.options))
+            return SnapshotReader(dict(self.options))
 
     return RdbSource
 
@@ -200,7 +201,7 @@ def run(options: argparse.Namespace) -> int:
     """Read the files, print the report, write the tables that are asked for; return the exit status."""
     files = rdb_files(options.places)
     spark = open_session(options, "snapshot")
-    with Bar("reading", "tasks") as bar:
+    with PipelineProgressBar("reading", "tasks") as bar:
         if options.out is not None:
             for name in options.tables:
                 made, place = snapshot(spark, files, name), f"{options.out}/{name}"

@@ -1,0 +1,168 @@
+"""Rows as pyarrow record batches: which column an Arrow schema asks for, and the hand-over of the buffers.
+
+pyarrow is imported when a function is called, never when the module is: only the Spark extra brings it.
+
+A schema's field is one of the entry's own columns when its name is (`stream id id_ms id_seq timestamp fields`),
+otherwise the field of that name. Metadata {"field": "id"} asks for the entry's field of that name whatever the
+column is called, which is the way to a field that has one of the reserved names.
+
+The hand-over copies nothing: Arrow keeps the bytearrays alive, and the columns begin new ones.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from rillet.columns import json_column as nested
+from rillet.columns.column import (
+    BINARY,
+    BOOLEAN,
+    BYTE,
+    DATE,
+    DECIMAL,
+    DOUBLE,
+    FLOAT,
+    INT,
+    JSON,
+    LONG,
+    SHORT,
+    STRING,
+    TIMESTAMP,
+    Column,
+)
+from rillet.columns.row_builder import MAP, MODES, SOURCE_KINDS, SOURCES, RowBuilder
+from rillet.errors import RilletError
+
+KIND_NAMES = (
+    "string, binary, boolean, tinyint, smallint, int, bigint, float, double, decimal, timestamp, timestamp_ntz, date; "
+    "struct, array and map of those, from JSON"
+)
+
+
+def kind_of(kind: Any) -> int | None:
+    """Return the column kind of an Arrow type, None where there is none."""
+    import pyarrow as pa
+
+    if pa.types.is_timestamp(kind):
+        return TIMESTAMP if kind.unit == "us" else None
+    if pa.types.is_decimal128(kind):
+        return DECIMAL
+    if pa.types.is_nested(kind):
+        return JSON if nested.reader(kind) is not None else None
+    known = {
+        pa.string(): STRING, pa.large_string(): STRING, pa.binary(): BINARY, pa.large_binary(): BINARY,
+        pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT, pa.int32(): INT, pa.int64(): LONG,
+        pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
+    }  # fmt: skip
+    return known.get(kind)
+
+
+def rows_for(schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "_corrupt") -> RowBuilder:
+    """Return empty Rows for an Arrow schema; ValueError names every column that cannot be served.
+
+    `mode` is what becomes of an entry with a value that is none of its column's type (builder.py); a string column
+    named `corrupt` shows such entries.
+    """
+    rows = RowBuilder(key, MODES[mode])
+    wrong = [text for field in schema if (text := _add(rows, field, corrupt))]
+    if wrong:
+        raise ValueError("; ".join(wrong))
+    return rows
+
+
+def _alias(metadata: dict[bytes, bytes]) -> bytes | None:
+    """Return the field that a column's metadata names; Spark packs all of a column's metadata into one JSON."""
+    plain = metadata.get(b"field")
+    named = json.loads(metadata.get(b"SPARK::metadata::json", b"{}")).get("field")
+    return named.encode() if plain is None and isinstance(named, str) else plain
+
+
+def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
+    """Add the column of one field to rows; return what is wrong with it, if anything."""
+    alias = _alias(field.metadata or {})
+    source = SOURCES.get(field.name) if alias is None else None
+    kind = kind_of(field.type)
+    if source == MAP:
+        value = _map_value(field.type)
+        if value is None:
+            return f"column {field.name!r} must be map<string,string> or map<string,binary>, not {field.type}"
+        rows.add_map(value)
+    elif source is not None:
+        if kind != SOURCE_KINDS[source]:
+            return f"column {field.name!r} cannot be {field.type}: it comes from the entry's ID or key"
+        rows.add_source(source)
+    elif kind == STRING and alias is None and field.name == corrupt:
+        rows.add_corrupt()
+    elif kind is None:
+        return f"column {field.name!r} cannot be {field.type} (possible: {KIND_NAMES})"
+    else:
+        try:
+            column = rows.add_field(field.name.encode() if alias is None else alias, kind)
+        except ValueError as error:
+            return str(error)
+        if kind == DECIMAL:
+            column.be_decimal(field.type.precision, field.type.scale)
+        elif kind == JSON:
+            column.read = nested.reader(field.type)
+            column.label = str(field.type)
+    return None
+
+
+def _map_value(kind: Any) -> int | None:
+    """Return STRING or BINARY for a map of strings to those."""
+    import pyarrow as pa
+
+    if not pa.types.is_map(kind) or kind.key_type != pa.string():
+        return None
+    found = kind_of(kind.item_type)
+    return found if found in (STRING, BINARY) else None
+
+
+class NullValue(RilletError, ValueError):
+    """A column that may have no null has one."""
+
+
+def record_batch(rows: RowBuilder, schema: Any) -> Any:
+    """Take the finished rows as a pyarrow.RecordBatch of that schema; rows begin anew."""
+    import pyarrow as pa
+
+    length = rows.length
+    rows.begin(0, 0)  # what an unfinished entry left is not part of it
+    arrays = []
+    for field, column in zip(schema, rows.columns, strict=True):
+        if column.nulls and not field.nullable:
+            raise NullValue(
+                f"rillet: column {field.name!r} is declared NOT NULL, and {column.nulls} of {length} entries "
+                f"have no such field, or none that is a {field.type}"
+            )
+        arrays.append(_map_array(rows, field.type) if column.source == MAP else _array(column, field.type))
+    rows.clear()
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def _array(column: Column, kind: Any) -> Any:
+    """Take one column as a pyarrow array."""
+    import pyarrow as pa
+
+    if column.kind == JSON:
+        return pa.array(column.take_objects(), kind)
+    if pa.types.is_large_string(kind) or pa.types.is_large_binary(kind):
+        return _array(column, pa.string() if pa.types.is_large_string(kind) else pa.binary()).cast(kind)
+    length, nulls, *buffers = column.take()
+    if buffers[1] is None:
+        del buffers[1]
+    wrapped = [None if buffer is None else pa.py_buffer(buffer) for buffer in buffers]
+    return pa.Array.from_buffers(kind, length, wrapped, nulls)
+
+
+def _map_array(rows: RowBuilder, kind: Any) -> Any:
+    """Take the map column: the pairs' two columns below int32 offsets."""
+    import pyarrow as pa
+
+    length, _, _, _, ends = rows.map_ends.take()
+    keys = _array(rows.keys, kind.key_type)
+    items = _array(rows.items, kind.item_type)
+    pairs = pa.StructArray.from_arrays([keys, items], fields=[kind.key_field, kind.item_field])
+    offsets = pa.py_buffer(b"\0\0\0\0" + bytes(ends))
+    return pa.Array.from_buffers(kind, length, [None, offsets], 0, children=[pairs])

@@ -1,0 +1,590 @@
+"""The text of a field read as a number, a boolean, a moment or a day.
+
+Fields and values of a stream are byte strings; a typed column asks for more. One `Parser` serves a
+batch: each method reads `data[start:start + n]`, answers whether the text is a value of that type, and
+leaves the value in a register (`number`, or `real` for a double). It never raises for bad text: text that is
+no value becomes null in the column.
+
+What is accepted (blanks, i.e. bytes up to 0x20, around the value are skipped, as Spark's CAST does):
+
+    integer     [+-]digits, within 64 bits; the column narrows further. "12.0" is no integer
+    real        [+-]digits[.digits][e[+-]digits], .5 and 5. too; nan, inf, infinity in any case
+    boolean     true t yes y 1 / false f no n 0, in any case (Spark's words)
+    timestamp   an integer = milliseconds since 1970, the unit of stream IDs; or
+                YYYY-MM-DD[(T| )HH:MM[:SS[.digits]]][Z|UTC|(+|-)HH[[:]MM]], UTC where no zone is given
+    date        YYYY-MM-DD, alone or followed by T or a blank and anything
+    decimal     as real, without nan and inf; digits beyond the scale are rounded half up (away from zero), as
+                Spark's CAST does, and a number of more digits than the precision is none
+
+Doubles take an exact short way: up to 2^53 as mantissa and a power of ten up to 22 are both exact in a double,
+so one division or multiplication rounds correctly. Anything longer goes to `float()`, which also rounds
+correctly, at a tenth of the speed. Up to eight characters, as most measurements and prices have, are read as one word
+without a branch that depends on the digits: the point is found, what precedes it moves up into its place, and eight
+digits are a number in three steps:
+
+    3 5 . 2 7 ? ? ?     the word, first character lowest; what is not ours is shifted out
+    _ _ _ 3 5 . 2 7
+    0 0 0 0 3 5 2 7     divided by 10^2
+
+A table of powers was rejected: three small multiplications make one.
+
+Two doors: `integer(buf, start, n)` and its like check that the text lies inside the buffer and call
+`read_integer(data, start, n)`, which is for C callers that know; below it bytes are read through a pointer, and
+only from `start` to before `start + n`.
+
+Cost: O(n) for a text of n bytes.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+import re
+import sys
+from decimal import ROUND_HALF_UP, Context, Decimal, DecimalException
+
+if cython.compiled:
+    from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
+
+_LITTLE = cython.declare(cython.bint, sys.byteorder == "little")
+_ZEROS = cython.declare(cython.ulonglong, 0x3030303030303030)
+_OVER_NINE = cython.declare(cython.ulonglong, 0x4646464646464646)
+_HIGH = cython.declare(cython.ulonglong, 0x8080808080808080)
+_PAIRS = cython.declare(cython.ulonglong, 0x00FF00FF00FF00FF)
+_FOURS = cython.declare(cython.ulonglong, 0x0000FFFF0000FFFF)
+_LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)
+_ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
+_SEVENS = cython.declare(cython.ulonglong, 0x7F7F7F7F7F7F7F7F)
+_POINTS = cython.declare(cython.ulonglong, 0x2E2E2E2E2E2E2E2E)
+_FULL = cython.declare(cython.ulonglong, (1 << 64) - 1)
+_EXACT = cython.declare(cython.ulonglong, 1 << 53)
+_MAX = cython.declare(cython.ulonglong, (1 << 63) - 1)
+TRUE_WORDS = frozenset((b"true", b"t", b"yes", b"y", b"1"))
+FALSE_WORDS = frozenset((b"false", b"f", b"no", b"n", b"0"))
+SPECIAL_REALS = frozenset((b"nan", b"inf", b"infinity"))
+MAX_MILLISECONDS = ((1 << 63) - 1) // 1000
+_DECIMAL = re.compile(rb"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+_BLANKS = bytes(range(0x21))
+_MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def days_from_civil(year: cython.longlong, month: cython.longlong, day: cython.longlong) -> cython.longlong:
+    """Return the days from 1970-01-01 to a date of the Gregorian calendar, year 0 to 9999."""
+    # March starts the counting year, so that the leap day is its last day.
+    if month > 2:
+        month -= 3
+    else:
+        month += 9
+        year -= 1
+    year += 400  # keeps the divisions below among positive numbers
+    return 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1 - 719468 - 146097
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def days_in_month(year: cython.longlong, month: cython.longlong) -> cython.longlong:
+    """Return 28 to 31."""
+    if month == 2:
+        leap: cython.bint = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
+        return 29 if leap else 28
+    if month == 4 or month == 6 or month == 9 or month == 11:
+        return 30
+    return 31
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def word_at(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.ulonglong:
+    """Return the 8 bytes at p, the first one lowest; on a machine that stores the high byte first, 0."""
+    word: cython.ulonglong = 0
+    if not _LITTLE:
+        return 0
+    if cython.compiled:
+        memcpy(cython.address(word), data + p, 8)
+        return word
+    return int.from_bytes(data[p : p + 8], "little")
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def eight_digits(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
+    """Return the number in the 8 digits at p, which 8 bytes lie there for; -1 if one is no digit, or on a machine
+    that stores the high byte first.
+    """
+    return number_in(word_at(data, p))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def number_in(word: cython.ulonglong) -> cython.longlong:
+    """Return the number whose 8 digits are the bytes of word, the first one lowest; -1 if one is no digit.
+
+    All at once: neighbours become pairs, pairs become fours, fours the number. No step leaves its lane.
+    """
+    # 0x30 to 0x39: both bits of 0x30, not the high one, and no high one either after 0x46 more.
+    if (word & _ZEROS) != _ZEROS or word & _HIGH or (word + _OVER_NINE) & _HIGH:
+        return -1
+    word -= _ZEROS
+    word = (word & _PAIRS) * 10 + ((word >> 8) & _PAIRS)
+    word = (word & _FOURS) * 100 + ((word >> 16) & _FOURS)
+    return (word & _LOW) * 10000 + (word >> 32)
+
+
+def exactly(text: bytes, precision: int, scale: int) -> int | None:
+    """Return a decimal number times 10^scale, rounded half up; None for no number, or one beyond the precision."""
+    if _DECIMAL.fullmatch(text.strip(_BLANKS)) is None:
+        return None
+    context = Context(precision, ROUND_HALF_UP)
+    try:
+        value = Decimal(text.strip(_BLANKS).decode()).quantize(Decimal(1).scaleb(-scale), context=context)
+        return int(value.scaleb(scale, context))
+    except DecimalException:  # more digits than the precision, or an exponent that no Decimal holds
+        return None
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def check(buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+    """Raise IndexError unless buf[start:start + n] lies inside buf."""
+    if n < 0 or start < 0 or start > len(buf) - n:
+        raise IndexError("value outside the buffer")
+    return True
+
+
+@cython.final
+@cython.cclass
+class ValueParser:
+    """Reads one value at a time; the registers hold the last one."""
+
+    __slots__ = ("number", "real", "stop", "bad", "zeros")
+    number: cython.longlong
+    real: cython.double
+    zeros: cython.Py_ssize_t  # read_fixed: how many belong behind `number`
+    bad: cython.bint  # one of the entry's values was none of its column's type
+    stop: cython.Py_ssize_t  # end of the text without trailing blanks, or where a sub-parser stopped
+
+    def __init__(self) -> None:
+        self.number = 0
+        self.real = 0.0
+        self.stop = 0
+        self.bad = False
+        self.zeros = 0
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def trim(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the start of the text without blanks; its end goes to `stop`."""
+        stop: cython.Py_ssize_t = start + n
+        while start < stop and data[start] <= 0x20:
+            start += 1
+        while stop > start and data[stop - 1] <= 0x20:
+            stop -= 1
+        self.stop = stop
+        return start
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def integer(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_integer within a buffer."""
+        check(buf, start, n)
+        return self.read_integer(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def read_integer(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a signed 64-bit decimal integer into `number`."""
+        p: cython.Py_ssize_t = self.trim(data, start, n)
+        stop: cython.Py_ssize_t = self.stop
+        negative: cython.bint = False
+        value: cython.ulonglong = 0
+        eight: cython.longlong
+        digit: cython.int
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
+            p += 1
+        if p == stop:
+            return False
+        while stop - p > 19 and data[p] == 0x30:
+            p += 1
+        if stop - p > 19:  # 19 digits always fit 64 unsigned bits
+            return False
+        if stop - p >= 8:
+            eight = eight_digits(data, p)
+            if eight >= 0:
+                value = eight
+                p += 8
+        while p < stop:
+            digit = data[p] - 0x30
+            if digit < 0 or digit > 9:
+                return False
+            value = value * 10 + digit
+            p += 1
+        if value > _MAX:
+            if negative and value == _MAX + 1:
+                self.number = -9223372036854775807
+                self.number -= 1
+                return True
+            return False
+        self.number = value
+        if negative:
+            self.number = -self.number
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def decimal(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_decimal within a buffer."""
+        check(buf, start, n)
+        return self.read_decimal(buf, start, n, len(buf))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_decimal(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Read a double into `real`, correctly rounded; the text lies within data[:limit]."""
+        sign: cython.Py_ssize_t
+        if 0 < n <= 9:
+            sign = 1 if data[start] == 0x2D else 0
+            if 0 < n - sign <= 8 and start + sign <= limit - 8:
+                if self._short(word_at(data, start + sign), n - sign, sign):
+                    return True
+        return self._read_long(data, start, n)
+
+    @cython.cfunc
+    @cython.inline
+    @cython.cdivision(True)  # the power is never 0
+    @cython.exceptval(check=False)
+    def _short(self, word: cython.ulonglong, n: cython.Py_ssize_t, sign: cython.Py_ssize_t) -> cython.bint:
+        """Read the first n characters of a word, 1 to 8 digits and perhaps a point among them, into `real`.
+
+        Where `sign` is 1 it is the negative number: signs come at random, and a product needs no branch.
+        """
+        point: cython.ulonglong
+        below: cython.ulonglong
+        places: cython.longlong = 0
+        mantissa: cython.longlong
+        power: cython.double
+        word = (word << (8 * (8 - n))) & _FULL
+        point = word ^ _POINTS
+        point = (((point & _SEVENS) + _SEVENS) | point | _SEVENS) ^ _FULL  # the high bit of every byte that is one
+        if point:
+            n -= 1
+            if n == 0:
+                return False
+            point = (point ^ (point & (point - 1))) >> 7  # the first one: the lowest bit of its byte
+            below = point - 1
+            word = (word & (_FULL ^ below ^ (point * 0xFF))) | ((word & below) << 8)
+            places = 7 - ((((below & _ONES) * _ONES) & _FULL) >> 56)
+        word |= (_ZEROS >> (4 * n)) >> (4 * n)
+        mantissa = number_in(word)
+        if mantissa < 0:
+            return False
+        power = (1 + 9 * (places & 1)) * (1 + 99 * (places >> 1 & 1)) * (1 + 9999 * (places >> 2))
+        self.real = mantissa / power * (1 - 2 * sign)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _read_long(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a double of any length."""
+        first: cython.Py_ssize_t = self.trim(data, start, n)
+        p: cython.Py_ssize_t = first
+        stop: cython.Py_ssize_t = self.stop
+        negative: cython.bint = False
+        point: cython.bint = False
+        mantissa: cython.ulonglong = 0
+        significant: cython.int = 0
+        digits: cython.Py_ssize_t = 0
+        scale: cython.Py_ssize_t = 0
+        byte: cython.int
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
+            p += 1
+        while p < stop:
+            byte = data[p]
+            if 0x30 <= byte <= 0x39:
+                digits += 1
+                if mantissa != 0 or byte != 0x30:
+                    significant += 1
+                if significant <= 19:
+                    mantissa = mantissa * 10 + (byte - 0x30)
+                if point:
+                    scale -= 1
+            elif byte == 0x2E and not point:
+                point = True
+            else:
+                break
+            p += 1
+        if digits == 0:
+            return self._special_real(data, first, p, stop)
+        if p < stop:
+            if (data[p] | 0x20) != 0x65 or not self._exponent(data, p + 1, stop):
+                return False
+            scale += self.number
+        if significant > 19 or mantissa > _EXACT or scale > 22 or scale < -22:
+            self.real = float(bytes(data[first:stop]))
+            return True
+        self.real = self._scaled(mantissa, scale)
+        if negative:
+            self.real = -self.real
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def read_fixed(
+        self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, scale: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Read a decimal number times 10^scale, rounded half up; False also where it is not simple.
+
+        It is `number` times 10^zeros. Simple is what has no exponent and at most 18 digits up to the scale; `exactly`
+        reads the others.
+        """
+        p: cython.Py_ssize_t = self.trim(data, start, n)
+        stop: cython.Py_ssize_t = self.stop
+        negative: cython.bint = False
+        value: cython.longlong = 0
+        digits: cython.Py_ssize_t = 0
+        first: cython.Py_ssize_t
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
+            p += 1
+        first = p
+        while p < stop and digits < 18 and 0x30 <= data[p] <= 0x39:
+            value = value * 10 + (data[p] - 0x30)
+            digits += 1
+            p += 1
+        if p < stop and data[p] == 0x2E:
+            p += 1
+            if stop - first == 1:
+                return False
+            while p < stop and scale > 0 and digits < 18 and 0x30 <= data[p] <= 0x39:
+                value = value * 10 + (data[p] - 0x30)
+                digits += 1
+                scale -= 1
+                p += 1
+            if p < stop and scale == 0 and 0x35 <= data[p] <= 0x39:
+                value += 1
+            while p < stop and scale == 0 and 0x30 <= data[p] <= 0x39:
+                p += 1
+        if p < stop or p == first:
+            return False
+        while scale > 0 and digits < 18:
+            value *= 10
+            digits += 1
+            scale -= 1
+        self.number = -value if negative else value
+        self.zeros = scale
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _scaled(self, mantissa: cython.ulonglong, scale: cython.Py_ssize_t) -> cython.double:
+        """Return mantissa * 10^scale for operands that are exact in a double."""
+        power: cython.double = 1.0
+        value: cython.double = mantissa
+        while scale > 0:
+            power *= 10.0
+            scale -= 1
+        if scale == 0:
+            return value * power
+        while scale < 0:
+            power *= 10.0
+            scale += 1
+        return value / power
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _exponent(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read [+-]digits up to stop into `number`; absurd exponents count as 99999."""
+        negative: cython.bint = False
+        value: cython.longlong = 0
+        if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
+            negative = data[p] == 0x2D
+            p += 1
+        if p >= stop:
+            return False
+        while p < stop:
+            if data[p] < 0x30 or data[p] > 0x39:
+                return False
+            if value < 99999:
+                value = value * 10 + (data[p] - 0x30)
+            p += 1
+        self.number = -value if negative else value
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _special_real(
+        self, data: cython.p_const_uchar, first: cython.Py_ssize_t, p: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Read nan, inf and infinity; `p` is after the sign."""
+        if stop - p > 8 or bytes(data[p:stop]).lower() not in SPECIAL_REALS:
+            return False
+        self.real = float(bytes(data[first:stop]))
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def boolean(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_boolean within a buffer."""
+        check(buf, start, n)
+        return self.read_boolean(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_boolean(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a truth value into `number` (1 or 0)."""
+        p: cython.Py_ssize_t = self.trim(data, start, n)
+        length: cython.Py_ssize_t = self.stop - p
+        if length == 1 and (data[p] == 0x30 or data[p] == 0x31):
+            self.number = data[p] - 0x30
+            return True
+        if length > 5:
+            return False
+        word: bytes = bytes(data[p : p + length]).lower()
+        self.number = 1 if word in TRUE_WORDS else 0
+        return self.number == 1 or word in FALSE_WORDS
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _pair(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
+        """Return the two-digit number at p, or -1."""
+        if p + 2 > stop or not (0x30 <= data[p] <= 0x39 and 0x30 <= data[p + 1] <= 0x39):
+            return -1
+        value: cython.longlong = data[p] - 0x30
+        value = value * 10 + data[p + 1] - 0x30
+        return value
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _civil(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read YYYY-MM-DD at p; `number` becomes the days since 1970."""
+        if p + 10 > stop or data[p + 4] != 0x2D or data[p + 7] != 0x2D:
+            return False
+        century: cython.longlong = self._pair(data, p, stop)
+        year: cython.longlong = self._pair(data, p + 2, stop)
+        month: cython.longlong = self._pair(data, p + 5, stop)
+        day: cython.longlong = self._pair(data, p + 8, stop)
+        if century < 0 or year < 0 or month < 1 or month > 12 or day < 1:
+            return False
+        year += century * 100
+        if day > days_in_month(year, month):
+            return False
+        self.number = days_from_civil(year, month, day)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def date(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_date within a buffer."""
+        check(buf, start, n)
+        return self.read_date(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def read_date(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a day into `number`: days since 1970-01-01."""
+        p: cython.Py_ssize_t = self.trim(data, start, n)
+        if not self._civil(data, p, self.stop):
+            return False
+        return self.stop - p == 10 or data[p + 10] == 0x54 or data[p + 10] == 0x20
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def timestamp(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Do read_timestamp within a buffer."""
+        check(buf, start, n)
+        return self.read_timestamp(buf, start, n)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def read_timestamp(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
+        """Read a moment into `number`: microseconds since 1970-01-01 UTC."""
+        p: cython.Py_ssize_t = self.trim(data, start, n)
+        stop: cython.Py_ssize_t = self.stop
+        if not self._civil(data, p, stop):
+            if not self.read_integer(data, start, n):
+                return False
+            if self.number > _MAX_MILLISECONDS or self.number < -_MAX_MILLISECONDS:
+                return False
+            self.number *= 1000
+            return True
+        micros: cython.longlong = self.number * 86400000000
+        p += 10
+        if p < stop and (data[p] == 0x54 or data[p] == 0x20):
+            if not self._clock(data, p + 1, stop):
+                return False
+            micros += self.number
+            p = self.stop
+        if not self._zone(data, p, stop):
+            return False
+        self.number = micros - self.number
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _clock(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read HH:MM[:SS[.digits]] at p into `number` as microseconds; `stop` becomes the end."""
+        hour: cython.longlong = self._pair(data, p, stop)
+        minute: cython.longlong = self._pair(data, p + 3, stop)
+        second: cython.longlong = 0
+        micros: cython.longlong = 0
+        unit: cython.longlong = 100000
+        if hour < 0 or hour > 23 or minute < 0 or minute > 59 or data[p + 2] != 0x3A:
+            return False
+        p += 5
+        if p < stop and data[p] == 0x3A:
+            second = self._pair(data, p + 1, stop)
+            if second < 0 or second > 59:
+                return False
+            p += 3
+            if p < stop and (data[p] == 0x2E or data[p] == 0x2C):
+                p += 1
+                while p < stop and 0x30 <= data[p] <= 0x39:
+                    micros += unit * (data[p] - 0x30)
+                    unit //= 10  # digits beyond the sixth count nothing
+                    p += 1
+        self.number = ((hour * 60 + minute) * 60 + second) * 1000000 + micros
+        self.stop = p
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _zone(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
+        """Read a zone that fills the rest; `number` becomes its offset from UTC in microseconds."""
+        sign: cython.int
+        hours: cython.longlong
+        minutes: cython.longlong = 0
+        self.number = 0
+        while p < stop and data[p] == 0x20:
+            p += 1
+        if p == stop:
+            return True
+        if stop - p == 1 and (data[p] | 0x20) == 0x7A:
+            return True
+        if data[p] != 0x2B and data[p] != 0x2D:
+            return bytes(data[p:stop]) == b"UTC"
+        sign = -1 if data[p] == 0x2D else 1
+        hours = self._pair(data, p + 1, stop)
+        p += 3
+        if p < stop and data[p] == 0x3A:
+            p += 1
+        if p < stop:
+            minutes = self._pair(data, p, stop)
+            p += 2
+        if hours < 0 or hours > 18 or minutes < 0 or minutes > 59 or p != stop:
+            return False
+        self.number = sign * (hours * 60 + minutes) * 60000000
+        return True

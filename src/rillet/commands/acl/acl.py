@@ -1,0 +1,61 @@
+"""ACL, as far as it goes with one user, `default`, who may do everything (Redis: acl.c)."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+
+from rillet.commands.arguments import text
+from rillet.commands.connection.connection import subcommand_error
+from rillet.commands.help import reply_help
+from rillet.commands.server.command import CATEGORIES, categories
+from rillet.commands.server.info import all_commands
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+
+
+@command("acl|whoami", arity=2, flags="noscript loading stale", group="server", since="6.0.0", complexity="O(1)")
+def acl_whoami(session: Session, argv: list[bytes]) -> None:
+    """Tell the name of the user."""
+    session.out.bulk(session.user)
+
+
+@command("acl|users", arity=2, flags="admin noscript loading stale", group="server", since="6.0.0", complexity="O(1)")
+def acl_users(session: Session, argv: list[bytes]) -> None:
+    """List the names of the users."""
+    session.out.array(1)
+    session.out.bulk(b"default")
+
+
+@command("acl|list", arity=2, flags="admin noscript loading stale", group="server", since="6.0.0", complexity="O(1)")
+def acl_list(session: Session, argv: list[bytes]) -> None:
+    """List the users with their rules."""
+    password: str = session.engine.settings.requirepass
+    secret = "#" + sha256(password.encode("utf-8", "surrogateescape")).hexdigest() if password else "nopass"
+    session.out.array(1)
+    session.out.bulk(f"user default on {secret} ~* &* +@all".encode())
+
+
+@command("acl|cat", arity=-2, flags="noscript loading stale", group="server", since="6.0.0",
+         complexity="O(N) for N commands", syntax="[categoryname]")
+def acl_cat(session: Session, argv: list[bytes]) -> None:
+    """List the categories of commands, or the commands of one."""
+    if len(argv) > 3:
+        raise subcommand_error("ACL", argv)
+    if len(argv) == 2:
+        names = list(CATEGORIES)
+    else:
+        wanted = text(argv[2]).lower()
+        if wanted not in CATEGORIES:
+            raise CommandError(f"Unknown category '{text(argv[2])}'")
+        level = session.engine.settings.compat.level
+        names = [one.fullname for one in all_commands() if one.level <= level and wanted in categories(one)]
+    session.out.array(len(names))
+    for name in names:
+        session.out.bulk(name.encode())
+
+
+@command("acl|help", arity=2, flags="loading stale", group="server", since="6.0.0", complexity="O(1)")
+def acl_help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_help(session, "acl")

@@ -1,0 +1,118 @@
+"""DUMP and RESTORE: a value as bytes, and back (Redis: cluster.c)."""
+
+from __future__ import annotations
+
+from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.keys.expire import deletion
+from rillet.commands.stream.idmp import apply_settings, track
+from rillet.errors import BusyKey, CommandError, Corrupt
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.compat import NEWEST
+from rillet.types.rdb import value as rdb
+from rillet.types.stream.value import Stream
+
+
+@command("dump", arity=2, flags="readonly", keys=(1, 1, 1), group="generic", since="2.6.0",
+         complexity="O(bytes of the value)", syntax="key")  # fmt: skip
+def dump(session: Session, argv: list[bytes]) -> None:
+    """Returns a serialized representation of the value stored at a key."""
+    value = session.db.lookup_read(argv[1])
+    if value is None:
+        session.out.null()
+    else:
+        settings = session.engine.settings
+        native = settings.dump_format == "native" or settings.compat is not NEWEST
+        now = session.db.clock.now_ms()
+        session.out.bulk(rdb.dump(value, settings.rdbcompression, settings.compat if native else None, now))
+
+
+@command("restore", arity=-4, flags="write denyoom", keys=(1, 1, 1), group="generic", since="2.6.0",
+         complexity="O(bytes of the value)",
+         syntax="key ttl serialized-value [REPLACE] [ABSTTL] [IDLETIME seconds] [FREQ frequency]")  # fmt: skip
+def restore(session: Session, argv: list[bytes]) -> None:
+    """Creates a key from the serialized representation of a value."""
+    replace, absolute = _options(argv)
+    key = argv[1]
+    if not replace and session.db.lookup(key) is not None:
+        raise BusyKey()
+    ttl = integer(argv[2])
+    if ttl < 0:
+        raise CommandError("Invalid TTL value, must be >= 0")
+    if not rdb.seal_is_valid(argv[3], session.engine.settings.skip_checksum_validation):
+        raise CommandError("DUMP payload version or checksum are wrong")
+    try:
+        value = _value(session, argv)
+    except (Corrupt, IndexError, OverflowError, MemoryError) as error:
+        if "log_line" in session.engine.services:
+            why = f"RESTORE of {key!r} was refused: {rdb.refusal(argv[3], error)}"
+            session.engine.services["log_line"](why, "verbose")
+        raise CommandError("Bad data format") from None
+    _put(session, argv, value, ttl, absolute)
+
+
+def _value(session: Session, argv: list[bytes]) -> object:
+    """Return the payload's value; a log's is taken as it is, a client's as what arrives now."""
+    settings = session.engine.settings
+    if session.trusted:
+        return rdb.restore(argv[3], settings)
+    value = rdb.restore(argv[3], settings, session.db.clock.now_ms(), settings.compat is NEWEST)
+    if isinstance(value, Stream) and apply_settings(value, settings) and session.engine.log is not None:
+        argv[3] = rdb.dump(value, settings.rdbcompression)
+    return value
+
+
+def _options(argv: list[bytes]) -> tuple[bool, bool]:
+    """Return (REPLACE, ABSTTL); IDLETIME and FREQ are checked, there is no eviction that they could serve."""
+    replace = absolute = False
+    idle = frequency = -1
+    position = 4
+    while position < len(argv):
+        word = argv[position].lower()
+        more = position + 1 < len(argv)
+        if word == b"replace":
+            replace = True
+        elif word == b"absttl":
+            absolute = True
+        elif word == b"idletime" and more and frequency == -1:
+            position += 1
+            idle = integer(argv[position])
+            if idle < 0:
+                raise CommandError("Invalid IDLETIME value, must be >= 0")
+        elif word == b"freq" and more and idle == -1:
+            position += 1
+            frequency = integer(argv[position])
+            if not 0 <= frequency <= 255:
+                raise CommandError("Invalid FREQ value, must be >= 0 and <= 255")
+        else:
+            raise syntax_error()
+        position += 1
+    return replace, absolute
+
+
+def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute: bool) -> None:
+    key = argv[1]
+    now = session.engine.clock.now_ms()
+    old = session.db.lookup(key)
+    deleted = session.db.delete(key)
+    when = ttl if absolute or not ttl else now + ttl
+    if when >= 1 << 63:
+        when -= 1 << 64  # Redis's sum wraps: such a key is gone at once
+    if when and when <= now and not session.trusted:
+        if deleted:
+            session.modified(key)
+            session.notify(b"g", b"del", key)
+            settings = session.engine.settings
+            session.propagate(deletion(key, settings.lazyfree_lazy_server_del and settings.compat.knows(72)))
+        session.out.ok()
+        return
+    session.db.set(key, value)
+    track(session.db, key, value)
+    if when:
+        session.db.set_expire(key, when)
+        if not absolute:
+            session.propagate([argv[0], key, b"%d" % when, *argv[3:], b"ABSTTL"])
+    session.modified(key)
+    session.notify(b"g", b"restore", key)
+    session.db.overwritten(key, old, value)
+    session.out.ok()

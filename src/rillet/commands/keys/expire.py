@@ -1,0 +1,160 @@
+"""The commands about when keys go (Redis: expire.c).
+
+Whatever the unit and the base, the log gets the absolute time in milliseconds (PEXPIREAT), or DEL
+where the time has passed already. A log being replayed takes past times as they are: the log itself
+tells when the key went. Where a setting of lazyfree asks for it the log says UNLINK, as Redis's does: here both take
+the same time.
+"""
+
+from __future__ import annotations
+
+from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, integer, text
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+
+_SYNTAX = "[NX | XX | GT | LT]"
+
+
+def deletion(key: bytes, lazy: bool) -> list[bytes]:
+    """Return what is logged of a key that goes without having been named by DEL or UNLINK."""
+    return [b"UNLINK" if lazy else b"DEL", key]
+
+
+def _conditions(argv: list[bytes]) -> set[bytes]:
+    """Return the conditions after the time (parseExtendedExpireArgumentsOrReply)."""
+    found = set()
+    for word in argv[3:]:
+        if word.lower() not in (b"nx", b"xx", b"gt", b"lt"):
+            raise CommandError(f"Unsupported option {text(word)}")
+        found.add(word.lower())
+    if b"nx" in found and len(found) > 1:
+        raise CommandError("NX and XX, GT or LT options at the same time are not compatible")
+    if {b"gt", b"lt"} <= found:
+        raise CommandError("GT and LT options at the same time are not compatible")
+    return found
+
+
+def _allows(conditions: set[bytes], current: int, when: int) -> bool:
+    """Whether `when` may take the place of the current expiry; -1 is none, which GT and LT read as never."""
+    if b"nx" in conditions and current != -1:
+        return False
+    if b"xx" in conditions and current == -1:
+        return False
+    if b"gt" in conditions and (current == -1 or when <= current):
+        return False
+    return not (b"lt" in conditions and current != -1 and when >= current)
+
+
+def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
+    """Set an expiry of argv[2] units after base (expire.c: expireGenericCommand)."""
+    conditions = _conditions(argv)
+    key = argv[1]
+    when = integer(argv[2])
+    invalid = f"invalid expire time in '{session.command.fullname}' command"
+    if unit == 1000 and not -(-LLONG_MIN // 1000) <= when <= LLONG_MAX // 1000:
+        raise CommandError(invalid)
+    when *= unit
+    if when > LLONG_MAX - base:
+        raise CommandError(invalid)
+    when += base
+    database = session.db
+    if database.lookup(key) is None or not _allows(conditions, database.get_expire(key), when):
+        session.out.integer(0)
+        return
+    if when <= session.engine.clock.now_ms() and not session.trusted:
+        database.delete(key)
+        session.modified(key)
+        session.notify_deleted_by_time(key)
+        session.propagate(deletion(key, session.engine.settings.lazyfree_lazy_expire))
+    else:
+        database.set_expire(key, when)
+        session.modified(key)
+        session.notify(b"g", b"expire", key)
+        name = argv[0] if session.command.name == "pexpireat" else b"PEXPIREAT"
+        session.propagate([name, key, b"%d" % when, *argv[3:]])
+    session.out.integer(1)
+
+
+@command("expire", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
+         syntax="key seconds " + _SYNTAX)
+def expire(session: Session, argv: list[bytes]) -> None:
+    """Let a key go after some seconds."""
+    _expire(session, argv, session.engine.clock.now_ms(), 1000)
+
+
+@command("pexpire", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
+         syntax="key milliseconds " + _SYNTAX)
+def pexpire(session: Session, argv: list[bytes]) -> None:
+    """Let a key go after some milliseconds."""
+    _expire(session, argv, session.engine.clock.now_ms(), 1)
+
+
+@command("expireat", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.2.0", complexity="O(1)",
+         syntax="key unix-time-seconds " + _SYNTAX)
+def expireat(session: Session, argv: list[bytes]) -> None:
+    """Let a key go at a time in seconds since the epoch."""
+    _expire(session, argv, 0, 1000)
+
+
+@command("pexpireat", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
+         syntax="key unix-time-milliseconds " + _SYNTAX)
+def pexpireat(session: Session, argv: list[bytes]) -> None:
+    """Let a key go at a time in milliseconds since the epoch."""
+    _expire(session, argv, 0, 1)
+
+
+def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> None:
+    """Reply with when the key goes: -2 without a key, -1 without an expiry (expire.c: ttlGenericCommand)."""
+    if session.db.lookup_read(key) is None:
+        session.out.integer(-2)
+        return
+    when = session.db.get_expire(key)
+    if when == -1:
+        session.out.integer(-1)
+        return
+    if relative:
+        when -= session.engine.clock.now_ms()
+    when = max(when, 0)
+    session.out.integer((when + 500) // 1000 if seconds else when)
+
+
+@command("ttl", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
+         syntax="key")
+def ttl(session: Session, argv: list[bytes]) -> None:
+    """Tell in how many seconds a key goes."""
+    _reply_time(session, argv[1], relative=True, seconds=True)
+
+
+@command("pttl", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
+         syntax="key")
+def pttl(session: Session, argv: list[bytes]) -> None:
+    """Tell in how many milliseconds a key goes."""
+    _reply_time(session, argv[1], relative=True, seconds=False)
+
+
+@command("expiretime", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="7.0.0",
+         complexity="O(1)", syntax="key")
+def expiretime(session: Session, argv: list[bytes]) -> None:
+    """Tell when a key goes, in seconds since the epoch."""
+    _reply_time(session, argv[1], relative=False, seconds=True)
+
+
+@command("pexpiretime", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="7.0.0",
+         complexity="O(1)", syntax="key")
+def pexpiretime(session: Session, argv: list[bytes]) -> None:
+    """Tell when a key goes, in milliseconds since the epoch."""
+    _reply_time(session, argv[1], relative=False, seconds=False)
+
+
+@command("persist", arity=2, flags="write fast", keys=(1, 1, 1), group="generic", since="2.2.0", complexity="O(1)",
+         syntax="key")
+def persist(session: Session, argv: list[bytes]) -> None:
+    """Take the expiry off a key."""
+    key = argv[1]
+    if session.db.lookup(key) is None or not session.db.persist(key):
+        session.out.integer(0)
+        return
+    session.modified(key)
+    session.notify(b"g", b"persist", key)
+    session.out.integer(1)

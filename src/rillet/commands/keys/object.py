@@ -1,0 +1,144 @@
+"""The commands about what a key's value is made of: OBJECT and MEMORY (Redis: object.c)."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.help import reply_help
+from rillet.commands.server.info import memory_facts
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.string import PLAIN, String, string2ll
+
+_SHARED_INTEGERS = 10_000
+_SHARED_REFCOUNT = 2**31 - 1
+# A slot of a dict: hash, key and value, at the two thirds full that CPython allows, and its index.
+_DICT_SLOT = 24 * 3 // 2 + 8
+
+
+def _value(session: Session, key: bytes) -> Any:
+    """Return the value to look into; None, with a null as the reply, where there is no key."""
+    value = session.db.lookup_untold(key)
+    if value is None:
+        session.out.null()
+    return value
+
+
+@command("object|encoding", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
+         complexity="O(1)", syntax="key")
+def object_encoding(session: Session, argv: list[bytes]) -> None:
+    """Tell how the value at a key is encoded."""
+    value = _value(session, argv[2])
+    if value is not None:
+        session.out.bulk(value.encoding().encode())
+
+
+@command("object|refcount", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
+         complexity="O(1)", syntax="key")
+def object_refcount(session: Session, argv: list[bytes]) -> None:
+    """Tell by how many the value at a key is shared: 1, or endless for the small integers that Redis shares."""
+    value = _value(session, argv[2])
+    if value is None:
+        return
+    number = string2ll(value.data) if isinstance(value, String) and value.form == PLAIN else None
+    shared = isinstance(number, int) and 0 <= number < _SHARED_INTEGERS
+    session.out.integer(_SHARED_REFCOUNT if shared else 1)
+
+
+@command("object|idletime", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
+         complexity="O(1)", syntax="key")
+def object_idletime(session: Session, argv: list[bytes]) -> None:
+    """Refuse: access times are not kept, they would cost every look-up a clock reading."""
+    if _value(session, argv[2]) is not None:
+        raise CommandError("idle time not tracked: rillet keeps no access times")
+
+
+@command("object|freq", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="4.0.0",
+         complexity="O(1)", syntax="key")
+def object_freq(session: Session, argv: list[bytes]) -> None:
+    """Refuse: access frequencies are not kept."""
+    if _value(session, argv[2]) is not None:
+        raise CommandError(
+            "An LFU maxmemory policy is not selected, access frequency not tracked. Please note that when switching "
+            "between policies at runtime LRU and LFU data will take some time to adjust."
+        )
+
+
+@command("object|help", arity=2, flags="loading stale", group="generic", since="6.2.0", complexity="O(1)")
+def object_help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_help(session, "object")
+
+
+# -- MEMORY -----------------------------------------------------------------------------------------
+
+
+@command("memory|usage", arity=-3, flags="readonly", keys=(2, 2, 1), group="server", since="4.0.0",
+         complexity="O(N) for N samples", syntax="key [SAMPLES count]")
+def memory_usage(session: Session, argv: list[bytes]) -> None:
+    """Estimate the bytes that a key and its value take in this process."""
+    samples = 5
+    for at in range(3, len(argv), 2):
+        if argv[at].lower() != b"samples" or at + 1 == len(argv):
+            raise syntax_error()
+        samples = integer(argv[at + 1])
+        if samples < 0:
+            raise syntax_error()
+    value: Any = session.db.lookup(argv[2])  # the one look-up that is not counted
+    if value is None:
+        session.out.null()
+    else:
+        session.out.integer(value.memory_usage(samples) + sys.getsizeof(argv[2]) + _DICT_SLOT)
+
+
+@command("memory|stats", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+def memory_stats(session: Session, argv: list[bytes]) -> None:
+    """Tell what is known about the memory of this process."""
+    out = session.out
+    facts = memory_facts(session.engine)
+    databases = [database for database in session.engine.databases if len(database)]
+    keys = sum(len(database) for database in databases)
+    numbers = {
+        "peak.allocated": facts["used_memory_peak"],
+        "total.allocated": facts["used_memory"],
+        "keys.count": keys,
+        "keys.bytes-per-key": facts["used_memory"] // keys if keys else 0,
+    }
+    out.map(len(numbers) + len(databases))
+    for name, number in numbers.items():
+        out.bulk(name.encode())
+        out.integer(number)
+    for database in databases:
+        out.bulk(b"db.%d" % database.index)
+        out.map(2)
+        out.bulk(b"overhead.hashtable.main")
+        out.integer(sys.getsizeof(database.values))
+        out.bulk(b"overhead.hashtable.expires")
+        out.integer(sys.getsizeof(database.expires))
+
+
+@command("memory|doctor", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+def memory_doctor(session: Session, argv: list[bytes]) -> None:
+    """Say that there is no diagnosis to give."""
+    session.out.verbatim(b"No diagnosis: memory belongs to the Python interpreter; MEMORY STATS has the figures.\n")
+
+
+@command("memory|malloc-stats", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+def memory_malloc_stats(session: Session, argv: list[bytes]) -> None:
+    """Say that the allocator's statistics are not at hand."""
+    session.out.verbatim(b"Stats not supported for the current allocator")
+
+
+@command("memory|purge", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
+def memory_purge(session: Session, argv: list[bytes]) -> None:
+    """Do nothing: the interpreter gives memory back by itself."""
+    session.out.ok()
+
+
+@command("memory|help", arity=2, flags="loading stale", group="server", since="4.0.0", complexity="O(1)")
+def memory_help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_help(session, "memory")

@@ -1,0 +1,74 @@
+"""Elements of a list on their way out: written from the bytes of their nodes, without an object for any."""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.structs.listpack import Listpack
+from rillet.structs.quicklist import Quicklist, QuicklistNode
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def write_range(
+    out: ReplyWriter, elements: Quicklist, start: Any, count: cython.Py_ssize_t, backwards: cython.bint = False
+) -> cython.bint:
+    """Write an array of count elements from an index on, which are there (addListRangeReply). O(nodes + count)"""
+    out.array(count)
+    return count == 0 or _write(out, elements, start, count, backwards)
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def write_element(out: ReplyWriter, elements: Quicklist, index: Any) -> cython.bint:
+    """Write one element, negative from the end; False, and nothing written, where there is none. O(nodes)"""
+    length = len(elements)
+    return -length <= index < length and _write(out, elements, index, 1, False)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _write(
+    out: ReplyWriter, elements: Quicklist, start: Any, count: cython.Py_ssize_t, backwards: cython.bint
+) -> cython.bint:
+    found = elements.locate(start)
+    assert found is not None, "the range is within the list"
+    node: QuicklistNode | None = found[0]
+    rank: cython.Py_ssize_t = found[1]
+    while count > 0 and node is not None:
+        closed: cython.bint = node.open()
+        packed: Listpack | None = node.packed
+        if packed is None:
+            assert node.plain is not None, "a node that is open"
+            out.bulk(node.plain)
+            count -= 1
+        else:
+            count -= _write_packed(out, packed, packed.seek(rank), count, backwards)
+        if closed:
+            node.close()
+        node = node.previous if backwards else node.next
+        rank = -1 if backwards else 0
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _write_packed(
+    out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint
+) -> cython.Py_ssize_t:
+    """Write up to count entries from the position on and return how many they were."""
+    written: cython.Py_ssize_t = 0
+    while pos != -1 and written < count:
+        if packed.decode(pos):
+            out.bulk_slice(packed.buf, packed.at_start, packed.at_len)
+        else:
+            out.bulk_int(packed.at_int)
+        written += 1
+        pos = packed.prev(pos) if backwards else packed.next(pos)
+    return written

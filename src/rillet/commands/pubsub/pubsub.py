@@ -1,0 +1,213 @@
+"""Publish and subscribe (Redis: pubsub.c, the commands; who listens to what is kept in channels.py).
+
+SUBSCRIBE and its like answer with one confirmation for each name, an array in RESP2 and a push in RESP3:
+
+    >3  $9 subscribe    $4 news   :2        the number is how much the client now listens to:
+    >3  $12 punsubscribe  _       :0        channels and patterns together, shard channels apart
+
+Leaving everything where there was nothing answers too, with a null name. Confirmations and messages are
+sent even where CLIENT REPLY OFF or SKIP holds replies back. In RESP2 a client that listens may only
+(un)subscribe, PING, RESET and QUIT (runtime/engine.py refuses the rest); in RESP3 it may do anything.
+
+A message is not a change: nothing is logged.
+"""
+
+from __future__ import annotations
+
+from rillet.commands.connection.connection import subcommand_error
+from rillet.commands.help import reply_help
+from rillet.runtime.channels import Channels
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.structs.glob import compiled
+
+_LISTEN = "pubsub noscript loading stale"
+_LOOK = "pubsub loading stale"
+_SPEAK = "pubsub loading stale fast may_replicate"
+
+
+# -- listening --------------------------------------------------------------------------------------
+
+
+def _confirm(session: Session, word: bytes, name: bytes | None, count: int) -> None:
+    """Tell the client what it (un)subscribed and how much it now listens to (addReplyPubsubSubscribed)."""
+    resp2 = session.out.resp == 2
+    if name is None:
+        told = b"$-1\r\n" if resp2 else b"_\r\n"
+    else:
+        told = b"$%d\r\n%b\r\n" % (len(name), name)
+    session.push(b"%b3\r\n$%d\r\n%b\r\n%b:%d\r\n" % (b"*" if resp2 else b">", len(word), word, told, count))
+
+
+def _count(session: Session) -> int:
+    """Return the number of channels and patterns that the session listens to (clientSubscriptionsCount)."""
+    own = session.subscriptions
+    return 0 if own is None else len(own.channels) + len(own.patterns)
+
+
+def _shard_count(session: Session) -> int:
+    """Return the number of shard channels that the session listens to (clientShardSubscriptionsCount)."""
+    own = session.subscriptions
+    return 0 if own is None else len(own.shards)
+
+
+def _channels(session: Session) -> Channels:
+    channels: Channels = session.engine.channels
+    return channels
+
+
+@command("subscribe", arity=-2, flags=_LISTEN, group="pubsub", since="2.0.0",
+         complexity="O(N) for N channels", syntax="channel [channel ...]")
+def subscribe(session: Session, argv: list[bytes]) -> None:
+    """Listen to channels."""
+    channels = _channels(session)
+    for name in argv[1:]:
+        channels.subscribe(session, name, False)
+        _confirm(session, b"subscribe", name, _count(session))
+    channels.settle(session)
+
+
+@command("unsubscribe", arity=-1, flags=_LISTEN, group="pubsub", since="2.0.0",
+         complexity="O(N) for N channels", syntax="[channel [channel ...]]")
+def unsubscribe(session: Session, argv: list[bytes]) -> None:
+    """Listen to channels no more, or to none of them."""
+    channels, own = _channels(session), session.subscriptions
+    names: list[bytes | None] = [*argv[1:]] or [*(own.channels if own is not None else ())] or [None]
+    for name in names:
+        if name is not None:
+            channels.unsubscribe(session, name, False)
+        _confirm(session, b"unsubscribe", name, _count(session))
+    channels.settle(session)
+
+
+@command("psubscribe", arity=-2, flags=_LISTEN, group="pubsub", since="2.0.0",
+         complexity="O(N) for N patterns", syntax="pattern [pattern ...]")
+def psubscribe(session: Session, argv: list[bytes]) -> None:
+    """Listen to every channel whose name matches a pattern."""
+    channels = _channels(session)
+    for pattern in argv[1:]:
+        channels.subscribe_pattern(session, pattern)
+        _confirm(session, b"psubscribe", pattern, _count(session))
+    channels.settle(session)
+
+
+@command("punsubscribe", arity=-1, flags=_LISTEN, group="pubsub", since="2.0.0",
+         complexity="O(N) for N patterns", syntax="[pattern [pattern ...]]")
+def punsubscribe(session: Session, argv: list[bytes]) -> None:
+    """Listen to the channels of patterns no more, or to those of none."""
+    channels, own = _channels(session), session.subscriptions
+    patterns: list[bytes | None] = [*argv[1:]] or [*(own.patterns if own is not None else ())] or [None]
+    for pattern in patterns:
+        if pattern is not None:
+            channels.unsubscribe_pattern(session, pattern)
+        _confirm(session, b"punsubscribe", pattern, _count(session))
+    channels.settle(session)
+
+
+@command("ssubscribe", arity=-2, flags=_LISTEN + " not_key", keys=(1, -1, 1), group="pubsub", since="7.0.0",
+         complexity="O(N) for N channels", syntax="shardchannel [shardchannel ...]")
+def ssubscribe(session: Session, argv: list[bytes]) -> None:
+    """Listen to shard channels."""
+    channels = _channels(session)
+    for name in argv[1:]:
+        channels.subscribe(session, name, True)
+        _confirm(session, b"ssubscribe", name, _shard_count(session))
+    channels.settle(session)
+
+
+@command("sunsubscribe", arity=-1, flags=_LISTEN + " not_key", keys=(1, -1, 1), group="pubsub", since="7.0.0",
+         complexity="O(N) for N channels", syntax="[shardchannel [shardchannel ...]]")
+def sunsubscribe(session: Session, argv: list[bytes]) -> None:
+    """Listen to shard channels no more, or to none of them."""
+    channels, own = _channels(session), session.subscriptions
+    names: list[bytes | None] = [*argv[1:]] or [*(own.shards if own is not None else ())] or [None]
+    for name in names:
+        if name is not None:
+            channels.unsubscribe(session, name, True)
+        _confirm(session, b"sunsubscribe", name, _shard_count(session))
+    channels.settle(session)
+
+
+# -- talking ----------------------------------------------------------------------------------------
+
+
+def _reply_count(session: Session, count: int) -> None:
+    if session.pushes is not None and not session.engine.settings.compat.knows(72):
+        _channels(session).before_reply(session)
+    session.out.integer(count)
+
+
+@command("publish", arity=3, flags=_SPEAK, group="pubsub", since="2.0.0",
+         complexity="O(N+M) for N listeners of the channel and M patterns", syntax="channel message")
+def publish(session: Session, argv: list[bytes]) -> None:
+    """Send a message to whoever listens to the channel now."""
+    _reply_count(session, _channels(session).publish(argv[1], argv[2]))
+
+
+@command("spublish", arity=3, flags=_SPEAK + " not_key", keys=(1, 1, 1), group="pubsub", since="7.0.0",
+         complexity="O(N) for N listeners", syntax="shardchannel message")
+def spublish(session: Session, argv: list[bytes]) -> None:
+    """Send a message to whoever listens to the shard channel now."""
+    _reply_count(session, _channels(session).publish_shard(argv[1], argv[2]))
+
+
+# -- looking ----------------------------------------------------------------------------------------
+
+
+def _list_names(session: Session, argv: list[bytes], names: list[bytes]) -> None:
+    """Reply with the names, or with those that match the pattern (pubsub.c: channelList)."""
+    if len(argv) > 3:
+        raise subcommand_error("PUBSUB", argv)
+    if len(argv) == 3:
+        glob = compiled(argv[2])
+        names = [name for name in names if glob.matches(name)]
+    session.out.array(len(names))
+    for name in names:
+        session.out.bulk(name)
+
+
+def _list_counts(session: Session, argv: list[bytes], table: dict[bytes, dict[Session, None]]) -> None:
+    session.out.array(2 * (len(argv) - 2))
+    for name in argv[2:]:
+        session.out.bulk(name)
+        session.out.integer(len(table.get(name, ())))
+
+
+@command("pubsub|channels", arity=-2, flags=_LOOK, group="pubsub", since="2.8.0",
+         complexity="O(N) for N channels", syntax="[pattern]")
+def pubsub_channels(session: Session, argv: list[bytes]) -> None:
+    """List the channels that somebody listens to."""
+    _list_names(session, argv, list(_channels(session).channels))
+
+
+@command("pubsub|numsub", arity=-2, flags=_LOOK, group="pubsub", since="2.8.0",
+         complexity="O(N) for N channels", syntax="[channel [channel ...]]")
+def pubsub_numsub(session: Session, argv: list[bytes]) -> None:
+    """Count the listeners of channels, those by pattern left out."""
+    _list_counts(session, argv, _channels(session).channels)
+
+
+@command("pubsub|numpat", arity=2, flags=_LOOK, group="pubsub", since="2.8.0", complexity="O(1)")
+def pubsub_numpat(session: Session, argv: list[bytes]) -> None:
+    """Count the different patterns that somebody listens to."""
+    session.out.integer(len(_channels(session).patterns))
+
+
+@command("pubsub|shardchannels", arity=-2, flags=_LOOK, group="pubsub", since="7.0.0",
+         complexity="O(N) for N channels", syntax="[pattern]")
+def pubsub_shardchannels(session: Session, argv: list[bytes]) -> None:
+    """List the shard channels that somebody listens to."""
+    _list_names(session, argv, list(_channels(session).shards))
+
+
+@command("pubsub|shardnumsub", arity=-2, flags=_LOOK, group="pubsub", since="7.0.0",
+         complexity="O(N) for N channels", syntax="[shardchannel [shardchannel ...]]")
+def pubsub_shardnumsub(session: Session, argv: list[bytes]) -> None:
+    """Count the listeners of shard channels."""
+    _list_counts(session, argv, _channels(session).shards)
+
+
+@command("pubsub|help", arity=2, flags="loading stale", group="pubsub", since="6.2.0", complexity="O(1)")
+def pubsub_help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_help(session, "pubsub")

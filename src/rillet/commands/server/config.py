@@ -1,0 +1,146 @@
+"""CONFIG: the settings at run time (Redis: config.c).
+
+CONFIG SET is all or nothing: every value is parsed before the first is taken, and if the door that
+owns what a setting means refuses one (`engine.services["setting_changed"]`), all go back.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from rillet.commands.arguments import text
+from rillet.commands.help import reply_help
+from rillet.commands.server.info import all_commands
+from rillet.errors import CommandError, Loading
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.runtime.settings import PARAMETERS, SettingError, SettingType
+
+_FLAGS = "admin noscript loading stale"
+_NOT_WHILE_LOADING = ("appendonly", "dir", "repl-diskless-load")  # DENY_LOADING_CONFIG
+_LOCAL = re.compile(r"127\.\d+\.\d+\.\d+:\d+|\[?::1\]?:\d+|/.*")
+
+
+@command("config|get", arity=-3, flags=_FLAGS, group="server", since="2.0.0",
+         complexity="O(N) for N settings", syntax="parameter [parameter ...]")
+def config_get(session: Session, argv: list[bytes]) -> None:
+    """Show the settings whose names match."""
+    settings = session.engine.settings
+    found: dict[str, str] = {}
+    for word in argv[2:]:
+        found.update((name, value) for name, value in settings.matching(text(word)) if name not in found)
+    session.out.map(len(found))
+    for name, value in found.items():
+        session.out.bulk(name.encode())
+        session.out.bulk(value.encode("utf-8", "surrogateescape"))
+
+
+def _refused(name: str, reason: object) -> CommandError:
+    return CommandError(f"CONFIG SET failed (possibly related to argument '{name}') - {reason}")
+
+
+def _reason(error: SettingError) -> str:
+    return str(error).removeprefix("ERR ")
+
+
+def allows(session: Session, choice: str) -> bool:
+    """Whether a setting of no, yes and local lets the session do what it protects (server.c: allowProtectedAction)."""
+    peer = getattr(session.transport, "peer", "")
+    return choice == "yes" or (choice == "local" and (not peer or _LOCAL.fullmatch(peer) is not None))
+
+
+def _chosen(session: Session, names: list[str]) -> list[SettingType]:
+    """Return the parameters, which exist, may be set, and are given once each; the first that is not is refused."""
+    protected: str = session.engine.settings.enable_protected_configs
+    chosen: list[SettingType] = []
+    for name in names:
+        parameter = PARAMETERS.get(name.lower())
+        if parameter is None:
+            raise CommandError(f"Unknown option or number of arguments for CONFIG SET - '{name}'")
+        if not parameter.mutable:
+            raise _refused(name, "can't set immutable config")
+        if parameter.protected and not allows(session, protected):
+            raise _refused(name, "can't set protected config")
+        if session.engine.loading and parameter.name in _NOT_WHILE_LOADING:
+            raise Loading
+        if parameter in chosen:
+            raise _refused(name, "duplicate parameter")
+        chosen.append(parameter)
+    return chosen
+
+
+@command("config|set", arity=-4, flags=_FLAGS, group="server", since="2.0.0",
+         complexity="O(N) for N settings", syntax="parameter value [parameter value ...]")
+def config_set(session: Session, argv: list[bytes]) -> None:
+    """Change settings, all of them or none."""
+    if len(argv) % 2:
+        raise CommandError("syntax error")
+    chosen = _chosen(session, [text(name) for name in argv[2::2]])
+    values: list[Any] = []
+    for parameter, value in zip(chosen, argv[3::2], strict=True):
+        try:
+            values.append(session.engine.settings.value_of(parameter, value.decode("utf-8", "surrogateescape")))
+        except SettingError as error:
+            raise _refused(parameter.name, _reason(error)) from None
+    _take(session.engine, chosen, values)
+    session.out.ok()
+
+
+def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
+    """Set every value and tell the door; where it refuses one, everything goes back."""
+    settings = engine.settings
+    before = [getattr(settings, parameter.attribute) for parameter in chosen]
+    for parameter, value in zip(chosen, values, strict=True):
+        setattr(settings, parameter.attribute, value)
+    changed = engine.services.get("setting_changed")
+    for at, parameter in enumerate(chosen):
+        try:
+            if before[at] != values[at] and changed is not None:
+                changed(parameter.name)
+            elif before[at] != values[at] and parameter.needs_door:
+                raise SettingError("can't be changed while it runs")
+        except SettingError as error:
+            for other, value in zip(chosen, before, strict=True):
+                setattr(settings, other.attribute, value)
+            for other in chosen[:at]:
+                if changed is not None:
+                    changed(other.name)
+            raise _refused(parameter.name, _reason(error)) from None
+    engine.take_settings()
+
+
+@command("config|resetstat", arity=2, flags=_FLAGS, group="server", since="2.0.0", complexity="O(1)")
+def config_resetstat(session: Session, argv: list[bytes]) -> None:
+    """Begin the statistics of INFO anew."""
+    engine = session.engine
+    engine.stats.update(dict.fromkeys(engine.stats, 0))
+    engine.errors.clear()
+    engine.commands_processed = 0
+    for database in engine.databases:
+        database.hits = database.misses = 0
+    for entry in all_commands():
+        entry.calls = entry.nanoseconds = entry.rejected = entry.failed = 0
+    if "reset_stats" in engine.services:
+        engine.services["reset_stats"]()
+    session.out.ok()
+
+
+@command("config|rewrite", arity=2, flags=_FLAGS, group="server", since="2.8.0", complexity="O(1)")
+def config_rewrite(session: Session, argv: list[bytes]) -> None:
+    """Write the settings back to the configuration file, where the server was started with one."""
+    rewrite_config(session, False)
+
+
+def rewrite_config(session: Session, everything: bool) -> None:
+    """Write the settings, all of them or those that matter, and reply (config.c: rewriteConfig)."""
+    if "rewrite_config" not in session.engine.services:
+        raise CommandError("The server is running without a config file")
+    session.engine.services["rewrite_config"](everything)
+    session.out.ok()
+
+
+@command("config|help", arity=2, flags="loading stale", group="server", since="5.0.0", complexity="O(1)")
+def config_help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_help(session, "config")

@@ -1,0 +1,288 @@
+"""DEBUG, as far as Redis's public test suite needs it (Redis: debug.c).
+
+It is one command there, not a container, and refused unless `enable-debug-command` allows it, because
+it can stop the server or throw data away. A sub-command is a function here with its usage as docstring
+head; what it does not take is answered as an unknown one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rillet.commands.arguments import text
+from rillet.commands.connection.connection import subcommand_error
+from rillet.commands.help import reply_lines
+from rillet.commands.server.config import allows, rewrite_config
+from rillet.errors import CommandError, Loading
+from rillet.keyspace.database import Database
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.runtime.setting_types import parse_memory
+from rillet.structs.quicklist import Quicklist
+from rillet.types import digest
+from rillet.types.list import List
+from rillet.types.rdb import value as rdb
+
+_NOT_ALLOWED = (
+    'DEBUG command not allowed. If the enable-debug-command option is set to "local", you can run it from a local '
+    "connection, otherwise you need to set this option in the configuration file, and then restart the server."
+)
+_NUMBER = re.compile(rb"\s*([+-]?\d+)")
+
+# What touches no data; while these are being read, nothing else of DEBUG is safe.
+_WHILE_LOADING = frozenset((b"help", b"sleep", b"log", b"error", b"protocol", b"set-active-expire"))
+
+Action = Callable[[Session, list[bytes]], None]
+# Name -> what it does, the number of words it takes (least, most), its usage.
+_ACTIONS: dict[bytes, tuple[Action, int, int, str]] = {}
+
+
+def action(name: str, least: int, most: int | None = None, usage: str = "") -> Callable[[Action], Action]:
+    """Record a sub-command of DEBUG that takes so many words, DEBUG and its own name counted."""
+
+    def record(action: Action) -> Action:
+        _ACTIONS[name.encode()] = (action, least, most or least, f"{name.upper()} {usage}".strip())
+        return action
+
+    return record
+
+
+@command("debug", arity=-2, flags="admin noscript loading stale protected", group="server", since="1.0.0",
+         complexity="Depends on the sub-command", syntax="subcommand [arg [arg ...]]")
+def debug(session: Session, argv: list[bytes]) -> None:
+    """Look into the server, or disturb it, for tests."""
+    if not allows(session, session.engine.settings.enable_debug_command):
+        raise CommandError(_NOT_ALLOWED)
+    action, least, most, _usage = _ACTIONS.get(argv[1].lower(), (None, 0, 0, ""))
+    if action is None or not least <= len(argv) <= most:
+        raise subcommand_error("DEBUG", argv)
+    if session.engine.loading and argv[1].lower() not in _WHILE_LOADING:
+        raise Loading()
+    action(session, argv)
+
+
+@action("help", 2)
+def _help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_lines(session, "debug", ((usage, (action.__doc__ or "").strip())
+                                   for action, _least, _most, usage in _ACTIONS.values()))  # fmt: skip
+
+
+# -- time and logging -------------------------------------------------------------------------------
+
+
+@action("sleep", 3, usage="<seconds>")
+def _sleep(session: Session, argv: list[bytes]) -> None:
+    """Stop everything for a while."""
+    try:
+        seconds = float(argv[2])
+    except ValueError:
+        seconds = 0.0
+    session.engine.clock.sleep(max(min(seconds, 86400.0), 0.0))
+    session.out.ok()
+
+
+def atoi(raw: bytes) -> int:
+    """Return the number that the text begins with, 0 where it begins with none (C's atoi)."""
+    match = _NUMBER.match(raw)
+    return int(match[1]) if match else 0
+
+
+@action("set-active-expire", 3, usage="<0|1>")
+def _set_active_expire(session: Session, argv: list[bytes]) -> None:
+    """Let keys go at their time by themselves (1), or only when they are looked up (0)."""
+    session.engine.active_expire = atoi(argv[2]) != 0
+    session.out.ok()
+
+
+@action("log", 3, usage="<message>")
+def _log(session: Session, argv: list[bytes]) -> None:
+    """Write a line to the server's log."""
+    if "log_line" in session.engine.services:
+        session.engine.services["log_line"]("DEBUG LOG: " + text(argv[2]))
+    session.out.ok()
+
+
+# -- values -----------------------------------------------------------------------------------------
+
+
+@action("object", 3, usage="<key>")
+def _object(session: Session, argv: list[bytes]) -> None:
+    """Show what is known of a key's value."""
+    value: Any = session.db.values.get(argv[2])
+    if value is None:
+        raise CommandError("no such key")
+    size = len(rdb.dump(value, session.engine.settings.rdbcompression)) - 11
+    nodes = _nodes(value.elements) if isinstance(value, List) and not value.elements.single else ""
+    session.out.simple(
+        f"Value at:{id(value):#x} refcount:1 encoding:{value.encoding()} serializedlength:{size} "
+        f"lru:0 lru_seconds_idle:0{nodes}".encode()
+    )
+
+
+def _nodes(elements: Quicklist) -> str:
+    """Return what there is to tell of a quicklist's nodes."""
+    return (
+        f" ql_nodes:{elements.nodes} ql_avg_node:{elements.count / elements.nodes:.2f} "
+        f"ql_listpack_max:{elements.fill} ql_compressed:{int(elements.depth > 0)} "
+        f"ql_uncompressed_size:{sum(node.nbytes() for node in elements.chain())}"
+    )
+
+
+@action("digest", 2)
+def _digest(session: Session, argv: list[bytes]) -> None:
+    """Show a digest of all databases."""
+    databases = ((database.index, _keys(database)) for database in session.engine.databases if len(database))
+    session.out.simple(digest.data_digest(databases, session.engine.settings.compat).hex().encode())
+
+
+def _keys(database: Database) -> Iterator[tuple[bytes, object, bool]]:
+    for key, value in database.values.items():
+        yield key, value, key in database.expires
+
+
+@action("digest-value", 2, 1 << 30, "<key> [<key> ...]")
+def _digest_value(session: Session, argv: list[bytes]) -> None:
+    """Show a digest of each key's value."""
+    database = session.db
+    session.out.array(len(argv) - 2)
+    for key in argv[2:]:
+        value = database.values.get(key)
+        found = digest.ZERO
+        if value is not None:
+            found = digest.value_digest(value, key in database.expires, digest.ZERO, session.engine.settings.compat)
+        session.out.simple(found.hex().encode())
+
+
+@action("quicklist-packed-threshold", 3, usage="<size>")
+def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
+    """Set a size from which on a list element has a node to itself; 0 lets the settings decide."""
+    size = parse_memory(text(argv[2]))
+    if size is None or not 0 <= size <= (1 << 32) - (1 << 20):
+        raise CommandError("argument must be a memory value bigger than 1 and smaller than 4gb")
+    session.engine.settings.quicklist_packed_threshold = size
+    session.out.ok()
+
+
+# -- disk -------------------------------------------------------------------------------------------
+
+
+@action("reload", 2, 5, "[NOSAVE] [NOFLUSH] [MERGE]")
+def _reload(session: Session, argv: list[bytes]) -> None:
+    """Write the RDB file, empty all databases, load it; without a server, take each value through its RDB bytes."""
+    options = {word.lower() for word in argv[2:]}
+    if not options <= {b"merge", b"noflush", b"nosave"}:
+        raise CommandError("DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
+    if "reload" in session.engine.services:
+        session.engine.services["reload"](b"nosave" not in options, b"noflush" not in options, b"merge" in options)
+    else:
+        for database in session.engine.databases:
+            for key, value in list(database.values.items()):
+                settings = session.engine.settings
+                database.values[key] = rdb.restore(rdb.dump(value, settings.rdbcompression), settings)
+    session.out.ok()
+
+
+@action("loadaof", 2)
+def _loadaof(session: Session, argv: list[bytes]) -> None:
+    """Empty all databases and replay the append-only file."""
+    if "load_log" not in session.engine.services:
+        raise CommandError("there is no append-only file to load")
+    session.engine.services["load_log"]()
+    session.out.ok()
+
+
+@action("config-rewrite-force-all", 2)
+def _config_rewrite_force_all(session: Session, argv: list[bytes]) -> None:
+    """Write every setting to the configuration file, what is at its default too."""
+    rewrite_config(session, True)
+
+
+@action("change-repl-id", 2)
+def _change_repl_id(session: Session, argv: list[bytes]) -> None:
+    """Take a new replication ID."""
+    from os import urandom
+
+    session.engine.replication_id = urandom(20).hex()
+    session.out.ok()
+
+
+# -- protocol ---------------------------------------------------------------------------------------
+
+
+@action("error", 3, usage="<string>")
+def _error(session: Session, argv: list[bytes]) -> None:
+    """Reply with this error."""
+    session.out.error(argv[2])
+
+
+@action("protocol", 3, usage="<type>")
+def _protocol(session: Session, argv: list[bytes]) -> None:
+    """Reply with a sample of a RESP type."""
+    sample = _SAMPLES.get(argv[2].lower())
+    if sample is None:
+        raise CommandError(
+            "Wrong protocol type name. Please use one of the following: "
+            "string|integer|double|bignum|null|array|set|map|attrib|push|verbatim|true|false"
+        )
+    sample(session.out)
+
+
+def _three(out: Any) -> None:
+    for number in range(3):
+        out.integer(number)
+
+
+def _array_sample(out: Any) -> None:
+    out.array(3)
+    _three(out)
+
+
+def _set_sample(out: Any) -> None:
+    out.set(3)
+    _three(out)
+
+
+def _map_sample(out: Any) -> None:
+    out.map(3)
+    for number in range(3):
+        out.integer(number)
+        out.boolean(number == 1)
+
+
+def _attribute_sample(out: Any) -> None:
+    if out.resp == 3:
+        out.attribute(1)
+        out.bulk(b"key-popularity")
+        out.array(2)
+        out.bulk(b"key:123")
+        out.integer(90)
+    out.bulk(b"Some real reply following the attribute")
+
+
+def _push_sample(out: Any) -> None:
+    if out.resp == 2:
+        raise CommandError("RESP2 is not supported by this command")
+    out.push(2)
+    out.bulk(b"server-cpu-usage")
+    out.integer(42)
+    out.bulk(b"Some real reply following the push reply")
+
+
+_SAMPLES: dict[bytes, Callable[[Any], Any]] = {
+    b"string": lambda out: out.bulk(b"Hello World"),
+    b"integer": lambda out: out.integer(12345),
+    b"double": lambda out: out.double(3.141),
+    b"bignum": lambda out: out.bignum(b"1234567999999999999999999999999999999"),
+    b"null": lambda out: out.null(),
+    b"array": _array_sample,
+    b"set": _set_sample,
+    b"map": _map_sample,
+    b"attrib": _attribute_sample,
+    b"push": _push_sample,
+    b"verbatim": lambda out: out.verbatim(b"This is a verbatim\nstring"),
+    b"true": lambda out: out.boolean(True),
+    b"false": lambda out: out.boolean(False),
+}

@@ -1,0 +1,215 @@
+"""What INFO says (Redis: server.c, genRedisInfoString): lines `name:value` under `# Section` heads.
+
+Each built-in section is a function of the engine. A door (server, store) adds what only it knows
+through `engine.info_sections[section] = function`, which returns a mapping of names to values; a
+section of a new name is shown too. A field that Redis has and nobody here can know is left out; only
+in commandstats the two of time stay, as 0, because tools that read these lines need them to be there:
+two readings of the clock would cost a GET as much as all the rest of it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+from math import log2
+from typing import Any
+
+from rillet.keyspace.database import Database
+from rillet.runtime.registry import TABLE, Command
+from rillet.runtime.session import SUBSCRIBED
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows has none
+    resource = None  # type: ignore[assignment]
+
+Facts = Mapping[str, Any]
+_TTL_SAMPLES = 20
+
+
+def human(size: float) -> str:
+    """Return a size as INFO shows it to people (util.c: bytesToHuman)."""
+    if size < 1024:
+        return f"{size:.0f}B"
+    power = min(int(log2(size)) // 10, 5)
+    return f"{size / 1024**power:.2f}{' KMGTP'[power]}"
+
+
+def memory_facts(engine: Any) -> dict[str, int]:
+    """Return used_memory and its peak, in bytes: the door's figures, else the peak that the kernel kept."""
+    if "memory" in engine.services:
+        facts: dict[str, int] = engine.services["memory"]()
+        return facts
+    if resource is None:
+        return {"used_memory": 0, "used_memory_peak": 0}
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return {"used_memory": peak, "used_memory_peak": peak}
+
+
+def _server(engine: Any) -> Facts:
+    from rillet import __version__, compiled
+
+    now_us = engine.clock.now_us()
+    up = max(now_us // 1_000_000 - engine.started_ms // 1000, 0)
+    compat = engine.settings.compat
+    valkey = {"server_name": "valkey", "valkey_version": compat.valkey_version} if compat.valkey else {}
+    return {
+        "redis_version": compat.redis_version, **valkey,
+        "rillet_version": __version__, "rillet_compiled": "yes" if compiled() else "no",
+        "redis_mode": "standalone", "os": sys.platform, "arch_bits": sys.maxsize.bit_length() + 1,
+        "python_version": sys.version.split()[0], "process_id": os.getpid(), "run_id": engine.run_id,
+        "tcp_port": engine.settings.port, "server_time_usec": now_us, "uptime_in_seconds": up,
+        "uptime_in_days": up // 86400, "hz": engine.settings.hz, "configured_hz": engine.settings.hz,
+    }  # fmt: skip
+
+
+def _clients(engine: Any) -> Facts:
+    sessions = [session for session in engine.sessions.values() if not session.trusted]
+    compat = engine.settings.compat
+    listening = {}
+    if compat.knows(74) or compat.valkey:
+        listening["pubsub_clients"] = sum(1 for session in sessions if session.state & SUBSCRIBED)
+    if compat.knows(72):
+        listening.update(_waited_for(sessions))
+    return {
+        "connected_clients": len(sessions), "maxclients": engine.settings.maxclients,
+        "blocked_clients": sum(1 for session in sessions if session.blocked is not None), "tracking_clients": 0,
+        **listening,
+    }  # fmt: skip
+
+
+def _waited_for(sessions: list[Any]) -> dict[str, int]:
+    """Count the keys that clients wait for, and those whose end would wake one: who reads in a group (blocked.c)."""
+    keys: set[tuple[int, bytes]] = set()
+    on_nokey: set[tuple[int, bytes]] = set()
+    for session in sessions:
+        if session.blocked is not None:
+            waited = {(session.blocked.db.index, key) for key in session.blocked.keys}
+            keys |= waited
+            if session.command.fullname == "xreadgroup":
+                on_nokey |= waited
+    return {"total_blocking_keys": len(keys), "total_blocking_keys_on_nokey": len(on_nokey)}
+
+
+def _memory(engine: Any) -> Facts:
+    facts = memory_facts(engine)
+    used, peak = facts["used_memory"], facts["used_memory_peak"]
+    return {
+        "used_memory": used, "used_memory_human": human(used), "used_memory_rss": used,
+        "used_memory_rss_human": human(used), "used_memory_peak": peak, "used_memory_peak_human": human(peak),
+        "maxmemory": 0, "maxmemory_human": "0B", "maxmemory_policy": "noeviction", "mem_allocator": "python",
+    }  # fmt: skip
+
+
+def _persistence(engine: Any) -> Facts:
+    # All of Redis's fields in its order; a door that has files and children puts its own figures in their places.
+    compat = engine.settings.compat
+    saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(82) else {})}
+    forks = {"module_fork_in_progress": 0, "module_fork_last_cow_size": 0}
+    if compat.valkey:
+        forks["slot_migration_fork_in_progress"] = 0
+    return {
+        "loading": int(engine.loading), "async_loading": 0, "current_cow_peak": 0, "current_cow_size": 0,
+        "current_cow_size_age": 0, "current_fork_perc": "0.00", "current_save_keys_processed": 0,
+        "current_save_keys_total": 0, "rdb_changes_since_last_save": engine.dirty, "rdb_bgsave_in_progress": 0,
+        "rdb_last_save_time": engine.started_ms // 1000, "rdb_last_bgsave_status": "ok", "rdb_last_bgsave_time_sec": -1,
+        "rdb_current_bgsave_time_sec": -1, **saves, "rdb_last_cow_size": 0, "rdb_last_load_keys_expired": 0,
+        "rdb_last_load_keys_loaded": 0, "aof_enabled": int(engine.log is not None), "aof_rewrite_in_progress": 0,
+        "aof_rewrite_scheduled": 0, "aof_last_rewrite_time_sec": -1, "aof_current_rewrite_time_sec": -1,
+        "aof_last_bgrewrite_status": "ok", "aof_rewrites": 0, "aof_rewrites_consecutive_failures": 0,
+        "aof_last_write_status": "ok" if engine.refusal is None else "err", "aof_last_cow_size": 0,
+        **forks,
+    }  # fmt: skip
+
+
+def _stats(engine: Any) -> Facts:
+    return {
+        "total_connections_received": engine.next_session_id - 1,
+        "total_commands_processed": engine.commands_processed,
+        "expired_keys": engine.stats["expired_keys"], "evicted_keys": 0,
+        "keyspace_hits": sum(database.hits for database in engine.databases),
+        "keyspace_misses": sum(database.misses for database in engine.databases),
+        "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),
+        "pubsubshard_channels": len(engine.channels.shards), "latest_fork_usec": 0, "total_forks": 0,
+        "total_error_replies": engine.stats["error_replies"],
+    }  # fmt: skip
+
+
+def _replication(engine: Any) -> Facts:
+    return {"role": "master", "connected_slaves": 0, "master_replid": engine.replication_id, "master_repl_offset": 0}
+
+
+def _cpu(_engine: Any) -> Facts:
+    times = os.times()
+    return {"used_cpu_sys": f"{times.system:.6f}", "used_cpu_user": f"{times.user:.6f}"}
+
+
+def _errorstats(engine: Any) -> Facts:
+    return {f"errorstat_{prefix}": f"count={count}" for prefix, count in engine.errors.items()}
+
+
+def _commandstats(_engine: Any) -> Facts:
+    return {
+        f"cmdstat_{one.fullname}":
+            f"calls={one.calls},usec={one.nanoseconds // 1000},"
+            f"usec_per_call={one.nanoseconds / 1000 / one.calls if one.calls else 0:.2f},"
+            f"rejected_calls={one.rejected},failed_calls={one.failed}"
+        for one in all_commands() if one.calls or one.rejected
+    }  # fmt: skip
+
+
+def all_commands() -> Iterable[Command]:
+    """Yield every command and sub-command."""
+    for entry in TABLE:
+        yield entry
+        yield from (entry.subcommands or {}).values()
+
+
+def _cluster(_engine: Any) -> Facts:
+    return {"cluster_enabled": 0}
+
+
+def _keyspace(engine: Any) -> Facts:
+    now = engine.clock.now_ms()
+    return {
+        f"db{database.index}":
+            f"keys={len(database)},expires={len(database.expires)},avg_ttl={_average_ttl(database, now)}"
+        for database in engine.databases if len(database)
+    }  # fmt: skip
+
+
+def _average_ttl(database: Database, now: int) -> int:
+    """Return the mean of the first few times to live, in milliseconds; 0 without any."""
+    sample = [max(when - now, 0) for when in islice(database.expires.values(), _TTL_SAMPLES)]
+    return sum(sample) // len(sample) if sample else 0
+
+
+_DEFAULT: dict[str, Callable[[Any], Facts]] = {
+    "server": _server, "clients": _clients, "memory": _memory, "persistence": _persistence, "stats": _stats,
+    "replication": _replication, "cpu": _cpu, "modules": lambda _engine: {}, "errorstats": _errorstats,
+    "cluster": _cluster, "keyspace": _keyspace,
+}  # fmt: skip
+_ALL: dict[str, Callable[[Any], Facts]] = {
+    **{name: facts for name, facts in _DEFAULT.items() if name != "keyspace"},
+    "commandstats": _commandstats, "keyspace": _keyspace,
+}  # fmt: skip
+
+
+def info_text(engine: Any, wanted: list[str]) -> bytes:
+    """Return the text of INFO for the sections named; none named is "default"."""
+    names: list[str] = []
+    for name in wanted or ["default"]:
+        group = {"default": _DEFAULT, "all": _ALL, "everything": _ALL}.get(name)
+        names += [name] if group is None else [*group, *(one for one in engine.info_sections if one not in group)]
+    sections = []
+    for name in dict.fromkeys(names):
+        if name not in _ALL and name not in engine.info_sections:
+            continue
+        facts = {**_ALL[name](engine)} if name in _ALL else {}
+        if name in engine.info_sections:
+            facts.update(engine.info_sections[name]())
+        lines = [f"# {name.capitalize()}", *(f"{key}:{value}" for key, value in facts.items())]
+        sections.append("\r\n".join(lines) + "\r\n")
+    return "\r\n".join(sections).encode("utf-8", "surrogateescape")

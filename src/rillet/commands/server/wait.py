@@ -1,0 +1,104 @@
+"""WAIT and WAITAOF: until when what was written is elsewhere, and on the disk (Redis: replication.c).
+
+There are no replicas, so nothing but the own disk ever acknowledges. WAITAOF waits until the log is synced up to
+where it was when the command came: that is what this client wrote, and what others wrote before (Redis counts
+the client's own writes; here one that wrote nothing waits too). Nothing is synced for its sake: with `appendfsync
+everysec` it waits for the next second's sync, with `no` until its time is over.
+
+Inside MULTI nobody waits, and what the transaction wrote is not in the log yet, so that the answer is 0.
+
+Whoever syncs the log is another thread, which may not touch a session; so a client that waits is asked again every
+hundredth of a second, by the clock of its own door. Rejected: a list of waiting clients in the log, which every door
+would have to serve from every thread.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillet.commands.arguments import LLONG_MAX, integer, positive, timeout_ms
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+
+_NUMLOCAL = "value is out of range, value must between 0 and 1"
+_NO_LOG = "WAITAOF cannot be used when numlocal is set but appendonly is disabled."
+_ASK_AGAIN = 10  # milliseconds
+
+
+def _timeout(session: Session, raw: bytes) -> int:
+    """Return a time-out in milliseconds; since 7.2 it may not end behind the end of time."""
+    milliseconds = timeout_ms(raw)
+    engine = session.engine
+    if engine.settings.compat.knows(72) and milliseconds > LLONG_MAX - engine.clock.now_ms():
+        raise CommandError("timeout is out of range")
+    return milliseconds
+
+
+@command("wait", arity=3, flags="noscript", group="generic", since="3.0.0", complexity="O(1)",
+         syntax="numreplicas timeout")
+def wait(session: Session, argv: list[bytes]) -> None:
+    """Wait until replicas have the changes made so far; there are none, so only 0 of them is ever reached."""
+    replicas = integer(argv[1])
+    milliseconds = _timeout(session, argv[2])
+    if replicas <= 0 or not session.can_block:
+        session.out.integer(0)
+        return
+    session.block([], milliseconds, lambda _session, _key: False, lambda waiting: waiting.out.integer(0))
+
+
+@command("waitaof", arity=4, flags="blocking", group="generic", since="7.2.0", complexity="O(1)",
+         syntax="numlocal numreplicas timeout")
+def waitaof(session: Session, argv: list[bytes]) -> None:
+    """Wait until the changes made so far are synced to the own disk, and to those of replicas (waitaofCommand)."""
+    local = integer(argv[1])
+    if not 0 <= local <= 1:
+        raise CommandError(_NUMLOCAL)
+    replicas = positive(argv[2])
+    milliseconds = _timeout(session, argv[3])
+    log = session.engine.log
+    if local and log is None:
+        raise CommandError(_NO_LOG)
+    waiting = _Waiting(local, replicas, 0 if log is None else log.position)
+    if waiting.acknowledged(session) or not session.can_block:
+        waiting.reply(session)
+        return
+    session.block([], milliseconds, waiting.serve, waiting.reply)
+    session.engine.retry_at(session, session.engine.clock.now_ms() + _ASK_AGAIN)
+
+
+class _Waiting:
+    """What one client waits for: how many disks, and the position of the log that they are to have reached."""
+
+    __slots__ = ("local", "position", "replicas")
+
+    def __init__(self, local: int, replicas: int, position: int) -> None:
+        self.local = local
+        self.replicas = replicas
+        self.position = position
+
+    def acknowledged(self, session: Session) -> bool:
+        """Whether it has what it waits for."""
+        return self.replicas == 0 and _synced(session, self.position) >= self.local
+
+    def serve(self, session: Session, key: bytes) -> bool:
+        """Reply if it has; the error if the log was turned off meanwhile (processClientsWaitingReplicas)."""
+        if self.local and session.engine.log is None:
+            raise CommandError(_NO_LOG)
+        if not self.acknowledged(session):
+            session.engine.retry_at(session, session.engine.clock.now_ms() + _ASK_AGAIN)
+            return False
+        self.reply(session)
+        return True
+
+    def reply(self, session: Session) -> None:
+        """Reply with how many disks have it: the own one, and those of replicas."""
+        session.out.array(2)
+        session.out.integer(_synced(session, self.position))
+        session.out.integer(0)
+
+
+def _synced(session: Session, position: int) -> int:
+    """Return 1 if the log is on the disk up to the position, else 0."""
+    log: Any = session.engine.log
+    return int(log is not None and log.synced >= position and not session.engine.has_unlogged())

@@ -1,0 +1,222 @@
+"""SINTER, SUNION, SDIFF, and where their results are kept or counted (Redis: t_set.c).
+
+A result that is stored is a set made anew, and OBJECT ENCODING and DUMP show how it was made, so it is made in
+Redis's way: which encoding it begins in, in which order members come, and for SDIFF which of the two ways is taken:
+
+    1   each member of the first set is looked for in the others       work: half of size * number of sets
+    2   all members of the first set, less those of the others         work: the sum of all sizes
+
+The second one begins with everything, so its result may be a hashtable that few members are left in.
+
+    encoding to begin in     SINTERSTORE                       SUNIONSTORE, SDIFFSTORE
+    7.0                      intset                            intset
+    7.2 and newer            that of the smallest set, but     intset
+                             listpack for a hashtable; and
+                             an intset if only integers came
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import islice
+
+from rillet.commands.arguments import integer, positive, syntax_error
+from rillet.commands.list.move import keys_after_number
+from rillet.commands.set.set import read_set, write_members
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.encoding_limits import EncodingLimits, has_compact
+from rillet.types.set import Set
+from rillet.types.string import string2ll
+from rillet.types.zset import Zset
+
+_INTER = "O(N*M) worst case where N is the cardinality of the smallest set and M is the number of sets."
+_ALL = "O(N) where N is the total number of elements in all given sets."
+
+
+def _sets(session: Session, keys: list[bytes]) -> list[Set | None]:
+    return [read_set(session, key) for key in keys]
+
+
+# -- intersection ------------------------------------------------------------------------------------
+
+
+def _by_size(sets: list[Set | None]) -> list[Set]:
+    """Return the sets, the smallest first; none at all if one is missing, and so nothing is common to all."""
+    there = [one for one in sets if one is not None]
+    return sorted(there, key=len) if len(there) == len(sets) else []
+
+
+def _common(sets: list[Set]) -> Iterator[bytes]:
+    """Yield the members of the first set that are in all others."""
+    if sets:
+        others = [one for one in sets[1:] if one is not sets[0]]
+        for member in sets[0]:
+            if all(member in other for other in others):
+                yield member
+
+
+def _intersection(sets: list[Set], limits: EncodingLimits) -> Set:
+    """Return what is common to the sets, encoded as SINTERSTORE keeps it (sinterGenericCommand)."""
+    if not has_compact(limits):
+        return _made(Set(), _common(sets), limits)
+    encoding = sets[0].encoding() if sets else "intset"
+    result = Set.empty("listpack" if encoding == "hashtable" else encoding)
+    # What stands in a listpack as a string is no integer; what stands in a hashtable may be one.
+    only_integers = True
+    for member in _common(sets):
+        only_integers = only_integers and string2ll(member) is not None
+        result.add(member, limits)
+    if only_integers:
+        result.to_intset(limits)
+    return result
+
+
+def _made(result: Set, members: Iterator[bytes], limits: EncodingLimits) -> Set:
+    for member in members:
+        result.add(member, limits)
+    return result
+
+
+# -- union and difference ----------------------------------------------------------------------------
+
+
+def _union(sets: list[Set | None], limits: EncodingLimits) -> Set:
+    """Return the members of all sets (sunionDiffGenericCommand)."""
+    return _made(Set(), (member for one in sets if one is not None for member in one), limits)
+
+
+def _difference(sets: list[Set | None], limits: EncodingLimits) -> Set:
+    """Return the members of the first set that are in no other (sunionDiffGenericCommand)."""
+    first, others = sets[0], [one for one in sets[1:] if one is not None]
+    if first is None or any(one is first for one in others):
+        return Set()
+    sizes = [len(one) for one in others]
+    if len(first) * (len(others) + 1) // 2 <= len(first) + sum(sizes):
+        others.sort(key=len, reverse=True)
+        return _made(Set(), (member for member in first if not any(member in one for one in others)), limits)
+    result = _made(Set(), iter(first), limits)
+    for one in others:
+        for member in one:
+            result.remove(member)
+        if not len(result):
+            break
+    return result
+
+
+# -- the commands ------------------------------------------------------------------------------------
+
+
+def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes, kind: bytes = b"s") -> None:
+    """Put a result at a key, which goes if the result is empty, and write its size."""
+    database = session.db
+    if len(result):
+        old = database.set(key, result)
+        if old is not None and database.on_overwritten is not None:
+            database.on_overwritten(database, key, old, result)
+        session.modified(key)
+        session.notify(kind, event, key)
+    elif database.lookup(key) is not None:
+        database.delete(key)
+        session.modified(key)
+        session.notify(b"g", b"del", key)
+    session.out.integer(len(result))
+
+
+@command("sinter", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_INTER,
+         syntax="key [key ...]")
+def sinter(session: Session, argv: list[bytes]) -> None:
+    """Return the members that all the sets have."""
+    write_members(session, list(_common(_by_size(_sets(session, argv[1:])))))
+
+
+@command("sinterstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
+         complexity=_INTER, syntax="destination key [key ...]")
+def sinterstore(session: Session, argv: list[bytes]) -> None:
+    """Keep the members that all the sets have as another set."""
+    result = _intersection(_by_size(_sets(session, argv[2:])), session.engine.settings)
+    store_result(session, argv[1], result, b"sinterstore")
+
+
+@command("sintercard", arity=-3, flags="readonly movablekeys", group="set", since="7.0.0",
+         get_keys=keys_after_number(1), complexity=_INTER, syntax="numkeys key [key ...] [LIMIT limit]")
+def sintercard(session: Session, argv: list[bytes]) -> None:
+    """Count the members that all the sets have, up to a limit."""
+    keys, limit, _ = _counting(argv)
+    members = _common(_by_size(_sets(session, keys)))
+    session.out.integer(sum(1 for _ in (islice(members, limit) if limit else members)))
+
+
+def _counting(argv: list[bytes], flag: bytes = b"limit") -> tuple[list[bytes], int, bool]:
+    """Return the keys of a ...CARD command, its LIMIT (0 = none), and whether the flag stands behind them."""
+    numkeys = integer(argv[1], "numkeys should be greater than 0")
+    if numkeys < 1:
+        raise CommandError("numkeys should be greater than 0")
+    if numkeys > len(argv) - 2:
+        raise CommandError("Number of keys can't be greater than number of args")
+    limit, flagged = 0, False
+    words = iter(argv[2 + numkeys :])
+    for word in words:
+        option = word.lower()
+        value = next(words, None) if option == b"limit" else None
+        if value is not None:
+            limit = positive(value, "LIMIT can't be negative")
+        elif option == flag != b"limit":
+            flagged = True
+        else:
+            raise syntax_error()
+    return argv[2 : 2 + numkeys], limit, flagged
+
+
+@command("sunion", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
+         syntax="key [key ...]")
+def sunion(session: Session, argv: list[bytes]) -> None:
+    """Return the members that any of the sets has."""
+    members = dict.fromkeys(member for one in _sets(session, argv[1:]) if one is not None for member in one)
+    write_members(session, list(members))
+
+
+@command("sunioncard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
+         get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [APPROX] [LIMIT limit]")
+def sunioncard(session: Session, argv: list[bytes]) -> None:
+    """Count the members that any of the sets has, up to a limit; APPROX allows an estimate and gets the number."""
+    keys, limit, _ = _counting(argv, b"approx")
+    met: set[bytes] = set()
+    for member in (member for one in _sets(session, keys) if one is not None for member in one):
+        met.add(member)
+        if len(met) == limit:
+            break
+    session.out.integer(len(met))
+
+
+@command("sunionstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
+         complexity=_ALL, syntax="destination key [key ...]")
+def sunionstore(session: Session, argv: list[bytes]) -> None:
+    """Keep the members that any of the sets has as another set."""
+    result = _union(_sets(session, argv[2:]), session.engine.settings)
+    store_result(session, argv[1], result, b"sunionstore")
+
+
+@command("sdiff", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
+         syntax="key [key ...]")
+def sdiff(session: Session, argv: list[bytes]) -> None:
+    """Return the members of the first set that none of the others has."""
+    write_members(session, list(_difference(_sets(session, argv[1:]), session.engine.settings)))
+
+
+@command("sdiffcard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
+         get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [LIMIT limit]")
+def sdiffcard(session: Session, argv: list[bytes]) -> None:
+    """Count the members of the first set that none of the others has, up to a limit."""
+    keys, limit, _ = _counting(argv)
+    count = len(_difference(_sets(session, keys), session.engine.settings))
+    session.out.integer(min(count, limit) if limit else count)
+
+
+@command("sdiffstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
+         complexity=_ALL, syntax="destination key [key ...]")
+def sdiffstore(session: Session, argv: list[bytes]) -> None:
+    """Keep the members of the first set that none of the others has as another set."""
+    result = _difference(_sets(session, argv[2:]), session.engine.settings)
+    store_result(session, argv[1], result, b"sdiffstore")

@@ -1,0 +1,48 @@
+cimport cython
+from rillet.runtime.session cimport Session
+from rillet.types.stream.value cimport Stream
+from rillet.types.stream.id cimport IDReader
+
+@cython.final
+cdef class Interval:
+    cdef public unsigned long long start_ms
+    cdef public unsigned long long start_seq
+    cdef public unsigned long long end_ms
+    cdef public unsigned long long end_seq
+    cpdef bint read_start(self, bytes word)
+    cpdef bint read_end(self, bytes word)
+
+@cython.final
+cdef class TrimArguments:
+    cdef public int strategy
+    cdef public int delete_strategy
+    cdef public long long maxlen
+    cdef public unsigned long long minid_ms
+    cdef public unsigned long long minid_seq
+    cdef public bint approx
+    cdef public long long limit
+    cdef public bint limit_given
+    cdef public Py_ssize_t threshold_at
+    cdef public Py_ssize_t id_at
+    cdef public bint id_given
+    cdef public unsigned long long ms
+    cdef public unsigned long long seq
+    cdef public bint seq_given
+    cdef public bint no_mkstream
+    cdef public bytes pid
+    cdef public bytes iid
+    cdef public bint idmp_auto
+    cpdef bint read(self, Session session, list[bytes] argv, bint xadd)
+    cdef Py_ssize_t _read_option(self, Session session, list[bytes] argv, Py_ssize_t at, bint xadd)
+    cdef Py_ssize_t _read_producer(self, list[bytes] argv, Py_ssize_t at, bint auto)
+    cdef Py_ssize_t _read_threshold(self, list[bytes] argv, Py_ssize_t at, int strategy)
+    cdef bint _read_new_id(self, bytes word)
+    cdef bint _settle(self, Session session, bint xadd)
+
+cpdef long long default_limit(long long node_max_entries) noexcept
+cpdef bytes option(bytes word)
+cpdef long long integer(bytes word, str message=*)
+cpdef int delete_strategy(bytes word) noexcept
+cpdef Stream find_stream(Session session, bytes key)
+cpdef Stream read_stream(Session session, bytes key)
+cpdef bint read_id(IDReader reader, bytes word, bint strict=*)

@@ -1,0 +1,389 @@
+"""What the stream commands share: reading arguments, finding the stream, refusing in Redis's words.
+
+    XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [MAXLEN|MINID [=|~] threshold [LIMIT n]] *|ms-*|ms-seq field value ...
+             └──────────────────────────────── TrimArguments ────────────────────────────┘ └── and its ID ──┘
+    XRANGE key -|(ms-seq|ms ... +|(ms-seq|ms                         Interval
+
+Redis reads options with C's string functions, so an option, `$` and `>` end at their first NUL
+byte, and a name inside an error line is cut there too; `option` and `text` are those two habits.
+Numbers go by string2ll (util.c): canonical decimal text of a signed 64-bit integer, nothing else.
+
+The order of the checks is Redis's: a command with two faults answers with the same one.
+
+Results that are several numbers are attributes of a small object (`TrimArguments`, `Interval`), so
+that 64-bit halves of IDs stay unboxed between compiled modules.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import NOT_AN_INTEGER, text
+from rillet.errors import CommandError, NoGroup, WrongType
+from rillet.runtime.session import Session
+from rillet.types.compat import NEWEST
+from rillet.types.stream.group import Group
+from rillet.types.stream.id import IDReader
+from rillet.types.stream.value import ACKED, DELREF, KEEPREF, Stream
+
+NO_TRIM = 0
+MAXLEN = 1
+MINID = 2
+_NO_TRIM = cython.declare(cython.int, NO_TRIM)
+_MAXLEN = cython.declare(cython.int, MAXLEN)
+_MINID = cython.declare(cython.int, MINID)
+_KEEPREF = cython.declare(cython.int, KEEPREF)
+_DELREF = cython.declare(cython.int, DELREF)
+_ACKED = cython.declare(cython.int, ACKED)
+_NO_STRATEGY = cython.declare(cython.int, -1)
+
+_MAX_LEVEL = cython.declare(cython.int, NEWEST.level)
+MAX_U64 = 0xFFFF_FFFF_FFFF_FFFF
+_MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_MIN_I64 = -(1 << 63)
+_MAX_I64 = (1 << 63) - 1
+
+INVALID_ID = "Invalid stream ID specified as stream command argument"
+SYNTAX_ERROR = "syntax error"
+
+
+@cython.ccall
+def option(word: bytes) -> bytes:
+    """Return the word as an option is compared: lower case, up to its first NUL byte."""
+    if b"\0" in word:
+        word = word.split(b"\0", 1)[0]
+    return word.lower()
+
+
+@cython.ccall
+def integer(word: bytes, message: str = NOT_AN_INTEGER) -> cython.longlong:
+    """Return the number that the word is, or raise CommandError(message) (getLongLongFromObjectOrReply)."""
+    digits: bytes = word[1:] if word[:1] == b"-" else word
+    if word == b"0":
+        return 0
+    if not 0 < len(digits) < 20 or not digits.isdigit() or digits[0] == 48:
+        raise CommandError(message)
+    value: Any = int(word)
+    if value < _MIN_I64 or value > _MAX_I64:
+        raise CommandError(message)
+    number: cython.longlong = value
+    return number
+
+
+def owner_name(group: Group, slot: int) -> bytes:
+    """Return the name of the consumer that a pending entry belongs to; b"" where it was released."""
+    name: bytes = group.table.owner(slot).name
+    return name
+
+
+def signed(value: int) -> int:
+    """Return an unsigned 64-bit counter as Redis's integer replies show it: from 2**63 on, negative."""
+    value &= MAX_U64
+    return value if value <= _MAX_I64 else value - (1 << 64)
+
+
+def subcommand_error(argv: list[bytes]) -> CommandError:
+    """Return the refusal of a container's odd arguments (networking.c: addReplySubcommandSyntaxError)."""
+    container = text(argv[0]).upper()
+    return CommandError(
+        f"unknown subcommand or wrong number of arguments for '{text(argv[1][:128])}'. Try {container} HELP."
+    )
+
+
+def no_such_group(key: bytes, group: bytes) -> NoGroup:
+    """Return the refusal of a group that a stream does not have."""
+    return NoGroup(f"No such consumer group '{text(group)}' for key name '{text(key)}'")
+
+
+@cython.ccall
+def find_stream(session: Session, key: bytes) -> Stream | None:
+    """Return the stream at key to be changed, None where there is no key; another type is refused (lookupKeyWrite)."""
+    return _checked(session.db.lookup(key))
+
+
+@cython.ccall
+def read_stream(session: Session, key: bytes) -> Stream | None:
+    """Return the stream at key to be read, counted as hit or miss; XACK and XCLAIM, too, read it (lookupKeyRead)."""
+    return _checked(session.db.lookup_read(key))
+
+
+@cython.cfunc
+@cython.inline
+def _checked(value: object) -> Stream | None:
+    if value is None:
+        return None
+    if not isinstance(value, Stream):
+        raise WrongType()
+    return value
+
+
+def find_group(session: Session, key: bytes, name: bytes) -> tuple[Stream, Group]:
+    """Return stream and group; NoGroup names both where either is missing (XPENDING, XCLAIM, XAUTOCLAIM)."""
+    stream = read_stream(session, key)
+    group = None if stream is None else stream.groups.get(name)
+    if stream is None or group is None:
+        raise NoGroup(f"No such key '{text(key)}' or consumer group '{text(name)}'")
+    return stream, group
+
+
+@cython.ccall
+def read_id(reader: IDReader, word: bytes, strict: cython.bint = True) -> cython.bint:
+    """Read an ID whose missing sequence is 0 into the reader; unless strict, `-` and `+` too."""
+    if not reader.read(word, 0, strict):
+        raise CommandError(INVALID_ID)
+    return True
+
+
+def read_ids(argv: list[bytes], start: int) -> list[tuple[int, int]]:
+    """Return the IDs argv[start:]; one that is none refuses them all."""
+    reader = IDReader()
+    found = []
+    for position in range(start, len(argv)):
+        read_id(reader, argv[position])
+        found.append((reader.ms, reader.seq))
+    return found
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def delete_strategy(word: bytes) -> cython.int:
+    """Return the delete strategy that a lower-case option names, or -1."""
+    if word == b"keepref":
+        return _KEEPREF
+    if word == b"delref":
+        return _DELREF
+    if word == b"acked":
+        return _ACKED
+    return _NO_STRATEGY
+
+
+@cython.final
+@cython.cclass
+class Interval:
+    """The two ends of a range, both inclusive: `(` has been stepped over (streamParseIntervalIDOrReply)."""
+
+    __slots__ = ("end_ms", "end_seq", "start_ms", "start_seq")
+
+    def __init__(self) -> None:
+        self.start_ms = 0
+        self.start_seq = 0
+        self.end_ms = _MAX_U64
+        self.end_seq = _MAX_U64
+
+    @cython.ccall
+    def read_start(self, word: bytes) -> cython.bint:
+        """Read the lower end; its missing sequence is 0."""
+        reader: IDReader = IDReader()
+        if not reader.read_interval(word, 0):
+            raise CommandError(INVALID_ID)
+        self.start_ms = reader.ms
+        self.start_seq = reader.seq
+        if reader.exclusive:
+            if self.start_seq != _MAX_U64:
+                self.start_seq += 1
+            elif self.start_ms != _MAX_U64:
+                self.start_ms += 1
+                self.start_seq = 0
+            else:
+                raise CommandError("invalid start ID for the interval")
+        return True
+
+    @cython.ccall
+    def read_end(self, word: bytes) -> cython.bint:
+        """Read the upper end; its missing sequence is the largest there is."""
+        reader: IDReader = IDReader()
+        if not reader.read_interval(word, _MAX_U64):
+            raise CommandError(INVALID_ID)
+        self.end_ms = reader.ms
+        self.end_seq = reader.seq
+        if reader.exclusive:
+            if self.end_seq != 0:
+                self.end_seq -= 1
+            elif self.end_ms != 0:
+                self.end_ms -= 1
+                self.end_seq = _MAX_U64
+            else:
+                raise CommandError("invalid end ID for the interval")
+        return True
+
+
+@cython.final
+@cython.cclass
+class TrimArguments:
+    """The options of XADD and XTRIM (t_stream.c: streamParseAddOrTrimArgsOrReply).
+
+    strategy        NO_TRIM, MAXLEN or MINID, with `maxlen` or `minid_ms`, `minid_seq`
+    approx, limit   `~`, and how many entries it may remove (0 = no limit)
+    delete_strategy KEEPREF, DELREF or ACKED: what becomes of the groups' references (8.2)
+    pid, iid        the producer and its message, empty unless given; `idmp_auto`: iid is yet to be made (8.6)
+    threshold_at    position of the threshold in argv
+    id_at           position of an XADD's ID, or len(argv) where it has none
+    id_given        an ID was read into `ms`, `seq`; `seq_given` unless it was `ms-*`
+    """
+
+    __slots__ = (
+        "approx", "delete_strategy", "id_at", "id_given", "idmp_auto", "iid", "limit", "limit_given", "maxlen",
+        "minid_ms", "minid_seq", "ms", "no_mkstream", "pid", "seq", "seq_given", "strategy", "threshold_at",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.strategy = _NO_TRIM
+        self.delete_strategy = _NO_STRATEGY
+        self.maxlen = 0
+        self.minid_ms = 0
+        self.minid_seq = 0
+        self.approx = False
+        self.limit = 0
+        self.limit_given = False
+        self.threshold_at = 0
+        self.id_at = 0
+        self.id_given = False
+        self.ms = 0
+        self.seq = 0
+        self.seq_given = True
+        self.no_mkstream = False
+        self.pid = b""
+        self.iid = b""
+        self.idmp_auto = False
+
+    @cython.ccall
+    def read(self, session: Session, argv: list[bytes], xadd: cython.bint) -> cython.bint:
+        """Read argv[2:], for XADD up to its ID; raise what Redis refuses."""
+        at: cython.Py_ssize_t = 2
+        count: cython.Py_ssize_t = len(argv)
+        while at < count:
+            word: bytes = argv[at]
+            if xadd and (word == b"*" or (48 <= (word[0] if word else 0) <= 57) or word.startswith(b"*\0")):
+                break  # options begin with a letter
+            taken: cython.Py_ssize_t = self._read_option(session, argv, at, xadd)
+            if taken == 0:
+                break
+            at += taken
+        self.id_at = at
+        if xadd and at < count:
+            self._read_new_id(argv[at])
+            # A log names the entry that was made of the message.
+            if self.pid and self.id_given and not session.trusted:
+                raise CommandError("syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
+        self._settle(session, xadd)
+        return True
+
+    @cython.cfunc
+    def _read_option(
+        self, session: Session, argv: list[bytes], at: cython.Py_ssize_t, xadd: cython.bint
+    ) -> cython.Py_ssize_t:
+        """Read the option at a position and return how many words it took; 0 = this is the ID of an XADD."""
+        word: bytes = option(argv[at])
+        more: cython.Py_ssize_t = len(argv) - 1 - at
+        if more and (word == b"maxlen" or word == b"minid"):
+            return self._read_threshold(argv, at, _MAXLEN if word == b"maxlen" else _MINID)
+        if more and word == b"limit":
+            self.limit = integer(argv[at + 1])
+            if self.limit < 0:
+                raise CommandError("The LIMIT argument must be >= 0.")
+            self.limit_given = True
+            return 2
+        # A log may have been written when more was shown.
+        level: cython.int = _MAX_LEVEL if session.trusted else session.engine.settings.compat.level
+        if self.delete_strategy == _NO_STRATEGY and level >= 82:
+            # Given twice, it is no option any more: a syntax error, or the ID of an XADD.
+            self.delete_strategy = delete_strategy(word)
+            if self.delete_strategy != _NO_STRATEGY:
+                return 1
+        if not xadd:
+            raise CommandError(SYNTAX_ERROR)
+        if word == b"nomkstream":
+            self.no_mkstream = True
+            return 1
+        if level >= 86 and more and (word == b"idmpauto" or (word == b"idmp" and more >= 2)):
+            return self._read_producer(argv, at, word == b"idmpauto")
+        return 0
+
+    @cython.cfunc
+    def _read_producer(self, argv: list[bytes], at: cython.Py_ssize_t, auto: cython.bint) -> cython.Py_ssize_t:
+        """Read the producer that IDMP or IDMPAUTO names, and with IDMP the name of the message."""
+        if self.pid:
+            raise CommandError("syntax error, IDMP/IDMPAUTO specified multiple times")
+        if not argv[at + 1]:
+            name: str = "IDMPAUTO" if auto else "IDMP"
+            raise CommandError(f"syntax error, {name} requires a non-empty producer ID")
+        self.pid = argv[at + 1]
+        self.idmp_auto = auto
+        if auto:
+            return 2
+        if not argv[at + 2]:
+            raise CommandError("syntax error, IDMP requires a non-empty idempotent ID")
+        self.iid = argv[at + 2]
+        return 3
+
+    @cython.cfunc
+    def _read_threshold(self, argv: list[bytes], at: cython.Py_ssize_t, strategy: cython.int) -> cython.Py_ssize_t:
+        taken: cython.Py_ssize_t = 2
+        if self.strategy != _NO_TRIM:
+            raise CommandError("syntax error, MAXLEN and MINID options at the same time are not compatible")
+        if len(argv) - 1 - at >= 2:
+            operator: bytes = option(argv[at + 1])
+            if operator == b"~" or operator == b"=":
+                self.approx = operator == b"~"
+                taken = 3
+        self.threshold_at = at + taken - 1
+        if strategy == _MAXLEN:
+            self.maxlen = integer(argv[self.threshold_at])
+            if self.maxlen < 0:
+                raise CommandError("The MAXLEN argument must be >= 0.")
+        else:
+            reader: IDReader = IDReader()
+            read_id(reader, argv[self.threshold_at])
+            self.minid_ms = reader.ms
+            self.minid_seq = reader.seq
+        self.strategy = strategy
+        return taken
+
+    @cython.cfunc
+    def _read_new_id(self, word: bytes) -> cython.bint:
+        if word == b"*" or word.startswith(b"*\0"):
+            return True
+        reader: IDReader = IDReader()
+        # Nearly every ID is a plain one, which is read at a third of the cost.
+        if not reader.read(word, 0, True):
+            if not reader.read_new(word):
+                raise CommandError(INVALID_ID)
+            self.seq_given = reader.seq_given
+        self.id_given = True
+        self.ms = reader.ms
+        self.seq = reader.seq
+        return True
+
+    @cython.cfunc
+    def _settle(self, session: Session, xadd: cython.bint) -> cython.bint:
+        """Check the options against each other and set the limit of an approximate trim."""
+        if self.delete_strategy == _NO_STRATEGY:
+            self.delete_strategy = _KEEPREF
+        if self.strategy == _NO_TRIM:
+            if self.limit:
+                raise CommandError("syntax error, LIMIT cannot be used without specifying a trimming strategy")
+            if not xadd:
+                raise CommandError("syntax error, XTRIM must be called with a trimming strategy")
+        if session.trusted:
+            # A log holds exact thresholds only: nothing may stop it half-way.
+            self.limit = 0
+        elif self.limit_given:
+            if not self.approx:
+                raise CommandError("syntax error, LIMIT cannot be used without the special ~ option")
+        elif self.approx:
+            self.limit = default_limit(session.engine.settings.stream_node_max_entries)
+        return True
+
+
+@cython.ccall
+@cython.exceptval(check=False)
+def default_limit(node_max_entries: cython.longlong) -> cython.longlong:
+    """Return how many entries `~` may remove where no LIMIT is given: those of 100 nodes, within bounds."""
+    if node_max_entries <= 0 or node_max_entries > _MAX_I64 // 100:
+        return 10_000
+    return min(100 * node_max_entries, 1_000_000)

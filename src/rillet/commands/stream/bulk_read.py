@@ -1,0 +1,231 @@
+"""RILLET.XNODES, RILLET.XRANK and RILLET.XAFTER: what Redis has no command for, and what bulk readers live on.
+
+    RILLET.XNODES key after last COUNT n    whole nodes that hold (after, last], at least n entries of them
+    RILLET.XRANK key id [id ...]            for each ID how many entries are not beyond it
+    RILLET.XAFTER key after count           the ID of the count-th entry after an ID, or of the last one
+
+**XNODES** copies listpacks as they are, one memcpy a node of about a hundred entries, where XRANGE decodes and writes
+every value. `columns/node_pages.py` reads them on the other side:
+
+    *  $ go-on ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
+       │                  └ of the stream: whether a trim has overtaken the reader, told at the moment of the copy
+       └ first of all, so that the next request can leave before a node is decoded
+
+A node is shipped whole: the first may begin before the range and the last end behind it, and tombstones travel along,
+so the reader has to look at IDs and flags. The ID to go on after is the one below the next node's, so the next page
+finds that node by its key; nil means that the range has no further node. A reply ends with the node that takes it
+beyond REPLY_BYTES, whatever COUNT says.
+
+**XRANK and XAFTER** look at the counts that nodes have in their master entry, added up in pieces
+(`types/stream/counts.py`), and at the entries of one node. XAFTER of an ID that nothing follows is nil. IDs without a
+sequence mean, in XRANK and as `last`, their whole millisecond, as they do where a range ends.
+
+Costs: XNODES O(log N + bytes), XRANK and XAFTER O(nodes) at the first question, then O(nodes / 128). Rejected:
+positions by `entries-added`, which are wrong after the first deletion.
+
+They are read-only, known at every `compat`, and never logged. Redis answers "unknown command": whoever asks has
+to have another way.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
+from rillet.errors import CommandError
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.structs.listpack import Listpack
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream.counts import StreamCounts
+from rillet.types.stream.id import IDReader
+from rillet.types.stream.iterator import StreamIterator
+from rillet.types.stream.value import Stream
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.commands.stream.arguments import integer, option, read_stream
+    from rillet.types.stream.id import encode_key, key_ms, key_seq, less
+    from rillet.types.stream.node import int_at
+
+REPLY_BYTES = 16 << 20
+_REPLY_BYTES = cython.declare(cython.Py_ssize_t, REPLY_BYTES)
+_MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+
+
+@cython.cfunc
+def _id(word: bytes, missing_seq: cython.ulonglong) -> IDReader:
+    """Return the ID that a word is, `-` and `+` too."""
+    reader: IDReader = IDReader()
+    if not reader.read(word, missing_seq, False):
+        raise CommandError(INVALID_ID)
+    return reader
+
+
+@cython.cfunc
+def _positive(word: bytes) -> cython.longlong:
+    """Return the number that a word is, at least 1."""
+    value: cython.longlong = integer(word)
+    if value < 1:
+        raise CommandError("value is out of range, must be positive")
+    return value
+
+
+@cython.cfunc
+def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> RaxIterator:
+    """Return the nodes from the one on that could hold the ID."""
+    nodes: RaxIterator = RaxIterator(stream.rax)
+    if not nodes.seek("<=", encode_key(ms, seq)):
+        nodes.seek("^")
+    return nodes
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=True)
+def _living(
+    stream: Stream, key: bytes, lp: Listpack, start_ms: cython.ulonglong, start_seq: cython.ulonglong
+) -> cython.longlong:
+    """Return how many entries of a node are not before the ID. O(1) for a node that is wholly behind it."""
+    entries: StreamIterator
+    found: cython.longlong = 0
+    if not less(key_ms(key), key_seq(key), start_ms, start_seq):
+        return int_at(lp, _COUNT)
+    entries = StreamIterator(stream, start_ms, start_seq, _MAX, _MAX, False)
+    while entries.next_entry() and entries.lp is lp:
+        found += 1
+    return found
+
+
+@command(
+    "rillet.xnodes", arity=6, flags="readonly", keys=(1, 1, 1), group="stream", since="1.0.0",
+    complexity="O(log N + bytes of the nodes returned).", syntax="key after last <COUNT count>",
+)  # fmt: skip
+def xnodes(session: Session, argv: list[bytes]) -> None:
+    """Returns the nodes of a stream that hold a range of IDs, as they are stored."""
+    after: IDReader = _id(argv[2], 0)
+    last: IDReader = _id(argv[3], _MAX)
+    if option(argv[4]) != b"count":
+        raise CommandError(SYNTAX_ERROR)
+    count: cython.longlong = _positive(argv[5])
+    stream: Stream | None = read_stream(session, argv[1])
+    if stream is not None and less(after.ms, after.seq, last.ms, last.seq):
+        _write_nodes(session.out, stream, after, last, count)
+        return
+    session.out.array(2)
+    session.out.null()
+    _write_first(session.out, stream)
+
+
+@cython.cfunc
+def _write_first(out: ReplyWriter, stream: Stream | None) -> cython.bint:
+    """Write the ID of the stream's first entry, nil where there is none. O(1) mostly: one node."""
+    if stream is None or not stream.edge(True, True):
+        out.null()
+    else:
+        out.stream_id(stream.edge_ms, stream.edge_seq)
+    return True
+
+
+@cython.cfunc
+def _write_nodes(
+    out: ReplyWriter, stream: Stream, after: IDReader, last: IDReader, count: cython.longlong
+) -> cython.bint:
+    """Write the reply of XNODES; after is below last."""
+    start_ms: cython.ulonglong = after.ms if after.seq != _MAX else after.ms + 1
+    start_seq: cython.ulonglong = after.seq + 1 if after.seq != _MAX else 0
+    nodes: RaxIterator = _nodes_from(stream, start_ms, start_seq)
+    found: list[tuple[bytes, Listpack]] = []
+    more: cython.bint = False
+    size: cython.Py_ssize_t = 0
+    living: cython.longlong
+    lp: Listpack
+    while nodes.next():
+        if less(last.ms, last.seq, key_ms(nodes.key), key_seq(nodes.key)):
+            break
+        if count <= 0 or size > _REPLY_BYTES:
+            more = True
+            break
+        lp = nodes.data
+        living = _living(stream, nodes.key, lp, start_ms, start_seq)
+        if living > 0:
+            found.append((nodes.key, lp))
+            count -= living
+            size += lp.used
+    out.reserve(size + 64 * (len(found) + 1))
+    out.array(2 + 2 * len(found))
+    if more:
+        start_ms = key_ms(nodes.key)
+        start_seq = key_seq(nodes.key)
+        if start_seq != 0:
+            out.stream_id(start_ms, start_seq - 1)
+        else:
+            out.stream_id(start_ms - 1, _MAX)
+    else:
+        out.null()
+    _write_first(out, stream)
+    for key, lp in found:
+        out.bulk(key)
+        out.bulk_slice(lp.buf, 0, lp.used)
+    return True
+
+
+@command(
+    "rillet.xrank", arity=-3, flags="readonly", keys=(1, 1, 1), group="stream", since="1.0.0",
+    complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128) for each ID.",
+    syntax="key id [id ...]",
+)  # fmt: skip
+def xrank(session: Session, argv: list[bytes]) -> None:
+    """Returns for each ID how many entries of a stream are not beyond it."""
+    wanted: list[IDReader] = [_id(argv[at], _MAX) for at in range(2, len(argv))]
+    stream: Stream | None = read_stream(session, argv[1])
+    reader: IDReader
+    sums: StreamCounts
+    session.out.array(len(wanted))
+    if stream is None:
+        for _ in wanted:
+            session.out.integer(0)
+        return
+    sums = _sums_of(stream)
+    for reader in wanted:
+        session.out.integer(sums.rank(stream, reader.ms, reader.seq))
+
+
+@cython.cfunc
+def _sums_of(stream: Stream) -> StreamCounts:
+    """Return what is known of the counts of the stream's nodes, true for this moment."""
+    sums: StreamCounts
+    if stream.sums is None:
+        stream.sums = StreamCounts()
+    sums = stream.sums
+    sums.refresh(stream)
+    return sums
+
+
+@command(
+    "rillet.xafter", arity=4, flags="readonly", keys=(1, 1, 1), group="stream", since="1.0.0",
+    complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128).", syntax="key after count",
+)  # fmt: skip
+def xafter(session: Session, argv: list[bytes]) -> None:
+    """Returns the ID of the count-th entry after an ID, or of the last one."""
+    after: IDReader = _id(argv[2], 0)
+    count: cython.longlong = _positive(argv[3])
+    stream: Stream | None = read_stream(session, argv[1])
+    sums: StreamCounts
+    rank: cython.longlong
+    left: cython.longlong
+    if stream is None:
+        session.out.null()
+        return
+    sums = _sums_of(stream)
+    rank = sums.rank(stream, after.ms, after.seq)
+    left = stream.length - rank
+    if left <= 0:
+        session.out.null()
+        return
+    sums.find(stream, rank + min(count, left))
+    session.out.stream_id(sums.found_ms, sums.found_seq)

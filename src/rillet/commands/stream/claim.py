@@ -1,0 +1,325 @@
+"""XCLAIM and XAUTOCLAIM: pending entries change hands.
+
+    XCLAIM      key group consumer min-idle-time id ...   the entries that are named
+    XAUTOCLAIM  key group consumer min-idle-time start    those found pending from an ID on
+
+Both skip what was delivered less than min-idle-time ago, but for what was released (XNACK), and both forget a
+pending entry whose stream entry is gone. Each change is logged as the XCLAIM that leads to the same
+state; the log of a deleted one names an entry that is not there, which a replay forgets in its turn, and a
+released one, which has no consumer that an XCLAIM could name, goes as an XACK.
+
+                                                   7.0             since 7.2
+    the claiming consumer is made, and seen        by a claim      by asking, before anything is claimed
+    and active                                     -               by a claim
+
+Costs: XCLAIM O(log n) for an entry, XAUTOCLAIM O(1) where entries are neighbours in the stream (`StreamFinder`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import text
+from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, find_group
+from rillet.commands.stream.range import EntryWriter
+from rillet.errors import CommandError
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.stream.entry_lookup import EntryLookup
+from rillet.types.stream.group import MAX_DELIVERIES, Consumer, Group
+from rillet.types.stream.id import IDReader
+from rillet.types.stream.pending import PendingIterator
+from rillet.types.stream.value import Stream
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.commands.stream.arguments import integer, option, read_id
+    from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id, meet_consumer
+    from rillet.types.stream.id import format_id, less
+
+_MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_MAX_DELIVERIES = cython.declare(cython.ulonglong, MAX_DELIVERIES)
+# How many entries XAUTOCLAIM looks at for each one that it may return.
+_ATTEMPTS = cython.declare(cython.longlong, 10)
+_MAX_COUNT = cython.declare(cython.longlong, ((1 << 63) - 1) // 16)
+# What Redis could not allocate 16 bytes each for: the address space of one process.
+_MAX_MEMORY_COUNT = cython.declare(cython.longlong, (1 << 47) // 16)
+
+
+@cython.final
+@cython.cclass
+class ClaimRequest:
+    """A claim under way: who claims what, which options hold, and what was written and logged."""
+
+    __slots__ = (
+        "by_asking", "claimed", "consumer", "created", "finder", "force", "group", "justid", "key", "min_idle", "name",
+        "now", "out", "retrycount", "saturates", "session", "stream", "time", "writer", "written",
+    )  # fmt: skip
+    consumer: Consumer | None
+    written: cython.longlong
+    claimed: cython.bint  # an XCLAIM was logged
+
+    def __init__(self, session: Session, argv: list[bytes], stream: Stream, group: Group, out: ReplyWriter) -> None:
+        level: cython.int = session.engine.settings.compat.level
+        self.session = session
+        self.key = argv[1]
+        self.stream = stream
+        self.group = group
+        self.name = argv[3]
+        self.consumer = None
+        self.created = False
+        self.out = out
+        self.finder = EntryLookup(stream)
+        self.writer = EntryWriter(out)
+        self.min_idle = 0
+        self.now = session.db.clock.now_ms()
+        self.time = self.now
+        self.retrycount = -1
+        self.force = False
+        self.justid = False
+        self.written = 0
+        self.claimed = False
+        self.saturates = level >= 88
+        self.by_asking = level >= 72
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def meet(self) -> cython.bint:
+        """See the claiming consumer, who is made if need be."""
+        if self.consumer is None:
+            self.created = self.group.find_consumer(self.name) is None
+            self.consumer = meet_consumer(self.session, self.key, self.group, self.name)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def finish(self) -> cython.bint:
+        """Log the consumer where it got nothing, whose log would make it; no slot is held from here on."""
+        self.stream.tidy_pending()
+        if self.created and self.written == 0 and self.consumer is not None:
+            return log_consumer(self.session, self.key, self.group, self.consumer)
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def is_recent(self, slot: cython.Py_ssize_t) -> cython.bint:
+        """Say whether the entry was delivered too recently to be claimed; one that was released (XNACK) never is."""
+        group: Group = self.group
+        if self.min_idle == 0 or group.table.owner_number(slot) == group.nobody.number:
+            return False
+        return self.now - group.table.delivery_time(slot) < self.min_idle
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def forget(self, ident: bytes, slot: cython.Py_ssize_t) -> cython.bint:
+        """Drop the pending entry of a stream entry that is gone."""
+        group: Group = self.group
+        if group.table.owner_number(slot) == group.nobody.number:
+            log_ack(self.session, self.key, group, ident)
+        else:
+            log_claim(self.session, self.key, group, ident, slot)
+            self.claimed = True
+        self.session.dirty += 1
+        return group.drop(slot)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def take(
+        self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
+    ) -> cython.bint:
+        """Hand the entry that `finder` stands at to the claiming consumer, and write it; slot -1: make it pending.
+
+        ident: its ID as the log is to show it, None for its plain form.
+        """
+        group: Group = self.group
+        count: cython.ulonglong
+        self.meet()
+        consumer: Consumer = self.consumer  # type: ignore[assignment]
+        if slot < 0:
+            slot = group.force(ms, seq, consumer, self.now)
+        else:
+            group.transfer(slot, consumer)
+        consumer.active_time = self.now
+        count = group.table.delivery_count(slot)
+        if self.retrycount >= 0:
+            count = self.retrycount
+        elif not self.justid and not (self.saturates and count == _MAX_DELIVERIES):
+            count = (count + 1) & _MASK
+        group.set_delivery(slot, self.time, count)
+        if self.justid:
+            self.out.stream_id(ms, seq)
+        else:
+            self.writer.write(self.finder.entries)
+        self.written += 1
+        self.claimed = True
+        self.session.dirty += 1
+        if self.session.engine.log is not None:
+            log_claim(self.session, self.key, group, format_id(ms, seq) if ident is None else ident, slot)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def take_named(self, ident: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Claim one entry by ID, if it exists and is pending or FORCE makes it so."""
+        slot: cython.Py_ssize_t = self.group.find(ms, seq)
+        if not self.finder.find(ms, seq):
+            return slot >= 0 and self.forget(ident, slot)
+        if slot < 0:
+            return self.force and self.take(ident, ms, seq, slot)
+        return not self.is_recent(slot) and self.take(ident, ms, seq, slot)
+
+    @cython.cfunc
+    def take_from(self, pending: PendingIterator, count: cython.longlong) -> list[Any]:
+        """Claim up to count entries as the iterator meets them; return the (ms, seq) of those that are gone.
+
+        Those count too.
+        """
+        deleted: list[Any] = []
+        attempts: cython.longlong = count * _ATTEMPTS
+        while attempts > 0 and count > 0 and pending.next():
+            attempts -= 1
+            if not self.finder.find(pending.ms, pending.seq):
+                deleted.append((pending.ms, pending.seq))
+                self.forget(format_id(pending.ms, pending.seq), pending.slot)
+            elif self.is_recent(pending.slot):
+                continue
+            else:
+                self.take(None, pending.ms, pending.seq, pending.slot)
+            count -= 1
+        return deleted
+
+
+@command(
+    "xclaim", arity=-6, flags="write fast", keys=(1, 1, 1), group="stream", since="5.0.0",
+    complexity="O(log N) with N pending entries in the group.",
+    syntax="key group consumer min-idle-time id [id ...] [IDLE ms] [TIME unix-time-milliseconds] [RETRYCOUNT count] "
+    "[FORCE] [JUSTID] [LASTID lastid]",
+)  # fmt: skip
+def xclaim(session: Session, argv: list[bytes]) -> None:
+    """Changes the owner of pending entries of a group, as if they were delivered to the given consumer."""
+    stream, group = find_group(session, argv[1], argv[2])
+    claim: ClaimRequest = ClaimRequest(session, argv, stream, group, session.out)
+    min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XCLAIM")
+    reader: IDReader = IDReader()
+    last: IDReader = IDReader()
+    at: cython.Py_ssize_t = 5
+    end: cython.Py_ssize_t
+    moved: cython.bint
+    claim.min_idle = max(0, min_idle)
+    while at < len(argv) and reader.read(argv[at], 0, True):
+        at += 1
+    end = at
+    _read_options(claim, argv, end, last)
+    session.propagate_nothing()
+    moved = less(claim.group.last_ms, claim.group.last_seq, last.ms, last.seq)
+    if moved:
+        claim.group.last_ms = last.ms
+        claim.group.last_seq = last.seq
+    if claim.by_asking:
+        claim.meet()
+    mark: cython.Py_ssize_t = session.out.mark()
+    for at in range(5, end):
+        reader.read(argv[at], 0, True)
+        claim.take_named(argv[at], reader.ms, reader.seq)
+    claim.finish()
+    # A claim that was logged carries the group's last ID along.
+    if moved and not claim.claimed:
+        log_group_id(session, claim.key, claim.group)
+        session.dirty += 1
+    session.out.insert_array(mark, claim.written)
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t, last: IDReader) -> cython.bint:
+    """Read the options of XCLAIM into the claim, and LASTID (0-0 where there is none)."""
+    delivered: Any = -1  # as a Python int: IDLE may be any number
+    while at < len(argv):
+        word: bytes = option(argv[at])
+        more: cython.bint = at + 1 < len(argv)
+        if word == b"force":
+            claim.force = True
+        elif word == b"justid":
+            claim.justid = True
+        elif more and (word == b"idle" or word == b"time" or word == b"retrycount"):
+            at += 1
+            number: Any = integer(argv[at], f"Invalid {word.decode().upper()} option argument for XCLAIM")
+            if word == b"retrycount":
+                claim.retrycount = number
+            else:
+                delivered = claim.now - number if word == b"idle" else number
+        elif more and word == b"lastid":
+            at += 1
+            read_id(last, argv[at])
+        else:
+            raise CommandError(f"Unrecognized XCLAIM option '{text(argv[at])}'")
+        at += 1
+    # A time before the epoch or after now is nonsense that clocks apart can cause: taken as now.
+    if 0 <= delivered <= claim.now:
+        claim.time = delivered
+    return True
+
+
+@command(
+    "xautoclaim", arity=-6, flags="write fast", keys=(1, 1, 1), group="stream", since="6.2.0",
+    complexity="O(1) if COUNT is small.", syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]",
+)  # fmt: skip
+def xautoclaim(session: Session, argv: list[bytes]) -> None:
+    """Changes the owner of entries that have been pending for long, as if they were delivered to the given consumer."""
+    min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XAUTOCLAIM")
+    interval: Interval = Interval()
+    interval.read_start(argv[5])
+    count, justid = _auto_options(argv)
+    stream, group = find_group(session, argv[1], argv[2])
+    if count > _MAX_MEMORY_COUNT:
+        raise CommandError("Insufficient memory, failed allocating transient memory, COUNT too high.")
+    out: ReplyWriter = session.out
+    # The reply begins with the cursor, which is known last.
+    body: ReplyWriter = ReplyWriter()
+    body.resp = out.resp
+    claim: ClaimRequest = ClaimRequest(session, argv, stream, group, body)
+    claim.min_idle = max(0, min_idle)
+    claim.justid = justid
+    session.propagate_nothing()
+    if claim.by_asking:
+        claim.meet()
+    pending: PendingIterator = PendingIterator(
+        claim.group.table, claim.group.index, interval.start_ms, interval.start_seq
+    )
+    deleted: list[Any] = claim.take_from(pending, count)
+    claim.finish()
+    out.array(3)
+    if pending.next():
+        out.stream_id(pending.ms, pending.seq)
+    else:
+        out.stream_id(0, 0)
+    out.array(claim.written)
+    out.raw(body.take())
+    out.array(len(deleted))
+    for ms, seq in deleted:
+        out.stream_id(ms, seq)
+
+
+def _auto_options(argv: list[bytes]) -> tuple[int, bool]:
+    """Return COUNT and JUSTID of XAUTOCLAIM."""
+    count: cython.longlong = 100
+    justid = False
+    at: cython.Py_ssize_t = 6
+    while at < len(argv):
+        word: bytes = option(argv[at])
+        if word == b"count" and at + 1 < len(argv):
+            at += 1
+            count = integer(argv[at], "COUNT must be > 0")
+            if not 1 <= count <= _MAX_COUNT:
+                raise CommandError("COUNT must be > 0")
+        elif word == b"justid":
+            justid = True
+        else:
+            raise CommandError(SYNTAX_ERROR)
+        at += 1
+    return count, justid

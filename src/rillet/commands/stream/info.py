@@ -1,0 +1,288 @@
+"""XINFO, and the help of XGROUP and XINFO: what a stream and its groups hold.
+
+Every reply is a map (an array of names and values in RESP2), in Redis's order of names. FULL lists
+entries and pending entries up to COUNT of each (10; 0 = all). Groups and consumers come in the
+byte order of their names, as Redis's radix trees give them.
+
+What is shown grew with the versions (`compat`): inactive and active-time came with 7.2, the figures of
+idempotent producers with 8.6, nacked-count with 8.8. From 8.10 on radix-tree-nodes counts a tree that has no nodes
+for its leaves (`Rax.inlined_nodes`). Valkey shows what 7.2 does.
+"""
+
+from __future__ import annotations
+
+from rillet.commands.arguments import text
+from rillet.commands.stream.arguments import (
+    MAX_U64,
+    integer,
+    no_such_group,
+    option,
+    owner_name,
+    read_stream,
+    signed,
+    subcommand_error,
+)
+from rillet.commands.stream.idmp import IDMP_FIELDS, SINCE, write_idmp
+from rillet.commands.stream.range import write_entries
+from rillet.errors import CommandError
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
+from rillet.types.stream.pending import PendingIndex, PendingIterator
+from rillet.types.stream.value import Stream
+
+ACTIVE_TIME = 72
+"""The level from which on a consumer's last success is shown beside its last try."""
+NACKED_COUNT = 88
+"""The level from which on entries can be released, and are counted."""
+INLINED_LEAVES = 810
+"""The level from which on a stream's tree has no nodes for its leaves."""
+
+_XGROUP_HELP = (
+    b"CREATE <key> <groupname> <id|$> [option]",
+    b"    Create a new consumer group. Options are:",
+    b"    * MKSTREAM",
+    b"      Create the empty stream if it does not exist.",
+    b"    * ENTRIESREAD entries_read",
+    b"      Set the group's entries_read counter (internal use).",
+    b"CREATECONSUMER <key> <groupname> <consumer>",
+    b"    Create a new consumer in the specified group.",
+    b"DELCONSUMER <key> <groupname> <consumer>",
+    b"    Remove the specified consumer.",
+    b"DESTROY <key> <groupname>",
+    b"    Remove the specified group.",
+    b"SETID <key> <groupname> <id|$> [ENTRIESREAD entries_read]",
+    b"    Set the current group ID and entries_read counter.",
+)
+_XINFO_HELP = (
+    b"CONSUMERS <key> <groupname>",
+    b"    Show consumers of <groupname>.",
+    b"GROUPS <key>",
+    b"    Show the stream consumer groups.",
+    b"STREAM <key> [FULL [COUNT <count>]",
+    b"    Show information about the stream.",
+)
+
+
+def _write_help(session: Session, argv: list[bytes], lines: tuple[bytes, ...]) -> None:
+    """Write a container's help, a simple string for each line (networking.c: addReplyHelp)."""
+    out = session.out
+    container = text(argv[0]).upper().encode("utf-8", "surrogateescape")
+    out.array(len(lines) + 3)
+    out.simple(container + b" <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")
+    last = b"    Print this help." if session.engine.settings.compat.knows(72) else b"    Prints this help."
+    for line in (*lines, b"HELP", last):
+        out.simple(line)
+
+
+@command(
+    "xgroup|help", arity=2, flags="loading stale", group="stream", since="5.0.0", complexity="O(1)",
+)  # fmt: skip
+def xgroup_help(session: Session, argv: list[bytes]) -> None:
+    """Shows the sub-commands of XGROUP."""
+    _write_help(session, argv, _XGROUP_HELP)
+
+
+@command(
+    "xinfo|help", arity=2, flags="loading stale", group="stream", since="5.0.0", complexity="O(1)",
+)  # fmt: skip
+def xinfo_help(session: Session, argv: list[bytes]) -> None:
+    """Shows the sub-commands of XINFO."""
+    _write_help(session, argv, _XINFO_HELP)
+
+
+def _existing(session: Session, key: bytes) -> Stream:
+    stream = read_stream(session, key)
+    if stream is None:
+        raise CommandError("no such key")
+    return stream
+
+
+def _write_counters(session: Session, stream: Stream, group: Group) -> None:
+    """Write entries-read and lag, null where they cannot be told (streamReplyWithCGLag)."""
+    out = session.out
+    out.bulk(b"entries-read")
+    if group.entries_read == ENTRIES_READ_UNKNOWN:
+        out.null()
+    else:
+        out.integer(group.entries_read)
+    out.bulk(b"lag")
+    lag = stream.lag(group, session.engine.settings.compat.lag_rule)
+    if lag is None:
+        out.null()
+    else:
+        out.integer(signed(lag))
+
+
+@command(
+    "xinfo|consumers", arity=4, flags="readonly", keys=(2, 2, 1), group="stream", since="5.0.0",
+    complexity="O(1)", syntax="key group",
+)  # fmt: skip
+def xinfo_consumers(session: Session, argv: list[bytes]) -> None:
+    """Lists the consumers of a group."""
+    group = _existing(session, argv[2]).groups.get(argv[3])
+    if group is None:
+        raise no_such_group(argv[2], argv[3])
+    out = session.out
+    now = session.db.clock.now_ms()
+    shows_active = session.engine.settings.compat.knows(ACTIVE_TIME)
+    out.array(len(group.consumers))
+    for consumer in group.sorted_consumers():
+        out.map(4 if shows_active else 3)
+        out.bulk(b"name")
+        out.bulk(consumer.name)
+        out.bulk(b"pending")
+        out.integer(consumer.pending_count)
+        out.bulk(b"idle")
+        out.integer(max(0, now - consumer.seen_time))
+        if shows_active:
+            out.bulk(b"inactive")
+            out.integer(-1 if consumer.active_time == -1 else now - consumer.active_time)
+
+
+@command(
+    "xinfo|groups", arity=3, flags="readonly", keys=(2, 2, 1), group="stream", since="5.0.0",
+    complexity="O(1)", syntax="key",
+)  # fmt: skip
+def xinfo_groups(session: Session, argv: list[bytes]) -> None:
+    """Lists the consumer groups of a stream."""
+    stream = _existing(session, argv[2])
+    out = session.out
+    out.array(len(stream.groups))
+    for group in stream.sorted_groups():
+        out.map(6)
+        out.bulk(b"name")
+        out.bulk(group.name)
+        out.bulk(b"consumers")
+        out.integer(len(group.consumers))
+        out.bulk(b"pending")
+        out.integer(group.pending_count)
+        out.bulk(b"last-delivered-id")
+        out.stream_id(group.last_ms, group.last_seq)
+        _write_counters(session, stream, group)
+
+
+@command(
+    "xinfo|stream", arity=-3, flags="readonly", keys=(2, 2, 1), group="stream", since="5.0.0",
+    complexity="O(1)", syntax="key [FULL [COUNT count]]",
+)  # fmt: skip
+def xinfo_stream(session: Session, argv: list[bytes]) -> None:
+    """Describes a stream, with FULL down to its entries and pending entries."""
+    stream = _existing(session, argv[2])
+    full = len(argv) > 3
+    count = 10
+    if full:
+        if len(argv) not in (4, 6) or option(argv[3]) != b"full" or (len(argv) == 6 and option(argv[4]) != b"count"):
+            raise subcommand_error(argv)
+        if len(argv) == 6:
+            count = integer(argv[5])
+            if count < 0:
+                count = 10
+    out = session.out
+    compat = session.engine.settings.compat
+    idmp_fields = IDMP_FIELDS if compat.knows(SINCE) else 0
+    out.map((9 if full else 10) + idmp_fields)
+    _write_stream(out, stream, stream.rax.inlined_nodes if compat.knows(INLINED_LEAVES) else stream.rax.numnodes)
+    if idmp_fields:
+        write_idmp(out, stream, session.db.clock.now_ms())
+    if full:
+        _write_full(session, stream, count)
+    else:
+        _write_edges(out, stream)
+
+
+def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
+    """Write the seven names that both forms begin with."""
+    out.bulk(b"length")
+    out.integer(stream.length)
+    out.bulk(b"radix-tree-keys")
+    out.integer(stream.rax.numele)
+    out.bulk(b"radix-tree-nodes")
+    out.integer(nodes)
+    out.bulk(b"last-generated-id")
+    out.stream_id(stream.last_ms, stream.last_seq)
+    out.bulk(b"max-deleted-entry-id")
+    out.stream_id(stream.max_deleted_ms, stream.max_deleted_seq)
+    out.bulk(b"entries-added")
+    out.integer(signed(stream.entries_added))
+    out.bulk(b"recorded-first-entry-id")
+    out.stream_id(stream.first_ms, stream.first_seq)
+
+
+def _write_edges(out: ReplyWriter, stream: Stream) -> None:
+    """Write how many groups there are, and the first and last entry or null."""
+    out.bulk(b"groups")
+    out.integer(len(stream.groups))
+    for name, newest in ((b"first-entry", False), (b"last-entry", True)):
+        out.bulk(name)
+        if write_entries(out, stream, 0, 0, MAX_U64, MAX_U64, 1, newest) == 0:
+            out.null()
+
+
+def _write_full(session: Session, stream: Stream, count: int) -> None:
+    """Write entries and groups."""
+    out = session.out
+    out.bulk(b"entries")
+    mark = out.mark()
+    out.insert_array(mark, write_entries(out, stream, 0, 0, MAX_U64, MAX_U64, count))
+    out.bulk(b"groups")
+    out.array(len(stream.groups))
+    for group in stream.sorted_groups():
+        _write_group(session, stream, group, count)
+
+
+def _write_group(session: Session, stream: Stream, group: Group, count: int) -> None:
+    """Write one group with its pending entries and consumers."""
+    out = session.out
+    compat = session.engine.settings.compat
+    shows_nacked = compat.knows(NACKED_COUNT)
+    out.map(8 if shows_nacked else 7)
+    out.bulk(b"name")
+    out.bulk(group.name)
+    out.bulk(b"last-delivered-id")
+    out.stream_id(group.last_ms, group.last_seq)
+    _write_counters(session, stream, group)
+    out.bulk(b"pel-count")
+    out.integer(group.pending_count)
+    if shows_nacked:
+        out.bulk(b"nacked-count")
+        out.integer(group.nacked_count)
+    out.bulk(b"pending")
+    _write_pending(out, group, group.index, count, True)
+    out.bulk(b"consumers")
+    out.array(len(group.consumers))
+    for consumer in group.sorted_consumers():
+        _write_consumer(out, group, consumer, count, compat.knows(ACTIVE_TIME))
+
+
+def _write_consumer(out: ReplyWriter, group: Group, consumer: Consumer, count: int, shows_active: bool) -> None:
+    """Write one consumer with its pending entries."""
+    out.map(5 if shows_active else 4)
+    out.bulk(b"name")
+    out.bulk(consumer.name)
+    out.bulk(b"seen-time")
+    out.integer(consumer.seen_time)
+    if shows_active:
+        out.bulk(b"active-time")
+        out.integer(consumer.active_time)
+    out.bulk(b"pel-count")
+    out.integer(consumer.pending_count)
+    out.bulk(b"pending")
+    _write_pending(out, group, consumer.index, count, False)
+
+
+def _write_pending(out: ReplyWriter, group: Group, index: PendingIndex, count: int, owner: bool) -> None:
+    """Write the first count pending entries: ID, owner if asked for, time of delivery, deliveries."""
+    table = group.table
+    listed = min(count, len(index)) if count else len(index)
+    out.array(listed)
+    pending = PendingIterator(table, index)
+    for _ in range(listed):
+        pending.next()
+        out.array(4 if owner else 3)
+        out.stream_id(pending.ms, pending.seq)
+        if owner:
+            out.bulk(owner_name(group, pending.slot))
+        out.integer(table.delivery_time(pending.slot))
+        out.integer(signed(table.delivery_count(pending.slot)))

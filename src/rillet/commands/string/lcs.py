@@ -1,0 +1,119 @@
+"""LCS: the longest common subsequence of two strings (Redis: t_string.c, lcsCommand).
+
+The usual table of lengths, one row for each byte of the first string and one more, filled forward and
+walked backward from its far corner:
+
+    table[i][j] = longest common subsequence of a[:i] and b[:j]
+
+Where both directions are as long, the walk goes back in the second string, as Redis does: which of
+several longest subsequences is found is part of the reply. O(N * M) in time, and in memory, which
+proto-max-bulk-len limits as if a cell took four bytes.
+"""
+
+from __future__ import annotations
+
+from array import array
+
+from rillet.commands.arguments import integer, syntax_error
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.string import String
+
+Match = tuple[int, int, int]
+"""Where a run of equal bytes begins in either string, and its length."""
+
+
+def _table(a: bytes, b: bytes) -> list[array[int]]:
+    table = [array("I", bytes(4 * (len(b) + 1)))]
+    for byte in a:
+        above = table[-1]
+        row = array("I", above)
+        left = 0
+        for at, other in enumerate(b, 1):
+            if byte == other:
+                left = above[at - 1] + 1
+            elif above[at] > left:
+                left = above[at]
+            row[at] = left
+        table.append(row)
+    return table
+
+
+def longest_common(a: bytes, b: bytes) -> tuple[bytes, list[Match]]:
+    """Return the subsequence and its runs, the last one first. O(N * M)"""
+    table = _table(a, b)
+    i, j = len(a), len(b)
+    found = bytearray()
+    runs: list[Match] = []
+    length = 0
+    while i and j:
+        if a[i - 1] == b[j - 1]:
+            i, j, length = i - 1, j - 1, length + 1
+            found.append(a[i])
+            continue
+        if length:
+            runs.append((i, j, length))
+            length = 0
+        if table[i - 1][j] > table[i][j - 1]:
+            i -= 1
+        else:
+            j -= 1
+    if length:
+        runs.append((i, j, length))
+    found.reverse()
+    return bytes(found), runs
+
+
+def _bytes_of(session: Session, key: bytes) -> bytes:
+    value = session.db.lookup_read(key)
+    if value is not None and not isinstance(value, String):
+        raise CommandError("The specified keys must contain string values")
+    return b"" if value is None else value.value()
+
+
+@command("lcs", arity=-3, flags="readonly", keys=(1, 2, 1), group="string", since="7.0.0",
+         complexity="O(N*M) for strings of N and M bytes",
+         syntax="key1 key2 [LEN] [IDX] [MINMATCHLEN len] [WITHMATCHLEN]")
+def lcs(session: Session, argv: list[bytes]) -> None:
+    """Find the longest common subsequence of two strings."""
+    a, b = _bytes_of(session, argv[1]), _bytes_of(session, argv[2])
+    words: set[bytes] = set()
+    shortest, at = 0, 3
+    while at < len(argv):
+        word = argv[at].lower()
+        if word == b"minmatchlen" and at + 1 < len(argv):
+            shortest = max(integer(argv[at + 1]), 0)
+            at += 1
+        elif word not in (b"idx", b"len", b"withmatchlen"):
+            raise syntax_error()
+        words.add(word)
+        at += 1
+    if {b"len", b"idx"} <= words:
+        raise CommandError("If you want both the length and indexes, please just use IDX.")
+    if 4 * (len(a) + 1) * (len(b) + 1) > session.engine.settings.proto_max_bulk_len:
+        raise CommandError("Insufficient memory, transient memory for LCS exceeds proto-max-bulk-len")
+    found, runs = longest_common(a, b)
+    if b"idx" in words:
+        _reply_runs(session, [run for run in runs if run[2] >= shortest], len(found), b"withmatchlen" in words)
+    elif b"len" in words:
+        session.out.integer(len(found))
+    else:
+        session.out.bulk(found)
+
+
+def _reply_runs(session: Session, runs: list[Match], length: int, with_length: bool) -> None:
+    out = session.out
+    out.map(2)
+    out.bulk(b"matches")
+    out.array(len(runs))
+    for in_a, in_b, size in runs:
+        out.array(2 + with_length)
+        for start in (in_a, in_b):
+            out.array(2)
+            out.integer(start)
+            out.integer(start + size - 1)
+        if with_length:
+            out.integer(size)
+    out.bulk(b"len")
+    out.integer(length)

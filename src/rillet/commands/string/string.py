@@ -1,0 +1,530 @@
+"""The string commands (Redis: t_string.c).
+
+What is propagated never depends on the clock or on floating point: `SET k v EX 10` goes to the log as
+`SET k v PXAT <ms>`, GETEX as PEXPIREAT or PERSIST, GETDEL as DEL, GETSET as SET, INCRBYFLOAT as
+`SET k <result> KEEPTTL`.
+
+SET and GET are what benchmarks send, so their plain forms come first and allocate one object at most.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer, syntax_error
+from rillet.commands.keys.expire import deletion
+from rillet.errors import CommandError, WrongType
+from rillet.keyspace.database import Database
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.structs import long_double as longdouble
+from rillet.types.string import TEXT, String, new_string, string2ll
+
+_TEXT = cython.declare(cython.int, 1)
+_EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
+
+# -- what the commands share ------------------------------------------------------------------------
+
+
+@cython.cfunc
+def _write(out: ReplyWriter, value: object) -> cython.bint:
+    """Reply with the string that was looked up; null for None, an error for another type."""
+    string: String
+    if value is None:
+        return out.null()
+    if not isinstance(value, String):
+        raise WrongType()
+    string = value
+    if string.grown is None:
+        return out.bulk(string.data)
+    return out.bulk_slice(string.grown, 0, len(string.grown))
+
+
+@cython.cfunc
+def _string_for_write(db: Database, key: bytes) -> String:
+    """Return the string at key, None where there is no key; an error for another type."""
+    value: object = db.lookup(key)
+    if value is not None and not isinstance(value, String):
+        raise WrongType()
+    return value  # type: ignore[return-value]
+
+
+@cython.cfunc
+def _store(session: Session, key: bytes, data: bytes, event: bytes) -> cython.bint:
+    """Put a value as SET does: the expiry goes, watchers and waiting clients are told."""
+    session.db.replace(key, new_string(data))
+    session.modified(key)
+    session.notify(b"$", event, key)
+    return True
+
+
+@cython.cfunc
+def _update(session: Session, key: bytes, string: String, event: bytes) -> cython.bint:
+    """Put a value in the place of one of the same key, which keeps its expiry."""
+    session.db.set(key, string, True)
+    session.modified(key)
+    session.notify(b"$", event, key)
+    return True
+
+
+def _expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
+    """Return when the option's argument lets the key expire, in ms since the epoch (getExpireMillisecondsOrReply)."""
+    unit, relative = _EXPIRY_OPTIONS[option]
+    value = integer(raw)
+    name = session.command.fullname
+    if value <= 0 or (unit == 1000 and value > LLONG_MAX // 1000):
+        raise CommandError(f"invalid expire time in '{name}' command")
+    when = value * unit + (session.engine.clock.now_ms() if relative else 0)
+    if when > LLONG_MAX:
+        raise CommandError(f"invalid expire time in '{name}' command")
+    return int(when)
+
+
+def _check_length(session: Session, size: int) -> None:
+    if size > session.engine.settings.proto_max_bulk_len and not session.trusted:
+        raise CommandError("string exceeds maximum allowed size (proto-max-bulk-len)")
+
+
+class _SetOptions:
+    """What follows the value of SET, or the key of GETEX (parseExtendedStringArgumentsOrReply)."""
+
+    __slots__ = ("expiry", "expiry_option", "flags")
+
+    def __init__(self, argv: list[bytes], start: int, flags: tuple[bytes, ...], keep: bytes) -> None:
+        """Read argv[start:]; flags are the words taken besides the expiries, keep the one that excludes an expiry."""
+        self.flags: set[bytes] = set()
+        self.expiry: bytes | None = None
+        self.expiry_option = b""
+        at = start
+        while at < len(argv):
+            option = argv[at].upper()
+            if option in _EXPIRY_OPTIONS:
+                if at + 1 == len(argv) or keep in self.flags or self.expiry_option not in (b"", option):
+                    raise syntax_error()
+                self.expiry, self.expiry_option = argv[at + 1], option
+                at += 1
+            elif option not in flags or (option == keep and self.expiry_option):
+                raise syntax_error()
+            else:
+                self.flags.add(option)
+            at += 1
+        if {b"NX", b"XX"} <= self.flags:
+            raise syntax_error()
+
+
+# -- SET and GET ------------------------------------------------------------------------------------
+
+
+@command("set", arity=-3, flags="write denyoom", keys=(1, 1, 1), group="string", since="1.0.0", complexity="O(1)",
+         syntax="key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
+         "PXAT unix-time-milliseconds | KEEPTTL]")
+def set_(session: Session, argv: list[bytes]) -> None:
+    """Store a string at a key, whatever it held."""
+    if len(argv) == 3:
+        _store(session, argv[1], argv[2], b"set")
+        session.out.ok()
+        return
+    options = _SetOptions(argv, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"), b"KEEPTTL")
+    _set_generic(session, argv[1], argv[2], options)
+
+
+def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions) -> None:
+    """Do what SET with options asks (t_string.c: setGenericCommand)."""
+    flags = options.flags
+    get = b"GET" in flags
+    when = -1
+    if options.expiry is not None:
+        when = _expiry_ms(session, options.expiry, options.expiry_option)
+    if get:
+        _write(session.out, session.db.lookup_read(key))
+    found = session.db.lookup(key) is not None
+    if (found and b"NX" in flags) or (not found and b"XX" in flags):
+        if not get:
+            session.out.null()
+        return
+    if when >= 0 and _is_past(session, when):
+        if session.db.delete(key):
+            _note_overwritten_by_time(session, key)
+        if not get:
+            session.out.ok()
+        return
+    session.db.replace(key, new_string(data), b"KEEPTTL" in flags)
+    session.modified(key)
+    session.notify(b"$", b"set", key)
+    if when >= 0:
+        session.db.set_expire(key, when)
+        session.notify(b"g", b"expire", key)
+        if session.engine.log is not None:
+            _propagate_expiring(session, options.expiry_option, data, when)
+    elif get and session.engine.log is not None:
+        session.propagate([word for at, word in enumerate(session.argv) if at < 3 or word.upper() != b"GET"])
+    if not get:
+        session.out.ok()
+
+
+def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int) -> None:
+    """Log the absolute time; newer servers leave more of the command as it came (t_string.c: setGenericCommand)."""
+    argv, compat = session.argv, session.engine.settings.compat
+    if option == b"PXAT" and compat.knows(72):
+        return
+    name = argv[0] if len(argv) == 5 and (compat.knows(86) or compat.valkey) else b"SET"
+    session.propagate([name, argv[1], data, b"PXAT", b"%d" % when])
+
+
+def _is_past(session: Session, when: int) -> bool:
+    """Whether SET stores nothing because the value would be gone at once: in Valkey, and in Redis since 8.8."""
+    compat = session.engine.settings.compat
+    return bool(compat.valkey or compat.knows(88)) and when <= session.engine.clock.now_ms() and not session.trusted
+
+
+def _note_overwritten_by_time(session: Session, key: bytes) -> None:
+    """Say that a SET whose time is over removed the key (setGenericCommand)."""
+    settings = session.engine.settings
+    session.modified(key)
+    session.notify_deleted_by_time(key)
+    lazy = settings.lazyfree_lazy_expire if settings.compat.valkey else settings.lazyfree_lazy_server_del
+    session.propagate(deletion(key, lazy))
+
+
+@command("get", arity=2, flags="readonly fast", keys=(1, 1, 1), group="string", since="1.0.0", complexity="O(1)",
+         syntax="key")
+def get(session: Session, argv: list[bytes]) -> None:
+    """Return the string at a key."""
+    _write(session.out, session.db.lookup_read(argv[1]))
+
+
+@command("setnx", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key value")
+def setnx(session: Session, argv: list[bytes]) -> None:
+    """Store a string at a key that does not exist yet."""
+    if session.db.lookup(argv[1]) is not None:
+        session.out.integer(0)
+        return
+    _store(session, argv[1], argv[2], b"set")
+    session.out.integer(1)
+
+
+@cython.cfunc
+def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.bint:
+    key: bytes = argv[1]
+    when = _expiry_ms(session, argv[2], option)
+    _store(session, key, argv[3], b"set")
+    session.db.set_expire(key, when)
+    session.notify(b"g", b"expire", key)
+    if session.engine.log is not None:
+        session.propagate([b"SET", key, argv[3], b"PXAT", b"%d" % when])
+    return session.out.ok()
+
+
+@command("setex", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.0.0", complexity="O(1)",
+         syntax="key seconds value")
+def setex(session: Session, argv: list[bytes]) -> None:
+    """Store a string that goes after some seconds."""
+    _set_expiring(session, argv, b"EX")
+
+
+@command("psetex", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.6.0", complexity="O(1)",
+         syntax="key milliseconds value")
+def psetex(session: Session, argv: list[bytes]) -> None:
+    """Store a string that goes after some milliseconds."""
+    _set_expiring(session, argv, b"PX")
+
+
+@command("getset", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key value")
+def getset(session: Session, argv: list[bytes]) -> None:
+    """Store a string and return the one that was there."""
+    _write(session.out, session.db.lookup_read(argv[1]))
+    _store(session, argv[1], argv[2], b"set")
+    if session.engine.log is not None:
+        session.propagate([b"SET", argv[1], argv[2]])
+
+
+@command("getdel", arity=2, flags="write fast", keys=(1, 1, 1), group="string", since="6.2.0", complexity="O(1)",
+         syntax="key")
+def getdel(session: Session, argv: list[bytes]) -> None:
+    """Return the string at a key and remove the key."""
+    key = argv[1]
+    _write(session.out, session.db.lookup_read(key))
+    if session.db.delete(key):
+        _note_deleted(session, key)
+
+
+def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
+    session.modified(key)
+    if by_time:
+        session.notify_deleted_by_time(key)
+    else:
+        session.notify(b"g", b"del", key)
+    if session.engine.log is not None:
+        settings = session.engine.settings
+        # GETDEL follows a setting up to 7.0 only (t_string.c: getdelCommand).
+        lazy = settings.lazyfree_lazy_expire if by_time else (
+            settings.lazyfree_lazy_user_del and not settings.compat.knows(72)
+        )
+        session.propagate(deletion(key, lazy))
+
+
+@command("getex", arity=-2, flags="write fast", keys=(1, 1, 1), group="string", since="6.2.0", complexity="O(1)",
+         syntax="key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]")
+def getex(session: Session, argv: list[bytes]) -> None:
+    """Return the string at a key and change when it expires."""
+    options = _SetOptions(argv, 2, (b"PERSIST",), b"PERSIST")
+    key = argv[1]
+    value = session.db.lookup_read(key)
+    when = -1
+    if isinstance(value, String) and options.expiry is not None:
+        when = _expiry_ms(session, options.expiry, options.expiry_option)
+    _write(session.out, value)
+    if value is None:
+        return
+    if when >= 0:
+        _expire_read(session, key, when, options.expiry_option)
+    elif b"PERSIST" in options.flags and session.db.persist(key):
+        session.modified(key)
+        session.notify(b"g", b"persist", key)
+        if session.engine.log is not None:
+            session.propagate([b"PERSIST", key])
+
+
+def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None:
+    """Give the key that GETEX just read its expiry; an absolute time in the past deletes it."""
+    if option in (b"EXAT", b"PXAT") and when <= session.engine.clock.now_ms() and not session.trusted:
+        session.db.delete(key)
+        _note_deleted(session, key, by_time=True)
+        return
+    session.db.set_expire(key, when)
+    session.modified(key)
+    session.notify(b"g", b"expire", key)
+    if session.engine.log is not None:
+        session.propagate([b"PEXPIREAT", key, b"%d" % when])
+
+
+# -- several keys -----------------------------------------------------------------------------------
+
+
+@command("mget", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="string", since="1.0.0",
+         complexity="O(N) where N is the number of keys to retrieve.", syntax="key [key ...]")
+def mget(session: Session, argv: list[bytes]) -> None:
+    """Return the strings at several keys, null where there is none."""
+    at: cython.Py_ssize_t
+    out: ReplyWriter = session.out
+    out.array(len(argv) - 1)
+    for at in range(1, len(argv)):
+        value: object = session.db.lookup_read(argv[at])
+        _write(out, value if isinstance(value, String) else None)
+
+
+@cython.cfunc
+def _set_many(session: Session, argv: list[bytes]) -> cython.bint:
+    at: cython.Py_ssize_t
+    for at in range(1, len(argv), 2):
+        _store(session, argv[at], argv[at + 1], b"set")
+    return True
+
+
+def _check_pairs(session: Session, argv: list[bytes]) -> None:
+    if len(argv) % 2 == 0:
+        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
+
+
+@command("mset", arity=-3, flags="write denyoom", keys=(1, -1, 2), group="string", since="1.0.1",
+         complexity="O(N) where N is the number of keys to set.", syntax="key value [key value ...]")
+def mset(session: Session, argv: list[bytes]) -> None:
+    """Store strings at several keys at once."""
+    _check_pairs(session, argv)
+    _set_many(session, argv)
+    session.out.ok()
+
+
+@command("msetnx", arity=-3, flags="write denyoom", keys=(1, -1, 2), group="string", since="1.0.1",
+         complexity="O(N) where N is the number of keys to set.", syntax="key value [key value ...]")
+def msetnx(session: Session, argv: list[bytes]) -> None:
+    """Store strings at several keys, or none if any of the keys exists."""
+    _check_pairs(session, argv)
+    for at in range(1, len(argv), 2):
+        if session.db.lookup(argv[at]) is not None:
+            session.out.integer(0)
+            return
+    _set_many(session, argv)
+    session.out.integer(1)
+
+
+# -- parts of a string ------------------------------------------------------------------------------
+
+
+@command("append", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.0.0",
+         complexity="O(1) amortized, for a small appended value: a string that grows is over-allocated.",
+         syntax="key value")
+def append(session: Session, argv: list[bytes]) -> None:
+    """Add bytes at the end of a string."""
+    key: bytes = argv[1]
+    tail: bytes = argv[2]
+    string: String = _string_for_write(session.db, key)
+    if string is None:
+        string = new_string(tail)
+        session.db.set(key, string)
+    else:
+        _check_length(session, string.length() + len(tail))
+        string.append(tail)
+    session.modified(key)
+    session.notify(b"$", b"append", key)
+    session.out.integer(string.length())
+
+
+@command("strlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="string", since="2.2.0", complexity="O(1)",
+         syntax="key")
+def strlen(session: Session, argv: list[bytes]) -> None:
+    """Return the length of a string in bytes."""
+    value: object = session.db.lookup_read(argv[1])
+    if value is not None and not isinstance(value, String):
+        raise WrongType()
+    string: String = value  # type: ignore[assignment]
+    session.out.integer(0 if string is None else string.length())
+
+
+@command("setrange", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.2.0",
+         complexity="O(M) with M being the length of the value argument, and of the gap before it.",
+         syntax="key offset value")
+def setrange(session: Session, argv: list[bytes]) -> None:
+    """Overwrite a string from an offset on, filling a gap with zero bytes."""
+    key: bytes = argv[1]
+    part: bytes = argv[3]
+    offset = integer(argv[2])
+    if offset < 0:
+        raise CommandError("offset is out of range")
+    string: String = _string_for_write(session.db, key)
+    if len(part) == 0:
+        session.out.integer(0 if string is None else string.length())
+        return
+    _check_length(session, offset + len(part))
+    if string is None:
+        string = new_string(b"")
+        session.db.set(key, string)
+    size: cython.Py_ssize_t = string.set_range(offset, part)
+    session.modified(key)
+    session.notify(b"$", b"setrange", key)
+    session.out.integer(size)
+
+
+@cython.cfunc
+def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
+    start = integer(argv[2])
+    end = integer(argv[3])
+    value: object = session.db.lookup_read(argv[1])
+    if value is not None and not isinstance(value, String):
+        raise WrongType()
+    string: String = value  # type: ignore[assignment]
+    size: cython.Py_ssize_t = 0 if string is None else string.length()
+    # Both from the end and crossed: empty, even where clipping would make them meet at 0.
+    if size == 0 or (start < 0 and end < 0 and start > end):
+        return session.out.bulk(b"")
+    start = max(start + size, 0) if start < 0 else start
+    end = max(end + size, 0) if end < 0 else min(end, size - 1)
+    if start > end:
+        return session.out.bulk(b"")
+    return session.out.bulk(string.get_range(start, end + 1))
+
+
+@command("getrange", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="2.4.0",
+         complexity="O(N) where N is the length of the returned string.", syntax="key start end")
+def getrange(session: Session, argv: list[bytes]) -> None:
+    """Return part of a string, both ends included, counted from either side."""
+    _get_range(session, argv)
+
+
+@command("substr", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(N) where N is the length of the returned string.", syntax="key start end")
+def substr(session: Session, argv: list[bytes]) -> None:
+    """Return part of a string, both ends included, counted from either side."""
+    _get_range(session, argv)
+
+
+# -- numbers ----------------------------------------------------------------------------------------
+
+
+@cython.cfunc
+def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
+    """Add to the integer at key, 0 where there is none (t_string.c: incrDecrCommand)."""
+    string: String = _string_for_write(session.db, key)
+    value: Any = 0 if string is None else string2ll(string.value())
+    if value is None:
+        raise CommandError("value is not an integer or out of range")
+    value = value + by
+    if value > LLONG_MAX or value < LLONG_MIN:
+        raise CommandError("increment or decrement would overflow")
+    if string is not None and string.form == 0:
+        string.data = b"%d" % value  # in place, as Redis does with an int that is not shared
+        session.modified(key)
+        session.notify(b"$", b"incrby", key)
+    else:
+        _update(session, key, new_string(b"%d" % value), b"incrby")
+    return session.out.integer(value)
+
+
+@command("incr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key")
+def incr(session: Session, argv: list[bytes]) -> None:
+    """Add one to the integer at a key."""
+    _increment(session, argv[1], 1)
+
+
+@command("decr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key")
+def decr(session: Session, argv: list[bytes]) -> None:
+    """Take one from the integer at a key."""
+    _increment(session, argv[1], -1)
+
+
+@command("incrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key increment")
+def incrby(session: Session, argv: list[bytes]) -> None:
+    """Add to the integer at a key."""
+    _increment(session, argv[1], integer(argv[2]))
+
+
+@command("decrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key decrement")
+def decrby(session: Session, argv: list[bytes]) -> None:
+    """Subtract from the integer at a key."""
+    by = integer(argv[2])
+    if by == LLONG_MIN:
+        raise CommandError("decrement would overflow")
+    _increment(session, argv[1], -by)
+
+
+def _sum(augend: bytes, addend: bytes) -> bytes:
+    """Return the text of the sum of two long doubles; what is no number is told before what is too large."""
+    total = Fraction(0)
+    finite = True
+    for raw in (augend, addend):
+        try:
+            total += float_value(raw)
+        except longdouble.NotFinite:
+            finite = False
+    try:
+        if finite:
+            return longdouble.shown(longdouble.rounded(total))
+    except longdouble.NotFinite:
+        pass
+    raise CommandError("increment would produce NaN or Infinity")
+
+
+@command("incrbyfloat", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.6.0",
+         complexity="O(1)", syntax="key increment")
+def incrbyfloat(session: Session, argv: list[bytes]) -> None:
+    """Add to the number at a key, with the precision of a long double."""
+    key: bytes = argv[1]
+    string: String = _string_for_write(session.db, key)
+    shown: bytes = _sum(b"0" if string is None else string.value(), argv[2])
+    _update(session, key, new_string(shown, TEXT), b"incrbyfloat")
+    session.out.bulk(shown)
+    if session.engine.log is not None:
+        session.propagate([b"SET", key, shown, b"KEEPTTL"])

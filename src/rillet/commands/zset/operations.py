@@ -1,0 +1,251 @@
+"""ZUNION, ZINTER, ZDIFF, and where their results are kept or counted (Redis: t_zset.c).
+
+The sources are sorted sets or sets, whose members have the score 1. WEIGHTS multiplies the scores of each source, and
+AGGREGATE says what becomes of those of one member: SUM, MIN, MAX, or (newest) COUNT, the sum of the weights
+alone. Sums of doubles depend on their order, so it is Redis's: the sources are taken by size, the
+smallest first, and among equals in the order in which they were named. What is not a number (inf - inf,
+0 * inf) counts as 0.
+
+A result is a sorted set made anew: how its members came together does not show in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from math import isnan
+
+from rillet.commands.arguments import integer, positive, syntax_error
+from rillet.commands.list.move import keys_after_number
+from rillet.commands.set.operations import store_result
+from rillet.commands.zset.zset import score_argument, write_pairs
+from rillet.errors import CommandError, WrongType
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.set import Set
+from rillet.types.zset import Pair, Zset
+
+_UNION = (
+    "O(N)+O(M*log(M)) with N being the sum of the sizes of the input sorted sets, and M being the number of elements "
+    "in the resulting sorted set."
+)
+_INTER = (
+    "O(N*K)+O(M*log(M)) worst case with N being the smallest input sorted set, K being the number of input sorted sets "
+    "and M being the number of elements in the resulting sorted set."
+)
+_DIFF = (
+    "O(L + (N-K)log(N)) worst case where L is the total number of elements in all the sets, N is the size of the first "
+    "set, and K is the size of the result set."
+)
+_WEIGHTED = "numkeys key [key ...] [WEIGHTS weight [weight ...]] [AGGREGATE <SUM | MIN | MAX | COUNT>]"
+
+
+class _Source:
+    """A sorted set or set, and its weight (zsetopsrc)."""
+
+    __slots__ = ("value", "weight")
+
+    def __init__(self, session: Session, key: bytes) -> None:
+        value = session.db.lookup_read(key)
+        if value is not None and not isinstance(value, (Zset, Set)):
+            raise WrongType()
+        self.value = value
+        self.weight = 1.0
+
+    def __len__(self) -> int:
+        return 0 if self.value is None else len(self.value)
+
+    def __iter__(self) -> Iterator[Pair]:
+        """Yield (member, score)."""
+        if isinstance(self.value, Zset):
+            yield from self.value
+        elif self.value is not None:
+            for member in self.value:
+                yield member, 1.0
+
+    def score(self, member: bytes) -> float | None:
+        """Return the score of a member, None where it is none (zuiFind)."""
+        if isinstance(self.value, Zset):
+            return self.value.score(member)
+        return 1.0 if self.value is not None and member in self.value else None
+
+
+def _sum(one: float, other: float) -> float:
+    total = one + other
+    return 0.0 if isnan(total) else total
+
+
+def _least(one: float, other: float) -> float:
+    return other if other < one else one
+
+
+def _greatest(one: float, other: float) -> float:
+    return other if other > one else one
+
+
+_AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
+    b"sum": _sum, b"min": _least, b"max": _greatest, b"count": _sum,
+}  # fmt: skip
+
+
+class _Request:
+    """What is to be made of which sources, and what is to be told of it (zunionInterDiffGenericCommand)."""
+
+    __slots__ = ("aggregate", "counting", "limit", "sources", "with_scores")
+
+    def __init__(self, session: Session, argv: list[bytes], at: int, options: frozenset[bytes]) -> None:
+        numkeys = integer(argv[at])
+        if numkeys < 1:
+            raise CommandError(f"at least 1 input key is needed for '{session.command.fullname}' command")
+        if numkeys > len(argv) - at - 1:
+            raise syntax_error()
+        self.sources = [_Source(session, key) for key in argv[at + 1 : at + 1 + numkeys]]
+        self.aggregate: Callable[[float, float], float] = _sum
+        self.counting = self.with_scores = False
+        self.limit = 0
+        rest = argv[at + 1 + numkeys :]
+        while rest:
+            option = rest[0].lower()
+            if option not in options:
+                raise syntax_error()
+            rest = rest[1 + self._take(session, option, rest[1:]) :]
+
+    def _take(self, session: Session, option: bytes, rest: list[bytes]) -> int:
+        """Take an option, and return how many words behind it belong to it."""
+        if option == b"withscores":
+            self.with_scores = True
+            return 0
+        needed = len(self.sources) if option == b"weights" else 1
+        if len(rest) < needed:
+            raise syntax_error()
+        if option == b"weights":
+            for source, raw in zip(self.sources, rest, strict=False):
+                source.weight = score_argument(session, raw, "weight value is not a float")
+        elif option == b"limit":
+            self.limit = positive(rest[0], "LIMIT can't be negative")
+        else:
+            word = rest[0].lower()
+            if word not in _AGGREGATES or (word == b"count" and not session.engine.settings.compat.knows(88)):
+                raise syntax_error()
+            self.aggregate, self.counting = _AGGREGATES[word], word == b"count"
+        return needed
+
+    def weighted(self, source: _Source, score: float) -> float:
+        """Return what a member adds to the result (zuiWeightedScore)."""
+        return source.weight if self.counting else source.weight * score
+
+    # -- the three ways ------------------------------------------------------------------------------
+
+    def union(self) -> Iterable[Pair]:
+        """Return the members of all sources."""
+        found: dict[bytes, float] = {}
+        for source in sorted(self.sources, key=len):
+            for member, own in source:
+                score = _number(self.weighted(source, own))
+                old = found.get(member)
+                found[member] = score if old is None else self.aggregate(old, score)
+        return found.items()
+
+    def intersection(self) -> Iterator[Pair]:
+        """Yield the members that all sources have."""
+        first, *others = sorted(self.sources, key=len)
+        for member, own in first:
+            score = _number(self.weighted(first, own))
+            for other in others:
+                its = own if other.value is first.value else other.score(member)
+                if its is None:
+                    break
+                score = self.aggregate(score, self.weighted(other, its))
+            else:
+                yield member, score
+
+    def difference(self) -> Iterator[Pair]:
+        """Yield the members of the first source that no other has."""
+        first, *others = self.sources
+        if any(other.value is first.value for other in others):
+            return
+        for member, score in first:
+            if not any(other.score(member) is not None for other in others):
+                yield member, score
+
+
+def _number(score: float) -> float:
+    return 0.0 if isnan(score) else score
+
+
+_MAKE: dict[bytes, Callable[[_Request], Iterable[Pair]]] = {
+    b"zunionstore": _Request.union, b"zinterstore": _Request.intersection, b"zdiffstore": _Request.difference,
+}  # fmt: skip
+_COMBINED = frozenset((b"weights", b"aggregate"))
+
+
+def _read(session: Session, argv: list[bytes], options: frozenset[bytes],
+          make: Callable[[_Request], Iterable[Pair]]) -> None:
+    """Answer ZUNION, ZINTER and ZDIFF."""
+    request = _Request(session, argv, 1, options | {b"withscores"})
+    pairs = sorted(make(request), key=lambda pair: (pair[1], pair[0]))
+    write_pairs(session, pairs, request.with_scores)
+
+
+def _keep(session: Session, argv: list[bytes], options: frozenset[bytes], event: bytes) -> None:
+    """Answer ZUNIONSTORE, ZINTERSTORE and ZDIFFSTORE."""
+    request = _Request(session, argv, 2, options)
+    result = Zset.of(_MAKE[event](request), session.engine.settings)
+    store_result(session, argv[1], result, event, b"z")
+
+
+def _target_and_keys(argv: list[bytes]) -> list[int]:
+    return [1, *keys_after_number(2)(argv)]
+
+
+@command("zunion", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
+         get_keys=keys_after_number(1), complexity=_UNION, syntax=_WEIGHTED + " [WITHSCORES]")
+def zunion(session: Session, argv: list[bytes]) -> None:
+    """Return the members that any of the sorted sets has."""
+    _read(session, argv, _COMBINED, _Request.union)
+
+
+@command("zinter", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
+         get_keys=keys_after_number(1), complexity=_INTER, syntax=_WEIGHTED + " [WITHSCORES]")
+def zinter(session: Session, argv: list[bytes]) -> None:
+    """Return the members that all the sorted sets have."""
+    _read(session, argv, _COMBINED, _Request.intersection)
+
+
+@command("zdiff", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
+         get_keys=keys_after_number(1), complexity=_DIFF, syntax="numkeys key [key ...] [WITHSCORES]")
+def zdiff(session: Session, argv: list[bytes]) -> None:
+    """Return the members of the first sorted set that none of the others has."""
+    _read(session, argv, frozenset(), _Request.difference)
+
+
+@command("zunionstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
+         get_keys=_target_and_keys, complexity=_UNION, syntax="destination " + _WEIGHTED)
+def zunionstore(session: Session, argv: list[bytes]) -> None:
+    """Keep the members that any of the sorted sets has as another one."""
+    _keep(session, argv, _COMBINED, b"zunionstore")
+
+
+@command("zinterstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
+         get_keys=_target_and_keys, complexity=_INTER, syntax="destination " + _WEIGHTED)
+def zinterstore(session: Session, argv: list[bytes]) -> None:
+    """Keep the members that all the sorted sets have as another one."""
+    _keep(session, argv, _COMBINED, b"zinterstore")
+
+
+@command("zdiffstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="6.2.0",
+         get_keys=_target_and_keys, complexity=_DIFF, syntax="destination numkeys key [key ...]")
+def zdiffstore(session: Session, argv: list[bytes]) -> None:
+    """Keep the members of the first sorted set that none of the others has as another one."""
+    _keep(session, argv, frozenset(), b"zdiffstore")
+
+
+@command("zintercard", arity=-3, flags="readonly movablekeys", group="sorted-set", since="7.0.0",
+         get_keys=keys_after_number(1),
+         complexity="O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted "
+         "sets.", syntax="numkeys key [key ...] [LIMIT limit]")
+def zintercard(session: Session, argv: list[bytes]) -> None:
+    """Count the members that all the sorted sets have, up to a limit."""
+    request = _Request(session, argv, 1, frozenset((b"limit",)))
+    members = request.intersection()
+    session.out.integer(sum(1 for _ in (islice(members, request.limit) if request.limit else members)))

@@ -1,0 +1,269 @@
+"""Ranges of a sorted set: read, kept as another one, counted and removed (Redis: t_zset.c, zrangeGenericCommand).
+
+    by rank      0 -1         both included, negative from the end
+    by score     (1 +inf      ( leaves the end itself out
+    by member    [a (b - +    where all scores are equal
+
+A range is a window: a rank to begin at and a number of members (`types.zset`). LIMIT cuts the window from the side
+that is read first; an offset below 0 leaves nothing, a count below 0 all that follows. Read from the highest
+member down a range is given from its high end: ZRANGE k 5 1 BYSCORE REV.
+"""
+
+from __future__ import annotations
+
+from rillet.commands.arguments import integer, syntax_error
+from rillet.commands.list.list import clamp
+from rillet.commands.set.operations import store_result
+from rillet.commands.zset.zset import end_if_empty, read_zset, write_pairs, zset_for_write
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.structs import float_text as doubles
+from rillet.types.compat import Compat
+from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset
+
+RANK, SCORE, MEMBER = "rank", "score", "lex"
+_SEARCH = "O(log(N)+M) with N being the number of elements in the sorted set and M the number of elements"
+
+
+# -- bounds ------------------------------------------------------------------------------------------
+
+
+def score_range(low: bytes, high: bytes, compat: Compat) -> ScoreRange:
+    """Return a range of scores (zslParseRange)."""
+    plain = compat.valkey or (compat.knows(80) and not compat.knows(88))
+    ends = [doubles.parse_bound(raw[1:] if raw.startswith(b"(") else raw, plain) for raw in (low, high)]
+    if ends[0] is None or ends[1] is None:
+        raise CommandError("min or max is not a float")
+    return ScoreRange(ends[0], ends[1], low.startswith(b"("), high.startswith(b"("))
+
+
+def _member_bound(raw: bytes) -> tuple[tuple[int, bytes], bool]:
+    """Return an end of a range of members, and whether it is left out (zslParseLexRangeItem)."""
+    # A C string there: what follows a NUL behind the sign is not seen.
+    if raw[:1] in (b"-", b"+") and raw[1:2] in (b"", b"\0"):
+        return (LEAST if raw[:1] == b"-" else GREATEST), True
+    if raw[:1] not in (b"(", b"["):
+        raise CommandError("min or max not valid string range item")
+    return (1, raw[1:]), raw[:1] == b"("
+
+
+def member_range(low: bytes, high: bytes) -> MemberRange:
+    """Return a range of members (zslParseLexRange)."""
+    (low_end, low_open), (high_end, high_open) = _member_bound(low), _member_bound(high)
+    return MemberRange(low_end, high_end, low_open, high_open)
+
+
+class Range:
+    """A range of some kind, as it was asked for."""
+
+    __slots__ = ("backwards", "bounds", "limit", "offset", "start", "stop", "valkey")
+
+    def __init__(
+        self, session: Session, kind: str, first: bytes, last: bytes, backwards: bool = False
+    ) -> None:
+        self.backwards = backwards
+        self.valkey = session.engine.settings.compat.valkey
+        self.bounds: ScoreRange | MemberRange | None = None
+        self.start = self.stop = 0
+        self.offset, self.limit = 0, -1
+        if kind == RANK:
+            self.start, self.stop = integer(first), integer(last)
+            return
+        if backwards:
+            first, last = last, first
+        if kind == SCORE:
+            self.bounds = score_range(first, last, session.engine.settings.compat)
+        else:
+            self.bounds = member_range(first, last)
+
+    def window(self, value: Zset) -> tuple[int, int]:
+        """Return the rank of the lowest member of the range, and how many members it has."""
+        if self.bounds is None:
+            start, count = clamp(self.start, self.stop, len(value))
+            return (len(value) - start - count if self.backwards else start), count
+        if isinstance(self.bounds, ScoreRange):
+            start, count = value.window_of_scores(self.bounds)
+        else:
+            start, count = value.window_of_members(self.bounds, self.backwards)
+        rest = max(count - self.offset, 0)
+        if self.offset < 0:
+            # Valkey's skiplist takes it as an offset from the end (zslNthInRange).
+            rest = -self.offset if self.valkey and value.listpack is None and -self.offset <= count else 0
+        taken = rest if self.limit < 0 else min(rest, self.limit)
+        return (start + rest - taken if self.backwards else start + count - rest), taken
+
+
+# -- reading and keeping -----------------------------------------------------------------------------
+
+
+class _Request:
+    """What one of the commands asks for: the range of which key, and whether with scores (zrangeGenericCommand)."""
+
+    __slots__ = ("key", "range", "with_scores")
+
+    def __init__(
+        self, session: Session, argv: list[bytes], at: int = 1, kind: str = "", backwards: bool | None = None
+    ) -> None:
+        store = at == 2
+        asked_kind, asked_backwards = kind, backwards
+        self.with_scores = False
+        offset, limit = 0, -1
+        words = iter(argv[at + 3 :])
+        left = len(argv) - at - 3
+        for word in words:
+            option = word.lower()
+            left -= 1
+            if option == b"withscores" and not store:
+                self.with_scores = True
+            elif option == b"limit" and left >= 2:
+                offset, limit = integer(next(words)), integer(next(words))
+                left -= 2
+            elif option == b"rev" and asked_backwards is None:
+                backwards = asked_backwards = True
+            elif option in (b"bylex", b"byscore") and not asked_kind:
+                kind = asked_kind = MEMBER if option == b"bylex" else SCORE
+            else:
+                raise syntax_error()
+        kind = kind or RANK
+        if limit != -1 and kind == RANK:
+            raise CommandError(
+                "syntax error, LIMIT is only supported in combination with either BYSCORE or BYLEX"
+            )
+        if self.with_scores and kind == MEMBER:
+            raise CommandError("syntax error, WITHSCORES not supported in combination with BYLEX")
+        self.key = argv[at]
+        self.range = Range(session, kind, argv[at + 1], argv[at + 2], bool(backwards))
+        self.range.offset, self.range.limit = offset, limit
+
+
+def _read(session: Session, request: _Request) -> None:
+    value = read_zset(session, request.key)
+    if value is None:
+        session.out.array(0)
+        return
+    start, count = request.range.window(value)
+    write_pairs(session, value.slice(start, count, request.range.backwards), request.with_scores)
+
+
+@command("zrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
+         complexity=_SEARCH + " returned.",
+         syntax="key start stop [BYSCORE | BYLEX] [REV] [LIMIT offset count] [WITHSCORES]")
+def zrange(session: Session, argv: list[bytes]) -> None:
+    """Return the members in a range of ranks, scores or members."""
+    _read(session, _Request(session, argv))
+
+
+@command("zrevrange", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
+         complexity=_SEARCH + " returned.", syntax="key start stop [WITHSCORES]")
+def zrevrange(session: Session, argv: list[bytes]) -> None:
+    """Return the members in a range of ranks, the highest score first."""
+    _read(session, _Request(session, argv, kind=RANK, backwards=True))
+
+
+@command("zrangebyscore", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="1.0.5",
+         complexity=_SEARCH + " being returned.", syntax="key min max [WITHSCORES] [LIMIT offset count]")
+def zrangebyscore(session: Session, argv: list[bytes]) -> None:
+    """Return the members in a range of scores."""
+    _read(session, _Request(session, argv, kind=SCORE, backwards=False))
+
+
+@command("zrevrangebyscore", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.2.0",
+         complexity=_SEARCH + " being returned.", syntax="key max min [WITHSCORES] [LIMIT offset count]")
+def zrevrangebyscore(session: Session, argv: list[bytes]) -> None:
+    """Return the members in a range of scores, the highest score first."""
+    _read(session, _Request(session, argv, kind=SCORE, backwards=True))
+
+
+@command("zrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
+         complexity=_SEARCH + " being returned.", syntax="key min max [LIMIT offset count]")
+def zrangebylex(session: Session, argv: list[bytes]) -> None:
+    """Return the members in a range of members, where all scores are equal."""
+    _read(session, _Request(session, argv, kind=MEMBER, backwards=False))
+
+
+@command("zrevrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
+         complexity=_SEARCH + " being returned.", syntax="key max min [LIMIT offset count]")
+def zrevrangebylex(session: Session, argv: list[bytes]) -> None:
+    """Return the members in a range of members, where all scores are equal, the last one first."""
+    _read(session, _Request(session, argv, kind=MEMBER, backwards=True))
+
+
+@command("zrangestore", arity=-5, flags="write denyoom", keys=(1, 2, 1), group="sorted-set", since="6.2.0",
+         complexity=_SEARCH + " stored into the destination key.",
+         syntax="dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]")
+def zrangestore(session: Session, argv: list[bytes]) -> None:
+    """Keep the members in a range as another sorted set."""
+    request = _Request(session, argv, 2)
+    settings = session.engine.settings
+    value = read_zset(session, request.key)
+    # In the order in which they are read: a zero below zero stays one, if it is not there before it is a skiplist.
+    found = [] if value is None else value.slice(*request.range.window(value), request.range.backwards)
+    result = Zset.for_size(len(found) if request.range.bounds is None else 0, 0, settings)
+    for member, score in found:
+        result.add(member, score, settings)
+    store_result(session, argv[1], result, b"zrangestore", b"z")
+
+
+# -- counting ----------------------------------------------------------------------------------------
+
+
+def _count(session: Session, argv: list[bytes], kind: str) -> None:
+    wanted = Range(session, kind, argv[2], argv[3])
+    value = read_zset(session, argv[1])
+    session.out.integer(0 if value is None else wanted.window(value)[1])
+
+
+@command("zcount", arity=4, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
+         complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key min max")
+def zcount(session: Session, argv: list[bytes]) -> None:
+    """Count the members in a range of scores."""
+    _count(session, argv, SCORE)
+
+
+@command("zlexcount", arity=4, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
+         complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key min max")
+def zlexcount(session: Session, argv: list[bytes]) -> None:
+    """Count the members in a range of members, where all scores are equal."""
+    _count(session, argv, MEMBER)
+
+
+# -- removing ----------------------------------------------------------------------------------------
+
+
+def _remove(session: Session, argv: list[bytes], kind: str, event: bytes) -> None:
+    """Answer ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX (zremrangeGenericCommand)."""
+    key = argv[1]
+    wanted = Range(session, kind, argv[2], argv[3])
+    value = zset_for_write(session, key)
+    count = 0
+    if value is not None:
+        start, count = wanted.window(value)
+        if count:
+            value.delete(start, count)
+            session.modified(key)
+            session.dirty += count - 1
+            session.notify(b"z", event, key)
+            end_if_empty(session, key, value)
+    session.out.integer(count)
+
+
+@command("zremrangebyrank", arity=4, flags="write", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
+         complexity=_SEARCH + " removed by the operation.", syntax="key start stop")
+def zremrangebyrank(session: Session, argv: list[bytes]) -> None:
+    """Remove the members in a range of ranks."""
+    _remove(session, argv, RANK, b"zremrangebyrank")
+
+
+@command("zremrangebyscore", arity=4, flags="write", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
+         complexity=_SEARCH + " removed by the operation.", syntax="key min max")
+def zremrangebyscore(session: Session, argv: list[bytes]) -> None:
+    """Remove the members in a range of scores."""
+    _remove(session, argv, SCORE, b"zremrangebyscore")
+
+
+@command("zremrangebylex", arity=4, flags="write", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
+         complexity=_SEARCH + " removed by the operation.", syntax="key min max")
+def zremrangebylex(session: Session, argv: list[bytes]) -> None:
+    """Remove the members in a range of members, where all scores are equal."""
+    _remove(session, argv, MEMBER, b"zremrangebylex")

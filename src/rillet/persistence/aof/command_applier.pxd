@@ -1,0 +1,22 @@
+cimport cython
+from rillet.runtime.session cimport Session
+from rillet.runtime.engine cimport Engine
+from rillet.protocol.command_parser cimport CommandParser
+
+@cython.final
+cdef class CommandApplier:
+    cdef readonly str path
+    cdef readonly Session session
+    cdef Engine engine
+    cdef CommandParser parser
+    cdef readonly long long here
+    cdef readonly long long good
+    cdef readonly long long fed
+    cdef readonly long long commands
+    cdef long long delay
+    cdef readonly object transaction
+    cpdef bint feed(self, bytes chunk) except -1
+    cdef bint _advance(self) except -1
+    cdef list[bytes] _next(self)
+    cdef bint _take(self, list[bytes] argv) except -1
+    cdef bint _run(self, list[bytes] argv) except -1

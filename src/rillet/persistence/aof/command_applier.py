@@ -1,0 +1,162 @@
+"""Playback: the commands of one file of the log, carried out as the file's bytes come in.
+
+    chunk ── CommandParser ──► plain XADDs ──► Engine.replay       runs of them, no object for any word
+                           └─► every other ──► Engine.execute      MULTI ... EXEC kept until it is whole
+
+`here` is where the command begins that is read next, `good` where the last whole one ended outside of a transaction:
+what lies behind it at the end of the file was torn off. Both count bytes from the beginning of the file.
+
+Compiled, because a log of millions of commands is read at every start.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+import sys
+
+from rillet.errors import LogCorrupt, NewerFormat, ProtocolError
+from rillet.persistence.debug_delay import debug_delay
+from rillet.protocol.command_parser import CommandParser
+from rillet.runtime.engine import Engine
+from rillet.runtime.session import Session
+
+# What a command begins with whose meaning is this module's: MULTI, EXEC, #TS and whatever shares their letters.
+_MARKED = cython.declare(bytes, b"mMeE#")
+
+
+@cython.final
+@cython.cclass
+class CommandApplier:
+    """Carries out the commands of a file by a trusted session; `path` is for the errors."""
+
+    __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "delay", "transaction")
+    path: str
+    session: Session
+    engine: Engine
+    parser: CommandParser
+    here: cython.longlong
+    good: cython.longlong
+    fed: cython.longlong
+    commands: cython.longlong
+    delay: cython.longlong
+    transaction: Any  # list[list[bytes]] | None
+
+    def __init__(self, path: str, session: Session, start: cython.longlong) -> None:
+        self.path = path
+        self.session = session
+        self.engine = session.engine
+        self.parser = CommandParser()
+        self.parser.exact = True
+        # The limits are for clients: what was logged was taken, in process without any, and a base has whole values.
+        self.parser.proto_max_bulk_len = self.parser.query_buffer_limit = sys.maxsize
+        self.parser.max_multibulk_len = sys.maxsize
+        self.here = self.good = self.fed = start
+        self.commands = 0
+        self.delay = session.engine.settings.key_load_delay
+        self.transaction = None
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def feed(self, chunk: bytes) -> cython.bint:
+        """Carry out the commands that the next bytes of the file make whole; LogCorrupt where one cannot be."""
+        start: cython.longlong = self.fed
+        at: cython.Py_ssize_t
+        ran: cython.Py_ssize_t = 0
+        argv: list[bytes] | None
+        self.fed += len(chunk)
+        self.parser.feed(chunk)
+        while self.here < self.fed:
+            if self.parser.pass_notes() and not self._advance():
+                return True
+            if self.transaction is None:
+                ran = self.engine.replay(self.session, self.parser)
+                self.commands += ran
+            if ran == 0:
+                # What the parser would take for a command typed by hand is no part of a log.
+                at = self.here - start
+                if at >= 0 and chunk[at] != 42 and chunk[at] != 35:
+                    raise self._malformed(f"a command expected, found {chunk[at : at + 1]!r}")
+                argv = self._next()
+                if argv is None:
+                    return True
+                if argv:
+                    self._take(argv)
+            ran = 0
+            self._advance()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _advance(self) -> cython.bint:
+        """Note where the parser stands; say whether there is more behind it."""
+        parser: CommandParser = self.parser
+        self.here = self.fed - (parser.size - parser.pos) - len(parser.tail)
+        if self.transaction is None:
+            self.good = self.here
+        return self.here < self.fed
+
+    @cython.cfunc
+    def _next(self) -> list[bytes] | None:
+        try:
+            return self.parser.next()
+        except ProtocolError as error:
+            raise self._malformed(str(error)) from None
+
+    def _malformed(self, what: str) -> LogCorrupt:
+        # aof.c: loadSingleAppendOnlyFile, the words of its label fmterr
+        return LogCorrupt(self.path, self.here, f"Bad file format reading the append only file: {what}")
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _take(self, argv: list[bytes]) -> cython.bint:
+        """Run a command, or keep it until its transaction is whole."""
+        first: bytes = argv[0]
+        if self.transaction is None and (len(first) == 0 or first[0] not in _MARKED):
+            return self._run(argv)
+        name: bytes = first.upper()
+        if name.startswith(b"#"):  # an annotation such as #TS:<seconds>
+            return True
+        if name == b"MULTI":
+            self.transaction = []
+        elif name == b"EXEC" and self.transaction is not None:
+            whole: list[Any] = self.transaction
+            self.transaction = None
+            for one in whole:
+                self._run(one)
+        elif self.transaction is not None:
+            self.transaction.append(argv)
+        else:
+            self._run(argv)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _run(self, argv: list[bytes]) -> cython.bint:
+        session: Session = self.session
+        self.engine.execute(session, argv)
+        if self.delay != 0:
+            debug_delay(self.delay)
+        if session.out.used > 0 and session.out.buf[0] == 45:
+            self._refused(argv, session.out.take().strip(b"-\r\n").decode("utf-8", "replace"))
+        session.out.truncate(0)
+        self.commands += 1
+        return True
+
+    def _refused(self, argv: list[bytes], reason: str) -> None:
+        command = b" ".join(argv[:3])[:100].decode("utf-8", "replace")
+        if reason.startswith("ERR unknown command"):
+            name = argv[0][:100].decode("utf-8", "replace")
+            raise NewerFormat(
+                f"{self.path}: offset {self.here}: Unknown command '{name}' reading the append only file: this version "
+                "has no such command"
+            )
+        raise LogCorrupt(self.path, self.here, f"{command!r} was refused: {reason}")
+
+
+__all__ = ["CommandApplier"]

@@ -1,0 +1,201 @@
+"""The manifest of an append-only log: which files make it up, in which order (Redis 7: aof.c).
+
+    appendonlydir/
+      appendonly.aof.manifest         one line a file:  file <name> seq <n> type <b|h|i>
+      appendonly.aof.2.base.rdb       type b: the data set when the log was last rewritten
+      appendonly.aof.3.incr.aof       type i: the commands since; several while it is rewritten, or after a failure
+      appendonly.aof.1.base.rdb       type h: history, in no more use, to be removed
+      temp-appendonly.aof.manifest    the next manifest, not in force yet; all that begins so is nobody's after a crash
+
+A name with blanks or quotes stands in double quotes, lines that begin with # are comments, keys that are not known
+are skipped with their values.
+
+`commit` puts a manifest in force together with the files that it names, in steps of which each is on the disk before
+the next one begins:
+
+    1. the draft, synced                    2. new files get their names
+    3. the folder, synced                   4. the draft becomes the manifest, and the folder is synced again
+
+So a manifest never names a file that is not there, whole. Where there was no manifest before, a crash between 2 and 4
+leaves files that none names, as damage would; the draft tells them apart: `recover` finishes what was whole and removes
+what was not.
+
+Bases and incremental files are numbered each for itself, and a number is used again only for a file that no manifest
+ever named.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rillet.errors import LogCorrupt
+from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.protocol.command_parser import split_args
+
+_PLAIN = re.compile(r"[!#-&(-\[\]-~]+")  # sds.c: sdsneedsrepr
+_LONGEST_LINE = 1024  # aof.c: MANIFEST_MAX_LINE
+_ESCAPES = {ord("\\"): "\\\\", ord('"'): '\\"', 10: "\\n", 13: "\\r", 9: "\\t", 7: "\\a", 8: "\\b"}
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """A line of the manifest: file name, sequence number, and type b, h or i."""
+
+    name: str
+    seq: int
+    type: str
+
+    def line(self) -> str:
+        """Return the line as Redis writes it (aofInfoFormat)."""
+        name = self.name if _PLAIN.fullmatch(self.name) else _quoted(self.name)
+        return f"file {name} seq {self.seq} type {self.type}\n"
+
+
+def _quoted(name: str) -> str:
+    raw = name.encode("utf-8", "surrogateescape")
+    return '"' + "".join(_ESCAPES.get(one, chr(one) if 32 <= one < 127 else f"\\x{one:02x}") for one in raw) + '"'
+
+
+@dataclass(frozen=True, slots=True)
+class AofManifest:
+    """The files of a log; it never changes, a rewrite makes new ones. base_seq, incr_seq: the last numbers given."""
+
+    base: LogFile | None = None
+    history: tuple[LogFile, ...] = ()
+    incrs: tuple[LogFile, ...] = ()
+    base_seq: int = 0
+    incr_seq: int = 0
+
+    @property
+    def files(self) -> list[LogFile]:
+        """Every line, in Redis's order (getAofManifestAsString)."""
+        return [*([self.base] if self.base else ()), *self.history, *self.incrs]
+
+    @property
+    def loaded(self) -> list[LogFile]:
+        """What is to be read, in order."""
+        return [*([self.base] if self.base else ()), *self.incrs]
+
+    def with_incr(self, name: str) -> AofManifest:
+        """Return the manifest with a new incremental file of the log `name` (getNewIncrAofName)."""
+        seq = self.incr_seq + 1
+        return replace(self, incrs=(*self.incrs, LogFile(f"{name}.{seq}.incr.aof", seq, "i")), incr_seq=seq)
+
+    def with_base(self, name: str, as_rdb: bool, keep: int) -> AofManifest:
+        """Return it with a new base, in place of the old one and of all incremental files but the last `keep`.
+
+        aof.c: getNewBaseFileNameAndMarkPreAsHistory, markRewrittenIncrAofAsHistory.
+        """
+        seq = self.base_seq + 1
+        base = LogFile(f"{name}.{seq}.base.{'rdb' if as_rdb else 'aof'}", seq, "b")
+        rewritten = len(self.incrs) - keep
+        gone = [replace(one, type="h") for one in (*self.incrs[:rewritten], *([self.base] if self.base else ()))]
+        return replace(self, base=base, base_seq=seq, history=(*gone, *self.history), incrs=self.incrs[rewritten:])
+
+    def without_history(self) -> AofManifest:
+        """Return it without the files that are in no more use."""
+        return replace(self, history=())
+
+
+def draft_of(path: Path) -> Path:
+    """Return where the next manifest is written."""
+    return path.with_name(f"temp-{path.name}")
+
+
+def read_manifest(path: Path, disk: Disk = REAL) -> AofManifest:
+    """Return what the manifest lists; LogCorrupt names the offset of a line that makes no sense.
+
+    aof.c: aofLoadManifestFromFile, with its words for what is wrong.
+    """
+    with disk.read_from(path) as file:
+        text = file.read()
+    if not text:
+        raise LogCorrupt(str(path), 0, "Found an empty AOF manifest")
+    made = AofManifest()
+    offset = 0
+    while offset < len(text):
+        end = text.find(b"\n", offset) + 1 or len(text)
+        raw = text[offset:end]
+        if not raw.startswith(b"#"):
+            try:
+                made = _with_line(made, raw)
+            except ValueError as error:
+                raise LogCorrupt(str(path), offset, str(error)) from None
+        offset = end
+    return made
+
+
+def _with_line(made: AofManifest, raw: bytes) -> AofManifest:
+    if len(raw) > _LONGEST_LINE or not raw.endswith(b"\n"):
+        raise ValueError("The AOF manifest file contains too long line")
+    words = split_args(raw.strip(b" \t\r\n"))
+    if words is None or len(words) < 6 or len(words) % 2:
+        raise ValueError("Invalid AOF manifest file format")
+    found = {key.lower(): value for key, value in zip(words[::2], words[1::2], strict=True)}
+    name = os.fsdecode(found.get(b"file", b""))
+    seq, kind = found.get(b"seq", b""), os.fsdecode(found.get(b"type", b""))[:1]
+    if not name or not kind or not seq.isdigit() or len(seq) > 18 or not int(seq):
+        raise ValueError("Invalid AOF manifest file format")
+    if "/" in name or os.sep in name or "\0" in name or name in (".", ".."):
+        raise ValueError(f"File can't be a path, just a filename: {name!r}")
+    return _with_file(made, LogFile(name, int(seq), kind))
+
+
+def _with_file(made: AofManifest, file: LogFile) -> AofManifest:
+    if file.type == "b":
+        if made.base is not None:
+            raise ValueError("Found duplicate base file information")
+        return replace(made, base=file, base_seq=file.seq)
+    if file.type == "h":
+        return replace(made, history=(*made.history, file))
+    if file.type != "i":
+        raise ValueError("Unknown AOF file type")
+    if file.seq <= made.incr_seq:
+        raise ValueError("Found a non-monotonic sequence number")
+    return replace(made, incrs=(*made.incrs, file), incr_seq=file.seq)
+
+
+def commit(path: Path, manifest: AofManifest, moves: list[tuple[str, str]], disk: Disk = REAL) -> None:
+    """Put a manifest in force, with the files that get their names with it (old name, new name, in the same folder).
+
+    It is on the disk when this returns. After an OSError the one before is, or this one, if the last syncing failed.
+    """
+    folder, draft = path.parent, draft_of(path)
+    out = disk.create(draft)
+    try:
+        write_all(out, "".join(file.line() for file in manifest.files).encode("utf-8", "surrogateescape"))
+        out.sync()
+    finally:
+        out.close()
+    if moves:
+        disk.sync_folder(folder)
+        for old, new in moves:
+            disk.rename(folder / old, folder / new)
+    disk.sync_folder(folder)
+    disk.rename(draft, path)
+    disk.sync_folder(folder)
+
+
+def recover(path: Path, disk: Disk = REAL) -> None:
+    """Finish the first commit of a log, or undo it, where a crash interrupted it; nothing where there is a manifest."""
+    draft = draft_of(path)
+    if disk.exists(path) or not disk.exists(draft):
+        return
+    try:
+        files = read_manifest(draft, disk).files
+    except LogCorrupt:
+        files = []  # it was not written to its end, so nothing was renamed
+    there = [file.name for file in files if disk.exists(path.parent / file.name)]
+    if files and len(there) == len(files):
+        disk.rename(draft, path)
+    else:
+        for name in there:
+            disk.remove(path.parent / name)
+        disk.remove(draft)
+    disk.sync_folder(path.parent)
+
+
+__all__ = ["AofManifest", "LogFile", "commit", "draft_of", "read_manifest", "recover"]

@@ -1,0 +1,327 @@
+"""Rewriting a log: a base of the data takes the place of the files that led to it, while the log is written on.
+
+    IDLE ──begin──► SYNCING ──► WRITING ──────────► FINISHING ──► IDLE
+                    the file    rotate; a writer    the new manifest is put in force, the old files go;
+                    is synced   writes the base     by a thread, because that means waiting for the disk
+
+    files of the log    base 1   incr 1                           before
+                        base 1   incr 1   incr 2                  from the rotation on; incr 2 takes what is logged
+                        base 1   incr 1   incr 2   temp base      the writer is at work
+                                          incr 2   base 2         the new manifest; base 1 and incr 1 are history
+                                          incr 2   base 2         and gone
+
+What is written meanwhile is in the new file and nowhere else, so a rewrite needs no memory of its own. At every
+moment the manifest on the disk names files that lead to the same data, so it does not matter where a crash comes. Where
+something fails, the old files and the new one go on being the log, and the next rewrite takes them all.
+
+A log that waits for its base (rillet.persistence.aof.log: CONFIG SET appendonly yes, or a log that broke) has no file
+to
+rotate. What is logged is collected beside it, and base and file become the log together.
+
+Large files are synced before the rotation, by the thread that syncs anyway: the rotation, which holds everybody up,
+is left with little to sync.
+
+`tick`, some times a second, moves all of that along, and begins the rewrites that come by themselves: when the log has
+grown by auto-aof-rewrite-percentage since the last one and is larger than auto-aof-rewrite-min-size, when one was put
+off because another child was at work, and when a log broke. After three failures in a row those that come by themselves
+wait 1, 2, 4 ... 60 minutes (aof.c: aofRewriteLimited); a broken log, on which all writes wait, as many seconds.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections.abc import Callable
+
+from rillet.errors import Corrupt
+from rillet.persistence.aof.base import part_of
+from rillet.persistence.aof.log import OFF, ON, WAITING, AppendOnlyLog
+from rillet.persistence.aof.rewrite_format import BaseWriter, InlineBaseWriter
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
+
+IDLE, SYNCING, WRITING, FINISHING = range(4)
+# Bytes that a rotation may have to sync while all wait: some milliseconds. With more the child comes a sync later, and
+# who asks for a rewrite is told that it has begun before there is one.
+_LITTLE = 1 << 23
+_ROUNDS = 4
+_FREE_FAILURES = 3
+_LONGEST_WAIT = 60
+_RETRY_SECONDS = 1.0
+
+Say = Callable[[str], None]
+
+
+class Rewriting:
+    """The rewrites of one log, one at a time; all calls are made by whoever holds the engine.
+
+    writer: who writes the base; from_memory: who does where the files cannot be trusted. busy: whether another child is
+    at work, so that none may be started.
+    """
+
+    def __init__(self, log: AppendOnlyLog, engine: Engine, writer: BaseWriter, *, from_memory: BaseWriter | None = None,
+                 busy: Callable[[], bool] = lambda: False, say: Say = lambda text: None) -> None:  # fmt: skip
+        self.log = log
+        self.engine = engine
+        self.scheduled = False
+        self.succeeded = True
+        self.rewrites = 0
+        self.failures = 0  # in a row
+        self.last_seconds = -1
+        self._writer = writer
+        self._from_memory = from_memory or writer
+        self._at_work: BaseWriter = writer
+        self._busy = busy
+        self._say = say
+        self._phase = IDLE
+        self._rounds = 0
+        self._now = 0.0
+        self._started = 0.0
+        # When the next one may begin by itself; the limit that failures set, and its minutes.
+        self._not_before = float("-inf")
+        self._limit: float | None = None
+        self._minutes = 0
+        # No other process's: the child of a server that was killed may still be writing its own.
+        self._draft = f"temp-{log.name}.{os.urandom(4).hex()}.base"
+        self._job: threading.Thread | None = None
+        self._error = ""
+
+    @property
+    def in_progress(self) -> bool:
+        """Whether a rewrite is going on."""
+        return self._phase != IDLE
+
+    @property
+    def _settings(self) -> Settings:
+        return self.engine.settings
+
+    # -- beginning -----------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """Start a rewrite (rewriteAppendOnlyFileBackground); OSError or Corrupt where it cannot be, the log goes on."""
+        assert self._phase == IDLE
+        log = self.log
+        log.write()
+        if log.state == OFF:
+            log.manifest = log.find()
+        self._rounds = 0
+        self._started = self._now
+        if log.state == ON and log.threads and log.failure is None and log.size - log.synced > _LITTLE:
+            self._phase = SYNCING
+            log.sync_soon()
+        else:
+            self._go()
+
+    def _go(self) -> None:
+        """Rotate, and start the writer."""
+        log = self.log
+        waiting = log.state == WAITING
+        self._at_work = self._from_memory if waiting or log.state == OFF else self._writer
+        try:
+            if waiting:
+                log.open_aside()
+            elif log.state == ON:
+                log.rotate()
+            else:
+                log.disk.make_folder(log.folder)
+            self.rewrites += 1
+            kept = 1 if log.state == ON else 0
+            files = log.manifest.loaded
+            sources = [log.folder / file.name for file in files[: len(files) - kept]]
+            self._at_work.start(log.folder / self._draft, sources, self._written)
+        except OSError as error:
+            log.close_aside()
+            self._phase = IDLE
+            self.succeeded = False
+            self._not_before = self._now + _RETRY_SECONDS
+            self._say(f"Can't rewrite append only file in background: {error.strerror or error}")
+            raise
+        self.scheduled = False
+        self._phase = WRITING
+
+    # -- the end of it -------------------------------------------------------------------------------
+
+    def _written(self, error: str, kind: str) -> None:
+        """The writer ended."""
+        if error:
+            self._failed(f"Background AOF rewrite terminated with error: {error}")
+        else:
+            self._say("Background AOF rewrite terminated with success")
+            self._phase = FINISHING
+            if self.log.threads:
+                self._job = threading.Thread(target=self._finish, args=(kind == "rdb",), name="rillet-rewrite")
+                self._job.start()
+            else:
+                self._finish(kind == "rdb")
+
+    def _finish(self, as_rdb: bool) -> None:
+        """Put the new base in force; not by the one who holds the engine, unless there are no threads."""
+        self._error = ""
+        try:
+            self.log.take_over(self._draft, as_rdb)
+        except OSError as error:
+            self._error = error.strerror or str(error)
+            return
+        if not self.log.keeps_history:
+            with contextlib.suppress(OSError):  # they stay history, and the next rewrite removes them
+                self.log.remove_history()
+
+    def _finished(self) -> None:
+        if self._job is not None:
+            self._job.join()
+            self._job = None
+        if self._error:
+            self._failed(f"Background AOF rewrite could not be put in force: {self._error}")
+            return
+        self.log.resumed()
+        self.failures = 0
+        self.succeeded = True
+        self._say("Background AOF rewrite finished successfully")
+        self._over()
+
+    def _failed(self, text: str, *, counts: bool = True) -> None:
+        self._say(text)
+        if counts:
+            self.succeeded = False
+            self.failures += 1
+        log = self.log
+        for path in (log.folder / self._draft, part_of(log.folder / self._draft)):
+            with contextlib.suppress(OSError):
+                log.disk.remove(path)
+        if log.state == WAITING:
+            self._say(f"Removing the temp incr aof file {log.aside} in the background")
+            log.close_aside()
+            self.scheduled = True
+            if log.broken:
+                self._not_before = self._now + min(2**self.failures, _LONGEST_WAIT)
+        self._over()
+
+    def _over(self) -> None:
+        self.last_seconds = int(self._now - self._started)
+        self._phase = IDLE
+
+    def abort(self) -> None:
+        """Give up what is going on, if anything is; the log goes on with its files (killAppendOnlyChild)."""
+        if self._phase == FINISHING:
+            self._finished()
+        elif self._phase != IDLE:
+            self._say("Killing running AOF rewrite child")
+            self._at_work.stop()
+            self._failed("Background AOF rewrite was stopped", counts=False)
+
+    def settle(self) -> None:
+        """Wait until the manifest stays as it is: for what reads the files."""
+        if self._phase == FINISHING:
+            self._finished()
+
+    def rewrite_now(self) -> None:
+        """Rewrite at once, everybody waits; OSError where that fails. O(data)"""
+        self.abort()
+        writer = InlineBaseWriter(self.engine, self.log.disk)
+        before, self._writer, self._from_memory = (self._writer, self._from_memory), writer, writer
+        try:
+            self.begin()
+            if self._phase == SYNCING:
+                self._go()
+            writer.poll()
+            self.settle()
+        finally:
+            self._writer, self._from_memory = before
+        if not self.succeeded:
+            raise OSError(self._error)
+
+    # -- from time to time ---------------------------------------------------------------------------
+
+    def tick(self, now: float) -> None:
+        """Move on what is going on, and begin what is due; `now` in seconds, by a clock that is not set back."""
+        self._now = now
+        log = self.log
+        log.tick(now)
+        log.relaxed = self._settings.no_appendfsync_on_rewrite and (self._phase == WRITING or self._busy())
+        if self._phase == SYNCING:
+            self._sync_on()
+        elif self._phase == WRITING:
+            if log.state != OFF and not log.collects:
+                self._at_work.stop()
+                self._failed("Background AOF rewrite was given up: what is logged meanwhile cannot be written")
+            else:
+                self._at_work.poll()
+        if self._phase == FINISHING and (self._job is None or not self._job.is_alive()):
+            self._finished()
+        if self._phase == IDLE and not self._busy():
+            self._begin_what_is_due()
+
+    def _sync_on(self) -> None:
+        """Go on with the rotation once little is left to be synced."""
+        log = self.log
+        if self._busy():  # a snapshot was begun meanwhile
+            self.scheduled = True
+            self._over()
+        elif log.failure is None and log.size - log.synced > _LITTLE and self._rounds < _ROUNDS:
+            self._rounds += 1
+            log.sync_soon()
+        else:
+            with contextlib.suppress(OSError):
+                self._go()
+
+    def _begin_what_is_due(self) -> None:
+        log = self.log
+        if self._now < self._not_before:
+            return
+        if log.broken or ((self.scheduled or self._has_grown()) and not self._limited()):
+            with contextlib.suppress(OSError, Corrupt):
+                self.begin()
+
+    def _has_grown(self) -> bool:
+        """Whether the log has grown by what the settings say (serverCron)."""
+        log, settings = self.log, self._settings
+        if log.state != ON or log.failure is not None or not settings.auto_aof_rewrite_percentage:
+            return False
+        if log.current_size <= settings.auto_aof_rewrite_min_size:
+            return False
+        growth = log.current_size * 100 // max(log.base_size, 1) - 100
+        return bool(growth >= settings.auto_aof_rewrite_percentage)
+
+    def _limited(self) -> bool:
+        """Whether rewrites failed so often that the next one has to wait (aofRewriteLimited)."""
+        if self.failures < _FREE_FAILURES:
+            self._minutes, self._limit = 0, None
+        elif self._limit is None:
+            self._minutes = min(2 * self._minutes or 1, _LONGEST_WAIT)
+            self._limit = self._now + 60 * self._minutes
+            self._say("Background AOF rewrite has repeatedly failed and triggered the limit, will retry in "
+                      f"{self._minutes} minutes")  # fmt: skip
+            return True
+        elif self._now < self._limit:
+            return True
+        else:
+            self._limit = None
+        return False
+
+    # -- what INFO tells -----------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, object]:
+        """Return what INFO persistence tells of the log."""
+        log = self.log
+        return {
+            "aof_enabled": int(log.state != OFF), "aof_rewrite_in_progress": int(self.in_progress),
+            "aof_rewrite_scheduled": int(self.scheduled), "aof_last_rewrite_time_sec": self.last_seconds,
+            "aof_current_rewrite_time_sec": int(self._now - self._started) if self.in_progress else -1,
+            "aof_last_bgrewrite_status": "ok" if self.succeeded else "err", "aof_rewrites": self.rewrites,
+            "aof_rewrites_consecutive_failures": self.failures,
+            "aof_last_write_status": "ok" if log.failure is None else "err",
+            "aof_last_cow_size": getattr(self._writer, "copied", 0),
+            **(self._sizes() if log.state != OFF else {}),
+        }  # fmt: skip
+
+    def _sizes(self) -> dict[str, object]:
+        log = self.log
+        return {
+            "aof_current_size": log.current_size, "aof_base_size": log.base_size,
+            "aof_pending_rewrite": int(self.scheduled), "aof_buffer_length": log.unwritten,
+            "aof_pending_bio_fsync": int(log.size > log.synced and log.fsync == "always"), "aof_delayed_fsync": 0,
+        }  # fmt: skip
+
+
+__all__ = ["Rewriting"]

@@ -1,0 +1,229 @@
+"""Who writes the base of a log that is rewritten.
+
+    Forked     a forked child writes the data as they are at the fork; for a server, where nothing else may stand still
+    Spawned    a new process reads the closed files of the log and writes what they lead to; for a process that must not
+               fork because it is somebody else's. It starts in milliseconds, whatever the size of the data
+    Inline     this process, at once, while the engine stands still: where nothing else can be had, and for tests
+
+A writer is started with the path that the base is to have, and the closed files of the log. It ends by calling `ended`
+with an error ("" where there was none) and the kind of the base, "rdb" or "aof", from `poll` or by itself. The
+base is on the disk, whole, then. `stop` ends it before its time, and `ended` is not called.
+
+What a Spawned writer writes is what a restart would read, no more: when consumers were last seen is not logged, so it
+is the time of the reading (docs/formats/aof.md). It holds the data in its own memory for as long as it takes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import rillet
+from rillet.persistence.aof.base import write_base
+from rillet.persistence.disk import REAL, Disk
+from rillet.persistence.fork import ChildOutcome, Children, ChildReport
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import PARAMETERS, Settings
+
+PURPOSE = "AOF"
+BASE, SNAPSHOT = "base", "snapshot"
+"""What a process is asked to write: the base of a log, or an RDB file that stands alone."""
+Ended = Callable[[str, str], None]
+# What has no meaning for whoever reads a log and writes a base, or is nobody else's business.
+_PRIVATE = ("requirepass", "unixsocket", "bind", "port", "dir", "logfile", "save", "appendonly", "appendfsync")
+
+
+class BaseWriter(Protocol):
+    """Writes a base; see the module's text."""
+
+    # Whether it needs the data in memory, or else the closed files.
+    reads_memory: bool
+
+    def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
+        """Begin to write the base; OSError where that cannot be."""
+
+    def poll(self) -> None:
+        """See whether it is done; never waits."""
+
+    def stop(self) -> None:
+        """End it, and return once it is gone."""
+
+
+class InlineBaseWriter:
+    """Writes the base in `start`."""
+
+    reads_memory = True
+
+    def __init__(self, engine: Engine, disk: Disk = REAL) -> None:
+        self._engine = engine
+        self._disk = disk
+        self._ended: Ended | None = None
+        self._kind = ""
+
+    def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
+        """Write the base. O(data)"""
+        self._kind = write_base(path, self._engine, self._disk)
+        self._ended = ended
+
+    def poll(self) -> None:
+        """Tell that it is done."""
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended("", self._kind)
+
+    def stop(self) -> None:
+        """Do not tell any more."""
+        self._ended = None
+
+
+class ForkedBaseWriter:
+    """Lets a forked child write the base."""
+
+    reads_memory = True
+
+    def __init__(self, engine: Engine, children: Children) -> None:
+        self._engine = engine
+        self._children = children
+        self._ended: Ended | None = None
+        self.copied = 0
+
+    def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
+        """Fork."""
+        engine = self._engine
+
+        def job(report: ChildReport) -> str:
+            return write_base(path, engine, progress=report)
+
+        self._ended = ended
+        self._children.start(PURPOSE, job, self._over, keys=sum(len(database) for database in engine.databases))
+
+    def _over(self, outcome: ChildOutcome) -> None:
+        ended, self._ended = self._ended, None
+        if outcome.ok:
+            self.copied = outcome.copied
+        if ended is not None:
+            ended(outcome.error, str(outcome.result))
+
+    def poll(self) -> None:
+        """See whether the child is gone."""
+        self._children.poll()
+
+    def stop(self) -> None:
+        """Kill the child."""
+        self._ended = None
+        if self._children.is_at(PURPOSE):
+            self._children.stop()
+
+
+class SpawnedBaseWriter:
+    """Lets a new Python process write the base, or a snapshot (rillet.persistence.aof.rewrite_process)."""
+
+    reads_memory = False
+
+    def __init__(self, settings: Settings, what: str = BASE) -> None:
+        self._settings = settings
+        self._what = what
+        self._process: subprocess.Popen[bytes] | None = None
+        self._ended: Ended | None = None
+
+    @staticmethod
+    def possible() -> bool:
+        """Whether there is a Python to be started: not where this one is a part of another program."""
+        return Path(sys.executable or "").name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
+
+    def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
+        """Start the process; it ends when this one does, because nobody holds its leash any more."""
+        home = str(Path(rillet.__file__).parent.parent)
+        paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
+        process = subprocess.Popen(
+            # -P: what lies in the folder where the program was started is none of its modules.
+            [sys.executable, "-P", "-m", "rillet.persistence.aof.rewrite_process"], stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": paths}, start_new_session=True,
+        )  # fmt: skip
+        self._process = process
+        request = {"path": str(path), "sources": [str(one) for one in sources], "settings": _texts(self._settings)}
+        assert process.stdin is not None
+        try:
+            process.stdin.write(json.dumps({**request, "what": self._what}).encode() + b"\n")
+            process.stdin.flush()
+        except OSError:
+            self.stop()
+            raise
+        self._ended = ended
+
+    @property
+    def pid(self) -> int:
+        """The number of the process, 0 where there is none."""
+        return 0 if self._process is None else self._process.pid
+
+    def poll(self) -> None:
+        """See whether the process ended, and what it said."""
+        process = self._process
+        if process is None or process.poll() is None:
+            return
+        assert process.stdout is not None
+        said, ended = process.stdout.read(), self._ended
+        self._close()
+        try:
+            answer: dict[str, Any] = json.loads(said)
+        except ValueError:
+            answer = {"error": f"ended with status {process.returncode}"}
+        if ended is not None:
+            ended(str(answer.get("error", "")), str(answer.get("kind", "")))
+
+    def stop(self) -> None:
+        """Kill the process."""
+        process = self._process
+        if process is not None:
+            process.kill()
+            process.wait()
+            self._close()
+
+    def _close(self) -> None:
+        process, self._process, self._ended = self._process, None, None
+        assert process is not None
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(OSError):
+                    pipe.close()
+
+    def descriptors(self) -> list[int]:
+        """Return the numbers of the open files."""
+        process = self._process
+        pipes = () if process is None else (process.stdin, process.stdout)
+        return [pipe.fileno() for pipe in pipes if pipe is not None]
+
+    def forget_in_child(self) -> None:
+        """After a fork: the process is the parent's."""
+        if self._process is not None:
+            self._process.returncode = 0
+            self._process = None
+
+
+def _texts(settings: Settings) -> dict[str, str]:
+    """Return the settings that are not at their default, as text."""
+    texts = {}
+    for name, parameter in PARAMETERS.items():
+        value = getattr(settings, parameter.attribute)
+        if value != parameter.default and not parameter.alias and not parameter.multi and name not in _PRIVATE:
+            texts[parameter.attribute] = parameter.show(value)
+    return texts
+
+
+__all__ = [
+    "BASE",
+    "PURPOSE",
+    "SNAPSHOT",
+    "BaseWriter",
+    "Ended",
+    "ForkedBaseWriter",
+    "InlineBaseWriter",
+    "SpawnedBaseWriter",
+]

@@ -1,0 +1,312 @@
+"""The RDB file of one engine: SAVE, BGSAVE, save points, what is loaded at the start, DEBUG RELOAD (Redis: rdb.c).
+
+    SAVE      ──► rdb_writer ──────────────┐
+    BGSAVE    ──► child ──► rdb_writer ────┼──► temp-<pid>.rdb ──► dump.rdb ──► rdb ──► the databases
+    save points, a scheduled BGSAVE ──► BGSAVE
+
+SAVE holds everybody up while it writes. BGSAVE forks a child (rillet.persistence.fork) that writes what the data is
+now, while the parent goes on; `cron`, called some times a second, begins the ones that are due: `save 60 1000` when
+more than 60 seconds have passed since the last one that succeeded, and there were 1000 changes. One that failed is
+tried again after 5 seconds.
+
+What counts as changed since: `engine.dirty`, less what it was at the fork when a child succeeds, for the changes made
+meanwhile are not in its file. An error leaves the old file; one while loading leaves what was loaded so far, as
+in Redis. While save points are set and the last BGSAVE failed, changes are refused (stop-writes-on-bgsave-error).
+
+Times between saves are taken from a clock that never goes back; LASTSAVE tells the time of day.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Protocol
+
+from rillet.errors import CommandError, Corrupt, StoreError
+from rillet.persistence.fork import ChildOutcome, Children, ChildReport
+from rillet.persistence.rdb.reader import Loaded, load_rdb
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.persistence.write_gate import SNAPSHOT, WriteGate
+from rillet.runtime.engine import Engine
+
+PURPOSE = "RDB"
+# Seconds after which a BGSAVE that failed is tried again (server.h: CONFIG_BGSAVE_RETRY_DELAY).
+RETRY_SECONDS = 5
+_STOPPED = (
+    "Redis is configured to save RDB snapshots, but it's currently unable to persist to disk. Commands that may modify "
+    "the data set are disabled, because this instance is configured to report errors during writes if RDB snapshotting "
+    "fails (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB error."
+)
+_ACTIVE = "Background save already in progress"
+_OTHER_CHILD = (
+    "Another child process is active (AOF?): can't BGSAVE right now. Use BGSAVE SCHEDULE in order to schedule a BGSAVE "
+    "whenever possible."
+)
+
+
+class Say(Protocol):
+    """What takes a line for whoever runs the server."""
+
+    def __call__(self, text: str, *, warning: bool = False) -> None: ...
+
+
+def _silent(text: str, *, warning: bool = False) -> None:
+    """Take a line and do nothing with it."""
+
+
+class Snapshots:
+    """The RDB file that the settings name, in a folder or where the settings say.
+
+    `children` and `refusals` are shared with whoever else forks and refuses changes.
+    """
+
+    def __init__(self, engine: Engine, folder: Path | None = None, *, children: Children | None = None,
+                 refusals: WriteGate | None = None, say: Say = _silent) -> None:  # fmt: skip
+        self.engine = engine
+        self.folder = folder
+        self.children = children or Children()
+        self.last_save = engine.clock.now_ms() // 1000
+        self.status = "ok"
+        self.error = ""
+        self.seconds = -1
+        self.saves = 0
+        self.failures = 0  # BGSAVEs that failed since the last that did not
+        self.copied = 0
+        self.loaded = Loaded(0, 0, 0)
+        self.scheduled = False
+        self._refusals = refusals or WriteGate(engine)
+        self._say = say
+        self._saved_at = engine.clock.ticks()
+        # When the last BGSAVE was tried, and what was dirty then.
+        self._tried_at = -RETRY_SECONDS * 10**9
+        self._dirty_before = 0
+        self._draft = Path()
+        self._began = 0.0
+
+    @property
+    def path(self) -> Path:
+        """Where the file is."""
+        settings = self.engine.settings
+        return (self.folder or Path(settings.dir).absolute()) / str(settings.dbfilename)
+
+    # -- at once -------------------------------------------------------------------------------------
+
+    def save(self) -> None:
+        """Write the file anew (saveCommand); CommandError says why it could not be. O(bytes)"""
+        if self.saving:
+            raise CommandError(_ACTIVE)
+        self.saves += 1
+        self.write()
+
+    def write(self) -> None:
+        """Write the file anew, whatever else is going on (rdbSave). O(bytes)"""
+        path = self.path
+        try:
+            write_rdb(path, self.engine, draft=path.with_name(draft_name(os.getpid())))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            self._say(f"Write error saving DB on disk: {reason}", warning=True)
+            raise CommandError(f"the RDB file cannot be written: {reason}") from error
+        self._say("DB saved on disk")
+        self.engine.dirty = 0
+        self._succeeded()
+
+    def _succeeded(self) -> None:
+        self.last_save = self.engine.clock.now_ms() // 1000
+        self._saved_at = self.engine.clock.ticks()
+        self._set_status("ok")
+
+    def _set_status(self, status: str) -> None:
+        self.status = status
+        self.refuse_or_not()
+
+    def refuse_or_not(self) -> None:
+        """Let changes be refused where the settings and the last BGSAVE have it so (writeCommandsDeniedByDiskError)."""
+        settings = self.engine.settings
+        refused = settings.stop_writes_on_bgsave_error and settings.save and self.status == "err"
+        self._refusals.set(SNAPSHOT, _STOPPED if refused else None)
+
+    # -- by a child ----------------------------------------------------------------------------------
+
+    def background(self, later: bool = False, schedule: bool = False) -> bool:
+        """Let a child write the file (bgsaveCommand); False where that comes later, CommandError where it cannot be.
+
+        later: not at this moment; schedule: later, where another child is at work.
+        """
+        if self.saving:
+            raise CommandError(_ACTIVE)
+        if later or (schedule and self.busy):
+            self.scheduled = True
+            return False
+        if self.busy:
+            raise CommandError(_OTHER_CHILD)
+        try:
+            self._begin()
+        except OSError as error:
+            raise CommandError(f"Can't save in background: fork: {error.strerror or error}") from error
+        return True
+
+    def _begin(self) -> None:
+        """Start the child (rdbSaveBackground); OSError where there can be none."""
+        path = self.path
+        self.saves += 1
+        self._dirty_before = self.engine.dirty
+        self._tried_at = self.engine.clock.ticks()
+        try:
+            pid = self.start_child(path)
+        except OSError as error:
+            self._set_status("err")
+            self._say(f"Can't save in background: fork: {error.strerror or error}", warning=True)
+            raise
+        self._began = time.monotonic()
+        self._draft = path.with_name(draft_name(pid))
+        self._say(f"Background saving started by pid {pid}")
+
+    @property
+    def saving(self) -> bool:
+        """Whether a child is writing the file."""
+        return self.children.is_at(PURPOSE)
+
+    @property
+    def busy(self) -> bool:
+        """Whether any child is at work."""
+        return self.children.active is not None
+
+    def start_child(self, path: Path) -> int:
+        """Start the process that is to write the file, and return its number; `ended` is called when it is gone."""
+        engine = self.engine
+
+        def job(report: ChildReport) -> int:
+            return write_rdb(path, engine, draft=path.with_name(draft_name(os.getpid())), progress=report,
+                             before_rename=report.insist)  # fmt: skip
+
+        keys = sum(len(database) for database in engine.databases)
+        return self.children.start(PURPOSE, job, self.ended, keys=keys).pid
+
+    def kill_child(self) -> None:
+        """End the process that writes the file; `ended` will be called."""
+        if self.children.active is not None and self.children.is_at(PURPOSE):
+            self.children.active.kill()
+
+    def stop_child(self) -> None:
+        """End the process that writes the file, and remove what it wrote (killRDBChild)."""
+        if self.children.is_at(PURPOSE):
+            self.children.stop()
+
+    def ended(self, outcome: ChildOutcome) -> None:
+        """Take note of how the child ended (backgroundSaveDoneHandlerDisk)."""
+        self.seconds = int(outcome.seconds)
+        if outcome.ok:
+            self.copied = outcome.copied
+            self._say("DB saved on disk")
+            self._say(f"Fork CoW for RDB: peak {outcome.copied >> 20} MB")
+            self._say("Background saving terminated with success")
+            self.failures = 0
+            self.engine.dirty = max(self.engine.dirty - self._dirty_before, 0)
+            self._succeeded()
+            return
+        self._draft.unlink(missing_ok=True)
+        self.error = outcome.error
+        if outcome.signal:
+            self._say(f"Background saving terminated by signal {outcome.signal}", warning=True)
+        else:
+            self._say(f"Write error saving DB on disk: {outcome.error}", warning=True)
+            self._say("Background saving error", warning=True)
+        if not outcome.wanted:
+            self.failures += 1
+            self._set_status("err")
+
+    def flushed(self) -> bool:
+        """Everything was deleted: what a child is writing is not wanted any more (flushAllDataAndResetRDB).
+
+        With save points the empty file is written; whether it was.
+        """
+        if not self.engine.settings.save:
+            self.kill_child()
+            return False
+        # One that is not gone yet might put its file in the place of the new one.
+        self.stop_child()
+        try:
+            self.write()
+        except CommandError:
+            return False  # the old file stays, and it was said why
+        return True
+
+    # -- from time to time ---------------------------------------------------------------------------
+
+    def cron(self) -> None:
+        """Begin the BGSAVE that a save point asks for; no other child is there (serverCron)."""
+        if self.busy:
+            return
+        since = (self.engine.clock.ticks() - self._saved_at) // 10**9
+        for seconds, changes in self.engine.settings.save:
+            if self.engine.dirty >= changes and since > seconds and self._may_try():
+                self._say(f"{changes} changes in {seconds} seconds. Saving...")
+                self._try()
+                return
+
+    def cron_scheduled(self) -> None:
+        """Begin the BGSAVE that was put off; after whatever else may begin a child (serverCron)."""
+        if self.scheduled and not self.busy and self._may_try():
+            self.scheduled = not self._try()
+
+    def _may_try(self) -> bool:
+        return self.status == "ok" or self.engine.clock.ticks() - self._tried_at > RETRY_SECONDS * 10**9
+
+    def _try(self) -> bool:
+        try:
+            self._begin()
+        except OSError:
+            return False
+        return True
+
+    # -- loading -------------------------------------------------------------------------------------
+
+    def load(self, progress: Callable[[int, int], None] | None = None, *, merge: bool = False) -> Loaded:
+        """Put the file's keys into the databases; nothing where there is no file. OSError, StoreError or Corrupt."""
+        if self.path.exists():
+            self.engine.loading = True
+            total = self.path.stat().st_size
+            told = None if progress is None else lambda done: progress(done, total)
+            try:
+                self.loaded = load_rdb(self.path, self.engine, drop_expired=True, merge=merge, progress=told)
+            finally:
+                self.engine.loading = False
+        return self.loaded
+
+    def reload(self, save: bool, flush: bool, merge: bool) -> None:
+        """Write the file, empty the databases, load it (debug.c: DEBUG RELOAD); each step may be left out."""
+        if save:
+            self.write()
+        if flush:
+            for database in self.engine.databases:
+                database.flush()
+        try:
+            self.load(merge=merge)
+        except (OSError, StoreError, Corrupt) as error:
+            raise CommandError(f"Error trying to load the RDB dump: {error}") from error
+
+    # -- what INFO tells -----------------------------------------------------------------------------
+
+    def facts(self) -> dict[str, object]:
+        """Return what INFO persistence tells of it."""
+        saving = self.saving
+        newer = {"rdb_saves_consecutive_failures": self.failures} if self.engine.settings.compat.knows(82) else {}
+        return {
+            "rdb_changes_since_last_save": self.engine.dirty, "rdb_bgsave_in_progress": int(saving),
+            "rdb_last_save_time": self.last_save, "rdb_last_bgsave_status": self.status,
+            "rdb_last_bgsave_time_sec": self.seconds,
+            "rdb_current_bgsave_time_sec": int(time.monotonic() - self._began) if saving else -1,
+            "rdb_saves": self.saves, **newer, "rdb_last_cow_size": self.copied,
+            "rdb_last_load_keys_expired": self.loaded.expired, "rdb_last_load_keys_loaded": self.loaded.keys,
+        }  # fmt: skip
+
+
+def draft_name(pid: int) -> str:
+    """Return the name of the file that a process is writing, until it is whole (rdbSave)."""
+    return f"temp-{pid}.rdb"
+
+
+__all__ = ["PURPOSE", "Say", "Snapshots", "draft_name"]

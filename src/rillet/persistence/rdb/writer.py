@@ -1,0 +1,219 @@
+"""Writing an RDB file: the data set at one moment, key by key (Redis: rdb.c, rdbSaveRio).
+
+    REDIS0010                              magic and version
+    FA  name value                         facts about the file: redis-ver, redis-bits, ctime, used-mem, aof-base
+    F7 .. F5 ..                            what was kept of a file that was loaded: modules' data, function libraries
+    FE  n   FB  keys expires               a database that has keys, and sizes for the reader's hash tables
+    [FC ms] type key value                 a key, its expiry before it; the value as in rillet.types.rdb.value
+    FF  CRC-64 (8, little endian)          the end; a checksum of 0 was not computed (rdbchecksum no)
+
+The version stands before the keys, so what they need is asked first: it is the oldest one whose readers know the
+type of every value, and a data set of strings and ordinary streams is read by every server from Redis 7.0 on. One
+thing is left out for its sake: when consumers were active, where `compat` is 7.0. What commands put into a value
+never is.
+
+Whoever names a version instead, 9 to 14 or Valkey's 80, gets a file that the servers of that version load. Each
+value is written in the oldest form that carries it, and where the version has none, in the one that carries most; what
+was lost then is told value by value (`Lost`).
+
+The file is written piece by piece under another name, synced, and renamed: whoever opens it sees the old one or the
+new one, whole. A piece ends between keys and between the nodes of a stream, so the memory that it costs is a megabyte,
+or a list's, set's or hash's bytes where those are more. Meanwhile the engine stands still; BGSAVE runs the same in a
+forked child.
+
+A key whose time has come is written all the same, as Redis does: the reader drops it, or keeps it where a log behind
+the file says when it went.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+from rillet.commands.server.info import memory_facts
+from rillet.keyspace.database import Database
+from rillet.persistence.debug_delay import debug_delay
+from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
+from rillet.persistence.rdb.reader import Kept, KeptValue, kept_of
+from rillet.runtime.engine import Engine
+from rillet.structs.crc64 import crc64
+from rillet.types.compat import Compat
+from rillet.types.rdb import value as rdb
+from rillet.types.rdb.primitives import RdbWriter
+from rillet.types.stream.value import Stream
+
+OLDEST_VERSION = 9
+"""The oldest version that can be asked for: Redis 5, the first with streams."""
+_FUNCTIONS_SINCE = 10
+
+_FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
+_MODULE_VALUE = 7
+# Progress is told every 1024 keys (rdb.c: rdbSaveDb).
+_PROGRESS_MASK = 1023
+
+
+class Lost(NamedTuple):
+    """A value that a version could not carry whole: its database (-1: it has none), its key, and what was left out."""
+
+    database: int
+    key: bytes
+    what: str
+
+
+def write_rdb(
+    path: Path,
+    engine: Engine,
+    *,
+    log_base: bool = False,
+    draft: Path | None = None,
+    progress: Callable[[int], None] | None = None,
+    before_rename: Callable[[], None] | None = None,
+    version: int | None = None,
+    lost: list[Lost] | None = None,
+    disk: Disk = REAL,
+) -> int:
+    """Write all databases to the file and return the number of keys; it is on disk, whole, when this returns. O(bytes)
+
+    OSError where that fails, with the file as it was before. log_base: commands will follow it in a log. draft: the
+    file's name until it is whole. progress(keys done so far); it and before_rename, called when the draft is on disk,
+    may raise what is to end the writing. version: of the file, ValueError for one that is not written; `lost` gets
+    what it could not carry.
+    """
+    if version is not None and not rdb.can_write(version):
+        raise ValueError(f"RDB version {version} is not written: 9 to {rdb.NEWEST_VERSION} are, and Valkey's 80")
+    draft = draft or path.with_name(f"temp-{os.getpid()}-{path.name}")
+    try:
+        file = disk.create(draft)
+        try:
+            out = _RdbFile(file, engine, progress, version, lost)
+            out.write(log_base)
+            file.sync()
+        finally:
+            file.close()
+        if before_rename is not None:
+            before_rename()
+        disk.rename(draft, path)
+        disk.sync_folder(path.parent)
+    finally:
+        disk.remove(draft)
+    return out.keys
+
+
+def readable_by(compat: Compat, value: object) -> Compat | None:
+    """Return the compat where its server can read a stream if consumers' active times are left out, else None."""
+    newer = isinstance(value, Stream) and rdb.type_of(value) == rdb.TYPE_STREAM_72
+    return compat if newer and compat.stream_type < rdb.TYPE_STREAM_72 else None
+
+
+class _RdbFile:
+    """A file in the making; `piece` gathers what was not written yet."""
+
+    def __init__(
+        self,
+        file: DiskFile,
+        engine: Engine,
+        progress: Callable[[int], None] | None,
+        version: int | None,
+        lost: list[Lost] | None,
+    ) -> None:
+        self.file = file
+        self.engine = engine
+        self.progress = progress
+        self.delay = engine.settings.rdb_key_save_delay
+        self.piece = RdbWriter(engine.settings.rdbcompression, self._take)
+        self.compat = engine.settings.compat
+        self.version = version
+        self.lost = lost
+        self.kept: Kept = kept_of(engine)
+        self.checked = engine.settings.rdbchecksum
+        self.checksum = 0
+        self.keys = 0
+
+    def write(self, log_base: bool) -> None:
+        """Write all of it."""
+        self._header(log_base)
+        for raw in self.kept.before:
+            self.piece.raw(raw)
+        functions = self.kept.functions
+        if self.version is None or self.version >= _FUNCTIONS_SINCE:
+            for raw in functions:
+                self.piece.raw(raw)
+        elif functions and self.lost is not None:
+            self.lost.append(Lost(-1, b"", f"{len(functions)} function libraries"))
+        for database in self.engine.databases:
+            foreign = [value for value in self.kept.values if value.database == database.index]
+            if len(database) or foreign:
+                self._database(database, foreign)
+        for raw in self.kept.after:
+            self.piece.raw(raw)
+        self.piece.byte(_END)
+        self.piece.flush()
+        write_all(self.file, self.checksum.to_bytes(8, "little"))
+
+    def _header(self, log_base: bool) -> None:
+        """Write the magic, the version and the facts (rdbSaveInfoAuxFields)."""
+        engine = self.engine
+        version = self.version
+        if version is None:
+            values = (value for database in engine.databases for value in database.values.values())
+            kinds = {self._type_of(value) for value in values}
+            version = max(map(rdb.version_of, kinds), default=rdb.RDB_VERSION)
+        self.piece.raw(b"REDIS%04d" % version if version <= rdb.NEWEST_VERSION else b"VALKEY%03d" % version)
+        facts = {
+            b"redis-ver": engine.settings.compat.redis_version.encode(), b"redis-bits": b"64",
+            b"ctime": b"%d" % (engine.clock.now_ms() // 1000),
+            b"used-mem": b"%d" % memory_facts(engine)["used_memory"], b"aof-base": b"%d" % log_base,
+        }  # fmt: skip
+        for name, value in facts.items():
+            self.piece.byte(_FACT)
+            self.piece.string(name)
+            self.piece.string(value)
+
+    def _database(self, database: Database, foreign: list[KeptValue]) -> None:
+        """Write the keys of a database (rdbSaveDb)."""
+        piece = self.piece
+        piece.byte(_DATABASE)
+        piece.length(database.index)
+        piece.byte(_SIZES)
+        piece.length(len(database) + len(foreign))
+        expires = database.expires
+        piece.length(len(expires) + sum(value.expires >= 0 for value in foreign))
+        for key, value in database.values.items():
+            kind = self._type_of(value)
+            if self.version is not None and self.lost is not None:
+                self.lost += [Lost(database.index, key, what) for what in rdb.losses(value, kind)]
+            self._head(kind, key, expires.get(key, -1))
+            rdb.save(piece, value, kind)
+            if self.keys & _PROGRESS_MASK == 0 and self.progress is not None:
+                self.progress(self.keys)
+            self.keys += 1
+            if self.delay:
+                debug_delay(self.delay)
+            piece.spill()
+        for kept in foreign:
+            self._head(_MODULE_VALUE, kept.key, kept.expires)
+            piece.raw(kept.value)
+            piece.spill()
+
+    def _head(self, kind: int, key: bytes, expires: int) -> None:
+        if expires >= 0:
+            self.piece.byte(_EXPIRE_MS)
+            self.piece.milliseconds(expires)
+        self.piece.byte(kind)
+        self.piece.string(key)
+
+    def _type_of(self, value: object) -> int:
+        if self.version is not None:
+            return rdb.type_within(value, self.version)
+        return rdb.type_of(value, readable_by(self.compat, value))
+
+    def _take(self, data: bytes) -> None:
+        """Write a piece that is full."""
+        if self.checked:
+            self.checksum = crc64(data, self.checksum)
+        write_all(self.file, data)
+
+
+__all__ = ["OLDEST_VERSION", "Lost", "readable_by", "write_rdb"]

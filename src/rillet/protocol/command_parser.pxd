@@ -1,0 +1,32 @@
+cimport cython
+from rillet.protocol.read_buffer cimport ReadBuffer
+
+cdef Py_ssize_t plain_line(const unsigned char *buf, Py_ssize_t pos, Py_ssize_t size) noexcept
+
+@cython.final
+cdef class CommandParser(ReadBuffer):
+    cdef object argv
+    cdef Py_ssize_t argc
+    cdef Py_ssize_t missing
+    cdef Py_ssize_t bulk_len
+    cdef public bint authenticated
+    cdef public Py_ssize_t proto_max_bulk_len
+    cdef public Py_ssize_t max_multibulk_len
+    cdef public Py_ssize_t query_buffer_limit
+    cdef public bint exact
+
+    cdef Py_ssize_t after
+    cdef Py_ssize_t first
+    cpdef object next(self)
+    cdef int first_size(self) except -2
+    cdef bint first_is(self, bytes name) except -1
+    cdef Py_ssize_t scan(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t room) except -1
+    cdef bint step(self) except -1
+    cdef bint pass_notes(self) except -1
+    cdef object _parse(self)
+    cdef Py_ssize_t _line_end(self, int terminator)
+    cdef Py_ssize_t _read_count(self)
+    cdef Py_ssize_t _read_length(self)
+    cdef bint _see_line_feed(self, Py_ssize_t end) except -1
+    cdef object _parse_inline(self)
+    cdef bint _refuse(self, str reason) except -1

@@ -1,0 +1,24 @@
+cimport cython
+from rillet.protocol.reply_writer cimport count_digits, pack_command, put_digits, put_header
+
+
+@cython.final
+cdef class PropagationBuffer:
+    cdef bytearray buf
+    cdef readonly Py_ssize_t used
+    cdef readonly int db
+    cdef readonly long long second
+    cdef public bint timestamps
+
+    cpdef bint begin(self, int db, long long ms) except -1
+    cpdef bint select(self, int db) except -1
+    cpdef bint forget_db(self) except -1
+    cpdef bint note_time(self, long long second) except -1
+    cpdef bint command(self, list[bytes] argv) except -1
+    cpdef bint raw(self, bytes data) except -1
+    cpdef bint header(self, Py_ssize_t count) except -1
+    cdef bint words(self, const unsigned char **at, Py_ssize_t *size, Py_ssize_t start, Py_ssize_t stop) except -1
+    cpdef bint number(self, long long value) except -1
+    cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef bytes take(self)
+    cdef bytearray _reserve(self, Py_ssize_t need)

@@ -1,0 +1,19 @@
+cimport cython
+
+cdef class ReadBuffer:
+    cdef bytes data
+    cdef Py_ssize_t pos
+    cdef Py_ssize_t size
+    cdef bytearray tail
+    cdef Py_ssize_t wanted
+    cdef int terminator
+    cdef Py_ssize_t scanned
+    cdef Py_ssize_t max_line
+    cdef object broken
+
+    cpdef bint feed(self, bytes data) except -1
+    cdef bint refill(self) except -1
+    cdef bint enough(self, Py_ssize_t total) except -1
+    cdef Py_ssize_t line_end(self, int terminator)
+    cdef bint forget(self, str text) except -1
+    cdef bint refuse(self, str text) except -1

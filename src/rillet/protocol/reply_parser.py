@@ -1,0 +1,367 @@
+"""ReplyParser: a server's bytes become Python values; it touches no socket.
+
+    first byte   RESP type          value
+    +            simple string      bytes
+    -  !         error, blob error  ReplyError, as a value: it is returned, not raised
+    :            integer            int
+    $            bulk string        bytes; None for $-1
+    *            array              list; None for *-1
+    _            null               None
+    #            boolean            bool
+    ,            double             float
+    (            big number         int
+    =            verbatim string    bytes, without the kind ("txt:") before them
+    %            map                dict
+    ~            set                set
+    >            push               Push, a list
+    |            attribute          skipped: the value is the reply that follows
+
+A map or a set holds what Python cannot hash now and then (COMMAND sends sets of maps): such a set
+becomes a list, such a map a list of pairs.
+
+An aggregate that is not complete yet waits on a stack, as a Frame: its values so far, how many there
+are and how many it announced. What is parsed is never parsed again, however the bytes are cut: an array of
+a million replies that comes in small pieces costs O(bytes). The places for announced values are made
+ahead up to a bound, because a count is only the peer's word; nesting deeper than MAX_DEPTH is
+refused, and nothing recurses.
+
+Any other bytes raise ProtocolError, at once and at every later call. Types of RESP3 whose length
+is not announced ("streamed") are not understood: no Redis sends them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.errors import CommandError, ProtocolError
+from rillet.protocol.read_buffer import ReadBuffer
+
+if not cython.compiled:  # a C function: compiled, the .pxd names it
+    from rillet.protocol.command_parser import plain_line
+
+MAX_DEPTH = 128
+"""Aggregates inside one another; a reply of Redis has fewer than ten, a script's a few more."""
+
+_MAX_DEPTH = cython.declare(cython.Py_ssize_t, MAX_DEPTH)
+_AHEAD = cython.declare(cython.Py_ssize_t, 1024)
+
+_DOUBLES = frozenset(b"0123456789+-.eE")
+
+
+class Incomplete:
+    """The type of INCOMPLETE."""
+
+    def __repr__(self) -> str:
+        return "INCOMPLETE"
+
+
+INCOMPLETE: Final = Incomplete()
+"""What `ReplyParser.next` returns while the next reply has not come whole."""
+
+_INCOMPLETE = cython.declare(object, INCOMPLETE)
+_OPENED = cython.declare(object, object())  # an aggregate went on the stack: no value yet
+
+
+class ReplyError(CommandError):
+    """An error reply: str() is the whole line, `prefix` its first word."""
+
+    def __init__(self, line: str) -> None:
+        Exception.__init__(self, line)
+        self.prefix = line.partition(" ")[0]
+
+
+class Push(list[Any]):
+    """A push message of RESP3: its kind as bytes, then what belongs to it."""
+
+    __slots__ = ()
+
+
+@cython.final
+@cython.cclass
+class Frame:
+    """An aggregate that is not complete yet: `kind` is its first byte, `filled` of `total` values are there."""
+
+    __slots__ = ("kind", "filled", "total", "values", "parent")
+    kind: cython.int
+    filled: cython.Py_ssize_t
+    total: cython.Py_ssize_t
+    values: list[Any]
+    parent: Frame | None
+
+    @cython.cfunc
+    def finish(self) -> object:
+        """Return the aggregate as a Python value; O(n) unless it is an array."""
+        if self.kind == 42:
+            return self.values
+        if self.kind == 37:
+            return _to_dict(self.values)
+        if self.kind == 126:
+            return _to_set(self.values)
+        return Push(self.values)
+
+
+@cython.cfunc
+def _to_dict(values: list[Any]) -> object:
+    """Return keys and values in turn as a dict, as a list of pairs where a key cannot be hashed."""
+    pairs: list[Any] = list(zip(values[::2], values[1::2], strict=True))
+    try:
+        return dict(pairs)
+    except TypeError:
+        return pairs
+
+
+@cython.cfunc
+def _to_set(values: list[Any]) -> object:
+    """Return the values as a set, as a list where one cannot be hashed."""
+    try:
+        return set(values)
+    except TypeError:
+        return values
+
+
+@cython.final
+@cython.cclass
+class ReplyParser(ReadBuffer):
+    """Bytes in, replies out: `feed`, then `next` until it gives INCOMPLETE (hiredis: redisReaderGetReply)."""
+
+    __slots__ = ("top", "depth")
+    top: Frame | None
+    depth: cython.Py_ssize_t
+
+    def __init__(self) -> None:
+        ReadBuffer.__init__(self)
+        self.top = None
+        self.depth = 0
+
+    @property
+    def half_parsed(self) -> bool:
+        """Whether an aggregate has begun whose end has not come."""
+        return self.top is not None
+
+    @cython.ccall
+    def next(self) -> object:
+        """Return the next reply, INCOMPLETE when more bytes are needed; raise ProtocolError."""
+        value: object
+        if self.pos < self.size:
+            value = self._parse()
+            if value is not _INCOMPLETE:
+                return value
+        while self.refill():
+            value = self._parse()
+            if value is not _INCOMPLETE:
+                return value
+        return _INCOMPLETE
+
+    @cython.cfunc
+    def _parse(self) -> object:
+        """Return the reply that begins, or goes on, at pos; INCOMPLETE with the state saved."""
+        data: bytes = self.data
+        buf: cython.p_const_uchar = data
+        size: cython.Py_ssize_t = self.size
+        pos: cython.Py_ssize_t = self.pos
+        start: cython.Py_ssize_t
+        after: cython.Py_ssize_t
+        line: cython.Py_ssize_t
+        kind: cython.int
+        value: object
+        frame: Frame | None = self.top
+        while pos < size:
+            # What nearly all replies are made of is read here: short strings, arrays and integers, all there.
+            kind = buf[pos]
+            line = plain_line(buf, pos, size) if kind == 36 or kind == 42 or kind == 58 else 0
+            start = pos + (line & 15)
+            after = start + (line >> 4)
+            if line == 0 or buf[start - 1] != 10:
+                kind = 0
+            if kind == 36 and after + 2 <= size and buf[after] == 13 and buf[after + 1] == 10:
+                value = buf[start:after]
+                pos = after + 2
+            elif kind == 42 and after > start:
+                frame = self._push(42, after - start)
+                pos = start
+                continue
+            elif kind == 58:
+                value = after - start
+                pos = start
+            else:
+                self.pos = pos
+                value = self._element(buf[pos])
+                if value is _INCOMPLETE:
+                    return value
+                pos = self.pos
+                if value is _OPENED:
+                    frame = self.top
+                    continue
+            while frame is not None:
+                if frame.filled < len(frame.values):
+                    frame.values[frame.filled] = value
+                else:
+                    frame.values.append(value)
+                frame.filled += 1
+                if frame.filled < frame.total:
+                    break
+                self.top = frame.parent
+                self.depth -= 1
+                if frame.kind == 124:  # an attribute counts nowhere
+                    frame = self.top
+                    break
+                value = frame.values if frame.kind == 42 else frame.finish()
+                frame = self.top
+            else:
+                self.pos = pos
+                return value
+        self.pos = pos
+        self.wanted = 1
+        return _INCOMPLETE
+
+    @cython.cfunc
+    def _push(self, kind: cython.int, total: cython.Py_ssize_t) -> Frame:
+        """Open an aggregate inside the innermost open one."""
+        frame: Frame = Frame.__new__(Frame)
+        if self.depth >= _MAX_DEPTH:
+            self._refuse("nested too deeply")
+        frame.kind = kind
+        frame.filled = 0
+        frame.total = total
+        frame.values = [None] * min(total, _AHEAD)
+        frame.parent = self.top
+        self.top = frame
+        self.depth += 1
+        return frame
+
+    @cython.cfunc
+    def _element(self, kind: cython.int) -> object:
+        """Read what begins at pos: a value, _OPENED after an aggregate's header, INCOMPLETE with pos unmoved."""
+        end: cython.Py_ssize_t = self.line_end(13)
+        if end < 0:
+            return _INCOMPLETE
+        if self.data[end + 1] != 10:
+            self._refuse("CR without LF")
+        if kind in b"$=!":
+            return self._bulk(kind, end)
+        if kind in b"*%~>|":
+            return self._open(kind, end)
+        text: bytes = self.data[self.pos + 1 : end]
+        self.pos = end + 2
+        if kind == 43:
+            return text
+        if kind == 45:
+            return _error(text)
+        if kind == 58 or kind == 40:
+            return self._number(text)
+        if kind == 44:
+            return self._double(text)
+        if kind == 95 and text == b"":
+            return None
+        if kind == 35 and (text == b"t" or text == b"f"):
+            return text == b"t"
+        self._refuse(f"unexpected {chr(kind)!r} {text[:32]!r}")
+        return None
+
+    @cython.cfunc
+    def _bulk(self, kind: cython.int, end: cython.Py_ssize_t) -> object:
+        """Read the bulk, verbatim or error string whose count line ends at `end`."""
+        length: cython.Py_ssize_t = self._count(end)
+        start: cython.Py_ssize_t = end + 2
+        after: cython.Py_ssize_t = start + length
+        if length < 0:
+            self.pos = start
+            if kind != 36:
+                self._refuse("negative length")
+            return None
+        if self.size < after + 2:
+            self.wanted = after + 2 - self.pos
+            return _INCOMPLETE
+        if self.data[after] != 13 or self.data[after + 1] != 10:
+            self._refuse("string without CR LF behind it")
+        self.pos = after + 2
+        if kind == 36:
+            return self.data[start:after]
+        if kind == 33:
+            return _error(self.data[start:after])
+        if length < 4 or self.data[start + 3] != 58:
+            self._refuse("verbatim string without its kind")
+        return self.data[start + 4 : after]
+
+    @cython.cfunc
+    def _open(self, kind: cython.int, end: cython.Py_ssize_t) -> object:
+        """Begin the aggregate whose count line ends at `end`; an empty one is a value at once."""
+        total: cython.Py_ssize_t = self._count(end)
+        self.pos = end + 2
+        if total < 0:
+            if kind != 42:
+                self._refuse("negative length")
+            return None
+        if total > 0:
+            self._push(kind, 2 * total if kind == 37 or kind == 124 else total)
+            return _OPENED
+        if kind == 42:
+            return []
+        if kind == 37:
+            return {}
+        if kind == 126:
+            return set()
+        return _OPENED if kind == 124 else Push()
+
+    @cython.cfunc
+    def _count(self, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the count on the line from pos to `end`, -1 for a null."""
+        text: bytes = self.data[self.pos + 1 : end]
+        if text == b"-1":
+            return -1
+        if not text.isdigit() or len(text) > 17:
+            self._refuse(f"invalid length {text[:32]!r}")
+        return int(text)
+
+    @cython.cfunc
+    def _number(self, text: bytes) -> object:
+        """Return an integer or big number."""
+        digits: bytes = text[1:] if text.startswith((b"-", b"+")) else text
+        if digits.isdigit():
+            try:
+                return int(text)
+            except ValueError:  # more digits than Python converts (sys.set_int_max_str_digits)
+                pass
+        self._refuse(f"invalid number {text[:32]!r}")
+        return None
+
+    @cython.cfunc
+    def _double(self, text: bytes) -> object:
+        """Return a double: decimal, inf, -inf or nan."""
+        if text == b"inf" or text == b"-inf" or text == b"nan" or text == b"-nan" or _DOUBLES.issuperset(text):
+            try:
+                return float(text)
+            except ValueError:
+                pass
+        self._refuse(f"invalid double {text[:32]!r}")
+        return None
+
+    @cython.cfunc
+    def _refuse(self, reason: str) -> cython.bint:
+        """Raise a ProtocolError and drop what is half-parsed."""
+        self.top = None
+        self.depth = 0
+        return self.refuse("Protocol error: " + reason)
+
+
+@cython.cfunc
+def _error(line: bytes) -> object:
+    """Return an error reply; bytes that are no UTF-8 are shown as escapes."""
+    return ReplyError(line.decode("utf-8", "backslashreplace"))
+
+
+def parse_all(data: bytes) -> list[Any]:
+    """Return all replies in the bytes, which end with a whole one; raise ProtocolError; O(bytes)."""
+    parser = ReplyParser()
+    parser.feed(data)
+    replies: list[Any] = []
+    while (reply := parser.next()) is not INCOMPLETE:
+        replies.append(reply)
+    if parser.buffered or parser.half_parsed:
+        raise ProtocolError("Protocol error: the last reply is cut off")
+    return replies

@@ -1,0 +1,543 @@
+"""Replies: RESP2 and RESP3 replies, appended to one growing buffer.
+
+A command writes its reply here piece by piece; the connection takes the bytes of a whole batch of
+commands at once and writes them to its socket in one go.
+
+    reply            RESP2                     RESP3
+    simple string    +OK\\r\\n                   +OK\\r\\n
+    error            -ERR text\\r\\n             -ERR text\\r\\n
+    integer          :42\\r\\n                   :42\\r\\n
+    bulk string      $3\\r\\nabc\\r\\n             $3\\r\\nabc\\r\\n
+    null             $-1\\r\\n                   _\\r\\n
+    null array       *-1\\r\\n                   _\\r\\n
+    array            *2\\r\\n ...                *2\\r\\n ...
+    map of n pairs   *2n\\r\\n ...               %n\\r\\n ...
+    set              *n\\r\\n ...                ~n\\r\\n ...
+    push             *n\\r\\n ...                >n\\r\\n ...
+    attribute        (not sent)                |n\\r\\n ...
+    double           $5\\r\\n3.141\\r\\n           ,3.141\\r\\n
+    boolean          :1\\r\\n                    #t\\r\\n
+    big number       $3\\r\\n123\\r\\n             (123\\r\\n
+    verbatim         $3\\r\\nabc\\r\\n             =7\\r\\ntxt:abc\\r\\n
+
+Which column is written follows `resp`, which HELLO sets.
+
+A reply whose length is known only afterwards is written first and counted later: `mark()` before
+it, `insert_array(mark, n)` after it, which moves the tail to make room for the header. Redis links
+an empty node into its reply list instead (networking.c, addReplyDeferredLen); one buffer that moves
+a tail costs a memmove of that reply and saves the list.
+
+Costs: every append is O(bytes), amortised; the buffer doubles. `take()` copies once and keeps the
+buffer for the next batch, unless one batch made it larger than 1 MiB: then it is given back.
+`hand_over()` gives a large batch away, buffer and all: for megabytes what costs is not the copy but
+the pages that the kernel has to find for it, about four times as much.
+
+Invariant: `0 <= used <= len(buf)`, and `buf[:used]` is a sequence of whole pieces. Digits are
+written straight into the buffer: making a Python int and its text for each length costs more than
+the reply itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+if cython.compiled:
+    from cython.cimports.cpython.bytearray import PyByteArray_Resize  # type: ignore[import-not-found, unused-ignore]
+    from cython.cimports.libc.string import memcpy, memmove  # type: ignore[import-not-found, unused-ignore]
+
+INITIAL_CAPACITY = 1024
+KEEP_CAPACITY = 1024 * 1024
+"""A buffer that grew beyond this many bytes is dropped by `take`."""
+HANDED_OVER = 128 * 1024
+"""A batch of this many bytes is handed over without a copy: malloc asks the kernel for such sizes anyway."""
+
+_ROOM = cython.declare(cython.Py_ssize_t, 32)  # a header: prefix, sign, 20 digits, CR LF, and a CR LF after the payload
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
+    """Return how many decimal digits the value has; O(digits)."""
+    digits: cython.Py_ssize_t = 1
+    while value >= 10000:  # four at a step: the milliseconds of an ID have thirteen
+        value = value // 10000
+        digits += 4
+    if value >= 1000:
+        return digits + 3
+    if value >= 100:
+        return digits + 2
+    return digits + 1 if value >= 10 else digits
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
+    """Write the decimal digits at pos, for which the caller made room; return the position after them."""
+    end: cython.Py_ssize_t
+    at: cython.Py_ssize_t
+    pair: cython.uint
+    if value < 10:  # most lengths have one or two digits
+        buf[pos] = 48 + value
+        return pos + 1
+    if value < 100:
+        buf[pos] = 48 + value // 10
+        buf[pos + 1] = 48 + value % 10
+        return pos + 2
+    end = pos + count_digits(value)
+    at = end
+    while value >= 100:  # two at a step: a division takes longer than all the rest
+        pair = value % 100
+        value = value // 100
+        at -= 2
+        buf[at] = 48 + pair // 10
+        buf[at + 1] = 48 + pair % 10
+    if value >= 10:
+        buf[pos] = 48 + value // 10
+        buf[pos + 1] = 48 + value % 10
+    else:
+        buf[pos] = 48 + value
+    return end
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_header(
+    buf: cython.p_uchar, pos: cython.Py_ssize_t, prefix: cython.uchar, value: cython.ulonglong
+) -> cython.Py_ssize_t:
+    """Write prefix, digits and CR LF at pos, for which the caller made room; return the position after them."""
+    buf[pos] = prefix
+    pos = put_digits(buf, pos + 1, value)
+    buf[pos] = 13
+    buf[pos + 1] = 10
+    return pos + 2
+
+
+@cython.final
+@cython.cclass
+class ReplyWriter:
+    """Replies on their way out (Redis: the addReply family of networking.c)."""
+
+    __slots__ = ("buf", "used", "resp", "before")
+    buf: bytearray
+    used: cython.Py_ssize_t
+    resp: cython.int
+    before: cython.Py_ssize_t  # bytes of the batch that was handed over last, if the buffer has not grown since
+
+    def __init__(self, resp: cython.int = 2) -> None:
+        self.buf = bytearray(INITIAL_CAPACITY)
+        self.used = self.before = 0
+        self.resp = resp
+
+    def __len__(self) -> int:
+        return self.used
+
+    @cython.cfunc
+    @cython.inline
+    def _reserve(self, need: cython.Py_ssize_t) -> bytearray:
+        """Make room for `need` more bytes; return the buffer."""
+        if self.used + need > len(self.buf):
+            self._grow(need)
+        return self.buf
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _grow(self, need: cython.Py_ssize_t) -> cython.bint:
+        """Make the buffer about twice as large as `need` more bytes want, or as large as the last batch was."""
+        size: cython.Py_ssize_t = max(2 * self.used + need, self.before)
+        self.before = 0
+        if cython.compiled:
+            PyByteArray_Resize(self.buf, size)  # what it adds is not written: pages nobody fills cost nothing
+        else:
+            self.buf.extend(bytes(size - len(self.buf)))
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def reserve(self, need: cython.Py_ssize_t) -> cython.bint:
+        """Make room for so many bytes at once, where a reply knows about how long it will be."""
+        self._reserve(need)
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _append(self, data: bytes) -> cython.bint:
+        """Append the bytes as they are."""
+        size: cython.Py_ssize_t = len(data)
+        buf: bytearray = self._reserve(size)
+        if cython.compiled:
+            target: cython.p_uchar = buf
+            source: cython.p_const_uchar = data
+            memcpy(target + self.used, source, size)
+        else:
+            buf[self.used : self.used + size] = data
+        self.used += size
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _header(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
+        """Append prefix, signed decimal number, CR LF."""
+        if not cython.compiled:
+            return self._append(b"%c%d\r\n" % (prefix, value))
+        if value < 0:
+            return self._negative(prefix, value)
+        buf: bytearray = self._reserve(_ROOM)
+        target: cython.p_uchar = buf
+        self.used = put_header(target, self.used, prefix, cython.cast(cython.ulonglong, value))
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _negative(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
+        """The rare half of _header, out of the way of the inlined one."""
+        return self._append(b"%c%d\r\n" % (prefix, value))
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def raw(self, data: bytes) -> cython.bint:
+        """Append bytes that are RESP already (networking.c, addReplyProto)."""
+        return self._append(data)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def ok(self) -> cython.bint:
+        """+OK (shared.ok)."""
+        return self._append(b"+OK\r\n")
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def simple(self, text: bytes) -> cython.bint:
+        """A simple string; the text holds neither CR nor LF (networking.c, addReplyStatus)."""
+        self._append(b"+")
+        self._append(text)
+        return self._append(b"\r\n")
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def error(self, text: bytes) -> cython.bint:
+        """An error line, prefix word included in the text; CR and LF become spaces (addReplyErrorSdsSafe)."""
+        if b"\r" in text or b"\n" in text:
+            text = text.replace(b"\r", b" ").replace(b"\n", b" ")
+        self._append(b"-")
+        self._append(text)
+        return self._append(b"\r\n")
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def integer(self, value: cython.longlong) -> cython.bint:
+        """A signed 64-bit integer (networking.c, addReplyLongLong)."""
+        return self._header(58, value)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def unsigned(self, value: cython.ulonglong) -> cython.bint:
+        """An unsigned 64-bit integer, as an integer reply."""
+        if not cython.compiled:
+            return self._append(b":%d\r\n" % value)
+        buf: bytearray = self._reserve(_ROOM)
+        target: cython.p_uchar = buf
+        self.used = put_header(target, self.used, 58, value)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def bulk(self, data: bytes) -> cython.bint:
+        """A bulk string (networking.c, addReplyBulkCBuffer); O(len)."""
+        size: cython.Py_ssize_t = len(data)
+        buf: bytearray = self._reserve(size + _ROOM)
+        pos: cython.Py_ssize_t
+        if cython.compiled:
+            target: cython.p_uchar = buf
+            source: cython.p_const_uchar = data
+            pos = put_header(target, self.used, 36, size)
+            memcpy(target + pos, source, size)
+            pos += size
+            target[pos] = 13
+            target[pos + 1] = 10
+            self.used = pos + 2
+            return True
+        return self._append(b"$%d\r\n%b\r\n" % (size, data))
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def bulk_slice(self, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
+        """source[start:start+size] as a bulk string, without an object for it; IndexError outside of source."""
+        pos: cython.Py_ssize_t
+        if start < 0 or size < 0 or start > len(source) - size:
+            raise IndexError("slice outside the buffer")
+        buf: bytearray = self._reserve(size + _ROOM)
+        if cython.compiled:
+            target: cython.p_uchar = buf
+            origin: cython.p_uchar = source  # taken after _reserve: the source may be this very buffer
+            pos = put_header(target, self.used, 36, size)
+            memcpy(target + pos, origin + start, size)
+            pos += size
+            target[pos] = 13
+            target[pos + 1] = 10
+            self.used = pos + 2
+            return True
+        return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def raw_then_slice(
+        self, before: bytes, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t
+    ) -> cython.bint:
+        """`raw(before)` and `bulk_slice(source, start, size)` in one: a field's name and its value."""
+        pos: cython.Py_ssize_t = self.used
+        head: cython.Py_ssize_t = len(before)
+        if start < 0 or size < 0 or start > len(source) - size:
+            raise IndexError("slice outside the buffer")
+        if not cython.compiled:
+            self._append(before)
+            return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
+        buf: bytearray = self._reserve(head + size + _ROOM)
+        target: cython.p_uchar = buf
+        name: cython.p_const_uchar = before
+        origin: cython.p_uchar = source
+        memcpy(target + pos, name, head)
+        pos = put_header(target, pos + head, 36, size)
+        memcpy(target + pos, origin + start, size)
+        pos += size
+        target[pos] = 13
+        target[pos + 1] = 10
+        self.used = pos + 2
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def bulk_int(self, value: cython.longlong) -> cython.bint:
+        """A number's decimal text as a bulk string (networking.c, addReplyBulkLongLong)."""
+        if not cython.compiled:
+            return self.bulk(b"%d" % value)
+        sign: cython.Py_ssize_t = 1 if value < 0 else 0
+        # -2^63 has no positive of its own: one less is taken first.
+        number: cython.ulonglong = cython.cast(cython.ulonglong, -(value + 1)) + 1 if value < 0 else value
+        buf: bytearray = self._reserve(2 * _ROOM)
+        target: cython.p_uchar = buf
+        pos: cython.Py_ssize_t = put_header(target, self.used, 36, count_digits(number) + sign)
+        if sign:
+            target[pos] = 45
+            pos += 1
+        pos = put_digits(target, pos, number)
+        target[pos] = 13
+        target[pos + 1] = 10
+        self.used = pos + 2
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def stream_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """`ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
+        if not cython.compiled:
+            return self.bulk(b"%d-%d" % (ms, seq))
+        size: cython.Py_ssize_t = count_digits(ms) + 1 + count_digits(seq)
+        buf: bytearray = self._reserve(3 * _ROOM)
+        target: cython.p_uchar = buf
+        pos: cython.Py_ssize_t = put_header(target, self.used, 36, size)
+        pos = put_digits(target, pos, ms)
+        target[pos] = 45
+        pos = put_digits(target, pos + 1, seq)
+        target[pos] = 13
+        target[pos + 1] = 10
+        self.used = pos + 2
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def null(self) -> cython.bint:
+        """No value (networking.c, addReplyNull)."""
+        return self._append(b"$-1\r\n" if self.resp == 2 else b"_\r\n")
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def null_array(self) -> cython.bint:
+        """No array (networking.c, addReplyNullArray)."""
+        return self._append(b"*-1\r\n" if self.resp == 2 else b"_\r\n")
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def array(self, size: cython.Py_ssize_t) -> cython.bint:
+        """The header of an array of `size` replies that follow (networking.c, addReplyArrayLen)."""
+        return self._header(42, size)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def map(self, size: cython.Py_ssize_t) -> cython.bint:
+        """The header of `size` pairs of replies (networking.c, addReplyMapLen)."""
+        return self._header(42, 2 * size) if self.resp == 2 else self._header(37, size)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set(self, size: cython.Py_ssize_t) -> cython.bint:
+        """The header of a set of `size` replies (networking.c, addReplySetLen)."""
+        return self._header(42 if self.resp == 2 else 126, size)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def push(self, size: cython.Py_ssize_t) -> cython.bint:
+        """The header of a push message of `size` replies; an array in RESP2 (networking.c, addReplyPushLen)."""
+        return self._header(42 if self.resp == 2 else 62, size)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def attribute(self, size: cython.Py_ssize_t) -> cython.bint:
+        """The header of `size` pairs about the reply that follows; RESP3 only (networking.c, addReplyAttributeLen)."""
+        assert self.resp == 3, "RESP2 has no attributes"
+        return self._header(124, size)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def double(self, value: cython.double) -> cython.bint:
+        """A double with 17 significant digits (networking.c, addReplyDouble)."""
+        text: bytes = b"%.17g" % value
+        return self._scalar(44, text)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def boolean(self, value: cython.bint) -> cython.bint:
+        """True or false; 1 or 0 in RESP2 (networking.c, addReplyBool)."""
+        if self.resp == 2:
+            return self._header(58, 1 if value else 0)
+        return self._append(b"#t\r\n" if value else b"#f\r\n")
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def bignum(self, digits: bytes) -> cython.bint:
+        """An integer of any size, as its decimal digits (networking.c, addReplyBigNum)."""
+        return self._scalar(40, digits)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _scalar(self, prefix: cython.uchar, text: bytes) -> cython.bint:
+        """A bulk string in RESP2, a line after the prefix in RESP3."""
+        if self.resp == 2:
+            return self.bulk(text)
+        return self._append(b"%c%b\r\n" % (prefix, text))
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def verbatim(self, data: bytes, kind: bytes = b"txt") -> cython.bint:
+        """Text with a kind of three letters, spaces added; a bulk string in RESP2 (networking.c, addReplyVerbatim)."""
+        if self.resp == 2:
+            return self.bulk(data)
+        self._header(61, len(data) + 4)
+        self._append(kind[:3].ljust(3))
+        self._append(b":")
+        self._append(data)
+        return self._append(b"\r\n")
+
+    @cython.ccall
+    def mark(self) -> cython.Py_ssize_t:
+        """Return the position where the next reply will begin."""
+        return self.used
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def truncate(self, mark: cython.Py_ssize_t) -> cython.bint:
+        """Forget everything written since the mark."""
+        if mark < 0 or mark > self.used:
+            raise IndexError("mark outside the buffer")
+        self.used = mark
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def insert_array(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
+        """Make an array of the `size` replies written since the mark (setDeferredArrayLen); O(bytes since)."""
+        return self._insert(mark, 42, size)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def insert_map(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
+        """Make a map of the 2 * `size` replies written since the mark (setDeferredMapLen); O(bytes since)."""
+        return self._insert(mark, 42, 2 * size) if self.resp == 2 else self._insert(mark, 37, size)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def insert_set(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
+        """Make a set of the `size` replies written since the mark (setDeferredSetLen); O(bytes since)."""
+        return self._insert(mark, 42 if self.resp == 2 else 126, size)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _insert(self, mark: cython.Py_ssize_t, prefix: cython.uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Put a header at the mark and move what follows."""
+        if mark < 0 or mark > self.used:
+            raise IndexError("mark outside the buffer")
+        if size < 0:
+            raise ValueError("a negative number of replies")
+        if cython.compiled:
+            buf: bytearray = self._reserve(_ROOM)
+            target: cython.p_uchar = buf
+            room: cython.Py_ssize_t = count_digits(size) + 3
+            memmove(target + mark + room, target + mark, self.used - mark)
+            put_header(target, mark, prefix, size)
+            self.used += room
+        else:
+            header = b"%c%d\r\n" % (prefix, size)
+            self.buf[mark:mark] = header
+            self.used += len(header)
+        return True
+
+    @cython.ccall
+    def take(self) -> bytes:
+        """Return everything written and start anew; O(bytes)."""
+        size: cython.Py_ssize_t = self.used
+        if cython.compiled:
+            source: cython.p_uchar = self.buf
+            out: bytes = source[0:size]
+        else:
+            out = bytes(self.buf[:size])
+        self.used = 0
+        if len(self.buf) > KEEP_CAPACITY:
+            self.buf = bytearray(INITIAL_CAPACITY)
+        return out
+
+    @cython.ccall
+    def hand_over(self) -> bytes | bytearray:
+        """Return everything written and start anew; the buffer itself, in O(1), where the batch is large."""
+        if self.used < HANDED_OVER:
+            return self.take()
+        out: bytearray = self.buf
+        self.before = self.used
+        self.buf = bytearray(INITIAL_CAPACITY)
+        del out[self.used :]
+        self.used = 0
+        return out
+
+
+@cython.ccall
+def pack_command(argv: Any) -> bytes:
+    """Return a command, a list or tuple of bytes, as an array of bulk strings; O(bytes)."""
+    arg: bytes
+    if not cython.compiled:
+        return b"*%d\r\n" % len(argv) + b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in argv])
+    size: cython.Py_ssize_t = 32
+    pos: cython.Py_ssize_t
+    for arg in argv:
+        size += len(arg) + 32
+    buf: bytearray = bytearray(size)
+    target: cython.p_uchar = buf
+    source: cython.p_const_uchar
+    pos = put_header(target, 0, 42, len(argv))
+    for arg in argv:
+        source = arg
+        size = len(arg)
+        pos = put_header(target, pos, 36, size)
+        memcpy(target + pos, source, size)
+        pos += size
+        target[pos] = 13
+        target[pos + 1] = 10
+        pos += 2
+    return target[0:pos]

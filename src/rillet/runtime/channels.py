@@ -1,0 +1,235 @@
+"""Channels: who listens to what, and how a message reaches them (Redis: pubsub.c, the registry half).
+
+    channels   b"news"   -> {session, session}      SUBSCRIBE
+    shards     b"orders" -> {session}               SSUBSCRIBE; a name space of its own
+    patterns   b"user.*" -> (glob, {session})       PSUBSCRIBE; the glob is read once, at the first subscription
+
+    session.subscriptions -> channels {b"news"}, patterns {b"user.*"}, shards {}
+
+A name is in a table for as long as somebody listens to it. The sets are dicts, so sessions are served in the
+order in which they subscribed, and a session's own names are told in its order when all of them go at once.
+
+A message is made into bytes once for each protocol version, and appended to the output of every listener:
+
+    RESP2   *3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n$5\\r\\nhello\\r\\n
+    RESP3   >3\\r\\n...  the same behind another first byte
+
+Nothing is kept: who is not there does not get it, and a listener that does not read its output is cut off by its
+door once too much has gathered (client-output-buffer-limit). A listener that is itself in the middle of a
+command gets the message behind its reply; up to Redis 7.0, its own PUBLISH put the message before the
+reply, even inside EXEC's array (`Channels.before_reply`).
+
+Costs: (un)subscribing O(1) a name; publishing O(listeners + patterns), a pattern costing a glob match; a session
+that goes O(its names). Compiled, because a message to ten thousand listeners is ten thousand rounds of one loop.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.runtime.session import SUBSCRIBED, Session
+from rillet.structs.glob import Glob
+
+
+class Subscriptions:
+    """What one session listens to, each in the order of subscribing."""
+
+    __slots__ = ("channels", "patterns", "shards")
+
+    def __init__(self) -> None:
+        self.channels: dict[bytes, None] = {}
+        self.patterns: dict[bytes, None] = {}
+        self.shards: dict[bytes, None] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is anything to listen to."""
+        return bool(self.channels or self.patterns or self.shards)
+
+
+@cython.final
+@cython.cclass
+class Channels:
+    """The channels, shard channels and patterns of one engine, and their listeners."""
+
+    __slots__ = ("channels", "shards", "patterns")
+    channels: dict[bytes, dict[Session, None]]
+    shards: dict[bytes, dict[Session, None]]
+    patterns: dict[bytes, tuple[Any, dict[Session, None]]]
+
+    def __init__(self) -> None:
+        self.channels = {}
+        self.shards = {}
+        self.patterns = {}
+
+    # -- listening -----------------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def subscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
+        """Let the session hear the channel; True where it did not before (pubsubSubscribeChannel). O(1)"""
+        own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
+        if name in own:
+            return False
+        own[name] = None
+        table: dict[bytes, Any] = self.shards if shard else self.channels
+        table.setdefault(name, {})[session] = None
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def subscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
+        """Let the session hear every channel that matches; True where it is new (pubsubSubscribePattern). O(1)"""
+        own: dict[bytes, Any] = self._own(session).patterns
+        if pattern in own:
+            return False
+        own[pattern] = None
+        if pattern not in self.patterns:
+            self.patterns[pattern] = (Glob(pattern), {})
+        self.patterns[pattern][1][session] = None
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def unsubscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
+        """Let the session hear the channel no more; True where it did (pubsubUnsubscribeChannel). O(1)"""
+        own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
+        if name not in own:
+            return False
+        del own[name]
+        table: dict[bytes, Any] = self.shards if shard else self.channels
+        listeners: dict[Any, Any] = table[name]
+        del listeners[session]
+        if not listeners:
+            del table[name]
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def unsubscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
+        """Let the session hear the pattern's channels no more; True where it did (pubsubUnsubscribePattern). O(1)"""
+        own: dict[bytes, Any] = self._own(session).patterns
+        if pattern not in own:
+            return False
+        del own[pattern]
+        listeners: dict[Any, Any] = self.patterns[pattern][1]
+        del listeners[session]
+        if not listeners:
+            del self.patterns[pattern]
+        return True
+
+    @cython.cfunc
+    def _own(self, session: Session) -> Any:
+        if session.subscriptions is None:
+            session.subscriptions = Subscriptions()
+        return session.subscriptions
+
+    def settle(self, session: Session) -> None:
+        """Bring the session into the subscribed state, or out of it, as its subscriptions say (CLIENT_PUBSUB)."""
+        if session.subscriptions:
+            session.state |= SUBSCRIBED
+        else:
+            session.state &= ~SUBSCRIBED
+            session.subscriptions = None
+
+    def forget(self, session: Session) -> None:
+        """Drop everything that the session listens to, without a word (networking.c: freeClient, RESET). O(names)"""
+        own = session.subscriptions
+        if own is not None:
+            for name in list(own.channels):
+                self.unsubscribe(session, name, False)
+            for name in list(own.shards):
+                self.unsubscribe(session, name, True)
+            for pattern in list(own.patterns):
+                self.unsubscribe_pattern(session, pattern)
+        session.pushes = None
+        self.settle(session)
+
+    # -- talking -------------------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def publish(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
+        """Send to the channel's listeners, then to those of matching patterns; return how many messages went out.
+
+        pubsub.c: pubsubPublishMessage. O(listeners + patterns)
+        """
+        count: cython.Py_ssize_t = 0
+        tail: bytes = b""
+        listeners: Any = self.channels.get(channel)
+        if listeners is not None:
+            tail = _bulks(channel, message)
+            count += self._send(listeners, b"3\r\n$7\r\nmessage\r\n" + tail)
+        if self.patterns:
+            for pattern, entry in self.patterns.items():
+                if entry[0].matches(channel):
+                    tail = tail or _bulks(channel, message)
+                    head = b"4\r\n$8\r\npmessage\r\n$%d\r\n%b\r\n" % (len(pattern), pattern)
+                    count += self._send(entry[1], head + tail)
+        return count
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def publish_shard(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
+        """Send to the shard channel's listeners and return how many there are; patterns do not hear it. O(listeners)"""
+        listeners: Any = self.shards.get(channel)
+        if listeners is None:
+            return 0
+        return self._send(listeners, b"3\r\n$8\r\nsmessage\r\n" + _bulks(channel, message))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _send(self, listeners: dict[Any, Any], body: bytes) -> cython.Py_ssize_t:
+        """Append a message to the output of each listener; one that is about to be closed is counted only."""
+        array: bytes = b"*" + body
+        push: bytes = b""
+        data: bytes
+        session: Session
+        for session in listeners:
+            if session.closing:
+                continue
+            data = array
+            if session.out.resp != 2:
+                push = push or b">" + body
+                data = push
+            if session.running:
+                session.postpone(data)
+                continue
+            session.out.raw(data)
+            if session.on_message is not None:
+                session.on_message()
+        return len(listeners)
+
+    def check(self) -> None:
+        """Assert the invariants: every table is the mirror of what the sessions listen to, and names nobody twice."""
+        listeners: set[Session] = set()
+        for table, kind in ((self.channels, "channels"), (self.shards, "shards")):
+            for name, here in table.items():
+                assert here and all(name in getattr(one.subscriptions, kind) for one in here)
+                listeners.update(here)
+        for pattern, (_, here) in self.patterns.items():
+            assert here and all(pattern in one.subscriptions.patterns for one in here)
+            listeners.update(here)
+        for session in listeners:
+            own = session.subscriptions
+            assert session.state & SUBSCRIBED and session.pushes is None
+            assert all(session in self.channels[name] for name in own.channels)
+            assert all(session in self.shards[name] for name in own.shards)
+            assert all(session in self.patterns[pattern][1] for pattern in own.patterns)
+
+    @staticmethod
+    def before_reply(session: Session) -> None:
+        """Let the session's own messages come before the reply that follows, as Redis 7.0 does."""
+        if session.pushes is not None:
+            session.flush_pushes()
+
+
+def _bulks(channel: bytes, message: bytes) -> bytes:
+    return b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(channel), channel, len(message), message)
+
+
+__all__ = ["Channels", "Subscriptions"]

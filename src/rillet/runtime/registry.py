@@ -1,0 +1,209 @@
+"""Every command, declared once.
+
+A handler carries its declaration beside it:
+
+    @command("xlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="stream", since="5.0.0",
+             complexity="O(1)", syntax="key")
+    def xlen(session: Session, argv: list[bytes]) -> None:
+        \"\"\"Returns the number of entries in a stream.\"\"\"
+
+That one object feeds the arity check, key extraction, COMMAND INFO and DOCS, ACL categories, the
+reference pages and the fuzz grammar. The decorator only records: nothing wraps the handler at call
+time. A declaration that contradicts itself fails at import.
+
+The flag not_key says that the positions of `keys` hold names that are no keys: a cluster finds the node by them,
+nothing else takes them for keys.
+
+A sub-command is declared as "xgroup|create"; its container ("xgroup") is made on first sight.
+Arity counts the command's name (and the sub-command's); negative means "at least".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.types.compat import Compat, level_of
+
+FLAGS = frozenset(
+    "write readonly denyoom admin pubsub noscript blocking loading stale skip_monitor skip_slowlog asking fast "
+    "no_auth may_replicate allow_busy no_multi movablekeys no_async_loading no_mandatory_keys "
+    "protected touches_arbitrary_keys not_key".split()
+)
+GROUPS = frozenset(
+    "generic string list set sorted-set hash stream connection server transactions pubsub scripting".split()
+)
+
+COMMANDS = "rillet.commands"
+
+Handler = Callable[[Any, list[bytes]], None]
+GetKeys = Callable[[list[bytes]], list[int]]
+
+
+@cython.final
+@cython.cclass
+class Command:
+    """One command or sub-command: its declaration; how often it was called, refused, failed, and how long it took."""
+
+    __slots__ = (
+        "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
+        "syntax", "get_keys", "handler", "subcommands", "container", "calls", "nanoseconds", "rejected", "failed",
+        "no_multi", "level", "shortcut",
+    )  # fmt: skip
+    handler: Any
+
+    def __init__(self, fullname: str, arity: int, flags: str, keys: tuple[int, int, int], group: str, since: str,
+                 complexity: str, syntax: str, summary: str, handler: Handler | None, get_keys: GetKeys | None,
+                 shortcut: Callable[[], Any] | None = None) -> None:
+        self.fullname = fullname
+        self.name = fullname.rpartition("|")[2]
+        self.container = fullname.rpartition("|")[0]
+        self.arity = arity
+        self.flags = frozenset(flags.split())
+        self.write = "write" in self.flags
+        self.no_auth = "no_auth" in self.flags
+        self.no_multi = "no_multi" in self.flags
+        self.keys = keys
+        self.group = group
+        self.since = since
+        self.level = level_of(since)
+        self.complexity = complexity
+        self.summary = summary
+        self.syntax = syntax
+        self.handler = handler
+        self.get_keys = get_keys
+        self.shortcut = shortcut
+        self.subcommands: dict[bytes, Command] | None = None
+        self.calls = 0
+        self.nanoseconds = 0
+        self.rejected = 0
+        self.failed = 0
+        self._verify()
+
+    def _verify(self) -> None:
+        unknown = self.flags - FLAGS
+        first, last, step = self.keys
+        assert not unknown, f"{self.fullname}: unknown flags {sorted(unknown)}"
+        assert self.group in GROUPS, f"{self.fullname}: unknown group {self.group}"
+        assert not {"write", "readonly"} <= self.flags, f"{self.fullname}: both write and readonly"
+        assert self.arity != 0, f"{self.fullname}: arity 0"
+        assert self.summary, f"{self.fullname}: no docstring"
+        assert (first == 0) == (step == 0), f"{self.fullname}: contradicting key positions"
+        assert first == 0 or abs(self.arity) > first or "not_key" in self.flags, (
+            f"{self.fullname}: the first key lies beyond the arity"
+        )
+        assert last >= first or last < 0, f"{self.fullname}: the last key lies before the first"
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def accepts(self, count: cython.Py_ssize_t) -> cython.bint:
+        """Whether a call of `count` words, the names included, has the right number of them."""
+        return count == self.arity or (self.arity < 0 and count >= -self.arity)
+
+    def key_positions(self, argv: Sequence[bytes]) -> list[int]:
+        """Return the positions in argv that hold keys (db.c: getKeysFromCommand); names of channels are none."""
+        if "not_key" in self.flags:
+            return []
+        if self.get_keys is not None:
+            return self.get_keys(list(argv))
+        first, last, step = self.keys
+        if first == 0:
+            return []
+        end = last if last >= 0 else len(argv) + last
+        return [position for position in range(first, end + 1, step) if position < len(argv)]
+
+
+def load_commands() -> None:
+    """Import the package that declares the commands, by name, so that `runtime` depends on no command."""
+    import_module(COMMANDS).load()
+
+
+class CommandTable:
+    """All commands by lower-case name; sub-commands hang on their container."""
+
+    def __init__(self) -> None:
+        self.by_name: dict[bytes, Command] = {}
+
+    def add(self, entry: Command) -> None:
+        """Record a declaration; a name declared twice is an error."""
+        if not entry.container:
+            known = self.by_name.get(entry.name.encode())
+            assert known is None, f"{entry.name} is declared twice"
+            self.by_name[entry.name.encode()] = entry
+            return
+        container = self._container(entry)
+        assert container.subcommands is not None
+        assert entry.name.encode() not in container.subcommands, f"{entry.fullname} is declared twice"
+        container.subcommands[entry.name.encode()] = entry
+
+    def _container(self, entry: Command) -> Command:
+        name = entry.container.encode()
+        if name not in self.by_name:
+            self.by_name[name] = Command(
+                entry.container, -2, "", (0, 0, 0), entry.group, entry.since, "Depends on subcommand.", "",
+                f"A container for {entry.container} commands.", None, None,
+            )  # fmt: skip
+        container = self.by_name[name]
+        if container.subcommands is None:
+            container.subcommands = {}
+        return container
+
+    def find(self, name: bytes, compat: Compat | None = None) -> Command | None:
+        """Return the command of that name in any case ("XADD", "xgroup|create"), or None.
+
+        With compat, a command that came later is not there.
+        """
+        head, _, tail = name.lower().partition(b"|")
+        found = self.by_name.get(head)
+        if tail and found is not None:
+            found = (found.subcommands or {}).get(tail)
+        return None if found is None or (compat is not None and found.level > compat.level) else found
+
+    def known(self, compat: Compat) -> list[Command]:
+        """Return the commands (containers, not their sub-commands) that the server of that kind has, by name."""
+        return [entry for entry in self if entry.level <= compat.level]
+
+    def __iter__(self) -> Any:
+        """Yield the commands (containers, not their sub-commands), by name."""
+        return iter(sorted(self.by_name.values(), key=lambda entry: entry.name))
+
+    def __len__(self) -> int:
+        """Return the number of commands, containers counted once."""
+        return len(self.by_name)
+
+
+TABLE = CommandTable()
+
+
+def command(
+    name: str,
+    *,
+    arity: int,
+    group: str,
+    since: str,
+    complexity: str,
+    flags: str = "",
+    keys: tuple[int, int, int] = (0, 0, 0),
+    syntax: str = "",
+    get_keys: GetKeys | None = None,
+    shortcut: Callable[[], Any] | None = None,
+) -> Callable[[Handler], Handler]:
+    """Record the decorated handler under `name`; the docstring's first line is the summary.
+
+    keys: (first, last, step) as COMMAND INFO shows them; get_keys: argv -> positions, where keys move; shortcut:
+    makes the command's Shortcut for an engine.
+    """
+
+    def record(handler: Handler) -> Handler:
+        summary = (handler.__doc__ or "").strip().partition("\n")[0]
+        TABLE.add(Command(name, arity, flags, keys, group, since, complexity, syntax, summary, handler, get_keys,
+                          shortcut))  # fmt: skip
+        return handler
+
+    return record

@@ -1,0 +1,41 @@
+cimport cython
+from rillet.keyspace.database cimport Database, Watcher
+from rillet.protocol.reply_writer cimport ReplyWriter
+
+@cython.final
+cdef class Session:
+    cdef public object engine
+    cdef public Database db
+    cdef public ReplyWriter out
+    cdef public long long id
+    cdef public bytes name
+    cdef public bytes user
+    cdef public bytes lib_name
+    cdef public bytes lib_ver
+    cdef public int state
+    cdef public Watcher watcher
+    cdef public list queue
+    cdef public object blocked
+    cdef public bint in_exec
+    cdef public long long dirty
+    cdef public list propagated
+    cdef public list[bytes] argv
+    cdef public object command
+    cdef public bint closing
+    cdef public bint trusted
+    cdef public object on_wake
+    cdef public object transport
+    cdef public long long created_ms
+    cdef public long long last_ms
+    cdef public dict extra
+    cdef public object subscriptions
+    cdef public object pushes
+    cdef public bint running
+    cdef public object on_message
+    cpdef bint push(self, bytes data) except -1
+    cpdef bint postpone(self, bytes data) except -1
+    cpdef bint flush_pushes(self) except -1
+    cpdef bint modified(self, bytes key) except -1
+    cpdef bint propagate(self, list[bytes] argv) except -1
+    cpdef bint propagate_nothing(self) except -1
+    cpdef bint notify(self, bytes kind, bytes event, bytes key) except -1

@@ -1,0 +1,396 @@
+"""The settings: what redis.conf, the command line and CONFIG SET can change, one declaration each.
+
+A parameter has Redis's name; in Python it is an attribute with `_` for `-`
+(`settings.stream_node_max_bytes`). Text is parsed and shown as Redis does (`parameters`): memory sizes take
+units (`64mb`), booleans are yes and no, an enumeration takes its words only.
+
+Clients and test suites ask for parameters of features that are not here. Those are declared too, with
+the one value that is true (`maxmemory 0`, `slowlog-log-slower-than -1`): asking is answered, and setting
+anything else is refused with the reason, instead of being taken and ignored. What changes nothing that a
+client could see (`loglevel`, `daemonize`, `lazyfree-lazy-expire`) is kept as it was said, so that a redis.conf is read
+and written back whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from rillet.runtime.keyspace_events import Events, letters
+from rillet.runtime.keyspace_events import parse as parse_events
+from rillet.runtime.setting_types import (
+    INT_MAX,
+    INT_MIN,
+    LONG_MAX,
+    Lines,
+    SavePoints,
+    SettingError,
+    SettingType,
+    boolean,
+    file_name,
+    fixed,
+    flags,
+    integer,
+    memory,
+    octal,
+    parse_integer,
+    parse_memory,
+    quoted,
+    save_points,
+    show_memory,
+    show_save,
+    string,
+    words,
+    write_save,
+)
+from rillet.structs.glob import compiled
+from rillet.types.compat import COMPATS, NEWEST, Compat
+from rillet.types.stream.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_ENTRIES_RANGE
+
+
+def _compat(text: str) -> Compat:
+    """Return the server to be compatible with."""
+    if text.lower() not in COMPATS:
+        raise SettingError("argument(s) must be one of the following: " + ", ".join(COMPATS))
+    return COMPATS[text.lower()]
+
+
+# Bytes that may wait for any client.
+UNCOUNTED_OUTPUT = 16 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLimit:
+    """How much may wait for a client that does not read: bytes at once; bytes for longer than some seconds. 0: any."""
+
+    hard: int = 0
+    soft: int = 0
+    seconds: int = 0
+
+    def reached(self, waiting: int, above_since: int, now: int) -> tuple[bool, int]:
+        """Return whether so many waiting bytes are too many at `now` (ms), and since when they are above soft, or 0.
+
+        networking.c: checkClientOutputBufferLimits. What Redis keeps in a client's fixed buffer is not counted there.
+        """
+        if waiting <= UNCOUNTED_OUTPUT:
+            return False, 0
+        above_since = (above_since or now) if self.soft and waiting >= self.soft else 0
+        too_long = above_since != 0 and now - above_since > 1000 * self.seconds
+        return too_long or 0 < self.hard <= waiting, above_since
+
+    def __str__(self) -> str:
+        return f"{self.hard} {self.soft} {self.seconds}"
+
+
+@dataclass(frozen=True, slots=True)
+class OutputLimits:
+    """client-output-buffer-limit: a limit for each class of clients."""
+
+    normal: OutputLimit = OutputLimit()
+    replica: OutputLimit = OutputLimit(256 * 1024**2, 64 * 1024**2, 60)
+    pubsub: OutputLimit = OutputLimit(32 * 1024**2, 8 * 1024**2, 60)
+
+    def __str__(self) -> str:
+        return f"normal {self.normal} slave {self.replica} pubsub {self.pubsub}"
+
+
+_OUTPUT_CLASSES = {"normal": "normal", "slave": "replica", "replica": "replica", "pubsub": "pubsub"}
+
+
+def _output_limits(words: list[str], settings: Settings) -> OutputLimits:
+    """Return the limits with those of the named classes replaced (config.c: updateClientOutputBufferLimit)."""
+    if len(words) % 4:
+        raise SettingError("Wrong number of arguments in buffer limit configuration.")
+    changed: dict[str, OutputLimit] = {}
+    for at in range(0, len(words), 4):
+        kind = _OUTPUT_CLASSES.get(words[at].lower())
+        if kind is None:
+            raise SettingError("Invalid client class specified in buffer limit configuration.")
+        hard, soft, seconds = parse_memory(words[at + 1]), parse_memory(words[at + 2]), parse_integer(words[at + 3])
+        if hard is None or soft is None or seconds is None or min(hard, soft, seconds) < 0:
+            raise SettingError("Error in hard, soft or soft_seconds setting in buffer limit configuration.")
+        changed[kind] = OutputLimit(hard, soft, seconds)
+    return replace(settings.client_output_buffer_limit, **changed)
+
+
+def _events(text: str, settings: Settings) -> Events:
+    """Return the classes of events that the letters stand for."""
+    events = parse_events(text, settings.compat)
+    if events is None:
+        raise SettingError(f"Invalid event class character. Use '{letters(settings.compat)}'.")
+    return events
+
+
+def _written_limits(limits: OutputLimits) -> Lines:
+    """Return a line for each class (config.c: rewriteConfigClientOutputBufferLimitOption)."""
+    lines = []
+    for name in ("normal", "replica", "pubsub"):
+        limit: OutputLimit = getattr(limits, name)
+        text = f"{name} {show_memory(limit.hard)} {show_memory(limit.soft)} {limit.seconds}"
+        lines.append((text, limit != getattr(_LIMITS, name)))
+    return lines
+
+
+_LIMITS = OutputLimits()
+
+
+def _bind(words: list[str]) -> str:
+    """Return the addresses to listen on."""
+    return " ".join(word for word in words if word)
+
+
+def _written_bind(addresses: str) -> Lines:
+    if addresses == _LOOPBACK:
+        return []
+    # What needs quotes is no address, and ends the next start as it would have ended this one.
+    written = (word if re.fullmatch(r"[!#-&(-\[\]-~]+", word) else quoted(word) for word in addresses.split(" "))
+    return [(" ".join(written), True)]
+
+
+_LOOPBACK = "127.0.0.1 -::1"
+
+
+def _oom_scores(words: list[str]) -> str:
+    """Return what the kernel's killer is told of a master, a replica and a child."""
+    if len(words) != 3:
+        raise SettingError("wrong number of arguments")
+    values = [parse_integer(word) for word in words]
+    if any(value is None or not -2000 <= value <= 2000 for value in values):
+        raise SettingError("Invalid oom-score-adj-values, elements must be between -2000 and 2000.")
+    return " ".join(str(value) for value in values)
+
+
+def _at_hz(value: int, _settings: Settings) -> int:
+    """Return a rate of ticks that makes sense; others are taken and brought there (config.c: updateHZ)."""
+    return min(max(value, 1), 500)
+
+
+DEFAULT_SAVE: SavePoints = ((3600, 1), (300, 100), (60, 10000))
+"""When a server writes the RDB file unless told otherwise; a store in a process has no such points."""
+_PROTECTED = ("no", "yes", "local")
+_SHUTDOWN = ("default", "save", "nosave", "now", "force")
+_BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
+
+# What decides how rillet works.
+_OURS = [
+    SettingType("compat", NEWEST, _compat),
+    words("dump-format", "oldest", ("oldest", "native")),
+    words("rdb-foreign", "refuse", ("refuse", "skip", "keep")),
+    boolean("aof-checksums", False, mutable=False),
+]
+_NETWORK = [
+    SettingType("bind", _LOOPBACK, _bind, mutable=False, multi=True, written=_written_bind),
+    integer("port", 6379, 0, 65535, mutable=False),
+    string("unixsocket", "", mutable=False, null=True),
+    integer("databases", 16, 1, INT_MAX, mutable=False),
+    string("requirepass", "", null=True),
+    integer("timeout", 0, 0, INT_MAX),
+    integer("maxclients", 10000, 1, 2**32 - 1),
+    integer("tcp-backlog", 511, 0, INT_MAX, mutable=False),
+    replace(integer("hz", 10, 0, INT_MAX), adapt=_at_hz),
+    memory("proto-max-bulk-len", 512 * 1024 * 1024, 1024 * 1024, LONG_MAX),
+    memory("client-query-buffer-limit", 1024 * 1024 * 1024, 1024 * 1024, LONG_MAX),
+    SettingType("client-output-buffer-limit", _LIMITS, list, adapt=_output_limits, multi=True, written=_written_limits),
+    SettingType("notify-keyspace-events", Events(), str, adapt=_events,
+              written=lambda events: [(quoted(str(events)), events != Events())]),
+    words("enable-debug-command", "no", _PROTECTED, mutable=False),
+    words("enable-protected-configs", "no", _PROTECTED, mutable=False),
+    flags("shutdown-on-sigint", _SHUTDOWN, ("save", "nosave"), _BOTH),
+    flags("shutdown-on-sigterm", _SHUTDOWN, ("save", "nosave"), _BOTH),
+    integer("shutdown-timeout", 10, 0, INT_MAX),
+]  # fmt: skip
+_LOG = [
+    boolean("appendonly", False, needs_door=True),
+    words("appendfsync", "everysec", ("everysec", "always", "no"), needs_door=True),
+    boolean("no-appendfsync-on-rewrite", False),
+    integer("auto-aof-rewrite-percentage", 100, 0, INT_MAX),
+    memory("auto-aof-rewrite-min-size", 64 * 1024 * 1024, 0, LONG_MAX),
+    boolean("aof-load-truncated", True),
+    integer("aof-load-corrupt-tail-max-size", 0, 0, LONG_MAX),
+    boolean("aof-use-rdb-preamble", True),
+    boolean("aof-timestamp-enabled", False),
+    boolean("aof-rewrite-incremental-fsync", True),
+    boolean("aof-disable-auto-gc", False),
+    file_name("appendfilename", "appendonly.aof", mutable=False),
+    file_name("appenddirname", "appendonlydir", "dirname", mutable=False),
+]
+_SNAPSHOT = [
+    SettingType("save", (), save_points, show_save, needs_door=True, multi=True, written=write_save),
+    boolean("stop-writes-on-bgsave-error", True),
+    boolean("rdbcompression", True),
+    boolean("rdbchecksum", True, mutable=False),
+    boolean("rdb-del-sync-files", False),
+    boolean("rdb-save-incremental-fsync", True),
+    file_name("dbfilename", "dump.rdb", may_be_empty=True, protected=True),
+    SettingType("dir", ".", str, protected=True, needs_door=True, written=lambda folder: [(quoted(folder), True)]),
+    words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
+    # Microseconds to wait with each key, so that tests can look at a file that is being written or read.
+    integer("rdb-key-save-delay", 0, INT_MIN, INT_MAX, hidden=True),
+    integer("key-load-delay", 0, INT_MIN, INT_MAX, hidden=True),
+    integer("loading-process-events-interval-bytes", 2 * 1024 * 1024, 1024, INT_MAX, hidden=True),
+]
+_TYPES = [
+    memory("stream-node-max-bytes", 4096, 0, LONG_MAX),
+    integer("stream-node-max-entries", 100, 0, LONG_MAX),
+    integer("stream-idmp-duration", DURATION, *DURATION_RANGE),
+    integer("stream-idmp-maxsize", MAX_ENTRIES, *MAX_ENTRIES_RANGE),
+    integer("list-max-listpack-size", -2, INT_MIN, INT_MAX),
+    integer("list-compress-depth", 0, 0, INT_MAX),
+    integer("set-max-intset-entries", 512, 0, LONG_MAX),
+    integer("set-max-listpack-entries", 128, 0, LONG_MAX),
+    integer("set-max-listpack-value", 64, 0, LONG_MAX),
+    integer("hash-max-listpack-entries", 512, 0, LONG_MAX),
+    memory("hash-max-listpack-value", 64, 0, LONG_MAX),
+    integer("zset-max-listpack-entries", 128, 0, LONG_MAX),
+    memory("zset-max-listpack-value", 64, 0, LONG_MAX),
+]
+# What a redis.conf says to a process, a log file or an allocator of C: taken, shown and written back, and of no effect.
+_KEPT = [
+    boolean("daemonize", False, mutable=False),
+    words("supervised", "no", ("upstart", "systemd", "auto", "no"), mutable=False),
+    string("pidfile", "", mutable=False, null=True),
+    words("loglevel", "notice", ("debug", "verbose", "notice", "warning")),
+    string("logfile", "", mutable=False),
+    boolean("syslog-enabled", False, mutable=False),
+    string("syslog-ident", "redis", mutable=False),
+    words("syslog-facility", "local0", ("user", *(f"local{number}" for number in range(8))), mutable=False),
+    boolean("always-show-logo", False, mutable=False),
+    boolean("set-proc-title", True, mutable=False),
+    string("proc-title-template", "{title} {listen-addr} {server-mode}"),
+    string("ignore-warnings", ""),
+    boolean("protected-mode", True),
+    integer("tcp-keepalive", 300, 0, INT_MAX),
+    octal("unixsocketperm", 0, 0, 0o777, mutable=False),
+    boolean("activerehashing", True),
+    boolean("jemalloc-bg-thread", True),
+    boolean("dynamic-hz", True),
+    boolean("crash-log-enabled", True),
+    boolean("crash-memcheck-enabled", True),
+    words("oom-score-adj", "no", ("no", "yes", "relative", "absolute"), same={"relative": "yes"}),
+    SettingType("oom-score-adj-values", "0 200 800", _oom_scores, multi=True),
+    boolean("disable-thp", True, mutable=False),
+    boolean("lazyfree-lazy-eviction", False),
+    boolean("lazyfree-lazy-expire", False),
+    boolean("lazyfree-lazy-server-del", False),
+    boolean("lazyfree-lazy-user-del", False),
+    boolean("lazyfree-lazy-user-flush", False),
+    words("propagation-error-behavior", "ignore", ("ignore", "panic", "panic-on-replicas")),
+    words("enable-module-command", "no", _PROTECTED, mutable=False),
+]
+_NOT_HERE = [
+    *fixed("0", "memory is not limited", "maxmemory", "maxmemory-clients"),
+    *fixed("noeviction", "keys are not evicted", "maxmemory-policy"),
+    *fixed("5", "keys are not evicted", "maxmemory-samples"),
+    *fixed("-1", "commands are not timed", "slowlog-log-slower-than"),
+    *fixed("0", "commands are not timed", "slowlog-max-len", "latency-monitor-threshold"),
+    *fixed("no", "commands are not timed", "latency-tracking"),
+    *fixed("no", "there is nothing to defragment", "activedefrag"),
+    *fixed("1", "there is one thread for input and output", "io-threads"),
+    *fixed("no", "there is no cluster mode", "cluster-enabled"),
+    *fixed("0", "there are no replicas", "min-replicas-to-write"),
+    *fixed("yes", "there are no replicas", "repl-diskless-sync", "replica-read-only", "replica-serve-stale-data"),
+    *fixed("5", "there are no replicas", "repl-diskless-sync-delay"),
+    *fixed("disabled", "there are no replicas", "repl-diskless-load"),
+    *fixed("10", "there are no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
+    *fixed("60", "there are no replicas", "repl-timeout"),
+]
+PARAMETERS: dict[str, SettingType] = {
+    entry.name: entry
+    for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_KEPT, *_NOT_HERE)
+}
+# Old names of parameters: they are set and shown as well (config.c: the alias of a standardConfig).
+_OLD_NAMES = {
+    "list-max-ziplist-size": "list-max-listpack-size",
+    "hash-max-ziplist-entries": "hash-max-listpack-entries",
+    "hash-max-ziplist-value": "hash-max-listpack-value",
+    "zset-max-ziplist-entries": "zset-max-listpack-entries",
+    "zset-max-ziplist-value": "zset-max-listpack-value",
+    "slave-serve-stale-data": "replica-serve-stale-data",
+    "slave-read-only": "replica-read-only",
+    "repl-ping-slave-period": "repl-ping-replica-period",
+    "min-slaves-to-write": "min-replicas-to-write",
+    "min-slaves-max-lag": "min-replicas-max-lag",
+}
+PARAMETERS.update((old, replace(PARAMETERS[name], name=old, alias=name)) for old, name in _OLD_NAMES.items())
+
+
+class Settings:
+    """The value of every parameter; attributes for code, get and set for CONFIG."""
+
+    # Read for every XADD, therefore declared one by one.
+    stream_node_max_bytes: int
+    stream_node_max_entries: int
+    databases: int
+    requirepass: str
+    save: SavePoints
+    compat: Compat
+    list_max_listpack_size: int
+    list_compress_depth: int
+    set_max_intset_entries: int
+    set_max_listpack_entries: int
+    set_max_listpack_value: int
+    client_output_buffer_limit: OutputLimits
+    notify_keyspace_events: Events
+
+    def __init__(self, **values: Any) -> None:
+        # No settings, but switches of DEBUG: QUICKLIST-PACKED-THRESHOLD, SET-SKIP-CHECKSUM-VALIDATION and
+        # AOF-FLUSH-SLEEP (microseconds).
+        self.quicklist_packed_threshold = 0
+        self.skip_checksum_validation = False
+        self.aof_flush_sleep = 0
+        for parameter in PARAMETERS.values():
+            if parameter.alias:
+                continue
+            setattr(self, parameter.attribute, parameter.default)
+            value = values.pop(parameter.attribute, parameter.default)
+            if isinstance(value, str) and not isinstance(parameter.default, str):
+                value = self.value_of(parameter, value)
+            setattr(self, parameter.attribute, value)
+        if values:
+            raise TypeError("unknown settings: " + ", ".join(sorted(values)))
+
+    if TYPE_CHECKING:
+        # Every parameter is an attribute. Not defined at run time: it would make every access go the slow way.
+        def __getattr__(self, name: str) -> Any: ...
+
+    def set_text(self, name: str, text: str) -> None:
+        """Parse and take a value; SettingError says what the parameter wants."""
+        parameter = PARAMETERS[name.lower()]
+        setattr(self, parameter.attribute, self.value_of(parameter, text))
+
+    def value_of(self, parameter: SettingType, text: str) -> Any:
+        """Return what the text means for the parameter, given the settings as they are; SettingError where nothing."""
+        return self.value_of_words(parameter, text.split(" ") if parameter.multi else [text])
+
+    def value_of_words(self, parameter: SettingType, texts: list[str]) -> Any:
+        """Return what the words mean; a parameter that takes one is given one."""
+        value = parameter.parse(texts if parameter.multi else texts[0])
+        return value if parameter.adapt is None else parameter.adapt(value, self)
+
+    def matching(self, pattern: str) -> Iterator[tuple[str, str]]:
+        """Yield (name, text) of the parameters that a name or glob, in any case, names (configGetCommand)."""
+        if not any(mark in pattern for mark in "[*?"):
+            exact = PARAMETERS.get(pattern.lower())
+            if exact is not None:
+                yield pattern, exact.show(getattr(self, exact.attribute))
+            return
+        glob = compiled(pattern.encode("utf-8", "surrogateescape"), True)
+        for name, parameter in PARAMETERS.items():
+            if not parameter.hidden and glob.matches(name.encode()):
+                yield name, parameter.show(getattr(self, parameter.attribute))
+
+
+__all__ = [
+    "DEFAULT_SAVE",
+    "PARAMETERS",
+    "UNCOUNTED_OUTPUT",
+    "OutputLimit",
+    "OutputLimits",
+    "SavePoints",
+    "SettingError",
+    "SettingType",
+    "Settings",
+    "parse_memory",
+]  # fmt: skip

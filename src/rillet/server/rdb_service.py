@@ -1,0 +1,183 @@
+"""The server's RDB file: the commands that write it, when it is written by itself, and what happens at the end.
+
+What is decided on the data is in rillet.persistence.rdb.snapshots; here it meets the event loop (which learns of a
+child's
+end by the pipe that the child held), CONFIG SET, SHUTDOWN and the signals.
+
+The end, asked for by SHUTDOWN, SIGTERM or SIGINT (server.c: prepareForShutdown, finishShutdown):
+
+    a child that writes the file is killed, what it wrote is removed
+    the log does what it has to; an initial rewrite that is not done yet is a reason to stay
+    with save points, or where SAVE asks for it, the file is written: everybody waits
+    from here on no command of a client is run: what was acknowledged is in the file
+    Server.stop, Durability.close
+
+Where the file cannot be written the server stays: SHUTDOWN is answered by an error, a signal by a line in the log.
+FORCE goes all the same. Nobody waits for replicas, so a SHUTDOWN is over when it is answered, and ABORT comes too late.
+
+A second SIGINT while the last file is written ends the process at once, with status 1 and without the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from rillet.errors import CommandError, LogCorrupt, StoreError
+from rillet.persistence.fork import Child, Children
+from rillet.persistence.rdb.snapshots import PURPOSE, Snapshots, draft_name
+from rillet.persistence.write_gate import WriteGate
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import SettingError
+from rillet.server.log_lines import NOTICE, WARNING, say
+from rillet.server.server import Server
+
+_FOREVER_MS = 1 << 62
+_SIGNAL_SETTINGS = {signal.SIGINT: "shutdown_on_sigint", signal.SIGTERM: "shutdown_on_sigterm"}
+
+
+class ServerSnapshots:
+    """The RDB file of a server's engine; `end_log` is told whether the end is forced, and may raise CommandError."""
+
+    def __init__(self, engine: Engine, children: Children, refusals: WriteGate,
+                 end_log: Callable[[bool], None]) -> None:  # fmt: skip
+        self._engine = engine
+        self._settings: Any = engine.settings
+        self._children = children
+        self._end_log = end_log
+        self._server: Server
+        self._ending = False
+        self._folder: str = engine.settings.dir
+        self.snapshots = Snapshots(engine, children=children, refusals=refusals, say=_tell)
+        engine.services.update(save=self.snapshots.save, bgsave=self.snapshots.background,
+                               last_save=lambda: self.snapshots.last_save, flushed=self.snapshots.flushed)  # fmt: skip
+
+    def open(self, progress: Callable[[int, int], None] | None = None) -> None:
+        """Load the file, if there is one, and tell what was found; StoreError says why it cannot be read."""
+        path = self.snapshots.path
+        if path.exists():
+            try:
+                loaded = self.snapshots.load(progress)
+            except OSError as error:
+                raise StoreError(f"{path} cannot be read: {error.strerror}") from error
+            except LogCorrupt as error:
+                say(f"Internal error in RDB reading offset {error.offset}: {error.reason}", WARNING)
+                say("Terminating server after rdb file reading failure.", WARNING)
+                raise
+            say(f"Done loading RDB, keys loaded: {loaded.keys}, keys expired: {loaded.expired}, "
+                f"empty keys skipped: {loaded.empty}.")  # fmt: skip
+
+    def attach(self, server: Server) -> None:
+        """Let the loop look after children, and SHUTDOWN and the signals end the server in order."""
+        self._server = server
+        loop = asyncio.get_running_loop()
+
+        def unwatch(number: int) -> None:
+            loop.remove_reader(number)
+
+        def watch(child: Child) -> None:
+            child.on_close = unwatch
+            loop.add_reader(child.fileno(), self._children.poll)
+
+        self._children.watch = watch
+        services, sections = self._engine.services, self._engine.info_sections
+        stats, reset = sections["stats"], services["reset_stats"]
+        sections["stats"] = lambda: {**stats(), **self._children.stats()}
+
+        def reset_all() -> None:
+            reset()
+            self._children.reset()
+
+        services.update(shutdown=self.shutdown, reset_stats=reset_all)
+        for number in _SIGNAL_SETTINGS:
+            loop.add_signal_handler(number, self._signalled, number)
+
+    def setting_changed(self, name: str) -> None:
+        """Act on CONFIG SET; SettingError where a setting cannot be had."""
+        if name == "dir":
+            self._enter(self._settings.dir)
+        elif name in ("save", "stop-writes-on-bgsave-error"):
+            self.snapshots.refuse_or_not()
+
+    def _enter(self, folder: str) -> None:
+        """Make the folder the one that RDB files are in; it is named as seen from the last one (setConfigDirOption).
+
+        The process itself stays where it is: modules that are yet to be imported may be named by relative paths.
+        """
+        path = os.path.join(self._folder, folder)
+        try:
+            os.stat(os.path.join(path, "."))  # what chdir would refuse
+        except OSError as error:
+            raise SettingError(str(error.strerror)) from error
+        self._folder = self._settings.dir = os.path.realpath(path)
+
+    def facts(self) -> dict[str, object]:
+        """Return what INFO persistence tells of children and of the file."""
+        return {**self._children.facts(), **self.snapshots.facts()}
+
+    # -- the end -------------------------------------------------------------------------------------
+
+    def shutdown(self, save: bool = False, nosave: bool = False, force: bool = False) -> None:
+        """Do what is due before the end, then let it come (prepareForShutdown); CommandError: the server stays."""
+        if self._ending:
+            return
+        say("User requested shutdown...", WARNING)
+        try:
+            loading = self._engine.loading  # what is there is a part of what the files hold
+            self._prepare(save and not loading, nosave or loading, force)
+        except CommandError:
+            say("Errors trying to shut down the server. Check the logs for more information.", WARNING)
+            raise CommandError("Errors trying to SHUTDOWN. Check logs.") from None
+        self._ending = True
+        self._server.pause(_FOREVER_MS, writes_only=False)
+        self._server.request_stop()
+
+    def _prepare(self, save: bool, nosave: bool, force: bool) -> None:
+        if self._children.is_at(PURPOSE):
+            say("There is a child saving an .rdb. Killing it!", WARNING)
+            self.snapshots.stop_child()
+        self._end_log(force)
+        if save or (self._settings.save and not nosave):
+            say("Saving the final RDB snapshot before exiting.")
+            try:
+                with self._insisting():
+                    self.snapshots.write()
+            except CommandError:
+                what = "Exit anyway." if force else "can't exit."
+                say(f"Error trying to save the DB, {what}", WARNING)
+                if not force:
+                    raise
+
+    @contextlib.contextmanager
+    def _insisting(self) -> Iterator[None]:
+        """Let SIGINT end the process at once while the last file is written (server.c: sigShutdownHandler)."""
+        draft = self.snapshots.path.with_name(draft_name(os.getpid()))
+
+        def insist(_number: int, _frame: object) -> None:
+            say("You insist... exiting now.", WARNING)
+            draft.unlink(missing_ok=True)
+            os._exit(1)
+
+        before = signal.signal(signal.SIGINT, insist)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+    def _signalled(self, number: int) -> None:
+        """End the server on a signal, as shutdown-on-sigterm and shutdown-on-sigint say."""
+        say(f"Received {signal.Signals(number).name} scheduling shutdown...", WARNING)
+        flags: tuple[str, ...] = getattr(self._settings, _SIGNAL_SETTINGS[signal.Signals(number)])
+        with contextlib.suppress(CommandError):  # it was said why
+            self.shutdown("save" in flags, "nosave" in flags, "force" in flags)
+
+
+def _tell(text: str, *, warning: bool = False) -> None:
+    say(text, WARNING if warning else NOTICE)
+
+
+__all__ = ["ServerSnapshots"]

@@ -1,0 +1,197 @@
+"""Settings from a redis.conf and the command line, as redis-server takes them.
+
+    rillet serve redis.conf --port 7000 --appendonly yes
+    rillet serve --save 60 1 --save 300 100 "--dbfilename my.rdb"
+    rillet serve - < redis.conf
+
+A file holds one directive a line: a name and its arguments, split with the quoting of redis-cli; `#`
+begins a comment line. `include` reads another file, or all that a pattern names. What comes later wins: the file, then
+the standard input (`-`), then the command line, where an option is a directive whose arguments stand as they are:
+`--save ""`, `"--port 7000"`, and a value may begin with `--` where an option needs one (server.c: main).
+
+`save` adds up: the first of a start takes the place of the default ones, the others are added, and `save ""` takes
+all of them away (config.c: setConfigSaveOption).
+
+A directive of Redis that rillet has no use for is an error that names it, with its line, unless it is one of
+those that change nothing for a client (IGNORED): they are read, and left in the file by CONFIG REWRITE
+(rillet.server.config_rewrite).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from glob import glob
+from hashlib import sha256
+from pathlib import Path
+from typing import BinaryIO
+
+from rillet.errors import StoreError
+from rillet.protocol.command_parser import split_args
+from rillet.runtime.setting_types import quoted
+from rillet.runtime.settings import DEFAULT_SAVE, PARAMETERS, SettingError, Settings, SettingType
+
+# Directives that are accepted and change nothing here: what tunes or watches a feature that is not there.
+IGNORED = frozenset(
+    "acl-pubsub-default acllog-max-len active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes "
+    "active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper active-expire-effort "
+    "aof_rewrite_cpulist bgsave_cpulist bio_cpulist server_cpulist aof-rewrite-cpulist bgsave-cpulist bio-cpulist "
+    "server-cpulist busy-reply-threshold lua-time-limit cluster-config-file cluster-node-timeout hll-sparse-max-bytes "
+    "io-threads io-threads-do-reads latency-monitor-threshold latency-tracking latency-tracking-info-percentiles "
+    "lfu-decay-time lfu-log-factor maxmemory-eviction-tenacity maxmemory-samples repl-backlog-size repl-backlog-ttl "
+    "repl-disable-tcp-nodelay repl-diskless-load repl-diskless-sync repl-diskless-sync-delay "
+    "repl-diskless-sync-max-replicas repl-ping-replica-period repl-ping-slave-period repl-timeout min-replicas-max-lag "
+    "min-slaves-max-lag replica-announced replica-ignore-disk-write-errors replica-ignore-maxmemory "
+    "slave-ignore-maxmemory replica-lazy-flush slave-lazy-flush replica-priority slave-priority replica-read-only "
+    "slave-read-only replica-serve-stale-data slave-serve-stale-data slowlog-log-slower-than slowlog-max-len "
+    "socket-mark-id tracking-table-max-keys list-max-ziplist-entries list-max-ziplist-value "
+    "lua-replicate-commands locale-collate array-slice-size array-sparse-kmax array-sparse-kmin "
+    "hide-user-data-from-log rdb-version-check dual-channel-replication-enabled commandlog-execution-slower-than "
+    "commandlog-slow-execution-max-len commandlog-request-larger-than commandlog-large-request-max-len "
+    "commandlog-reply-larger-than commandlog-large-reply-max-len slowlog-entry-max-argc "
+    "slowlog-entry-max-string-len".split()
+)
+# What a rule of the one user may say: it says that it may do everything.
+_USER_RULES = frozenset(
+    "on nopass sanitize-payload skip-sanitize-payload ~* allkeys &* allchannels +@all allcommands".split()
+)
+_MOST_INCLUDES = 16
+
+
+class ConfigurationError(StoreError):
+    """A directive that cannot be taken; the message says where it stands and why."""
+
+
+@dataclass
+class Configuration:
+    """What a server was started with: its settings, and the file that CONFIG REWRITE writes them to."""
+
+    settings: Settings
+    file: Path | None = None
+
+
+def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
+    """Return the settings that `[file] [-] [--name value ...]` asks for."""
+    rest = list(arguments)
+    file = Path(rest.pop(0)) if rest and not rest[0].startswith("-") else None
+    reader = _Reader(Settings(save=DEFAULT_SAVE))
+    if file is not None:
+        reader.read_file(file)
+    if rest and "-" in (rest[0], rest[-1]):
+        rest.remove("-") if rest[0] == "-" else rest.pop()
+        reader.read_lines((stdin or sys.stdin.buffer).read(), "standard input")
+    for where, line in _options(rest):
+        reader.apply(line, where)
+    reader.finish()
+    return Configuration(reader.settings, None if file is None else file.absolute())
+
+
+def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
+    """Yield the options as lines of a file, each with where it stands (server.c: main)."""
+    where, line, complete = "", "", True
+    for at, word in enumerate(rest):
+        if complete and word.startswith("--"):
+            if line:
+                yield where, _encoded(line)
+            where, line = f"option {word}", word[2:] + " "
+            complete = len(split_args(_encoded(word)) or [""]) > 1
+            if word.lower() == "--save" and (at + 1 == len(rest) or rest[at + 1].startswith("--")):
+                line, complete = line + '""', True  # a list of points that is empty
+        elif not line and word.startswith("-"):
+            raise ConfigurationError(f"{word!r} is neither a configuration file nor an option (--name value)")
+        else:
+            where = where or f"option {word}"
+            line, complete = line + quoted(word) + " ", True
+    if line:
+        yield where, _encoded(line)
+
+
+def _encoded(line: str) -> bytes:
+    return line.encode("utf-8", "surrogateescape")
+
+
+class _Reader:
+    """Takes directives, one after the other, into settings."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._saved = False
+        # Where a hash of the password was given, to be compared once the password is known.
+        self._hash: tuple[str, str] | None = None
+
+    def read_file(self, path: Path, depth: int = 0) -> None:
+        """Take the directives of a file."""
+        try:
+            data = path.read_bytes()
+        except OSError as error:
+            raise ConfigurationError(f"cannot read the configuration file {path}: {error.strerror}") from error
+        self.read_lines(data, str(path), depth)
+
+    def read_lines(self, data: bytes, name: str, depth: int = 0) -> None:
+        """Take the directives of a text, a line each."""
+        for number, line in enumerate(data.split(b"\n"), 1):
+            self.apply(line, f"{name}, line {number}", depth)
+
+    def apply(self, raw: bytes, where: str, depth: int = 0) -> None:
+        """Take one directive; a comment, and a line with nothing on it, are none (loadServerConfigFromString)."""
+        line = raw.strip(b" \t\r\n")
+        if not line or line.startswith(b"#"):
+            return
+        told = f"{where}: '{line.decode('utf-8', 'replace')}'"
+        words = split_args(line)
+        if words is None:
+            raise ConfigurationError(f"{told}: Unbalanced quotes in configuration line")
+        texts = [word.decode("utf-8", "surrogateescape") for word in words]
+        name = texts[0].lower() if texts else ""
+        if name == "include" and len(texts) == 2 and depth < _MOST_INCLUDES:
+            self._include(texts[1], depth + 1)
+        elif name == "user":
+            self._user(texts[1:], told)
+        elif name in PARAMETERS and name not in IGNORED:
+            try:
+                self._set(PARAMETERS[name], texts[1:])
+            except SettingError as error:
+                raise ConfigurationError(f"{told}: {str(error).removeprefix('ERR ')}") from None
+        elif name and name not in IGNORED:
+            raise ConfigurationError(f"{told}: unknown directive {texts[0]!r}")
+
+    def _include(self, pattern: str, depth: int) -> None:
+        """Take another file, or all that the pattern names; that may be none."""
+        if any(mark in pattern for mark in "*?["):
+            for path in sorted(glob(pattern)):
+                self.read_file(Path(path), depth)
+        else:
+            self.read_file(Path(pattern), depth)
+
+    def _set(self, parameter: SettingType, texts: list[str]) -> None:
+        if not parameter.multi and len(texts) != 1:
+            raise SettingError("wrong number of arguments")
+        if parameter.multi and len(texts) == 1 and texts[0]:
+            split = split_args(_encoded(texts[0])) or []
+            texts = [word.decode("utf-8", "surrogateescape") for word in split]
+        value = self.settings.value_of_words(parameter, texts)
+        if parameter.name == "save":
+            if self._saved and texts != [""]:
+                value = (*self.settings.save, *value)
+            self._saved = True
+        setattr(self.settings, parameter.attribute, value)
+
+    def _user(self, rules: list[str], told: str) -> None:
+        """Take what an ACL says of the one user there is: that it may do everything, with its password."""
+        if rules[:1] != ["default"]:
+            raise ConfigurationError(f"{told}: there is one user, default")
+        for rule in rules[1:]:
+            if rule.startswith(">"):
+                self.settings.requirepass = rule[1:]
+            elif rule.startswith("#"):
+                self._hash = rule[1:], told
+            elif rule.lower() not in _USER_RULES:
+                raise ConfigurationError(f"{told}: the user default may do everything, {rule} is not taken")
+
+    def finish(self) -> None:
+        """Look at what several directives say together."""
+        if self._hash is not None:
+            password = self.settings.requirepass.encode("utf-8", "surrogateescape")
+            if sha256(password).hexdigest() != self._hash[0].lower():
+                raise ConfigurationError(f"{self._hash[1]}: the hash is not of the password that requirepass gives")

@@ -1,0 +1,101 @@
+"""What only the server can tell INFO: clients that came and were refused, bytes in and out, rates, memory.
+
+Each connection counts its own bytes; the totals are those of the clients that left and of those that are here.
+Rates are averages over the last 16 samples of the cron, as in Redis (server.c: trackInstantaneousMetric).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections import deque
+from typing import TYPE_CHECKING, Any
+
+from rillet.server.connection import ClientConnection
+
+try:
+    import resource
+except ModuleNotFoundError:  # Windows has none
+    resource = None  # type: ignore[assignment]
+
+if TYPE_CHECKING:
+    from rillet.server.server import Server
+
+_SAMPLES = 16
+
+
+class ServerStats:
+    """The counters of one server."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.accepted = self.refused = 0
+        self._received = self._sent = 0
+        self._largest_read = 0
+        # (ms, commands, bytes in, bytes out)
+        self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=_SAMPLES)
+
+    def add_closed(self, connection: ClientConnection) -> None:
+        """Keep what a client that left had counted."""
+        self._received += connection.received
+        self._sent += connection.sent
+
+    def sample(self, now: int) -> None:
+        """Note the totals of now; the rates are taken from the notes."""
+        self._samples.append((now, self._server.engine.commands_processed, *self._bytes()))
+
+    def reset(self) -> None:
+        """Begin anew (CONFIG RESETSTAT)."""
+        self.accepted = self.refused = 0
+        self._samples.clear()
+        received, sent = self._bytes()
+        self._received -= received
+        self._sent -= sent
+
+    def _bytes(self) -> tuple[int, int]:
+        here = self._server.connections
+        return (self._received + sum(connection.received for connection in here),
+                self._sent + sum(connection.sent for connection in here))
+
+    def _rates(self) -> tuple[float, float, float]:
+        if len(self._samples) < 2:
+            return 0.0, 0.0, 0.0
+        first, last = self._samples[0], self._samples[-1]
+        seconds = max(last[0] - first[0], 1) / 1000
+        commands, received, sent = ((last[at] - first[at]) / seconds for at in (1, 2, 3))
+        return max(commands, 0.0), max(received, 0.0), max(sent, 0.0)
+
+    def clients(self) -> dict[str, Any]:
+        """Return what INFO clients shows beyond the engine's knowledge."""
+        here = self._server.connections
+        return {
+            "client_recent_max_input_buffer": max((one.last_read for one in here), default=0),
+            "client_recent_max_output_buffer": max((len(one.session.out.buf) for one in here), default=0),
+            "clients_in_timeout_table": sum(1 for one in here if one.session.blocked is not None
+                                            and one.session.blocked.deadline),
+        }  # fmt: skip
+
+    def stats(self) -> dict[str, Any]:
+        """Return what INFO stats shows beyond the engine's knowledge."""
+        received, sent = self._bytes()
+        commands, incoming, outgoing = self._rates()
+        return {
+            "total_connections_received": self.accepted, "rejected_connections": self.refused,
+            "instantaneous_ops_per_sec": round(commands), "total_net_input_bytes": received,
+            "total_net_output_bytes": sent, "instantaneous_input_kbps": f"{incoming / 1024:.2f}",
+            "instantaneous_output_kbps": f"{outgoing / 1024:.2f}",
+        }  # fmt: skip
+
+
+def memory() -> dict[str, int]:
+    """Return the resident bytes of this process and their peak: the kernel's figures, where it tells them."""
+    if resource is None:
+        return {"used_memory": 0, "used_memory_peak": 0}
+    unit = 1 if sys.platform == "darwin" else 1024
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            used = int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        used = peak
+    return {"used_memory": used, "used_memory_peak": max(peak, used)}

@@ -1,0 +1,341 @@
+"""Filters of a query that need not read what they throw away: `where` on id, id_ms, timestamp and stream.
+
+A stream is sorted by ID, so a condition on IDs is a set of ranges, and what lies outside is never asked for. An ID is
+two 64-bit halves; as one number of 128 bits a condition is a sorted list of disjoint intervals, and a conjunction is
+their intersection:
+
+    where timestamp >= '2024-05-01' and id_ms < 1714608000000
+
+    IDs     0 ─────────────────────────────────────────────────────────── 2^128
+    first               ├─────────────────────────────────────────────┤         (null beyond microseconds' range)
+    second  ├──────────────────────────┤              ├───────────────┤         (Spark has signed longs: 2^63 up is < 0)
+    read                ├──────────────┤
+
+**`id` is text in Spark**, and compares as text: '9-0' > '10-0'. That is a set of intervals all the same, one or more
+for each number of digits: among numbers of as many digits, text and number have the same order. So where the text of
+a bound falls is found by bisection, for each of the 20 lengths of the first half, and, among the IDs whose first half
+is the beginning of the bound, for each length of the second. At most a few hundred intervals, of which a stream with
+milliseconds for IDs meets one.
+
+`stream` is compared as UTF-8 bytes, as Spark does, and says which streams are read at all.
+
+All of this is exact, so Spark need not look again: such filters are not given back to it. `id_seq` alone says nothing
+about where an entry lies; it is given back, and so are other columns, and a literal of a type that is not the
+column's. Spark hands over conjunctions of comparisons with literals only (`or`, functions and casts stay with Spark).
+
+`Pushed` travels with the reader. `bounds` narrows what is planned to the hull of the set, `clip` cuts the tasks to
+the set itself. Cost: microseconds for each filter; IN costs a range a value.
+
+Spark asks for `pushFilters` only where spark.sql.python.filterPushdown.enabled is on, and fails a reader that defines
+it where it is off. So `register` turns it on and makes readers that define it, and a class that is registered without
+`register` has none.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from rillet.spark.read.offsets import Part, Task, identifier, number
+from rillet.types.stream.id import MAX, StreamID
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+SWITCH = "spark.sql.python.filterPushdown.enabled"
+
+Interval = tuple[int, int]
+"""IDs as numbers of 128 bits, both ends included."""
+
+Intervals = tuple[Interval, ...]
+
+LARGEST = (1 << 128) - 1
+EVERYTHING: Intervals = ((0, LARGEST),)
+NOTHING: Intervals = ()
+LAST_TIMESTAMP = ((1 << 63) - 1) // 1000  # the last millisecond whose microseconds fit a signed long
+HALF = 1 << 63
+DIGITS = len(str(MAX))
+COMPARED = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
+
+
+# ---- sets of IDs --------------------------------------------------------------------------------------------------
+
+
+def union(pieces: Iterable[Interval]) -> Intervals:
+    """Return the intervals that hold what any of the pieces holds, in order; empty pieces are left out."""
+    found: list[Interval] = []
+    for low, high in sorted(piece for piece in pieces if piece[0] <= piece[1]):
+        if found and low <= found[-1][1] + 1:
+            found[-1] = (found[-1][0], max(found[-1][1], high))
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def complement(intervals: Intervals) -> Intervals:
+    """Return what is in none of the intervals."""
+    starts = [0, *(high + 1 for _, high in intervals)]
+    ends = [*(low - 1 for low, _ in intervals), LARGEST]
+    return union(zip(starts, ends, strict=True))
+
+
+def intersection(one: Intervals, other: Intervals) -> Intervals:
+    """Return what is in both; O(len(one) + len(other))."""
+    found = []
+    i = j = 0
+    while i < len(one) and j < len(other):
+        low, high = max(one[i][0], other[j][0]), min(one[i][1], other[j][1])
+        if low <= high:
+            found.append((low, high))
+        if one[i][1] < other[j][1]:
+            i += 1
+        else:
+            j += 1
+    return tuple(found)
+
+
+def milliseconds(low: int, high: int) -> Interval:
+    """Return the IDs from one millisecond to another."""
+    return max(low, 0) << 64, (min(high, MAX) << 64) + MAX
+
+
+# ---- columns as sets ----------------------------------------------------------------------------------------------
+
+
+def _lengths() -> Iterable[tuple[int, int]]:
+    """Return for each number of digits the least and the largest number of 64 bits that has so many."""
+    for digits in range(1, DIGITS + 1):
+        yield 10 ** (digits - 1) if digits > 1 else 0, min(10**digits - 1, MAX)
+
+
+def ids_before(text: str) -> Intervals:
+    """Return the IDs whose text is less than a text, byte by byte."""
+    bound = text.encode()
+    found: list[Interval] = []
+    for low, high in _lengths():
+        digits = len(str(low))
+        start = bound[:digits]
+        # Numbers of as many digits are in the order of their texts, so those below the bound come first.
+        below = low + bisect_left(range(low, high + 1), start, key=lambda value: str(value).encode())
+        if below > low:
+            found.append(milliseconds(low, below - 1))
+        if below <= high and str(below).encode() == start:
+            found += [((below << 64) + a, (below << 64) + b) for a, b in _sequences_before(bound[digits:])]
+    return union(found)
+
+
+def _sequences_before(rest: bytes) -> Iterable[Interval]:
+    """Return the second halves whose text, behind a dash, is less than the rest of a bound."""
+    if rest[:1] != b"-":
+        if rest[:1] > b"-":
+            yield 0, MAX
+        return
+    for low, high in _lengths():
+        below = low + bisect_left(range(low, high + 1), rest[1:], key=lambda value: str(value).encode())
+        yield low, below - 1
+
+
+def id_of(text: str) -> Intervals:
+    """Return the ID that has exactly this text, nothing where none has."""
+    try:
+        found = StreamID.parse(text)
+    except ValueError:
+        return NOTHING
+    return ((number(found), number(found)),) if str(found) == text else NOTHING
+
+
+def ids_from(prefix: str) -> Intervals:
+    """Return the IDs whose text begins so: what is not less than the prefix, but less than all that is greater."""
+    if not prefix:
+        return EVERYTHING
+    last = prefix[-1]
+    if not last.isascii():
+        return NOTHING
+    return intersection(complement(ids_before(prefix)), ids_before(prefix[:-1] + chr(ord(last) + 1)))
+
+
+def _id(name: str, value: Any) -> Intervals | None:
+    """Return the IDs of which a comparison of the column id is true; None where it cannot be said."""
+    if not isinstance(value, str):
+        return None
+    if name in ("EqualTo", "EqualNullSafe"):
+        return id_of(value)
+    if name == "StringStartsWith":
+        return ids_from(value)
+    below = ids_before(value)
+    return _ordered(name, below, id_of(value), EVERYTHING)
+
+
+def _ordered(name: str, below: Intervals, equal: Intervals, all_of_it: Intervals) -> Intervals | None:
+    """Return what an order comparison holds, of what is below the bound, what equals it, and all there is."""
+    if name == "LessThan":
+        return below
+    if name == "LessThanOrEqual":
+        return union((*below, *equal))
+    if name == "GreaterThanOrEqual":
+        return intersection(all_of_it, complement(below))
+    if name == "GreaterThan":
+        return intersection(all_of_it, complement(union((*below, *equal))))
+    return None
+
+
+def _id_ms(name: str, value: Any) -> Intervals | None:
+    """Return the same for id_ms, whose numbers from 2^63 on Spark sees as negative ones."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    equal: Intervals = (milliseconds(value % (1 << 64), value % (1 << 64)),) if -HALF <= value < HALF else NOTHING
+    if name in ("EqualTo", "EqualNullSafe"):
+        return equal
+    signed = max(-HALF, min(value, HALF))
+    if signed < 0:
+        below = union([milliseconds(HALF, signed + (1 << 64) - 1)]) if signed > -HALF else NOTHING
+    else:
+        below = union([milliseconds(HALF, MAX), *([milliseconds(0, signed - 1)] if signed else [])])
+    return _ordered(name, below, equal, EVERYTHING)
+
+
+def _timestamp(name: str, value: Any, zoned: bool) -> Intervals | None:
+    """Return the same for timestamp, which is null, so that no comparison is true, where microseconds do not fit."""
+    if not isinstance(value, datetime) or (value.tzinfo is not None) != zoned:
+        return None
+    moment = value if zoned else value.replace(tzinfo=UTC)
+    micros = (moment - datetime(1970, 1, 1, tzinfo=UTC)) // timedelta(microseconds=1)
+    equal: Intervals = (
+        (milliseconds(micros // 1000, micros // 1000),) if micros >= 0 and micros % 1000 == 0 else NOTHING
+    )
+    if name in ("EqualTo", "EqualNullSafe"):
+        return equal
+    first = -(-micros // 1000)  # the first millisecond that is not before
+    below: Intervals = (milliseconds(0, min(first - 1, LAST_TIMESTAMP)),) if first > 0 else NOTHING
+    return _ordered(name, below, equal, _WITH_TIMESTAMP)
+
+
+_WITH_TIMESTAMP: Intervals = (milliseconds(0, LAST_TIMESTAMP),)
+
+
+# ---- filters ------------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class Pushed:
+    """What a query's filters leave to be read; picklable, a part of the reader."""
+
+    zoned: dict[str, bool]  # the columns that are filtered on, and for timestamp whether it has a time zone
+    ids: Intervals = EVERYTHING
+    names: list[tuple[str, Any, bool]] = field(default_factory=list)  # about `stream`: comparison, value, negated
+
+    @classmethod
+    def on(cls, schema: StructType) -> Pushed:
+        """Return what all filters leave: everything yet. Only an entry's own columns are filtered on here."""
+        from pyspark.sql.types import TimestampType
+
+        own = [column for column in schema.fields if "field" not in (column.metadata or {})]
+        return cls(
+            {
+                column.name: isinstance(column.dataType, TimestampType)
+                for column in own
+                if column.name in ("id", "id_ms", "timestamp", "stream")
+            }
+        )
+
+    def push(self, filters: Sequence[Filter]) -> list[Filter]:
+        """Take the filters that can be taken, all of which have to be true; return the others."""
+        return [one for one in filters if not self._take(one)]
+
+    def _take(self, one: Filter) -> bool:
+        """Take one filter; False if Spark has to look at it."""
+        negated = type(one).__name__ == "Not"
+        inner: Any = one.child if negated else one  # type: ignore[attr-defined]
+        path: tuple[str, ...] = getattr(inner, "attribute", ())
+        name, value = type(inner).__name__, getattr(inner, "value", None)
+        if len(path) != 1 or path[0] not in self.zoned:
+            return False
+        if path[0] == "stream":
+            return self._take_name(name, value, negated)
+        found = self._negated(path[0], name, value) if negated else self._set(path[0], name, value)
+        if found is None:
+            return False
+        self.ids = intersection(self.ids, found)
+        return True
+
+    def _set(self, column: str, name: str, value: Any) -> Intervals | None:
+        """Return the IDs for which a filter is true; None where that cannot be said."""
+        there = _WITH_TIMESTAMP if column == "timestamp" else EVERYTHING
+        if name == "IsNotNull" or name == "IsNull":
+            return there if name == "IsNotNull" else complement(there)
+        if name == "EqualNullSafe" and value is None:
+            return complement(there)
+        if name == "In":
+            sets = [self._set(column, "EqualTo", one) for one in value]
+            return None if None in sets else union(piece for one in sets if one is not None for piece in one)
+        if value is None and name in COMPARED:
+            return NOTHING  # a comparison with null is null
+        if column == "id":
+            return _id(name, value)
+        return _id_ms(name, value) if column == "id_ms" else _timestamp(name, value, self.zoned[column])
+
+    def _negated(self, column: str, name: str, value: Any) -> Intervals | None:
+        """Return the IDs for which `not filter` is true: those for which the filter is neither true nor null."""
+        found = self._set(column, name, value)
+        if found is None:
+            return None
+        if name in ("IsNull", "IsNotNull", "EqualNullSafe"):  # these are never null
+            return complement(found)
+        if value is None or (name == "In" and None in value):
+            return NOTHING
+        return intersection(_WITH_TIMESTAMP if column == "timestamp" else EVERYTHING, complement(found))
+
+    def _take_name(self, name: str, value: Any, negated: bool) -> bool:
+        known = (*COMPARED, "In", "StringStartsWith", "StringEndsWith", "StringContains", "IsNull", "IsNotNull")
+        values = value if name == "In" else () if name in ("IsNull", "IsNotNull") else (value,)
+        if name not in known or not all(one is None or isinstance(one, str) for one in values):
+            return False
+        self.names.append((name, value, negated))
+        return True
+
+    def keeps(self, stream: str) -> bool:
+        """Return whether the filters about `stream` are true for one."""
+        return all(_true(stream, name, value) is (not negated) for name, value, negated in self.names)
+
+    def bounds(self, after: StreamID, last: StreamID) -> tuple[StreamID, StreamID]:
+        """Narrow (after, last] to what the filters leave of it, holes included; to nothing where they leave nothing."""
+        inside = intersection(self.ids, ((number(after) + 1, number(last)),))
+        return (identifier(inside[0][0] - 1), identifier(inside[-1][1])) if inside else (last, last)
+
+    def clip(self, task: Task) -> Task:
+        """Cut the ranges of a task to what the filters leave of them."""
+        if len(self.ids) == 1 and self.ids == EVERYTHING:
+            return task
+        return tuple(piece for part in task for piece in self._clipped(part))
+
+    def _clipped(self, part: Part) -> list[Part]:
+        stream, after, last = part
+        inside = intersection(self.ids, ((number(after) + 1, number(last)),))
+        return [(stream, identifier(low - 1), identifier(high)) for low, high in inside]
+
+
+def _true(stream: str, name: str, value: Any) -> bool | None:
+    """Return what a filter says about a stream's name, None for null; text is compared as UTF-8 bytes, as in Spark."""
+    if name in ("IsNull", "IsNotNull"):
+        return name == "IsNotNull"
+    if name == "In":
+        return True if stream in value else None if None in value else False
+    if value is None:
+        return False if name == "EqualNullSafe" else None
+    one, other = stream.encode(), str(value).encode()
+    answers = {
+        "EqualTo": one == other,
+        "EqualNullSafe": one == other,
+        "GreaterThan": one > other,
+        "GreaterThanOrEqual": one >= other,
+        "LessThan": one < other,
+        "LessThanOrEqual": one <= other,
+        "StringStartsWith": one.startswith(other),
+        "StringEndsWith": one.endswith(other),
+        "StringContains": other in one,
+    }
+    return answers[name]

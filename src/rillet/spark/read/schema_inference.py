@@ -1,0 +1,178 @@
+"""inferSchema: columns and their types from a sample of a stream's entries.
+
+Half of `sampleEntries` are the first entries of the streams, half are the last ones, shared among the streams. The
+columns are `id` and `timestamp` of the entry, `stream` before them where there are several, then every field in the
+order in which fields appear. A field's type is the first of these that all of its sampled values fit; empty values
+do not count:
+
+    bigint       digits with a sign or without, in range; a leading zero makes it text (0515, 02134 are no numbers)
+    double       a decimal number, with an exponent or without; nan, inf
+    boolean      true, false, in any case. Not t, f, yes, no, 1 and 0, which a schema of the user's takes: one letter or
+                 digit is a code more often than a truth
+    date         YYYY-MM-DD, a day that there is
+    timestamp    ISO 8601 with a time (or, in some values, without one)
+    string       anything else
+
+A sample is not the stream: a later value that does not fit is null (or what `mode` says). A production query gives
+the schema that was inferred: print it once with `df.schema.simpleString()`.
+
+A field that has the name of one of the entry's own columns becomes `<name>_field`, and of fields whose names differ
+by case only, which Spark does not tell apart, the second becomes `<name>_2`: such columns carry the field's name in
+their metadata, which is how the reader finds it. A field whose name is not UTF-8 has no column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+from rillet.client.connection import ConnectorError
+from rillet.client.servers import Servers
+from rillet.columns.row_builder import SOURCES
+from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.options import Options
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+_INTEGER = re.compile(r"[+-]?(?:0|[1-9][0-9]{0,18})")
+_NUMBER = re.compile(r"[+-]?(?:(?:(?:0|[1-9][0-9]*)(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?|nan|inf|infinity)", re.I)
+_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-][0-9]{2}:?[0-9]{2})?"
+)
+
+
+def _is_integer(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and -(1 << 63) <= int(text) < 1 << 63
+
+
+def _is_double(text: str) -> bool:
+    return _NUMBER.fullmatch(text) is not None
+
+
+def _is_boolean(text: str) -> bool:
+    return text.lower() in ("true", "false")
+
+
+def _is_date(text: str) -> bool:
+    return _DATE.fullmatch(text) is not None and _parses(date.fromisoformat, text)
+
+
+def _is_timestamp(text: str) -> bool:
+    return _is_date(text) or (_TIME.fullmatch(text) is not None and _parses(datetime.fromisoformat, text))
+
+
+def _parses(read: Callable[[str], object], text: str) -> bool:
+    try:
+        read(text)
+    except ValueError:
+        return False
+    return True
+
+
+KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
+    ("bigint", _is_integer),
+    ("double", _is_double),
+    ("boolean", _is_boolean),
+    ("date", _is_date),
+    ("timestamp", _is_timestamp),
+    ("string", lambda text: True),
+)
+
+
+class Kind:
+    """What the values of a field have in common: the narrowest type that none of them has ruled out."""
+
+    def __init__(self) -> None:
+        self.left = list(KINDS)
+        self.seen = False
+
+    def see(self, value: bytes) -> None:
+        """Rule out the types that a value does not fit."""
+        if not value.strip():
+            return
+        self.seen = True
+        try:
+            text = value.decode().strip()
+        except UnicodeDecodeError:
+            self.left = [KINDS[-1]]
+            return
+        self.left = [kind for kind in self.left if kind[1](text)]
+
+    @property
+    def name(self) -> str:
+        """Return the type; string where nothing but empty values was seen."""
+        return self.left[0][0] if self.seen else "string"
+
+
+def sample(options: Options, servers: Servers) -> list[list[bytes]]:
+    """Return the fields and values, in turn, of some first and last entries of the streams."""
+    named = options.keys()
+    keys = [name.encode() for name in named] if named is not None else servers.scan(options.stream_pattern or "*")
+    keys = keys[: options.sample_entries]
+    each = max(1, options.sample_entries // max(1, len(keys)))
+    first, last = b"%d" % -(-each // 2), b"%d" % (each // 2)
+    asked: list[tuple[bytes, tuple[bytes, ...]]] = [
+        (key, (b"XRANGE", key, b"-", b"+", b"COUNT", first)) for key in keys
+    ]
+    if each > 1:
+        asked += [(key, (b"XREVRANGE", key, b"+", b"-", b"COUNT", last)) for key in keys]
+    found: dict[tuple[bytes, bytes], list[bytes]] = {}
+    for (key, words), reply in zip(asked, servers.each(asked), strict=True):
+        if isinstance(reply, ReplyError):
+            where = servers.connection(key).address
+            raise ConnectorError(f"rillet: {where} refused {words[0].decode()}: {reply} (stream {key.decode()!r})")
+        entries = reply if words[0] == b"XRANGE" else reversed(reply)
+        found.update({(key, entry[0]): entry[1] for entry in entries if entry[1]})
+    if not found:
+        raise ConnectorError(
+            f"rillet: there is nothing to infer a schema from at {servers}: the stream has no entries; give a schema, "
+            "or leave inferSchema out"
+        )
+    return list(found.values())
+
+
+def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
+    """Return the columns for entries like these; `several` streams have a column for their names."""
+    from pyspark.sql import types
+
+    of_kind = {
+        "bigint": types.LongType(), "double": types.DoubleType(), "boolean": types.BooleanType(),
+        "date": types.DateType(), "timestamp": types.TimestampType(), "string": types.StringType(),
+    }  # fmt: skip
+    kinds: dict[bytes, Kind] = {}
+    for flat in entries:
+        for field, value in zip(flat[::2], flat[1::2], strict=True):
+            kinds.setdefault(field, Kind()).see(value)
+    own = ["stream", "id", "timestamp"] if several else ["id", "timestamp"]
+    columns = [types.StructField(name, of_kind["timestamp" if name == "timestamp" else "string"]) for name in own]
+    taken = {column.name.lower() for column in columns}
+    for raw, kind in kinds.items():
+        try:
+            name = raw.decode()
+        except UnicodeDecodeError:
+            continue
+        column = _free(name, taken)
+        taken.add(column.lower())
+        metadata: dict[str, Any] = {} if column == name else {"field": name}
+        columns.append(types.StructField(column, of_kind[kind.name], metadata=metadata))
+    return types.StructType(columns)
+
+
+def _free(name: str, taken: set[str]) -> str:
+    """Return a column's name for a field, none that is taken or means something of the entry itself."""
+    wanted = f"{name}_field" if name.lower() in SOURCES else name
+    found, number = wanted, 1
+    while found.lower() in taken:
+        number += 1
+        found = f"{wanted}_{number}"
+    return found
+
+
+def infer(options: Options) -> StructType:
+    """Return the schema that a sample of the streams suggests; ConnectorError where there is nothing to look at."""
+    with Servers(options) as servers:
+        return schema_of(sample(options, servers), options.keys() is None or len(options.keys() or ()) > 1)

@@ -1,0 +1,190 @@
+"""Rows into texts, and which stream each of them goes to.
+
+Which columns become fields, in this order of preference:
+
+    fields = {"column": "field"}   these, under these names
+    fieldColumns                   these, under their own names
+    a map column `fields`          its pairs, and no other column: what the source reads, the sink writes back
+    otherwise                      all but stream, id, id_ms, id_seq, timestamp (the source's own), and the columns that
+                                   idColumn and streamColumn name
+
+Which stream:
+
+    stream                         that key
+    stream, partitioned = n        <stream>:0 to <stream>:<n - 1>: crc32 of the partitionColumn's text, modulo n;
+                                   without that column row i of a task's partition p goes to (p + i) modulo n
+    streamColumn                   the key that the column holds (the column `stream` where no stream is named)
+
+A value's text: strings and bytes as they are, numbers in decimal, booleans true and false, timestamps as ISO 8601 in
+UTC; nulls are left out. Values of other types are refused before the first row is written: to_json() is Spark's way to
+texts.
+
+A batch whose rows go to several streams is sorted by stream (stable, by Arrow) and cut, so that each stream is packed
+on its own: about 0.1 microseconds a row, and its rows keep their order. crc32 is taken once for each different text of
+a batch. Rejected: Python's `hash` (another one in every process) and Spark's (not what other producers can compute).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+from zlib import crc32
+
+from rillet.client.connection import ConnectorError
+from rillet.columns.row_packing import RowPacker
+from rillet.columns.string_column import as_texts, texts
+from rillet.spark.options import NO_STREAM, OptionError, Options
+from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import DataType, StructType
+
+OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
+
+
+class RowEncoder:
+    """What of a row goes where; small enough to travel with every task."""
+
+    def __init__(self, options: Options, schema: StructType) -> None:
+        """Settle it for a schema; OptionError names everything that cannot be written."""
+        kinds = {field.name: field.dataType for field in schema.fields}
+        self.stream = options.stream.encode()
+        self.parts = options.partitioned
+        self.id_column = options.id_column
+        self.part_column = options.partition_column
+        self.stream_column = options.stream_column or (None if options.stream else "stream")
+        self.fields = _fields(options, kinds, self.stream_column)
+        named = (*self.fields, self.id_column, self.part_column, self.stream_column)
+        wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
+        if not options.stream and options.stream_column is None and "stream" not in kinds:
+            wrong = [NO_STREAM, *wrong[:-1]]  # nobody asked for the column
+        if not self.fields:
+            own = ", ".join(OWN_COLUMNS)
+            wrong.append(f"no column is left to write: {own} are the source's own (name them in fieldColumns)")
+        self.of_map = list(self.fields) == ["fields"] and _is_map(kinds.get("fields"))
+        for name in dict.fromkeys(name for name in named if name in kinds):
+            wrong += _without_text(name, kinds[name], self.of_map)
+        if wrong:
+            raise OptionError("rillet: " + "; ".join(wrong))
+
+    @property
+    def single(self) -> bool:
+        """Whether all rows go to one stream."""
+        return self.stream_column is None and self.parts is None
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether a row's stream depends on its place among the others."""
+        return self.parts is not None and self.part_column is None
+
+    def shares(self, batch: Any, turn: int) -> Iterator[tuple[bytes, Any]]:
+        """Yield the streams of a batch's rows with those rows, in order; `turn` is the first row's place."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        if self.single:
+            yield self.stream, batch
+            return
+        if self.parts is not None and self.part_column is None:
+            for part in range(min(self.parts, batch.num_rows)):
+                every = pa.array(range(part, batch.num_rows, self.parts), pa.int32())
+                yield self._part((turn + part) % self.parts), batch.take(every)
+            return
+        names, codes = self._codes(batch)
+        order = pc.sort_indices(codes)
+        codes, batch = codes.take(order), batch.take(order)
+        at = 0
+        for pair in pc.value_counts(codes).to_pylist():  # in order of appearance, which is sorted
+            yield names[pair["values"]], batch.slice(at, pair["counts"])
+            at += pair["counts"]
+
+    def _codes(self, batch: Any) -> tuple[list[bytes], Any]:
+        """Return the names of streams and, for every row, which of them."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        column = as_texts(batch.column(self.part_column or self.stream_column))
+        if self.parts is None and column.null_count:
+            raise ConnectorError(f"rillet: the column {self.stream_column!r} holds a null, so a row has no stream")
+        encoded = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "").dictionary_encode()
+        texts = encoded.dictionary.cast(pa.binary()).to_pylist()
+        if self.parts is None:
+            if b"" in texts:
+                raise ConnectorError(f"rillet: the column {self.stream_column!r} holds an empty name of a stream")
+            return texts, encoded.indices
+        hashed = pa.array([crc32(text) % self.parts for text in texts], pa.int32())
+        return [self._part(part) for part in range(self.parts)], hashed.take(encoded.indices)
+
+    def _part(self, part: int) -> bytes:
+        return b"%b:%d" % (self.stream, part)
+
+    def streams(self) -> list[bytes]:
+        """Return the streams as far as they are known without rows."""
+        if self.parts is not None:
+            return [self._part(part) for part in range(self.parts)]
+        return [self.stream] if self.single else []
+
+    def load(self, packer: RowPacker, batch: Any, ids: Any) -> None:
+        """Hand a batch's columns, and its IDs if there are any, to a packer."""
+        ids = None if ids is None else texts(ids)
+        if self.of_map:
+            column = batch.column("fields")
+            ends = column.buffers()[1].to_pybytes()
+            packer.rows_of_map(ends, column.offset, texts(column.keys), texts(column.items), ids)
+        else:
+            packer.rows_of([texts(batch.column(name), field) for name, field in self.fields.items()], ids)
+
+
+def _fields(options: Options, kinds: dict[str, DataType], stream_column: str | None) -> dict[str, str]:
+    """Return which column becomes which field."""
+    if options.fields:
+        return options.fields
+    if options.field_columns:
+        return {name: name for name in options.field_columns}
+    if _is_map(kinds.get("fields")):
+        return {"fields": "fields"}
+    return {name: name for name in kinds if name not in (*OWN_COLUMNS, options.id_column, stream_column)}
+
+
+def _is_map(kind: DataType | None) -> bool:
+    from pyspark.sql.types import MapType
+
+    return isinstance(kind, MapType)
+
+
+def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
+    """Return why a column has no text, if so."""
+    from pyspark.sql.types import AtomicType, MapType, NumericType, StringType, VariantType
+
+    wrong = []
+    if isinstance(kind, MapType) and of_map and name == "fields":
+        if not isinstance(kind.keyType, StringType):
+            wrong.append("the keys of the map column 'fields' must be strings")
+        kind = kind.valueType
+    if isinstance(kind, VariantType) or not isinstance(kind, (AtomicType, NumericType)):
+        wrong.append(f"column {name!r} is {kind.simpleString()}, which has no text: use to_json")
+    return wrong
+
+
+def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, StreamID]:
+    """Return the first and the last ID of a column; ConnectorError where they do not rise, from `above` on."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if column.null_count:
+        raise ConnectorError(f"rillet: the idColumn {name!r} holds a null")
+    halves = pc.split_pattern(as_texts(column).cast(pa.string()), "-", max_splits=1)
+    whole = pc.equal(pc.list_value_length(halves), 2)
+    try:
+        ms = pc.list_element(halves, 0).cast(pa.uint64())
+        seq = pc.if_else(whole, pc.list_flatten(pc.list_slice(halves, 1, 2, return_fixed_size_list=True)), "0")
+        seq = seq.cast(pa.uint64())
+    except pa.ArrowInvalid as error:
+        raise ConnectorError(f"rillet: the idColumn {name!r} holds what is no ID: {error}") from None
+    rise = pc.or_(pc.greater(ms[1:], ms[:-1]), pc.and_(pc.equal(ms[1:], ms[:-1]), pc.greater(seq[1:], seq[:-1])))
+    first = StreamID(ms[0].as_py(), seq[0].as_py())
+    at = pc.index(rise, False).as_py()
+    if at >= 0 or first <= above:
+        before, after = (above, first) if first <= above else (column[at], column[at + 1])
+        raise ConnectorError(f"rillet: IDs must rise, and in the idColumn {name!r} {after} comes after {before}")
+    return first, StreamID(ms[-1].as_py(), seq[-1].as_py())

@@ -1,0 +1,208 @@
+"""The values of an RDB file, measured without being made: elements, the largest one, what they take in a server.
+
+    text                   a string
+    items pairs scores     count, then the elements one by one
+    quicklist ziplists     count, then packed blocks
+    listpack ziplist ...   one packed block, which says itself how many boxes it has
+
+`measure` steps over a value of one of these forms and notes in a `Key` what it saw. Streams are in `rdb_streams`.
+
+**Memory** is added up as MEMORY USAGE does it in Redis 7.0 (object.c, objectComputeSize): an object of 16 bytes, the
+structures of its encoding, and for every allocation the class of jemalloc that it falls into. How far that is from
+real servers is said in `rdb_rows`, and tested. A packed block is in the server what it is in the file, so there is
+little to guess; skip lists are random, so an element takes their average.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rillet.errors import Corrupt
+from rillet.structs.listpack import Listpack
+from rillet.structs.ziplist import read_ziplist
+from rillet.structs.zipmap import read_zipmap
+from rillet.types.rdb.primitives import RdbReader
+
+# RDB type -> (type of the key, encoding, how the value lies in the file)
+FORMS: dict[int, tuple[str, str, str]] = {
+    0: ("string", "", "text"),
+    1: ("list", "linkedlist", "items"), 2: ("set", "hashtable", "items"), 3: ("zset", "skiplist", "old scores"),
+    4: ("hash", "hashtable", "pairs"), 5: ("zset", "skiplist", "scores"), 7: ("module", "module", "parts"),
+    9: ("hash", "zipmap", "zipmap"), 10: ("list", "ziplist", "ziplist"), 11: ("set", "intset", "intset"),
+    12: ("zset", "ziplist", "ziplist"), 13: ("hash", "ziplist", "ziplist"), 14: ("list", "quicklist", "ziplists"),
+    16: ("hash", "listpack", "listpack"), 17: ("zset", "listpack", "listpack"),
+    18: ("list", "quicklist", "quicklist"), 20: ("set", "listpack", "listpack"),
+    22: ("hash", "hashtable", "expiring pairs"), 23: ("hash", "listpackex", "listpack of three"),
+    24: ("hash", "hashtable", "expiring pairs since"), 25: ("hash", "listpackex", "listpack of three since"),
+    **dict.fromkeys((15, 19, 21, 26, 27), ("stream", "stream", "stream")),
+}  # fmt: skip
+UNREAD = {6: "a module value of Redis 4.0's previews", 28: "an array", 29: "a rate limit"}
+
+OBJECT = 16
+ENTRY = 24  # of a hash table
+_SKIPLIST = 16 + 32 + 640
+_NODE_OF_SKIPLIST = 46  # on average: 24 bytes and levels of 16, one with 3/4, two with 3/16 ...
+_MODULE_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+# jemalloc's classes as Redis builds it (lg-quantum 3): every 8 bytes to 64, then four to each doubling.
+_CLASSES: list[int] = [*range(8, 65, 8), *((64 << i) + (16 << i) * part for i in range(40) for part in range(1, 5))]
+
+
+@dataclass
+class Key:
+    """The key that is being read, and what is known of it so far."""
+
+    name: bytes = b""
+    type: str = ""
+    encoding: str = ""
+    elements: int = 0
+    largest: int = 0  # bytes of the largest element that is not in a packed block
+    memory: int | None = None
+    expires: int = -1
+    idle: int | None = None
+    frequency: int | None = None
+
+    def saw(self, size: int) -> None:
+        """Note the size of an element."""
+        if size > self.largest:
+            self.largest = size
+
+
+def allocated(size: int) -> int:
+    """Return the bytes that jemalloc takes for an allocation of that size."""
+    return _CLASSES[bisect_left(_CLASSES, size)]
+
+
+def text_size(length: int) -> int:
+    """Return what a string takes that stands alone (sds.c: the head grows with the length)."""
+    return allocated(length + (2 if 0 < length < 32 else 4 if length < 256 else 6 if length < 65536 else 10))
+
+
+def _table(entries: int) -> int:
+    """Return what a hash table takes without its texts (dict.c: a power of two of pointers)."""
+    slots = 4
+    while slots < entries:
+        slots *= 2
+    return 56 + 8 * slots + ENTRY * entries
+
+
+def step_over_parts(reader: RdbReader, key: Key) -> None:
+    """Step over what a module wrote: each part says what it is (rdb.c: rdbLoadCheckModuleValue)."""
+    while (part := reader.length()) != 0:
+        if part in (1, 2):
+            reader.length()
+        elif part in (3, 4):
+            reader.raw(4 * (part - 2))
+        elif part == 5:
+            key.saw(len(reader.string()))
+        else:
+            raise Corrupt(f"a part of a module's data expected, 0 to 5, found {part}")
+
+
+def measure(reader: RdbReader, key: Key, form: str, product: str, facts: Mapping[bytes, bytes]) -> None:
+    """Step over a value of a form that is no stream's; `product` and `facts` are the file's."""
+    if form == "text":
+        _string(reader, key)
+    elif form == "parts":
+        number = reader.length()
+        key.encoding = "".join(_MODULE_NAME[number >> (10 + 6 * i) & 63] for i in reversed(range(9)))
+        step_over_parts(reader, key)
+    elif form in ("items", "pairs", "scores", "old scores") or form.startswith("expiring"):
+        _elements(reader, key, form, product == "valkey")
+    elif form in ("quicklist", "ziplists"):
+        _quicklist(reader, key, form, facts)
+    else:
+        _packed(reader, key, form)
+
+
+def _string(reader: RdbReader, key: Key) -> None:
+    text = reader.string()
+    key.elements, key.largest = 1, len(text)
+    if len(text) <= 20 and _is_integer(text):
+        key.encoding, key.memory = "int", OBJECT
+    elif len(text) <= 44:
+        key.encoding, key.memory = "embstr", allocated(OBJECT + 4 + len(text))
+    else:
+        key.encoding, key.memory = "raw", OBJECT + text_size(len(text))
+
+
+def _is_integer(text: bytes) -> bool:
+    """Whether a server keeps a string as a number: canonical and within 64 bits."""
+    digits = text[1:] if text[:1] == b"-" else text
+    if not digits.isdigit() or (digits[:1] == b"0" and text != b"0"):
+        return False
+    return -(1 << 63) <= int(text) < 1 << 63
+
+
+def _elements(reader: RdbReader, key: Key, form: str, valkey: bool) -> None:
+    """Step over elements that stand one by one."""
+    if form.endswith("since"):
+        reader.raw(8)
+    count = reader.length()
+    expiring = form.startswith("expiring")
+    texts = 2 if form == "pairs" or expiring else 1
+    memory = 0
+    for _ in range(count):
+        if expiring and not valkey:  # Redis writes a field's time before it, Valkey behind its value
+            reader.length()
+        size = 0
+        for _ in range(texts):
+            length = len(reader.string())
+            memory += text_size(length)
+            size += length
+        if form == "scores" or (expiring and valkey):
+            reader.raw(8)
+        elif form == "old scores" and (length := reader.byte()) < 253:
+            reader.raw(length)
+        key.saw(size)
+    key.elements = count
+    key.memory = OBJECT + memory + (48 + 40 * count if key.type == "list" else _table(count))
+    if key.type == "zset":  # the table and the skip list share the texts
+        key.memory += _SKIPLIST + count * _NODE_OF_SKIPLIST
+    elif expiring:
+        key.memory += 16 * count
+
+
+def _quicklist(reader: RdbReader, key: Key, form: str, facts: Mapping[bytes, bytes]) -> None:
+    nodes = reader.length()
+    memory = packed = 0
+    for _ in range(nodes):
+        plain = form == "quicklist" and reader.length() == 1
+        block = reader.buffer()
+        packed += not plain
+        memory += 32 + allocated(len(block))
+        key.elements += 1 if plain else _boxes(block, form)
+        key.saw(len(block) if plain else 0)
+    key.memory = OBJECT + 40 + memory
+    if nodes == packed == 1 and _packs_lists(facts):
+        key.encoding = "listpack"
+
+
+def _packs_lists(facts: Mapping[bytes, bytes]) -> bool:
+    """Whether the server that wrote the file keeps a short list as one packed block (since 7.2)."""
+    version = (facts.get(b"valkey-ver") or facts.get(b"redis-ver") or b"0").split(b".")
+    return tuple(int(part) if part.isdigit() else 0 for part in version[:2]) >= (7, 2)
+
+
+def _packed(reader: RdbReader, key: Key, form: str) -> None:
+    if form.endswith("since"):
+        reader.raw(8)
+    block = reader.buffer()
+    boxes = _boxes(block, form)
+    each = 3 if form.startswith("listpack of three") else 2 if key.type in ("hash", "zset") else 1
+    key.elements = boxes // each
+    key.memory = OBJECT + allocated(len(block))
+
+
+def _boxes(block: bytearray, form: str) -> int:
+    """Return how many boxes a packed block says it has; counted where it does not know."""
+    if form == "intset":
+        return int.from_bytes(block[4:8], "little")
+    if form == "zipmap":
+        return len(read_zipmap(bytes(block)))
+    ziplist = form in ("ziplist", "ziplists")
+    told = int.from_bytes(block[8:10] if ziplist else block[4:6], "little")
+    if told != 0xFFFF:
+        return told
+    return len(read_ziplist(bytes(block))) if ziplist else len(Listpack.from_bytes(bytes(block)))

@@ -1,0 +1,19 @@
+cimport cython
+
+@cython.final
+cdef class ArgumentSpans:
+    cdef const unsigned char **at
+    cdef Py_ssize_t *size
+    cdef readonly Py_ssize_t room
+    cdef public Py_ssize_t count
+    cdef bytearray _places
+    cdef bytearray _sizes
+    cpdef bint make_room(self, Py_ssize_t count) except -1
+    cpdef bint take(self, list[bytes] argv, Py_ssize_t start, Py_ssize_t count) except -1
+    cpdef bytes get(self, Py_ssize_t index)
+    cpdef list[bytes] to_list(self)
+    cpdef bint equals(self, Py_ssize_t index, bytes value) except -1
+    cpdef bint is_char(self, Py_ssize_t index, int char) except -1
+    cpdef bint is_digit(self, Py_ssize_t index) except -1
+    cpdef bint is_option(self, Py_ssize_t index, bytes option) except -1
+    cpdef long long number(self, Py_ssize_t index) except -2

@@ -1,0 +1,140 @@
+"""Hashes as RDB bytes (Redis: rdb.c, rdbSaveObject and rdbLoadObject).
+
+    type                       value
+     4  hash                   count, then each field and its value as strings             read, written
+     9  hash of a zipmap       the zipmap as a string                                      read
+    13  hash of a ziplist      the ziplist as a string: field, value, field, value ...     read, written up to RDB 9
+    16  hash of a listpack     the listpack as a string, in the same order                 read, written from RDB 10 on
+
+What is read takes the encoding that the limits give it, by Redis's rules: strings (4) and zipmaps are held against
+both limits, the other blocks only against the number of their fields. A field that comes twice is refused everywhere:
+a block would hold it twice, and which of the two values counted would change with the encoding.
+
+22 to 25 are hashes some of whose fields expire. Those are not read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from rillet.errors import Corrupt
+from rillet.structs.listpack import Listpack
+from rillet.structs.ziplist import read_ziplist, write_ziplist
+from rillet.structs.zipmap import read_zipmap
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.hash import Hash
+from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
+
+TYPE_HASH, TYPE_HASH_ZIPMAP, TYPE_HASH_ZIPLIST, TYPE_HASH_LISTPACK = 4, 9, 13, 16
+_LISTPACKS_SINCE = 10
+# What Redis's log says of a field that is there twice (rdbReportCorruptRDB).
+_TWICE, _TWICE_IN_FEW = "Duplicate hash fields detected", "Hash with dup elements"
+_TWICE_IN_ZIPMAP = "Hash zipmap with dup elements"
+EXPIRING_TYPES = range(22, 26)
+"""Types of hashes whose fields expire, which are not read (of Redis 7.4 and its previews; 22 is also Valkey's)."""
+
+
+def type_of(value: Hash, version: int) -> int:
+    """Return the RDB type in which the value is written for that RDB version (rdbSaveObjectType)."""
+    if value.listpack is None:
+        return TYPE_HASH
+    return TYPE_HASH_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_HASH_ZIPLIST
+
+
+def save(out: RdbWriter, value: Hash, kind: int) -> None:
+    """Append the value in that type, which `type_of` gave. O(bytes)"""
+    if kind == TYPE_HASH_LISTPACK and value.listpack is not None:
+        out.string(value.listpack.to_bytes())
+    elif kind == TYPE_HASH_ZIPLIST:
+        out.string(write_ziplist(value.words()))
+    else:
+        out.length(len(value))
+        for field, content in value.items():
+            out.string(field)
+            out.string(content)
+
+
+# -- reading ------------------------------------------------------------------------------------------
+
+
+def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
+    """Return a hash of strings: a listpack for as long as what came so far fits it."""
+    count = reader.length()
+    if not count:
+        raise EmptyValue("a hash without a field")
+    value = Hash()
+    if count > limits.hash_max_listpack_entries:
+        value.to_hashtable()
+    seen: set[bytes] = set()
+    for _ in range(count):
+        field, content = reader.string(), reader.string()
+        if field in (seen if value.table is None else value.table):
+            raise Corrupt("a field twice in a hash", _TWICE if value.listpack is None else _TWICE_IN_FEW)
+        if value.listpack is not None:
+            widest = max(len(field), len(content))
+            if widest > limits.hash_max_listpack_value or not value.listpack.can_append(len(field) + len(content)):
+                value.to_hashtable()
+        if value.table is not None:
+            value.table[field] = content
+        else:
+            assert value.listpack is not None
+            seen.add(field)
+            value.listpack.append(field)
+            value.listpack.append(content)
+    return value
+
+
+def _of_listpack(listpack: Listpack, limits: EncodingLimits, check: str = "") -> Hash:
+    """Return a hash of a listpack that came whole; check: what finds a field that is there twice."""
+    value = Hash()
+    value.listpack = listpack
+    words = value.words()
+    fields = words[::2]
+    if not words:
+        raise EmptyValue("a hash without a field")
+    if len(words) % 2 or len(set(fields)) != len(fields):
+        raise Corrupt("a hash with a field twice, or with one that has no value", check)
+    if len(fields) > limits.hash_max_listpack_entries:
+        value.to_hashtable()
+    return value
+
+
+def _of_words(words: list[bytes], limits: EncodingLimits, check: str = "") -> Hash:
+    """Return a hash of the entries of an older block."""
+    listpack = Listpack()
+    for word in words:
+        listpack.append(word)
+    listpack.shrink()
+    return _of_listpack(listpack, limits, check)
+
+
+def _load_zipmap(reader: RdbReader, limits: EncodingLimits) -> Hash:
+    words = read_zipmap(reader.string())
+    if not words:
+        raise Corrupt("a zipmap without a pair")  # no server left one behind, so this is no empty value
+    value = _of_words(words, limits, _TWICE_IN_ZIPMAP)
+    if value.listpack is not None and max(map(len, value.words())) > limits.hash_max_listpack_value:
+        value.to_hashtable()
+    return value
+
+
+def _load_ziplist(reader: RdbReader, limits: EncodingLimits) -> Hash:
+    return _of_words(read_ziplist(reader.string()), limits)
+
+
+def _load_listpack(reader: RdbReader, limits: EncodingLimits) -> Hash:
+    return _of_listpack(Listpack.from_bytes(reader.string()), limits)
+
+
+LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Hash]] = {
+    TYPE_HASH: _load_hash,
+    TYPE_HASH_ZIPMAP: _load_zipmap,
+    TYPE_HASH_ZIPLIST: _load_ziplist,
+    TYPE_HASH_LISTPACK: _load_listpack,
+}
+"""RDB type -> what reads it."""
+
+
+def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Hash:
+    """Return the next hash, of a type in LOADERS; Corrupt where it is malformed."""
+    return LOADERS[kind](reader, limits)

@@ -1,0 +1,434 @@
+"""A stream as RDB bytes: five forms, each the one before with something more (Redis: rdb.c).
+
+As lengths and strings of `rdb_bytes`; an ID is two lengths, ms and seq, where it is not said to be raw:
+
+    nodes:   count, then for each: its master ID (raw, 16 bytes as a string), its listpack as a string
+    length, last ID
+    first ID, max deleted ID, entries added                                                       19 and later
+    groups:  count, then for each: name, last-delivered ID
+             entries read (2**64-1: not known)                                                    19 and later
+             pending: count, then for each: raw ID, delivery time, delivery count
+             consumers: count, then for each: name, seen time
+                        active time (-1: never)                                                   21 and later
+                        pending: count, then the raw IDs, each one of the group's
+             released: count, then the raw IDs, in the order in which they are claimed            27
+    producers: duration, most entries, count, then for each: name (pid)                           26 and later
+               messages: count, then for each: name (iid), ID of its entry
+               iids added, iids that were duplicates
+
+    type   since          RDB version   `oldest_type` of a stream
+    15     Redis 5.0            9       never: it loses counters that every stream has
+    19     Redis 7.0           10       each consumer was seen when it was last active
+    21     Redis 7.2           11       some was not, or never was active (Valkey's, too)
+    26     Redis 8.6           13       anything was set or recorded for idempotent producers
+    27     Redis 8.8           14       entries were released (XNACK)
+
+Reading trusts nothing: each node is validated to its last byte and its IDs are walked (`stream_order`), the counts
+must add up, each pending entry belongs to exactly one consumer or is released. Redis checks less. What it accepts
+and no genuine server writes (IDs that do not rise, a pending entry of nobody) is refused here: it would be
+answered with nonsense. A wrong first ID, which can be told, is put right. Memory follows the payload's own size,
+because every count is read item by item, and an item that is not there ends it.
+
+What is newer checks more: `strict` refuses, as Redis 8.8, counters that contradict each other. Earlier
+servers can write such (XGROUP SETID with an ENTRIESREAD beyond what was added), so that only RESTORE asks for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.errors import Corrupt
+from rillet.structs.listpack import Listpack
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.rdb.primitives import RdbReader, RdbWriter
+from rillet.types.rdb.stream_node_batch import NodeBatch
+from rillet.types.stream.group import Consumer, Group
+from rillet.types.stream.idmp import DURATION_RANGE, MAX_ENTRIES_RANGE, Producer, Producers
+from rillet.types.stream.pending import PendingTable
+from rillet.types.stream.validation import LivingEntries
+from rillet.types.stream.value import Stream
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.types.stream.id import less
+
+TYPE_STREAM_5 = 15
+TYPE_STREAM_7 = 19
+TYPE_STREAM_72 = 21
+TYPE_STREAM_86 = 26
+TYPE_STREAM_88 = 27
+STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_STREAM_86: 13, TYPE_STREAM_88: 14}
+"""The types, with the RDB version that had them first."""
+
+_WORTH_HELP = cython.declare(cython.Py_ssize_t, 16)  # nodes, below which two threads cost more than they save
+_UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read of -1, as an unsigned length
+_MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
+_END_OF_TIME = cython.declare(cython.longlong, 1 << 62)
+_TYPE_5 = cython.declare(cython.int, 15)
+_TYPE_7 = cython.declare(cython.int, 19)
+_TYPE_72 = cython.declare(cython.int, 21)
+_TYPE_86 = cython.declare(cython.int, 26)
+_TYPE_88 = cython.declare(cython.int, 27)
+# What Redis's log says of it (rdbReportCorruptRDB).
+_NODE = "Stream listpack integrity check failed"
+_NODE_KEY = "Stream node key entry is not the size of a stream ID"
+_LENGTH = "Stream length inconsistent with rax entries"
+_OWNER = "Consumer entry not found in group global PEL"
+
+
+def oldest_type(stream: Stream) -> int:
+    """Return the oldest type that can carry all that the stream holds. O(consumers)"""
+    groups = stream.groups.values()
+    if any(group.nacked_count for group in groups):
+        return TYPE_STREAM_88
+    if stream.idmp is not None and not stream.idmp.is_default:
+        return TYPE_STREAM_86
+    if any(one.active_time != one.seen_time for group in groups for one in group.consumers.values()):
+        return TYPE_STREAM_72
+    return TYPE_STREAM_7
+
+
+def newest_type(version: int) -> int:
+    """Return the newest type that readers of an RDB version know."""
+    return max(kind for kind, since in STREAM_TYPES.items() if since <= version)
+
+
+def lost_of_stream(stream: Stream, kind: int) -> list[str]:
+    """Return what a stream written in that type leaves out, for people; counters only where a reader guesses wrong."""
+    lost: list[str] = []
+    groups = list(stream.groups.values())
+    if kind < TYPE_STREAM_7:
+        if stream.entries_added != stream.length or stream.max_deleted_ms or stream.max_deleted_seq:
+            lost.append("how many entries were added, and the greatest ID deleted")
+        for group in groups:
+            if group.entries_read != stream.distance_from_first(group.last_ms, group.last_seq):
+                lost.append(f"how many entries the group {_shown(group.name)} has read")
+    if kind < TYPE_STREAM_72:
+        for group in groups:
+            timed = sum(one.active_time != one.seen_time for one in group.consumers.values())
+            if timed:
+                lost.append(f"when {timed} consumer(s) of the group {_shown(group.name)} were last active")
+    if kind < TYPE_STREAM_86 and stream.idmp is not None and not stream.idmp.is_default:
+        lost.append("what its idempotent producers have sent (IDMP)")
+    if kind < TYPE_STREAM_88:
+        lost += [
+            f"{one.nacked_count} released entries of the group {_shown(one.name)}, which are not delivered again"
+            for one in groups if one.nacked_count
+        ]  # fmt: skip
+    return lost
+
+
+def _shown(name: bytes) -> str:
+    return name.decode("utf-8", "backslashreplace")
+
+
+# -- writing -----------------------------------------------------------------------------------------------
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.longlong = 0) -> cython.bint:
+    """Append a stream in the form of that type; what it has no place for is left out. O(bytes)
+
+    now: iids that expired until then (ms) are left out, as Redis 8.8 does; 0 writes them all.
+    """
+    group: Group
+    _save_nodes(out, stream)
+    out.length(stream.length)
+    out.length(stream.last_ms)
+    out.length(stream.last_seq)
+    if kind >= _TYPE_7:
+        out.length(stream.first_ms)
+        out.length(stream.first_seq)
+        out.length(stream.max_deleted_ms)
+        out.length(stream.max_deleted_seq)
+        out.length(stream.entries_added)
+    groups = stream.sorted_groups()
+    out.length(len(groups))
+    for group in groups:
+        _save_group(out, group, kind)
+    if kind >= _TYPE_86:
+        _save_producers(out, stream.idmp or Producers(), now)
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
+    """Append the nodes, each with its ID. What is gathered may go to the file after any of them."""
+    node: Listpack
+    nodes: RaxIterator = RaxIterator(stream.rax)
+    out.length(stream.rax.numele)
+    nodes.seek("^")
+    while nodes.next():
+        node = nodes.data
+        out.string(nodes.key)
+        out.buffer(node.buf, node.used)
+        out.spill()
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
+    table: PendingTable = group.table
+    consumer: Consumer
+    slot: cython.Py_ssize_t
+    left: cython.Py_ssize_t
+    out.string(group.name)
+    out.length(group.last_ms)
+    out.length(group.last_seq)
+    if kind >= _TYPE_7:
+        out.length(group.entries_read & _UNKNOWN)
+    # What was released belongs to nobody, and a server that knows no such thing expects a consumer.
+    out.length(group.pending_count if kind >= _TYPE_88 else group.pending_count - group.nacked_count)
+    for slot in group.index.slots():
+        if kind < _TYPE_88 and table.owner(slot) is group.nobody:
+            continue
+        out.raw_id(table.ms(slot), table.seq(slot))
+        out.milliseconds(table.delivery_time(slot))
+        out.length(table.delivery_count(slot))
+        out.spill()
+    consumers = group.sorted_consumers()
+    out.length(len(consumers))
+    for consumer in consumers:
+        out.string(consumer.name)
+        out.milliseconds(consumer.seen_time)
+        if kind >= _TYPE_72:
+            out.milliseconds(consumer.active_time)
+        out.length(len(consumer.index))
+        for slot in consumer.index.slots():
+            out.raw_id(table.ms(slot), table.seq(slot))
+        out.spill()
+    if kind >= _TYPE_88:
+        left = group.nacked_count
+        out.length(left)
+        slot = group.oldest()
+        while left > 0:
+            out.raw_id(table.ms(slot), table.seq(slot))
+            slot = table.next_by_time(slot)
+            left -= 1
+    return True
+
+
+def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
+    """Append the producers by the byte order of their names; one without messages is written too (Redis does)."""
+    out.length(producers.duration)
+    out.length(producers.max_entries)
+    out.length(len(producers.producers))
+    for pid in sorted(producers.producers):
+        messages = producers.unexpired(pid, now)
+        out.string(pid)
+        out.length(len(messages))
+        for iid, entry in messages:
+            out.string(iid)
+            out.length(entry >> 64)
+            out.length(entry & _UNKNOWN)
+    out.length(producers.added)
+    out.length(producers.duplicates)
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+@cython.ccall
+def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, strict: cython.bint = False) -> Stream:
+    """Return the next stream; Corrupt where it is malformed. O(bytes)
+
+    now: iids that expired until then (ms) are left out; 0 takes them all. strict: see the module.
+    """
+    stream: Stream = Stream()
+    living: LivingEntries = _load_nodes(reader, stream)
+    if not living.rises and not living.set_back:
+        raise Corrupt("IDs that do not rise")
+    _load_counters(reader, stream, kind, living)
+    if strict and stream.entries_added > _MAX_I64:
+        raise Corrupt("more entries added than can be counted")
+    left: cython.ulonglong = reader.length()
+    while left > 0:
+        group: Group = _load_group(reader, stream, kind)
+        if strict and group.entries_read != -1 and (
+            group.entries_read < 0 or cython.cast(cython.ulonglong, group.entries_read) > stream.entries_added
+        ):
+            raise Corrupt("a group that read more entries than were added")
+        left -= 1
+    if kind >= _TYPE_86:
+        stream.idmp = _load_producers(reader, now)
+    return stream
+
+
+@cython.cfunc
+def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
+    """Read the nodes and walk each as it comes, or all in the end where they do not come in their order."""
+    living: LivingEntries = LivingEntries()
+    in_order: cython.bint = True
+    before: bytes = b""
+    key: bytes
+    node: Listpack
+    helper: Any = reader.helper
+    batch: NodeBatch | None = NodeBatch() if cython.compiled and helper is not None else None
+    left: cython.ulonglong = reader.length()
+    while left > 0:
+        if batch is not None and in_order and batch.gather(reader, left) >= _WORTH_HELP:
+            helper.start(batch.help)
+            batch.work(batch.half, batch.count, batch.second)
+            helper.wait()
+            in_order = batch.settle(reader, stream, living, before)
+            before = batch.keys[batch.count - 1]
+            left -= batch.count
+            continue
+        key = reader.string()
+        if len(key) != 16:
+            raise Corrupt(f"a node's ID of 16 bytes expected, found {len(key)}", _NODE_KEY)
+        if cython.compiled:
+            node = Listpack.__new__(Listpack)  # without the empty buffer that it would begin with
+        else:
+            node = Listpack()
+        node.buf = reader.buffer()
+        node.used = len(node.buf)
+        in_order = in_order and before < key
+        if in_order and not living.take_node(key, node):
+            raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
+        if not stream.add_node(key, node):
+            raise Corrupt("two nodes of the same ID", "Listpack re-added with existing key")
+        before = key
+        left -= 1
+    return living if in_order else _walk_all(stream)
+
+
+@cython.cfunc
+def _walk_all(stream: Stream) -> LivingEntries:
+    """Walk the nodes of a payload that no server writes: in the order of their IDs."""
+    living: LivingEntries = LivingEntries()
+    node: Listpack
+    nodes: RaxIterator = RaxIterator(stream.rax)
+    nodes.seek("^")
+    while nodes.next():
+        node = nodes.data
+        if not living.take_node(nodes.key, node):
+            raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
+    return living
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries) -> cython.bint:
+    length: cython.ulonglong = reader.length()
+    if length != living.count:
+        raise Corrupt(f"a stream of {length} entries whose nodes hold {living.count}", _LENGTH)
+    stream.length = length
+    stream.last_ms = reader.length()
+    stream.last_seq = reader.length()
+    if not living.set_back and less(stream.last_ms, stream.last_seq, living.last_ms, living.last_seq):
+        raise Corrupt("an entry beyond the stream's last ID")
+    if kind == _TYPE_5:
+        stream.entries_added = length
+    else:
+        stream.first_ms = reader.length()
+        stream.first_seq = reader.length()
+        stream.max_deleted_ms = reader.length()
+        stream.max_deleted_seq = reader.length()
+        stream.entries_added = reader.length()
+        if stream.entries_added < length:
+            raise Corrupt("fewer entries added than there are")
+    if not living.set_back:  # else nobody can tell what a server thought of it
+        stream.first_ms = living.first_ms
+        stream.first_seq = living.first_seq
+    return True
+
+
+@cython.cfunc
+def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
+    name: bytes = reader.string()
+    ms: cython.ulonglong = reader.length()
+    seq: cython.ulonglong = reader.length()
+    number: cython.ulonglong
+    read: cython.longlong
+    left: cython.ulonglong
+    if kind == _TYPE_5:
+        read = stream.distance_from_first(ms, seq)
+    else:
+        number = reader.length()
+        read = -1 - cython.cast(cython.longlong, _UNKNOWN - number) if number > _MAX_I64 else number
+    group: Group | None = stream.create_group(name, ms, seq, read)
+    if group is None:
+        raise Corrupt("two groups of the same name", "Duplicated consumer group name")
+    left = reader.length()
+    while left > 0:
+        reader.raw_id()
+        ms = reader.ms
+        seq = reader.seq
+        if not group.load(ms, seq, _time(reader), reader.length()):
+            raise Corrupt("a pending entry twice in a group", "Duplicated global PEL entry")
+        left -= 1
+    left = reader.length()
+    while left > 0:
+        _load_consumer(reader, group, kind)
+        left -= 1
+    if kind >= _TYPE_88:
+        left = reader.length()
+        while left > 0:
+            reader.raw_id()
+            if not group.load_nacked(reader.ms, reader.seq):
+                raise Corrupt("a released entry that is not pending, has a consumer, or is there twice")
+            left -= 1
+    if group.orphans():
+        raise Corrupt("a pending entry without a consumer", "Stream CG PEL entry without consumer")
+    group.settle()
+    return group
+
+
+@cython.cfunc
+@cython.exceptval(-2, check=True)
+def _time(reader: RdbReader) -> cython.longlong:
+    """Return a time, which may be taken from now without overflow."""
+    time: cython.longlong = reader.milliseconds()
+    if time < -1 or time >= _END_OF_TIME:
+        raise Corrupt(f"a time that no clock shows: {time}")
+    return time
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.bint:
+    name: bytes = reader.string()
+    consumer: Consumer | None = group.create_consumer(name, _time(reader))
+    left: cython.ulonglong
+    if consumer is None:
+        raise Corrupt("two consumers of the same name", "Duplicate stream consumer detected")
+    # Before Redis 7.2 nobody noted when a consumer got something; that it was seen is the best that is known.
+    consumer.active_time = _time(reader) if kind >= _TYPE_72 else consumer.seen_time
+    left = reader.length()
+    while left > 0:
+        reader.raw_id()
+        if not group.assign(reader.ms, reader.seq, consumer):
+            raise Corrupt("a consumer's pending entry that its group does not have, or that another one has", _OWNER)
+        left -= 1
+    return True
+
+
+def _load_producers(reader: RdbReader, now: int) -> Producers:
+    limits = reader.length(), reader.length()
+    for limit, (low, high) in zip(limits, (DURATION_RANGE, MAX_ENTRIES_RANGE), strict=True):
+        if not low <= limit <= high:
+            raise Corrupt("a limit of producers that is out of range")
+    producers = Producers(*limits)
+    for _ in range(reader.length()):
+        pid = reader.string()
+        messages = reader.length()
+        if messages and pid in producers.producers:
+            raise Corrupt("two producers of the same name")
+        producer = Producer()
+        for _ in range(messages):
+            # Twice the same iid is no error in Redis: the first one counts.
+            iid, ms, seq = reader.string(), reader.length(), reader.length()
+            if not producers.is_expired(ms, now):
+                producer.load(iid, ms, seq)
+        if producer.order:
+            producers.producers[pid] = producer
+    producers.added, producers.duplicates = reader.length(), reader.length()
+    return producers

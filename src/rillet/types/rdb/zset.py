@@ -1,0 +1,143 @@
+"""Sorted sets as RDB bytes (Redis: rdb.c, rdbSaveObject and rdbLoadObject).
+
+    type                            value
+     3  sorted set                  count, then each member as a string and its score as text        read
+     5  sorted set, binary scores   count, then each member as a string and its score, 8 bytes       read, written
+    12  sorted set of a ziplist     the ziplist as a string                                          read, written
+    17  sorted set of a listpack    the listpack as a string                                         read, written
+
+    score as text      length (1 byte), its characters; instead of a length 253 not a number, 254 inf, 255 -inf
+    score in 8 bytes   IEEE 754, little endian
+
+A skiplist is written from the greatest member to the least: who reads it puts each one before all others. What is
+read as types 3 and 5 takes the encoding that its members allow, whatever wrote it; a listpack, or a ziplist, is held
+against the number of its members but not their length.
+
+Type 17 is written from RDB 10 on, before that the same pairs as type 12.
+
+Refused are an empty sorted set, a member twice, a score that is no number, and pairs that are not in order.
+"""
+
+from __future__ import annotations
+
+import struct
+import sys
+from collections.abc import Callable
+
+from rillet.errors import Corrupt
+from rillet.structs.float_text import parse, parse_bound
+from rillet.structs.listpack import Listpack
+from rillet.structs.ziplist import read_ziplist, write_ziplist
+from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
+from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
+from rillet.types.zset import Pair, Zset
+
+TYPE_ZSET, TYPE_ZSET_2, TYPE_ZSET_ZIPLIST, TYPE_ZSET_LISTPACK = 3, 5, 12, 17
+_LISTPACKS_SINCE = 10
+_NAN, _INFINITE, _MINUS_INFINITE = 253, 254, 255
+
+
+def type_of(value: Zset, version: int) -> int:
+    """Return the RDB type in which the value is written for that RDB version (rdbSaveObjectType)."""
+    if value.listpack is None:
+        return TYPE_ZSET_2
+    return TYPE_ZSET_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_ZSET_ZIPLIST
+
+
+def save(out: RdbWriter, value: Zset, kind: int) -> None:
+    """Append the value in that type, which `type_of` gave. O(bytes)"""
+    if kind == TYPE_ZSET_LISTPACK and value.listpack is not None:
+        out.string(value.listpack.to_bytes())
+    elif kind == TYPE_ZSET_ZIPLIST and value.listpack is not None:
+        words = value.listpack.values()
+        out.string(write_ziplist([word if isinstance(word, bytes) else b"%d" % word for word in words]))
+    else:
+        out.length(len(value))
+        for member, score in value.backwards():
+            out.string(member)
+            out.raw(struct.pack("<d", score))
+
+
+# -- reading ------------------------------------------------------------------------------------------
+
+
+def _text_score(reader: RdbReader) -> float:
+    """Return a score that stands as text (rdbLoadDoubleValue)."""
+    size = reader.byte()
+    if size >= _NAN:
+        return (float("nan"), float("inf"), float("-inf"))[size - _NAN]
+    score = parse_bound(reader.raw(size))
+    return float("nan") if score is None else score
+
+
+def _binary_score(reader: RdbReader) -> float:
+    score: float = struct.unpack("<d", reader.raw(8))[0]
+    return score
+
+
+def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, EncodingLimits], Zset]:
+    def load_pairs(reader: RdbReader, limits: EncodingLimits) -> Zset:
+        count = reader.length()
+        if not count:
+            raise EmptyValue("a sorted set without a member")
+        # The bounds of a listpack are asked for at the end: what comes may be in no order.
+        few = count <= limits.zset_max_listpack_entries
+        value = Zset.for_size(sys.maxsize, 0, limits)
+        for _ in range(count):
+            member, score = reader.string(), read_score(reader)
+            if score != score:
+                raise Corrupt("a score that is not a number in a sorted set", "Zset with NAN score detected")
+            if member in value:
+                raise Corrupt("a sorted set with a member twice", "Duplicate zset fields detected")
+            value.add(member, score)
+        return Zset.of(value, limits) if few else value
+
+    return load_pairs
+
+
+def _load_ziplist(reader: RdbReader, limits: EncodingLimits) -> Zset:
+    packed = Listpack()
+    for value in read_ziplist(reader.string()):
+        packed.append(value)
+    packed.shrink()
+    return _of_listpack(packed, limits)
+
+
+def _load_listpack(reader: RdbReader, limits: EncodingLimits) -> Zset:
+    return _of_listpack(Listpack.from_bytes(reader.string()), limits)
+
+
+def _of_listpack(packed: Listpack, limits: EncodingLimits) -> Zset:
+    values = packed.values()
+    pairs: list[Pair] = []
+    for at in range(0, len(values) - 1, 2):
+        member, score = values[at], values[at + 1]
+        number = float(score) if isinstance(score, int) else parse(score)
+        if number is None:
+            raise Corrupt("a score that is no number in a sorted set")
+        pairs.append((member if isinstance(member, bytes) else b"%d" % member, number))
+    if not values:
+        raise EmptyValue("a sorted set without a member")
+    if len(values) % 2 or len(dict(pairs)) != len(pairs):
+        raise Corrupt("a sorted set with a member twice, or one without a score")
+    if any((one[1], one[0]) > (other[1], other[0]) for one, other in zip(pairs, pairs[1:], strict=False)):
+        raise Corrupt("a sorted set whose members are not in order")
+    value = Zset()
+    value.listpack = packed
+    if len(pairs) > limits.zset_max_listpack_entries:
+        value.to_skiplist()
+    return value
+
+
+LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Zset]] = {
+    TYPE_ZSET: _loader(_text_score),
+    TYPE_ZSET_2: _loader(_binary_score),
+    TYPE_ZSET_ZIPLIST: _load_ziplist,
+    TYPE_ZSET_LISTPACK: _load_listpack,
+}
+"""RDB type -> what reads it."""
+
+
+def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Zset:
+    """Return the next sorted set, of a type in LOADERS; Corrupt where it is malformed."""
+    return LOADERS[kind](reader, limits)

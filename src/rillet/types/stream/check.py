@@ -1,0 +1,135 @@
+"""What must hold of a stream, verified entry by entry; and what it weighs.
+
+Both read the public face only, so one text serves both speeds. The check reads each node by its own, straight
+from the listpack's values and not through the iterator, so that it can find the iterator wrong too.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream.group_check import must
+from rillet.types.stream.node import DELETED, SAMEFIELDS, validate_node
+
+if TYPE_CHECKING:
+    from rillet.structs.listpack import Listpack
+    from rillet.structs.rax import Rax
+    from rillet.types.stream.pending import PendingIndex
+    from rillet.types.stream.value import Stream
+
+_WRAP = 1 << 64
+
+# What MEMORY USAGE of Redis 7.0 counts on a 64-bit machine (object.c, objectComputeSize).
+_OBJECT_AND_STREAM = 16 + 80
+_GROUP = 40
+_CONSUMER = 24
+
+
+def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
+    """Return (ID, is it a tombstone) of each entry of a sound node whose master ID is given as one 128-bit number."""
+    values = lp.values()
+    nfields = int(values[2])
+    at = 4 + nfields
+    found = []
+    while at < len(values):
+        flags, ms, seq = (int(value) for value in values[at : at + 3])
+        entry = ((master // _WRAP + ms) % _WRAP) * _WRAP + (master + seq) % _WRAP
+        found.append((entry, bool(flags & DELETED)))
+        at += 4 + (nfields if flags & SAMEFIELDS else 1 + 2 * int(values[at + 3]))
+    return found
+
+
+def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
+    """Verify what is remembered of the first node: where it is, and that only tombstones lie before head_pos."""
+    must(first is not None and first[0] == stream.head_key and first[1] is stream.head, "the head is the first node")
+    assert stream.head is not None
+    values = stream.head.values()
+    at = stream.head.first()
+    boxes = 0
+    while at not in (-1, stream.head_pos):
+        at = stream.head.next(at)
+        boxes += 1
+    must(at != -1 or stream.head.is_end(stream.head_pos), "head_pos is at an entry or the end")
+    start = 4 + int(values[2])
+    while start < boxes:
+        flags = int(values[start])
+        must(bool(flags & DELETED), "only tombstones lie before head_pos")
+        start += 4 + (int(values[2]) if flags & SAMEFIELDS else 1 + 2 * int(values[start + 3]))
+    must(start == boxes, "head_pos is where an entry begins")
+
+
+def check_stream(stream: Stream) -> None:
+    """Verify a stream, its nodes and its groups. O(entries)."""
+    stream.rax.check()
+    living: list[int] = []
+    set_back = False
+    last_node: Listpack | None = None
+    for key, lp in stream.rax.items():
+        must(len(key) == 16, "a node's key has 16 bytes")
+        lp.check()
+        must(validate_node(lp), f"node {key.hex()} is sound")
+        master = int.from_bytes(key, "big")
+        entries = node_entries(lp, master)
+        alive = [entry for entry, deleted in entries if not deleted]
+        must(bool(entries) and entries[0][0] == master, f"node {key.hex()} begins with its master ID")
+        must(int(lp.values()[0]) == len(alive), f"node {key.hex()} counts its entries")
+        set_back = set_back or any(entry < master for entry in alive)
+        living += alive
+        last_node = lp
+    must(stream.length == len(living), "length is the number of living entries")
+    # XSETID may go back behind deleted entries, and adding goes on from there, so tombstones may be out of order.
+    # Where a trim left a node of tombstones only, even before its master; then nothing is in order, as in Redis.
+    if not set_back:
+        must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no living entry is beyond last_")
+        must(all(entry < after for entry, after in pairwise(living)), "living entries have rising IDs")
+        first = living[0] if living else 0
+        must(stream.first_ms * _WRAP + stream.first_seq == first, "first_ is the first living entry")
+    must(stream.entries_added >= stream.length, "every entry was added")
+    must(stream.tail is None or stream.tail is last_node, "the tail is the last node")
+    if stream.head is not None:
+        _check_head(stream, next(iter(stream.rax.items()), None))
+    if stream.tail is not None:
+        values = stream.tail.values()
+        facts = (stream.tail_live, stream.tail_entries, stream.tail_fields)
+        must(facts == (values[0], int(values[0]) + int(values[1]), values[2]), "the tail's facts are its master's")
+        must(stream.tail.get(stream.tail_pos) == values[3], "tail_pos is behind the number of fields")
+    stream.pending.check()
+    must(stream.pending.count == sum(group.pending_count for group in stream.groups.values()),
+         "every slot of the table is pending in a group")
+    for name, group in stream.groups.items():
+        must(group.name == name, f"group {name!r} bears its name")
+        group.check()
+        must(group.table is stream.pending, f"group {name!r} keeps its pending entries in the stream's table")
+
+
+def memory_of_stream(stream: Stream, samples: int) -> int:
+    """Return the estimate of MEMORY USAGE: its arithmetic, with the sizes of our own buffers."""
+    sizes: list[int] = []
+    nodes = RaxIterator(stream.rax)
+    nodes.seek("^")
+    while (samples == 0 or len(sizes) < samples) and nodes.next():
+        sizes.append(len(nodes.data.buf))
+    total = _OBJECT_AND_STREAM + _memory_of_rax(stream.rax)
+    if stream.rax.numele <= len(sizes):
+        total += sum(sizes)
+    else:
+        nodes.seek("$")
+        nodes.next()
+        total += sum(sizes) // len(sizes) * (stream.rax.numele - 1) + len(nodes.data.buf)
+    total += len(stream.pending.buf) + _memory_of_index(stream.pending.refs)
+    for group in stream.groups.values():
+        total += _GROUP + _memory_of_index(group.index)
+        for consumer in group.consumers.values():
+            total += _CONSUMER + len(consumer.name) + _memory_of_index(consumer.index)
+    return total + (stream.idmp.memory_usage() if stream.idmp is not None else 0)
+
+
+def _memory_of_index(index: PendingIndex) -> int:
+    return len(index.bounds) + sum(len(page.buf) for page in index.pages)
+
+
+def _memory_of_rax(rax: Rax) -> int:
+    # object.c, streamRadixTreeMemoryUsage: a key's 16 bytes, a node's head and thirty words beside it.
+    return 16 * rax.numele + (4 + 8 * 30) * rax.numnodes

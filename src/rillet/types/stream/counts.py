@@ -1,0 +1,181 @@
+"""How many entries lie before an ID: the counts of a stream's nodes, added up in pieces.
+
+A node tells its living entries in its master entry, but to ask every node of a stream of ten million entries takes
+30 ms, most of it waiting for memory. So the sums of PIECE nodes each are kept from the first question on:
+
+    keys   k0        k1        k2        k3          the key at which a piece begins
+    nodes  n n n n   n n n n   n n n n   n n
+    sums   412       400       -1        163         -1 = to be counted again
+
+    entries beyond an ID  =  the rest of its node + nodes to the end of its piece + sums behind it
+    rank of an ID         =  the stream's length - entries beyond it
+
+What changes a sum, and who notices:
+
+    appending            the last piece is counted at every question, and split when it has grown
+    trimming the head    the pieces behind the head keep their sums, and those before it are not asked: ranks are told
+                         from the end. Pieces that are gone are dropped at the next question
+    deleting an entry    the iterator that deletes forgets the sum of one piece (`forget`)
+    the rest             trims that look at single entries, nodes added out of order: the stream drops its sums
+
+A stream that was never asked has none, and writing pays nothing. Costs: the first question O(nodes), any other
+O(PIECE + nodes / PIECE), 50 microseconds for ten million entries; 150 bytes a piece. Rejected: running totals (a
+deletion would change all behind it), counts in the tree's inner nodes (every append would pay).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.stream.iterator import StreamIterator, StreamNodes
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.types.stream.id import encode_key, key_ms, key_seq
+    from rillet.types.stream.node import int_at
+
+PIECE = 128
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+@cython.final
+@cython.cclass
+class StreamCounts:
+    """The sums of a stream's nodes. The stream has them, so they do not have the stream: each method is given it.
+
+    `found_ms` and `found_seq` are the ID that `find` found.
+    """
+
+    __slots__ = ("found_ms", "found_seq", "keys", "piece", "sums")
+    piece: cython.Py_ssize_t
+    keys: list[bytes]
+    sums: list[int]
+    found_ms: cython.ulonglong
+    found_seq: cython.ulonglong
+
+    def __init__(self, piece: int = PIECE) -> None:
+        self.piece = piece
+        self.keys = []
+        self.sums = []
+        self.found_ms = self.found_seq = 0
+
+    def forget(self, key: bytes) -> None:
+        """Note that the count of the node at key has changed. O(log pieces)"""
+        index = bisect_right(self.keys, key) - 1
+        if index >= 0:
+            self.sums[index] = -1
+
+    @cython.ccall
+    def refresh(self, stream: StreamNodes) -> cython.bint:
+        """Drop the pieces before the head, and count the last one again, with what was appended."""
+        nodes: RaxIterator = RaxIterator(stream.rax)
+        inside: cython.Py_ssize_t = 0
+        total: cython.longlong = 0
+        if stream.find_head() is None:
+            self.keys = []
+            self.sums = []
+            return True
+        gone: cython.Py_ssize_t = bisect_right(self.keys, stream.head_key) - 1
+        if gone > 0:
+            del self.keys[:gone]
+            del self.sums[:gone]
+        if self.keys:
+            nodes.seek(">=", self.keys[len(self.keys) - 1])
+            self.sums.pop()
+        else:
+            nodes.seek("^")
+            self.keys.append(stream.head_key)
+        while nodes.next():
+            if inside == self.piece:
+                self.sums.append(total)
+                self.keys.append(nodes.key)
+                inside = 0
+                total = 0
+            inside += 1
+            total += int_at(nodes.data, _COUNT)
+        self.sums.append(total)
+        return True
+
+    @cython.cfunc
+    def _sum(self, stream: StreamNodes, index: cython.Py_ssize_t) -> cython.longlong:
+        """Return the entries of a piece, counted where that is not known."""
+        known: cython.longlong = self.sums[index]
+        if known < 0:
+            known = self._between(stream, ">=", self.keys[index], index)
+            self.sums[index] = known
+        return known
+
+    @cython.cfunc
+    def _between(self, stream: StreamNodes, op: str, key: bytes, index: cython.Py_ssize_t) -> cython.longlong:
+        """Return the entries of the nodes from (">=") or behind (">") a key to the end of a piece."""
+        nodes: RaxIterator = RaxIterator(stream.rax)
+        stop: bytes = self.keys[index + 1] if index + 1 < len(self.keys) else b""
+        total: cython.longlong = 0
+        nodes.seek(op, key)
+        while nodes.next():
+            if stop and nodes.key >= stop:
+                break
+            total += int_at(nodes.data, _COUNT)
+        return total
+
+    @cython.cfunc
+    def _rest_of_node(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
+        """Return how many entries of the node where the ID belongs are beyond it. O(one node)"""
+        nodes: RaxIterator = RaxIterator(stream.rax)
+        entries: StreamIterator
+        left: cython.longlong
+        if not nodes.seek("<=", encode_key(ms, seq)):
+            return 0
+        nodes.next()
+        left = int_at(nodes.data, _COUNT)
+        entries = StreamIterator(stream, key_ms(nodes.key), key_seq(nodes.key), ms, seq, False)
+        while entries.next_entry():
+            left -= 1
+        return left
+
+    @cython.ccall
+    def rank(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
+        """Return how many entries are not beyond the ID; `refresh` comes before the first question."""
+        key: bytes = encode_key(ms, seq)
+        index: cython.Py_ssize_t = bisect_right(self.keys, key) - 1
+        beyond: cython.longlong
+        behind: cython.Py_ssize_t
+        if index < 0:
+            return 0
+        beyond = self._rest_of_node(stream, ms, seq) + self._between(stream, ">", key, index)
+        for behind in range(index + 1, len(self.sums)):
+            beyond += self._sum(stream, behind)
+        return stream.length - beyond
+
+    @cython.ccall
+    def find(self, stream: StreamNodes, position: cython.longlong) -> cython.bint:
+        """Find the entry of that rank, from 1 to the stream's length; its ID is then in found_ms and found_seq."""
+        beyond: cython.longlong = stream.length - position
+        index: cython.Py_ssize_t = len(self.sums) - 1
+        nodes: RaxIterator = RaxIterator(stream.rax)
+        entries: StreamIterator
+        living: cython.longlong
+        while index > 0 and self._sum(stream, index) <= beyond:
+            beyond -= self._sum(stream, index)
+            index -= 1
+        if index + 1 < len(self.keys):
+            nodes.seek("<", self.keys[index + 1])
+        else:
+            nodes.seek("$")
+        while nodes.prev():
+            living = int_at(nodes.data, _COUNT)
+            if living > beyond:
+                entries = StreamIterator(stream, key_ms(nodes.key), key_seq(nodes.key), _MAX, _MAX, False)
+                while living > beyond and entries.next_entry():
+                    living -= 1
+                self.found_ms = entries.ms
+                self.found_seq = entries.seq
+                return True
+            beyond -= living
+        return False

@@ -1,0 +1,14 @@
+cimport cython
+from rillet.types.stream.value cimport Stream
+from rillet.types.stream.id cimport less
+from rillet.types.stream.iterator cimport StreamIterator
+
+
+@cython.final
+cdef class EntryLookup:
+    cdef readonly Stream stream
+    cdef readonly StreamIterator entries
+    cdef readonly bint ahead
+    cdef readonly bint given
+    cpdef bint find(self, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint _search(self, unsigned long long ms, unsigned long long seq) except -1

@@ -1,0 +1,51 @@
+cimport cython
+from rillet.types.stream.pending cimport PendingTable, PendingIndex, PendingIterator, TimeOrder
+
+
+@cython.final
+@cython.no_gc
+cdef class Consumer:
+    cdef readonly bytes name
+    cdef readonly bytes group_name
+    cdef public long long seen_time
+    cdef public long long active_time
+    cdef readonly Py_ssize_t number
+    cdef readonly PendingIndex index
+
+
+@cython.final
+cdef class Group:
+    cdef readonly bytes name
+    cdef public unsigned long long last_ms
+    cdef public unsigned long long last_seq
+    cdef public long long entries_read
+    cdef readonly PendingTable table
+    cdef readonly PendingIndex index
+    cdef readonly TimeOrder order
+    cdef readonly dict consumers
+    cdef readonly Consumer nobody
+    cpdef bint clear(self) except -1
+    cpdef bint set_id(self, unsigned long long ms, unsigned long long seq, long long entries_read) except -1
+    cpdef Consumer find_consumer(self, bytes name)
+    cpdef Consumer create_consumer(self, bytes name, long long now)
+    cpdef Py_ssize_t delete_consumer(self, bytes name) except -2
+    cdef Consumer _owner(self, Py_ssize_t slot)
+    cpdef Py_ssize_t find(self, unsigned long long ms, unsigned long long seq) except -2
+    cdef bint _insert(self, Py_ssize_t slot, Consumer consumer) except -1
+    cpdef Py_ssize_t deliver(self, unsigned long long ms, unsigned long long seq, Consumer consumer,
+                             long long now) except -1
+    cpdef Py_ssize_t force(self, unsigned long long ms, unsigned long long seq, Consumer consumer,
+                           long long now) except -1
+    cpdef bint transfer(self, Py_ssize_t slot, Consumer consumer) except -1
+    cpdef bint set_delivery(self, Py_ssize_t slot, long long time, unsigned long long count) except -1
+    cpdef bint redeliver(self, Py_ssize_t slot, long long now, bint saturates) except -1
+    cpdef bint release(self, Py_ssize_t slot, unsigned long long count) except -1
+    cpdef Py_ssize_t force_released(self, unsigned long long ms, unsigned long long seq,
+                                    unsigned long long count) except -1
+    cpdef bint drop(self, Py_ssize_t slot) except -1
+    cpdef bint acknowledge(self, unsigned long long ms, unsigned long long seq) except -1
+    cpdef Py_ssize_t oldest(self) except -2
+    cpdef bint load(self, unsigned long long ms, unsigned long long seq, long long time,
+                    unsigned long long count) except -1
+    cpdef bint assign(self, unsigned long long ms, unsigned long long seq, Consumer consumer) except -1
+    cpdef bint load_nacked(self, unsigned long long ms, unsigned long long seq) except -1

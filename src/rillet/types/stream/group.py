@@ -1,0 +1,411 @@
+"""Consumer groups: who was given which entry, and what is still unacknowledged.
+
+    Group ── index ────────────► slots by ID        every entry that is pending in the group
+      │ ──── order ────────────► slots by time      the same, released ones (XNACK) first
+      └───── consumers ──► Consumer ── index ──► slots by ID    what is pending with that consumer
+
+A slot is a pending entry (a NACK): a record of the stream's table, `pending` draws it. It names its owner,
+so acknowledging by ID finds the consumer, and a consumer's own history is a walk of its own index; neither
+ever searches the other. An entry that was released (XNACK) belongs to the group's `nobody`, a
+consumer without a name that is listed nowhere and has no index to keep.
+
+Invariants (`check`): each slot of the group's index is in exactly one consumer's index, or belongs to nobody; it
+names that consumer; the order by time has the same slots as the index, and its released ones are nobody's.
+While an RDB file is read, slots are in the group without an owner and without a place in the order (`load`)
+until their consumers come (`assign`) and `settle` sorts them; `orphans` tells whether any were left over.
+
+Costs: every operation on one pending entry is a few searches of O(log n), O(1) where acknowledging follows the
+order of delivery; deleting a consumer is O(its pending entries). Consumers are in a dict, and listed in the
+byte order of their names, which is the order of Redis's tree. Rejected: one dict of pending entries,
+because XPENDING, XAUTOCLAIM and the history of XREADGROUP all start at an ID and go on in order.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.types.stream.group_check import check_group
+from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable, TimeOrder
+
+__all__ = ["ENTRIES_READ_UNKNOWN", "Consumer", "Group", "PendingIndex", "PendingIterator", "PendingTable"]
+
+ENTRIES_READ_UNKNOWN = -1
+"""`Group.entries_read` where no count is known (SCG_INVALID_ENTRIES_READ)."""
+MAX_DELIVERIES = (1 << 63) - 1
+"""Where the count of deliveries stops since Redis 8.4; XNACK FATAL sets it."""
+
+_MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_MAX_DELIVERIES = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
+
+
+@cython.final
+@cython.no_gc
+@cython.cclass
+class Consumer:
+    """One consumer: its name, when it was last seen and active (ms; -1 = never), what it has not acknowledged.
+
+    `number` is how slots refer to it. Redis: streamConsumer.
+    """
+
+    __slots__ = ("active_time", "group_name", "index", "name", "number", "seen_time")
+    name: bytes
+    group_name: bytes
+    seen_time: cython.longlong
+    active_time: cython.longlong
+    number: cython.Py_ssize_t
+    index: PendingIndex
+
+    def __init__(self, name: bytes, group_name: bytes, seen_time: cython.longlong) -> None:
+        self.name = name
+        self.group_name = group_name
+        self.seen_time = seen_time
+        self.active_time = -1
+        self.number = -1
+        self.index = PendingIndex()
+
+    @property
+    def pending_count(self) -> int:
+        """How many entries are pending with it."""
+        return self.index.count
+
+
+@cython.final
+@cython.cclass
+class Group:
+    """A consumer group of a stream; `table` is the stream's. Redis: streamCG."""
+
+    __slots__ = (
+        "consumers", "entries_read", "index", "last_ms", "last_seq", "name", "nobody", "order", "table",
+    )  # fmt: skip
+    name: bytes
+    last_ms: cython.ulonglong
+    last_seq: cython.ulonglong
+    entries_read: cython.longlong
+    table: PendingTable
+    index: PendingIndex
+    order: TimeOrder
+    consumers: dict[bytes, Consumer]
+    nobody: Consumer
+
+    def __init__(
+        self,
+        name: bytes,
+        last_ms: cython.ulonglong,
+        last_seq: cython.ulonglong,
+        entries_read: cython.longlong,
+        table: PendingTable | None = None,
+    ) -> None:
+        self.name = name
+        self.last_ms = last_ms
+        self.last_seq = last_seq
+        self.entries_read = entries_read
+        self.table = PendingTable() if table is None else table
+        self.index = PendingIndex()
+        self.order = TimeOrder()
+        self.consumers = {}
+        self.nobody = Consumer(b"", name, 0)
+        self.nobody.number = self.table.add_owner(self.nobody)
+
+    @property
+    def pending_count(self) -> int:
+        """How many entries are pending in the group."""
+        return self.index.count
+
+    @property
+    def nacked_count(self) -> int:
+        """How many of them were released (XNACK) and not delivered since."""
+        return self.order.released
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def clear(self) -> cython.bint:
+        """Forget all consumers and pending entries: the group is gone, its stream's table stays. O(pending entries)."""
+        consumer: Consumer
+        pending: PendingIterator = PendingIterator(self.table, self.index)
+        while pending.next():
+            self.table.release(pending.slot)
+        self.index.clear()
+        self.order.clear()
+        for consumer in self.consumers.values():
+            self.table.remove_owner(consumer.number)
+        self.table.remove_owner(self.nobody.number)
+        self.consumers.clear()
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set_id(self, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong) -> cython.bint:
+        """Make this the last delivered ID (XGROUP SETID)."""
+        self.last_ms = ms
+        self.last_seq = seq
+        self.entries_read = entries_read
+        return True
+
+    # -- consumers
+
+    @cython.ccall
+    def find_consumer(self, name: bytes) -> Consumer:
+        """Return the consumer, or None. Redis: streamLookupConsumer, which also sets seen_time: the caller's part."""
+        return self.consumers.get(name)  # type: ignore[return-value]
+
+    @cython.ccall
+    def create_consumer(self, name: bytes, now: cython.longlong) -> Consumer:
+        """Return a new consumer, seen now (ms) and never active, or None when the name is taken.
+
+        Redis: streamCreateConsumer.
+        """
+        if name in self.consumers:
+            return None  # type: ignore[return-value]
+        consumer: Consumer = Consumer(name, self.name, now)
+        consumer.number = self.table.add_owner(consumer)
+        self.consumers[name] = consumer
+        return consumer
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def delete_consumer(self, name: bytes) -> cython.Py_ssize_t:
+        """Delete a consumer with its pending entries; return how many those were, -1 without such a consumer.
+
+        O(its pending entries). Redis: streamDelConsumer.
+        """
+        consumer: Consumer | None = self.consumers.pop(name, None)
+        deleted: cython.Py_ssize_t
+        if consumer is None:
+            return -1
+        deleted = consumer.index.count
+        pending: PendingIterator = PendingIterator(self.table, consumer.index)
+        while pending.next():
+            self.index.remove(self.table, pending.slot)
+            self.order.remove(self.table, pending.slot, False)
+            self.table.release(pending.slot)
+        consumer.index.clear()
+        self.table.remove_owner(consumer.number)
+        return deleted
+
+    def sorted_consumers(self) -> list[Consumer]:
+        """Return the consumers in the byte order of their names, as Redis lists and saves them."""
+        return [self.consumers[name] for name in sorted(self.consumers)]
+
+    # -- pending entries
+
+    @cython.cfunc
+    def _owner(self, slot: cython.Py_ssize_t) -> Consumer:
+        return cython.cast(Consumer, self.table.owners[self.table.owner_number(slot)])
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def find(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
+        """Return the slot of the entry, -1 where it is not pending in the group."""
+        return self.index.find(self.table, ms, seq)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _insert(self, slot: cython.Py_ssize_t, consumer: Consumer) -> cython.bint:
+        """Put a new slot into the group's index and its owner's."""
+        ms: cython.ulonglong = self.table.ms(slot)
+        seq: cython.ulonglong = self.table.seq(slot)
+        self.index.insert(self.table, slot, ms, seq)
+        if consumer is not self.nobody:
+            consumer.index.insert(self.table, slot, ms, seq)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def deliver(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
+    ) -> cython.Py_ssize_t:
+        """Note a first delivery, made now (ms), to the consumer; return the slot. Redis: streamReplyWithRange.
+
+        An entry that is pending already moves to the consumer: it is read again after XGROUP SETID to an earlier ID.
+        """
+        slot: cython.Py_ssize_t = self.index.edge(False)
+        if slot >= 0 and self.table.compare(slot, ms, seq) >= 0:
+            slot = self.index.find(self.table, ms, seq)
+            if slot >= 0:
+                self.transfer(slot, consumer)
+                self.set_delivery(slot, now, 1)
+                return slot
+        slot = self.table.new(ms, seq, now, 1, consumer.number)
+        self.index.insert(self.table, slot, ms, seq)
+        consumer.index.insert(self.table, slot, ms, seq)
+        self.order.append(self.table, slot)
+        return slot
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def force(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
+    ) -> cython.Py_ssize_t:
+        """Return the slot of an entry that was not pending and is now, with one delivery (XCLAIM with FORCE)."""
+        slot: cython.Py_ssize_t = self.table.new(ms, seq, now, 1, consumer.number)
+        self._insert(slot, consumer)
+        self.order.append(self.table, slot)
+        return slot
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def transfer(self, slot: cython.Py_ssize_t, consumer: Consumer) -> cython.bint:
+        """Make the consumer the owner; False where it is already. Time and count stay. Redis: xclaimCommand."""
+        owner: Consumer = self._owner(slot)
+        if owner is consumer:
+            return False
+        self.table.set_owner(slot, consumer.number)
+        if owner is self.nobody:
+            self.order.remove(self.table, slot, True)
+            self.order.insert(self.table, slot)
+        else:
+            owner.index.remove(self.table, slot)
+        return consumer.index.insert(self.table, slot, self.table.ms(slot), self.table.seq(slot))
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set_delivery(
+        self, slot: cython.Py_ssize_t, time: cython.longlong, count: cython.ulonglong
+    ) -> cython.bint:
+        """Set when (ms) and how often an entry that has an owner was delivered. Redis 8.4: pelListUpdate."""
+        self.order.remove(self.table, slot, False)
+        self.table.set_time(slot, time)
+        self.table.set_count(slot, count)
+        return self.order.insert(self.table, slot)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def redeliver(self, slot: cython.Py_ssize_t, now: cython.longlong, saturates: cython.bint) -> cython.bint:
+        """Count one more delivery, made now (ms); the count stops at 2**63-1 (since Redis 8.4), or goes round."""
+        count: cython.ulonglong = self.table.delivery_count(slot)
+        if not saturates or count != _MAX_DELIVERIES:
+            count = (count + 1) & _MASK
+        return self.set_delivery(slot, now, count)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def release(self, slot: cython.Py_ssize_t, count: cython.ulonglong) -> cython.bint:
+        """Take the entry from its owner: it is nobody's, of the count given, and the next to be claimed (XNACK)."""
+        owner: Consumer = self._owner(slot)
+        if owner is not self.nobody:
+            owner.index.remove(self.table, slot)
+            self.table.set_owner(slot, self.nobody.number)
+        self.order.remove(self.table, slot, owner is self.nobody)
+        self.table.set_count(slot, count)
+        return self.order.release(self.table, slot)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def force_released(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.ulonglong
+    ) -> cython.Py_ssize_t:
+        """Return the slot of an entry that was not pending and is now, as a released one (XNACK with FORCE)."""
+        slot: cython.Py_ssize_t = self.table.new(ms, seq, 0, count, self.nobody.number)
+        self._insert(slot, self.nobody)
+        self.order.release(self.table, slot)
+        return slot
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def drop(self, slot: cython.Py_ssize_t) -> cython.bint:
+        """Forget a pending entry."""
+        owner: Consumer = self._owner(slot)
+        self.index.remove(self.table, slot)
+        if owner is not self.nobody:
+            owner.index.remove(self.table, slot)
+        self.order.remove(self.table, slot, owner is self.nobody)
+        return self.table.release(slot)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def acknowledge(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Forget a pending entry, in the group and at its owner; False when there is none. Redis: xackCommand."""
+        slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
+        if slot < 0:
+            return False
+        return self.drop(slot)
+
+    @cython.ccall
+    @cython.exceptval(-2, check=False)
+    def oldest(self) -> cython.Py_ssize_t:
+        """Return the slot that is first by time (released ones before all), -1 when nothing is pending.
+
+        `table.next_by_time` leads on.
+        """
+        return self.order.head if self.index.count else -1
+
+    # -- loading
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def load(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, time: cython.longlong, count: cython.ulonglong
+    ) -> cython.bint:
+        """Add a pending entry that has no owner yet; False when the ID is there already (RDB: rdbLoadObject)."""
+        if self.index.find(self.table, ms, seq) >= 0:
+            return False
+        return self._insert(self.table.new(ms, seq, time, count, self.nobody.number), self.nobody)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def assign(self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer) -> cython.bint:
+        """Give a loaded pending entry its owner; False when it is not in the group or has one (RDB: rdbLoadObject)."""
+        slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
+        if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
+            return False
+        self.table.set_owner(slot, consumer.number)
+        return consumer.index.insert(self.table, slot, ms, seq)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def load_nacked(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Mark a loaded entry without an owner as released, behind those marked before; False where it is not such.
+
+        An entry that was marked before is refused too. RDB: type 27.
+        """
+        slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
+        if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
+            return False
+        if self.order.holds(self.table, slot):
+            return False
+        return self.order.release(self.table, slot)
+
+    def settle(self) -> None:
+        """Chain the loaded entries that have an owner by time, those of the same time by ID. O(n log n)"""
+        table = self.table
+        nobody = self.nobody.number
+        slots = [slot for slot in self.index.slots() if table.owner_number(slot) != nobody]
+        for _, _, slot in sorted((table.delivery_time(slot), place, slot) for place, slot in enumerate(slots)):
+            self.order.append(table, slot)
+
+    def chain_as(self, other: Group) -> None:
+        """Chain the entries as another group of the same ones has them: COPY since Redis 8.8 (streamDup). O(n log n)"""
+        self.order.clear()
+        theirs: cython.Py_ssize_t = other.oldest()
+        while theirs >= 0:
+            slot = self.find(other.table.ms(theirs), other.table.seq(theirs))
+            if self.table.owner_number(slot) == self.nobody.number:
+                self.order.release(self.table, slot)
+            else:
+                self.order.append(self.table, slot)
+            theirs = other.table.next_by_time(theirs)
+
+    def orphans(self) -> int:
+        """Return how many pending entries have no owner and are not released: none once loaded. O(consumers)"""
+        owned = 0
+        for consumer in self.consumers.values():
+            owned += consumer.index.count
+        return self.index.count - owned - self.order.released
+
+    def pending(self) -> list[dict[str, Any]]:
+        """Return every pending entry as names and values: id, consumer (b"" = released), time, count. O(n)"""
+        table = self.table
+        return [
+            {"id": (table.ms(slot), table.seq(slot)), "consumer": table.owner(slot).name,
+             "time": table.delivery_time(slot), "count": table.delivery_count(slot)}
+            for slot in self.index.slots()
+        ]  # fmt: skip
+
+    def check(self) -> None:
+        """Verify every invariant of the module's essay, O(pending entries); AssertionError names the broken one."""
+        check_group(self)

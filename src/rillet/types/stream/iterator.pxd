@@ -1,0 +1,74 @@
+cimport cython
+from rillet.structs.listpack cimport Listpack
+from rillet.structs.rax cimport Rax
+from rillet.structs.rax_iterator cimport RaxIterator
+from rillet.types.stream.id cimport encode_key, key_ms, key_seq, less, undelta
+from rillet.types.stream.node cimport count_deleted, entry_before, first_entry, int_at, mark_deleted, master_fields, size_at
+
+
+cdef class StreamNodes:
+    cdef readonly Rax rax
+    cdef public unsigned long long length
+    cdef public Listpack tail
+    cdef readonly unsigned long long tail_ms
+    cdef readonly unsigned long long tail_seq
+    cdef readonly long long tail_live
+    cdef readonly long long tail_entries
+    cdef readonly Py_ssize_t tail_fields
+    cdef readonly Py_ssize_t tail_pos
+    cdef public Listpack head
+    cdef readonly bytes head_key
+    cdef readonly Py_ssize_t head_pos
+    cdef public object sums
+    cdef Listpack find_tail(self)
+    cdef Listpack find_head(self)
+
+
+@cython.final
+cdef class StreamIterator:
+    cdef readonly StreamNodes stream
+    cdef readonly unsigned long long start_ms
+    cdef readonly unsigned long long start_seq
+    cdef readonly unsigned long long end_ms
+    cdef readonly unsigned long long end_seq
+    cdef public bint skip_tombstones
+    cdef readonly Listpack lp
+    cdef readonly unsigned long long ms
+    cdef readonly unsigned long long seq
+    cdef readonly Py_ssize_t numfields
+    cdef readonly long long flags
+    cdef readonly Py_ssize_t field_pos
+    cdef readonly bint field_text
+    cdef readonly Py_ssize_t field_start
+    cdef readonly Py_ssize_t field_len
+    cdef readonly long long field_int
+    cdef readonly Py_ssize_t value_pos
+    cdef readonly bint value_text
+    cdef readonly Py_ssize_t value_start
+    cdef readonly Py_ssize_t value_len
+    cdef readonly long long value_int
+    cdef bint _reverse
+    cdef bint _over
+    cdef RaxIterator _nodes
+    cdef bytes _key
+    cdef unsigned long long _master_ms
+    cdef unsigned long long _master_seq
+    cdef Py_ssize_t _master_count
+    cdef Py_ssize_t _master_start
+    cdef Py_ssize_t _flags_pos
+    cdef Py_ssize_t _pos
+    cdef Py_ssize_t _ahead
+    cdef Py_ssize_t _field_next
+    cdef Py_ssize_t _fields_left
+    cpdef bint next_entry(self) except -1
+    cpdef bint next_field(self) except -1
+    cpdef bint remove_current(self) except -1
+    cpdef bint remove_and_stop(self) except -1
+    cdef bint _seek(self) except -1
+    cdef bint _seek_node(self) except -1
+    cdef bint _next_node(self) except -1
+    cdef bint _enter_node(self, Listpack lp, unsigned long long ms, unsigned long long seq) except -1
+    cdef bint _approach(self, Listpack lp) except -1
+    cdef int _scan_forward(self, Listpack lp) except -1
+    cdef int _scan_backward(self, Listpack lp) except -1
+    cdef bint _read_head(self, Listpack lp, Py_ssize_t pos) except -1

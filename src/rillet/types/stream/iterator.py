@@ -1,0 +1,488 @@
+"""Walking the entries of a stream, forward and backward, by position and without an object for any of them.
+
+    Stream ── rax ──► node │master│ entry │ entry │ entry │0xFF    _pos    next box to read
+                                          ▲       ▲                _ahead  boxes from there to the next entry
+                              _flags_pos ─┘       └─ after it
+
+Forward, an entry's boxes are skipped; backward, the lp-count at its end tells how many there are. An
+entry with the master's fields takes its names from the master entry, in a second walk beside that of
+its values. `next_field` decodes each name and value once and leaves position, text bounds or number in
+registers, so that whoever writes them to a reply or a column need not decode again.
+
+`StreamNodes` is the part of a stream that this needs: the tree, the number of entries, and the *tail*, the last
+node with its facts at hand. It is a class of its own so that the stream can use iterators and they need not know the
+stream (two compiled modules cannot import each other's classes). An iteration that starts in the tail
+never looks at the tree, which is the case of every consumer that keeps up.
+
+Costs: the seek is a tree walk and about a third of a node at most; a step is O(boxes of the entry). Nodes
+that came from outside are trusted to be lists, not to be right: what does not add up raises Corrupt. Rejected:
+a generator of tuples (an entry of five fields would make twelve objects), and an array of the master's field
+positions (a second decode of a name costs less than keeping one).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.structs.listpack import Listpack
+from rillet.structs.rax import Rax
+from rillet.structs.rax_iterator import RaxIterator
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
+    from rillet.types.stream.node import (
+        count_deleted,
+        entry_before,
+        first_entry,
+        int_at,
+        mark_deleted,
+        master_fields,
+        size_at,
+    )
+
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_DELETED = cython.declare(cython.longlong, 1)
+_SAMEFIELDS = cython.declare(cython.longlong, 2)
+_MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_SAFE = cython.declare(cython.int, 4)  # RaxIterator: may go on after the tree has changed
+
+_END_OF_NODE = cython.declare(cython.int, 0)
+_EMIT = cython.declare(cython.int, 1)
+_OUT_OF_RANGE = cython.declare(cython.int, 2)
+
+
+@cython.cclass
+class StreamNodes:
+    """The nodes of a stream: the tree, the number of living entries, and the tail with its master's facts.
+
+    `tail` is None while it is not known; whoever changes a node or the tree otherwise than by appending sets it so.
+    The same goes for `head`, the first node, which is remembered for those who trim, and for `sums`, what is known of
+    the counts of nodes (`stream_sums`), once that was asked for.
+    """
+
+    __slots__ = (
+        "head", "head_key", "head_pos", "length", "rax", "sums", "tail", "tail_entries", "tail_fields", "tail_live",
+        "tail_ms", "tail_pos", "tail_seq",
+    )  # fmt: skip
+    rax: Rax
+    length: cython.ulonglong
+    tail: Listpack | None
+    tail_ms: cython.ulonglong
+    tail_seq: cython.ulonglong
+    tail_live: cython.longlong
+    tail_entries: cython.longlong
+    tail_fields: cython.Py_ssize_t
+    tail_pos: cython.Py_ssize_t
+    head: Listpack | None
+    head_key: bytes
+    head_pos: cython.Py_ssize_t
+    sums: Any
+
+    def __init__(self) -> None:
+        self.rax = Rax(fixed_len=16)
+        self.length = 0
+        self.tail = None
+        self.tail_ms = self.tail_seq = 0
+        self.tail_live = self.tail_entries = 0
+        self.tail_fields = self.tail_pos = 0
+        self.head = None
+        self.head_key = b""
+        self.head_pos = 0
+        self.sums = None
+
+    @cython.cfunc
+    def find_tail(self) -> Listpack:
+        """Return the last node, its facts in the tail registers, or None when there is no node."""
+        it: RaxIterator
+        lp: Listpack
+        if self.tail is not None:
+            return self.tail
+        if self.rax.numele == 0:
+            return None  # type: ignore[return-value]
+        it = RaxIterator(self.rax)
+        it.seek("$")
+        it.next()
+        lp = it.data
+        self.tail_ms = key_ms(it.key)
+        self.tail_seq = key_seq(it.key)
+        self.tail_live = int_at(lp, _COUNT)
+        self.tail_entries = self.tail_live + int_at(lp, lp.at_next)
+        self.tail_fields = master_fields(lp)
+        self.tail_pos = lp.at_next
+        self.tail = lp
+        return lp
+
+    @cython.cfunc
+    def find_head(self) -> Listpack:
+        """Return the first node, its key in head_key, or None when there is no node.
+
+        All entries before head_pos are tombstones, so a trim goes on where the last one ended.
+        """
+        it: RaxIterator
+        lp: Listpack
+        if self.head is not None:
+            return self.head
+        if self.rax.numele == 0:
+            return None  # type: ignore[return-value]
+        it = RaxIterator(self.rax)
+        it.seek("^")
+        it.next()
+        lp = it.data
+        self.head_key = it.key
+        self.head_pos = first_entry(lp)
+        self.head = lp
+        return lp
+
+
+@cython.final
+@cython.cclass
+class StreamIterator:
+    """The entries from start to end, both included, in reverse from end to start. Redis: streamIterator.
+
+        while it.next_entry():            # it.ms, it.seq, it.numfields
+            while it.next_field():        # it.field_pos, it.value_pos in it.lp; and decoded:
+                ...                       # field_text, field_start, field_len or field_int; value_... likewise
+
+    `next_field` need not be called, or not to the end. The stream may grow meanwhile, but a changed node is
+    read on from the old position: take a new iterator after deleting (`remove_current` does so itself).
+    """
+
+    __slots__ = (
+        "end_ms", "end_seq", "field_int", "field_len", "field_pos", "field_start", "field_text", "flags", "lp", "ms",
+        "numfields", "seq", "skip_tombstones", "start_ms", "start_seq", "stream", "value_int", "value_len",
+        "value_pos", "value_start", "value_text", "_ahead", "_field_next", "_fields_left", "_flags_pos", "_key",
+        "_master_count", "_master_ms", "_master_seq", "_master_start", "_nodes", "_over", "_pos", "_reverse",
+    )  # fmt: skip
+    stream: StreamNodes
+    start_ms: cython.ulonglong
+    start_seq: cython.ulonglong
+    end_ms: cython.ulonglong
+    end_seq: cython.ulonglong
+    skip_tombstones: cython.bint
+    lp: Listpack | None
+    ms: cython.ulonglong
+    seq: cython.ulonglong
+    numfields: cython.Py_ssize_t
+    flags: cython.longlong
+    field_pos: cython.Py_ssize_t
+    field_text: cython.bint
+    field_start: cython.Py_ssize_t
+    field_len: cython.Py_ssize_t
+    field_int: cython.longlong
+    value_pos: cython.Py_ssize_t
+    value_text: cython.bint
+    value_start: cython.Py_ssize_t
+    value_len: cython.Py_ssize_t
+    value_int: cython.longlong
+    _reverse: cython.bint
+    _over: cython.bint
+    _nodes: RaxIterator | None
+    _key: bytes
+    _master_ms: cython.ulonglong
+    _master_seq: cython.ulonglong
+    _master_count: cython.Py_ssize_t
+    _master_start: cython.Py_ssize_t
+    _flags_pos: cython.Py_ssize_t
+    _pos: cython.Py_ssize_t
+    _ahead: cython.Py_ssize_t
+    _field_next: cython.Py_ssize_t
+    _fields_left: cython.Py_ssize_t
+
+    def __init__(
+        self,
+        stream: StreamNodes,
+        start_ms: cython.ulonglong,
+        start_seq: cython.ulonglong,
+        end_ms: cython.ulonglong,
+        end_seq: cython.ulonglong,
+        reverse: cython.bint,
+    ) -> None:
+        self.stream = stream
+        self.start_ms = start_ms
+        self.start_seq = start_seq
+        self.end_ms = end_ms
+        self.end_seq = end_seq
+        self.skip_tombstones = True
+        self.ms = self.seq = 0
+        self.numfields = 0
+        self.flags = 0
+        self.field_pos = self.field_start = self.field_len = self.field_int = 0
+        self.value_pos = self.value_start = self.value_len = self.value_int = 0
+        self.field_text = self.value_text = False
+        self._reverse = reverse
+        self._master_ms = self._master_seq = 0
+        self._master_count = self._master_start = 0
+        self._flags_pos = self._pos = self._ahead = 0
+        self._field_next = self._fields_left = 0
+        self._seek()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _seek(self) -> cython.bint:
+        """Find the first node of the range; the tree is not asked where that can only be the tail."""
+        tail: Listpack | None = self.stream.tail
+        self.lp = None
+        self._nodes = None
+        self._key = b""
+        self._over = False
+        if less(self.end_ms, self.end_seq, self.start_ms, self.start_seq):
+            self._over = True
+        elif (
+            tail is not None
+            and not self._reverse
+            and not less(self.start_ms, self.start_seq, self.stream.tail_ms, self.stream.tail_seq)
+        ):
+            self._enter_node(tail, self.stream.tail_ms, self.stream.tail_seq)
+            self._approach(tail)
+        else:
+            self._seek_node()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _seek_node(self) -> cython.bint:
+        nodes: RaxIterator = RaxIterator(self.stream.rax)
+        nodes.flags |= _SAFE
+        self._nodes = nodes
+        if self._reverse:
+            if self.end_ms == _MAX and self.end_seq == _MAX:
+                return nodes.seek("$")
+            return nodes.seek("<=", encode_key(self.end_ms, self.end_seq))
+        if self.start_ms == 0 and self.start_seq == 0:
+            return nodes.seek("^")
+        return nodes.seek("<=", encode_key(self.start_ms, self.start_seq)) or nodes.seek("^")
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _next_node(self) -> cython.bint:
+        nodes: RaxIterator | None = self._nodes
+        if nodes is None:
+            return False
+        if not (nodes.prev() if self._reverse else nodes.next()):
+            return False
+        first: cython.bint = self._key == b""
+        self._key = nodes.key
+        self._enter_node(nodes.data, key_ms(nodes.key), key_seq(nodes.key))
+        if first and not self._reverse:
+            self._approach(nodes.data)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _enter_node(self, lp: Listpack, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        self.lp = lp
+        self._master_ms = ms
+        self._master_seq = seq
+        self._master_count = master_fields(lp)
+        self._master_start = lp.at_next
+        self._pos = lp.at_next
+        self._ahead = self._master_count + 1
+        self._flags_pos = lp.used - 1
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _approach(self, lp: Listpack) -> cython.bint:
+        """Go near the start within the first node: behind it, or from its end where that looks nearer.
+
+        A consumer that keeps up starts at the last entry or two. A step back costs twice a step forward, so the
+        start must lie in the last third, as far as its time tells.
+        """
+        pos: cython.Py_ssize_t
+        span: cython.ulonglong
+        ahead: cython.ulonglong
+        if not less(self._master_ms, self._master_seq, self.start_ms, self.start_seq):
+            return False
+        pos = entry_before(lp, self._flags_pos)
+        if pos < 0:
+            return False
+        self._read_head(lp, pos)
+        if less(self.ms, self.seq, self.start_ms, self.start_seq):
+            pos = lp.used - 1
+        else:
+            span = (self.ms - self._master_ms) & _MAX
+            ahead = (self.start_ms - self._master_ms) & _MAX
+            if span == 0:
+                span = (self.seq - self._master_seq) & _MAX
+                ahead = (self.start_seq - self._master_seq) & _MAX
+            if ahead < span - span // 3:
+                pos = -1
+            while pos > 0 and less(self.start_ms, self.start_seq, self.ms, self.seq):
+                pos = entry_before(lp, pos)
+                if pos > 0:
+                    self._read_head(lp, pos)
+        if pos > 0:
+            self._pos = pos
+            self._ahead = 0
+        else:
+            self._pos = self._master_start
+            self._ahead = self._master_count + 1
+        self._flags_pos = lp.used - 1
+        self._fields_left = 0
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def next_entry(self) -> cython.bint:
+        """Go to the next entry of the range, its ID in ms and seq; False at the end. Redis: streamIteratorGetID."""
+        found: cython.int
+        lp: Listpack | None
+        while not self._over:
+            lp = self.lp
+            if lp is None:
+                if not self._next_node():
+                    break
+                continue
+            if self._reverse:
+                found = self._scan_backward(lp)
+            else:
+                found = self._scan_forward(lp)
+            if found == _EMIT:
+                return True
+            if found == _OUT_OF_RANGE:
+                break
+            self.lp = None
+        self._over = True
+        self.lp = None
+        return False
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _scan_forward(self, lp: Listpack) -> cython.int:
+        pos: cython.Py_ssize_t
+        while True:
+            pos = lp.skip(self._pos, self._ahead)
+            if lp.is_end(pos):
+                return _END_OF_NODE
+            self._read_head(lp, pos)
+            if self.skip_tombstones and self.flags & _DELETED != 0:
+                continue
+            if less(self.ms, self.seq, self.start_ms, self.start_seq):
+                continue
+            if less(self.end_ms, self.end_seq, self.ms, self.seq):
+                return _OUT_OF_RANGE
+            return _EMIT
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _scan_backward(self, lp: Listpack) -> cython.int:
+        pos: cython.Py_ssize_t
+        while True:
+            pos = entry_before(lp, self._flags_pos)
+            if pos < 0:
+                return _END_OF_NODE
+            self._read_head(lp, pos)
+            if self.skip_tombstones and self.flags & _DELETED != 0:
+                continue
+            if less(self.end_ms, self.end_seq, self.ms, self.seq):
+                continue
+            if less(self.ms, self.seq, self.start_ms, self.start_seq):
+                return _OUT_OF_RANGE
+            return _EMIT
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _read_head(self, lp: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
+        """Read the entry at pos up to its first field or value."""
+        self._flags_pos = pos
+        self.flags = int_at(lp, pos)
+        self.ms = undelta(self._master_ms, int_at(lp, lp.at_next))
+        self.seq = undelta(self._master_seq, int_at(lp, lp.at_next))
+        if self.flags & _SAMEFIELDS != 0:
+            self.numfields = self._master_count
+            self._ahead = self.numfields + 1
+            self._field_next = self._master_start
+        else:
+            self.numfields = size_at(lp, lp.at_next)
+            self._ahead = 2 * self.numfields + 1
+        self._fields_left = self.numfields
+        self._pos = lp.at_next
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def next_field(self) -> cython.bint:
+        """Go to the entry's next name and value; False after the last. Redis: streamIteratorGetField."""
+        lp: Listpack | None = self.lp
+        pos: cython.Py_ssize_t = self._pos
+        if lp is None or self._fields_left == 0:
+            return False
+        self._fields_left -= 1
+        if self.flags & _SAMEFIELDS != 0:
+            self.field_pos = self._field_next
+            self.field_text = lp.decode(self._field_next)
+            self._field_next = lp.at_next
+        else:
+            self.field_pos = pos
+            self.field_text = lp.decode(pos)
+            pos = lp.at_next
+            self._ahead -= 1
+        if self.field_text:
+            self.field_start = lp.at_start
+            self.field_len = lp.at_len
+        else:
+            self.field_int = lp.at_int
+        self.value_pos = pos
+        self.value_text = lp.decode(pos)
+        if self.value_text:
+            self.value_start = lp.at_start
+            self.value_len = lp.at_len
+        else:
+            self.value_int = lp.at_int
+        self._pos = lp.at_next
+        self._ahead -= 1
+        return True
+
+    def fields(self) -> list[bytes]:
+        """Return the names and values that are left of the entry, one after the other."""
+        words: list[bytes] = []
+        lp: Listpack | None = self.lp
+        while lp is not None and self.next_field():
+            words.append(lp.get_bytes(self.field_pos))
+            words.append(lp.get_bytes(self.value_pos))
+        return words
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def remove_current(self) -> cython.bint:
+        """Delete the entry that next_entry found, and go on behind it. Redis: streamIteratorRemoveEntry.
+
+        The stream's first_, max_deleted_ are the caller's to set (`Stream.delete` does).
+        """
+        self.remove_and_stop()
+        if self._reverse:
+            self.end_ms = self.ms
+            self.end_seq = self.seq
+        else:
+            self.start_ms = self.ms
+            self.start_seq = self.seq
+        return self._seek()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def remove_and_stop(self) -> cython.bint:
+        """As `remove_current`, but the iteration ends there: the next entry is not looked for."""
+        lp: Listpack | None = self.lp
+        stream: StreamNodes = self.stream
+        if lp is None or self._flags_pos == lp.used - 1:
+            raise ValueError("the iterator is at no entry")
+        if stream.tail is lp:
+            stream.tail = None
+        if stream.head is lp:
+            stream.head = None
+        if stream.sums is not None:
+            stream.sums.forget(encode_key(self._master_ms, self._master_seq))
+        mark_deleted(lp, self._flags_pos, self.flags)
+        if int_at(lp, _COUNT) == 1:
+            stream.rax.remove(self._key or encode_key(self._master_ms, self._master_seq))
+        else:
+            count_deleted(lp, 1)
+        stream.length = (stream.length - 1) & _MAX
+        self._over = True
+        return True

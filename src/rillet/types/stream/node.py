@@ -1,0 +1,271 @@
+"""The node of a stream: up to about a hundred entries in one listpack, delta-encoded against a master.
+
+A stream is a radix tree of nodes. A node's key in the tree is its *master ID*, the ID of the first
+entry ever put into it; the listpack starts with the *master entry*, and the entries follow:
+
+    master   ┌───────┬─────────┬────────────┬─────────┬─────┬─────────┬───┐
+             │ count │ deleted │ num-fields │ field 1 │  …  │ field N │ 0 │
+             └───────┴─────────┴────────────┴─────────┴─────┴─────────┴───┘
+    entry    ┌───────┬──────────┬───────────┬────────────┬─────────┬─────────┬───┬──────────┐
+             │ flags │ ms-delta │ seq-delta │ num-fields │ field 1 │ value 1 │ … │ lp-count │
+             └───────┴──────────┴───────────┴────────────┴─────────┴─────────┴───┴──────────┘
+    ... with ┌───────┬──────────┬───────────┬─────────┬───┬─────────┬──────────┐
+    SAMEFIELDS flags │ ms-delta │ seq-delta │ value 1 │ … │ value N │ lp-count │
+             └───────┴──────────┴───────────┴─────────┴───┴─────────┴──────────┘
+
+Each box is one listpack entry. The master entry holds no entry of its own: it lends its field names
+to every entry that has the same ones in the same order (flag SAMEFIELDS), the first among them. The
+deltas are modulo 2^64 (`stream_id.delta`). lp-count is the number of boxes before it in its entry,
+so the entry can be walked from its end; the master's 0 in that place stops a walk backward.
+
+A deleted entry stays where it is with the flag DELETED: a tombstone. `count` are the entries that
+live, `deleted` the tombstones. A node whose last living entry goes is removed by the caller; a node
+of tombstones only can remain after an exact MINID trim, as in Redis.
+
+Invariants of a sound node, all in `validate_node` but the third, which Redis does not verify either:
+the listpack is sound; count + deleted is the number of entries, and each lp-count fits its entry;
+count is the number of entries without DELETED; the first entry's ID is the master ID; IDs rise.
+
+Costs: appending is O(fields), everything that must find an entry walks the node. A number may stand
+as text in a node from outside (Redis's lpGetIntegerIfValid accepts it), so `int_at` does too.
+Rejected: an index of entry positions beside the node. It costs more memory than the deltas save.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.errors import Corrupt
+from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.listpack import Listpack
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.structs.listpack import is_int64, parse_int64
+
+DELETED = 1
+"""Entry flag: a tombstone (STREAM_ITEM_FLAG_DELETED)."""
+SAMEFIELDS = 2
+"""Entry flag: the master entry has the field names (STREAM_ITEM_FLAG_SAMEFIELDS)."""
+
+_DELETED = cython.declare(cython.longlong, 1)
+_SAMEFIELDS = cython.declare(cython.longlong, 2)
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+
+
+@cython.ccall
+@cython.exceptval(-77777777777, check=True)
+def int_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
+    """Return the number at pos, stored as one or as its text; lp.at_next is behind it. Corrupt for anything else."""
+    if lp.decode(pos):
+        return _int_of_text(lp)
+    return lp.at_int
+
+
+@cython.cfunc
+@cython.exceptval(-77777777777, check=True)
+def _int_of_text(lp: Listpack) -> cython.longlong:
+    text: bytes = bytes(lp.buf[lp.at_start : lp.at_start + lp.at_len])
+    if not is_int64(text):
+        raise Corrupt("stream node: text where a number belongs")
+    return parse_int64(text)
+
+
+@cython.ccall
+@cython.exceptval(-77777777777, check=True)
+def size_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
+    """Return the number at pos, which is one of boxes: Corrupt where it is negative or beyond the listpack."""
+    n: cython.longlong = int_at(lp, pos)
+    if n < 0 or n > lp.used:
+        raise Corrupt("stream node: an impossible number of fields")
+    return n
+
+
+@cython.ccall
+def new_node(
+    words: ArgumentSpans, start: cython.Py_ssize_t, nfields: cython.Py_ssize_t, capacity: cython.Py_ssize_t
+) -> Listpack:
+    """Return a node with a master entry only, counting one entry: the one that the caller appends next."""
+    lp: Listpack = Listpack(capacity)
+    lp.open(4, words, start, 2, nfields)
+    lp.push_int(1)
+    lp.push_int(0)
+    lp.push_int(nfields)
+    lp.push_words(words, start, 2, nfields)
+    lp.push_int(0)
+    lp.close(nfields + 4)
+    return lp
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def append_entry(
+    lp: Listpack,
+    same: cython.bint,
+    ms_delta: cython.longlong,
+    seq_delta: cython.longlong,
+    words: ArgumentSpans,
+    start: cython.Py_ssize_t,
+    nfields: cython.Py_ssize_t,
+) -> cython.bint:
+    """Append an entry; the master's count is the caller's to raise. O(fields). Redis: streamAppendItem."""
+    step: cython.Py_ssize_t = 2 if same else 1
+    count: cython.Py_ssize_t = nfields if same else 2 * nfields
+    boxes: cython.Py_ssize_t = count + (3 if same else 4)
+    if same:
+        start += 1  # the values only
+    lp.open(5, words, start, step, count)
+    lp.push_int(_SAMEFIELDS if same else 0)
+    lp.push_int(ms_delta)
+    lp.push_int(seq_delta)
+    if not same:
+        lp.push_int(nfields)
+    lp.push_words(words, start, step, count)
+    lp.push_int(boxes)
+    return lp.close(boxes + 1)
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def master_fields(lp: Listpack) -> cython.Py_ssize_t:
+    """Return the number of the master's fields; lp.at_next is at the first of them."""
+    return size_at(lp, lp.skip(_COUNT, 2))
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def first_entry(lp: Listpack) -> cython.Py_ssize_t:
+    """Return the position of the first entry's flags, or of the 0xFF when there is none."""
+    nfields: cython.Py_ssize_t = master_fields(lp)
+    return lp.skip(lp.at_next, nfields + 1)
+
+
+@cython.ccall
+@cython.exceptval(-2, check=True)
+def entry_before(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return the position of the flags of the entry that ends at pos, or -1 at the master entry. O(its boxes)."""
+    boxes: cython.longlong
+    pos = lp.prev(pos)
+    if pos < 0:
+        raise Corrupt("stream node: no master entry")
+    boxes = size_at(lp, pos)
+    if boxes == 0:
+        return -1
+    while boxes > 0:
+        pos = lp.prev(pos)
+        if pos < 0:
+            raise Corrupt("stream node: an entry begins before its node")
+        boxes -= 1
+    return pos
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -> cython.Py_ssize_t:
+    """Make a tombstone of the entry at pos; return by how many bytes what follows it has moved."""
+    before: cython.Py_ssize_t = lp.used
+    lp.replace_int(pos, flags | _DELETED)
+    return lp.used - before
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
+    """Move so many entries from the master's count to its deleted."""
+    count: cython.longlong = int_at(lp, _COUNT)
+    pos: cython.Py_ssize_t
+    lp.replace_int(_COUNT, _wrapped_sum(count, -deleted))
+    pos = lp.skip(_COUNT, 1)
+    count = int_at(lp, pos)
+    lp.replace_int(pos, _wrapped_sum(count, deleted))
+    return True
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _wrapped_sum(a: cython.longlong, b: cython.longlong) -> cython.longlong:
+    """Return a + b modulo 2^64, signed: a node from outside may count anything."""
+    if (b > 0 and a > 9223372036854775807 - b) or (b < 0 and a < -9223372036854775807 - 1 - b):
+        # Both have b's sign; shifting a by half the range twice keeps every step inside it.
+        if b > 0:
+            return (a - 9223372036854775807 - 1) + (b - 9223372036854775807 - 1)
+        return (a + 9223372036854775807 + 1) + (b + 9223372036854775807 + 1)
+    return a + b
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def validate_node(lp: Listpack, deep: cython.bint = True) -> cython.bint:
+    """Say whether a listpack from outside is a sound node. O(bytes). Redis: streamValidateListpackIntegrity.
+
+    Shallow looks at the listpack's frame alone. Deep accepts what Redis accepts, but for negative
+    numbers of fields: Redis lets them pass and stops with an assertion when it reads them.
+    """
+    if not lp.validate(False):
+        return False
+    if not deep:
+        return True
+    try:
+        return _validate_entries(lp)
+    except (Corrupt, IndexError):
+        return False
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def _validate_entries(lp: Listpack) -> cython.bint:
+    nfields: cython.longlong
+    fields: cython.longlong
+    extra: cython.longlong
+    entries: cython.longlong
+    pos: cython.Py_ssize_t
+    same: cython.bint
+    if lp.used <= 7:
+        return False
+    entries = int_at(lp, _sound(lp, _COUNT))
+    pos = lp.at_next
+    entries = _wrapped_sum(entries, int_at(lp, _sound(lp, pos)))
+    nfields = size_at(lp, _sound(lp, lp.at_next))
+    pos = _sound_skip(lp, lp.at_next, nfields)
+    if int_at(lp, _sound(lp, pos)) != 0 or entries < 0:
+        return False
+    pos = lp.at_next
+    while entries > 0:
+        same = int_at(lp, _sound(lp, pos)) & _SAMEFIELDS != 0
+        int_at(lp, _sound(lp, lp.at_next))
+        int_at(lp, _sound(lp, lp.at_next))
+        pos = lp.at_next
+        fields = nfields
+        extra = 3
+        if not same:
+            fields = size_at(lp, _sound(lp, pos))
+            pos = _sound_skip(lp, lp.at_next, fields)
+            extra = fields + 4
+        pos = _sound_skip(lp, pos, fields)
+        if int_at(lp, _sound(lp, pos)) != fields + extra:
+            return False
+        pos = lp.at_next
+        entries -= 1
+    return lp.is_end(pos)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Return pos, or raise Corrupt unless the listpack entry there is whole and its backlen right."""
+    if lp.prev(lp.skip(pos, 1)) != pos:
+        raise Corrupt("stream node: a backlen does not match its entry")
+    return pos
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(-1, check=False)
+def _sound_skip(lp: Listpack, pos: cython.Py_ssize_t, count: cython.longlong) -> cython.Py_ssize_t:
+    while count > 0:
+        pos = lp.skip(_sound(lp, pos), 1)
+        count -= 1
+    return pos

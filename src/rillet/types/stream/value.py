@@ -1,0 +1,815 @@
+"""The stream: an append-only log of entries by rising ID, in a radix tree of listpack nodes.
+
+    Stream ── rax ──► 16-byte master ID ──► Listpack    node: master entry, then up to 100 entries
+      │               16-byte master ID ──► Listpack    (stream_node draws its bytes)
+      │                        …
+      │               16-byte master ID ──► Listpack  ◄── tail: where the next entry goes
+      └── groups ──► {name: Group}
+
+Beside the nodes a stream keeps what cannot be seen from them: the last ID given out (`last_`, also
+of entries since deleted), the first living ID (`first_`, 0-0 when empty), the greatest ID ever
+deleted by XDEL (`max_deleted_`), and how many entries were ever added. From these four a group's lag is
+told without counting. Servers have told it by three rules (`compat`: LAG_A, LAG_B, LAG_C), and every question
+about counters is given the one to answer by:
+
+                                    A                    B                      C
+    a deletion breaks the count     from the first       wherever it is,        as in B
+                                    living entry on      ahead of the group
+    reading counts on               none broken from     none broken behind the group, which has
+                                    the new entry on     reached the first living entry
+    a position tells its count      broken or not, if    only behind the greatest deletion
+                                    it is the last ID
+    lag of an empty stream          by the count         by the count           0
+    lag before all living entries   by the count         by the count           the stream's length
+
+**Appending** goes to the tail node until that is full: `used + bytes of the new words >= node_max_bytes`, or as many
+entries as `node_max_entries`, tombstones included. A full node is cut to its exact size; the new one
+starts with room for up to 4096 bytes. The tail, its ID, its master's fields and its counts are
+remembered, so an append reads no tree and, of the master entry, only the field names. Whatever else
+changes a node forgets the tail; the next append finds it again.
+
+**Deleting** marks entries as tombstones and removes a node with its last living entry. **Trimming**
+removes whole nodes from the head and, when exact, makes tombstones in the first one that stays. What
+becomes of the references that groups have to an entry is the delete strategy: KEEPREF leaves them,
+DELREF drops them, ACKED keeps an entry that has any. The last two must ask for each entry, so they make
+tombstones in every node, and remove it when none is left alive; and, as in Redis, `~` spares no node then.
+
+**Iterating** (`StreamIterator`) sets positions in the node's bytes and allocates nothing for an entry
+or a field. An iteration that starts in the tail never looks at the tree, which is the case of every
+consumer that keeps up.
+
+Invariants (`check`): IDs rise within and across nodes, each node is sound, `length` is the number of
+living entries, `first_` is the first of them, no entry is beyond `last_`.
+
+Costs: append O(fields); an ID is found in O(its tree walk + one node); a whole node is trimmed in
+O(1). Rejected: an index of IDs beside the tree (an entry would cost 100 bytes more), and nodes as Python lists.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.structs.argument_spans import ArgumentSpans
+from rillet.structs.listpack import Listpack
+from rillet.structs.rax_iterator import RaxIterator
+from rillet.types.compat import LAG_A, LAG_C
+from rillet.types.stream.check import check_stream, memory_of_stream
+from rillet.types.stream.group import Group
+from rillet.types.stream.idmp import Producers
+from rillet.types.stream.iterator import StreamIterator, StreamNodes
+from rillet.types.stream.pending import PendingTable
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
+    from rillet.types.stream.node import (
+        append_entry,
+        count_deleted,
+        entry_before,
+        first_entry,
+        int_at,
+        mark_deleted,
+        master_fields,
+        new_node,
+        size_at,
+    )
+
+__all__ = ["Stream", "StreamIterator"]
+
+NODE_MAX_BYTES = 4096
+"""Redis's default of stream-node-max-bytes."""
+NODE_MAX_ENTRIES = 100
+"""Redis's default of stream-node-max-entries."""
+MAX_ENTRY_BYTES = 1 << 30
+"""Most bytes of one entry's names and values, and of a node (STREAM_LISTPACK_MAX_SIZE)."""
+
+KEEPREF = 0
+"""Delete strategy: what groups have pending stays (DELETE_STRATEGY_KEEPREF)."""
+DELREF = 1
+"""Delete strategy: the entry goes from every group's pending ones, too (DELETE_STRATEGY_DELREF)."""
+ACKED = 2
+"""Delete strategy: only what every group has read and acknowledged (DELETE_STRATEGY_ACKED)."""
+
+_KEEPREF = cython.declare(cython.int, 0)
+_DELREF = cython.declare(cython.int, 1)
+_ACKED = cython.declare(cython.int, 2)
+_MAX_BYTES = cython.declare(cython.Py_ssize_t, 1073741824)
+_PREALLOCATE = cython.declare(cython.Py_ssize_t, 4096)  # STREAM_LISTPACK_MAX_PRE_ALLOCATE
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_DELETED = cython.declare(cython.longlong, 1)
+_SAMEFIELDS = cython.declare(cython.longlong, 2)
+_MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_LAG_A = cython.declare(cython.int, LAG_A)
+
+
+@cython.final
+@cython.cclass
+class Stream(StreamNodes):
+    """A stream. Attributes without an underscore may be set by whoever loads one. Redis: stream.h, stream."""
+
+    __slots__ = (
+        "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "idmp", "last_ms", "last_seq",
+        "max_deleted_ms", "max_deleted_seq", "next_ms", "next_seq", "pending", "stop_ms", "stop_seq", "stopped",
+        "trim_living", "trim_pos", "unread_ms", "unread_seq",
+    )  # fmt: skip
+    last_ms: cython.ulonglong
+    last_seq: cython.ulonglong
+    first_ms: cython.ulonglong
+    first_seq: cython.ulonglong
+    max_deleted_ms: cython.ulonglong
+    max_deleted_seq: cython.ulonglong
+    entries_added: cython.ulonglong
+    groups: dict[bytes, Group]
+    pending: PendingTable
+    idmp: Producers | None
+    next_ms: cython.ulonglong
+    next_seq: cython.ulonglong
+    edge_ms: cython.ulonglong
+    edge_seq: cython.ulonglong
+    stopped: cython.bint
+    trim_living: cython.bint
+    trim_pos: cython.Py_ssize_t
+    stop_ms: cython.ulonglong
+    stop_seq: cython.ulonglong
+    unread_ms: cython.ulonglong
+    unread_seq: cython.ulonglong
+
+    def __init__(self) -> None:
+        StreamNodes.__init__(self)
+        self.last_ms = self.last_seq = 0
+        self.first_ms = self.first_seq = 0
+        self.max_deleted_ms = self.max_deleted_seq = 0
+        self.entries_added = 0
+        self.groups = {}
+        self.pending = PendingTable()
+        self.idmp = None
+        self.next_ms = self.next_seq = 0
+        self.edge_ms = self.edge_seq = 0
+        self.stopped = False
+        self.trim_living = False
+        self.trim_pos = 0
+        self.stop_ms = self.stop_seq = 0
+        self.unread_ms = self.unread_seq = _MAX
+
+    @property
+    def node_count(self) -> int:
+        """Nodes in the tree (radix-tree-keys of XINFO STREAM)."""
+        return self.rax.numele
+
+    # -- new IDs
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def next_id(self, now: cython.ulonglong) -> cython.bint:
+        """Put the ID of an entry added now (ms) into next_ms and next_seq; False when no ID is left.
+
+        A clock that went back keeps the last milliseconds and counts on. Redis: streamNextID.
+        """
+        if now > self.last_ms:
+            self.next_ms = now
+            self.next_seq = 0
+            return True
+        self.next_ms = self.last_ms
+        if self.last_seq != _MAX:
+            self.next_seq = self.last_seq + 1
+            return True
+        if self.last_ms == _MAX:
+            return False
+        self.next_ms = self.last_ms + 1
+        self.next_seq = 0
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def next_seq_of(self, ms: cython.ulonglong) -> cython.bint:
+        """Put the ID that `ms-*` stands for into next_ms and next_seq; False when ms has none left.
+
+        An ms before the last one gives ms-0, which `append` would refuse. Redis: streamAppendItem.
+        """
+        self.next_ms = ms
+        self.next_seq = 0
+        if ms == self.last_ms:
+            if self.last_seq == _MAX:
+                return False
+            self.next_seq = self.last_seq + 1
+        return True
+
+    # -- adding
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def append(
+        self,
+        argv: list[bytes],
+        start: cython.Py_ssize_t,
+        nfields: cython.Py_ssize_t,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        node_max_bytes: cython.longlong,
+        node_max_entries: cython.longlong,
+    ) -> cython.bint:
+        """Add an entry whose names and values are argv[start : start + 2 * nfields]; else as `add`."""
+        words: ArgumentSpans = ArgumentSpans()
+        words.take(argv, start, 2 * nfields)
+        return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def add(
+        self,
+        words: ArgumentSpans,
+        start: cython.Py_ssize_t,
+        nfields: cython.Py_ssize_t,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        node_max_bytes: cython.longlong,
+        node_max_entries: cython.longlong,
+    ) -> cython.bint:
+        """Add an entry whose names and values are the words from start on; False when it is too large.
+
+        A maximum of 0 is none. ValueError unless the ID is beyond the last. O(fields). Redis: streamAppendItem.
+        """
+        total: cython.Py_ssize_t = 0
+        lp: Listpack | None
+        same: cython.bint = True
+        behind: cython.bint = False
+        i: cython.Py_ssize_t
+        if not less(self.last_ms, self.last_seq, ms, seq):
+            raise ValueError("an entry's ID must be beyond the stream's last")
+        if start < 0 or nfields < 0 or start + 2 * nfields > words.count:
+            raise IndexError("words beyond the last")
+        for i in range(start, start + 2 * nfields):
+            total += words.size[i]
+        if total > _MAX_BYTES:
+            return False
+        lp = self.find_tail()
+        if lp is not None and self._is_full(lp, total, node_max_bytes, node_max_entries):
+            lp.shrink()
+            lp = None
+            behind = less(ms, seq, self.tail_ms, self.tail_seq)
+        if lp is None:
+            lp = self._start_node(words, start, nfields, ms, seq, node_max_bytes)
+        else:
+            same = nfields == self.tail_fields and lp.matches(self.tail_pos, words, start, 2, nfields)
+            self._count_up(lp)
+        append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), words, start, nfields)
+        if behind:  # XSETID went back before a node of tombstones: the new node is not the tree's last
+            self.tail = None
+            self.sums = None
+        self.length = (self.length + 1) & _MAX
+        self.entries_added = (self.entries_added + 1) & _MAX
+        self.last_ms = ms
+        self.last_seq = seq
+        if self.length == 1:
+            self.first_ms = ms
+            self.first_seq = seq
+        return True
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _is_full(
+        self,
+        lp: Listpack,
+        total: cython.Py_ssize_t,
+        node_max_bytes: cython.longlong,
+        node_max_entries: cython.longlong,
+    ) -> cython.bint:
+        if node_max_bytes <= 0 or node_max_bytes > _MAX_BYTES:
+            node_max_bytes = _MAX_BYTES
+        if lp.used + total >= node_max_bytes:
+            return True
+        return node_max_entries > 0 and self.tail_entries >= node_max_entries
+
+    @cython.cfunc
+    def _start_node(
+        self,
+        words: ArgumentSpans,
+        start: cython.Py_ssize_t,
+        nfields: cython.Py_ssize_t,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        node_max_bytes: cython.longlong,
+    ) -> Listpack:
+        capacity: cython.Py_ssize_t = _PREALLOCATE
+        if 0 < node_max_bytes < capacity:
+            capacity = node_max_bytes
+        lp: Listpack = new_node(words, start, nfields, capacity)
+        self.rax.insert(encode_key(ms, seq), lp)
+        if self.head is not None and encode_key(ms, seq) < self.head_key:  # XSETID went back before it
+            self.head = None
+        self.tail = lp
+        self.tail_ms = ms
+        self.tail_seq = seq
+        self.tail_live = self.tail_entries = 1
+        self.tail_fields = master_fields(lp)
+        self.tail_pos = lp.at_next
+        return lp
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(-1, check=False)
+    def _count_up(self, lp: Listpack) -> cython.bint:
+        """Count one more living entry in the tail's master, whose field names may move by a byte."""
+        before: cython.Py_ssize_t = lp.used
+        self.tail_live += 1
+        self.tail_entries += 1
+        lp.replace_int(_COUNT, self.tail_live)
+        self.tail_pos += lp.used - before
+        if lp is self.head:
+            self.head_pos += lp.used - before
+        return True
+
+    # -- removing
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Delete one entry; False when it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
+        if not self.delete_unsettled(ms, seq):
+            return False
+        if self.length == 0 or (ms == self.first_ms and seq == self.first_seq):
+            self.settle_first()
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def delete_unsettled(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """As `delete`, but first_ and the like stay: `settle_first` is for after the last of many. O(one node)."""
+        it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
+        if not it.next_entry():
+            return False
+        it.remove_and_stop()
+        if less(self.max_deleted_ms, self.max_deleted_seq, ms, seq):
+            self.max_deleted_ms = ms
+            self.max_deleted_seq = seq
+        return True
+
+    @cython.ccall
+    def trim_maxlen(
+        self,
+        maxlen: cython.ulonglong,
+        approx: cython.bint,
+        limit: cython.longlong,
+        delete_strategy: cython.int = KEEPREF,
+    ) -> cython.longlong:
+        """Drop the oldest entries until maxlen are left; return how many went. Redis: streamTrim.
+
+        approx removes whole nodes only; limit (0 for none) is how many entries may go: where it ended the trim,
+        `stopped` is set, and stop_ms and stop_seq are the ID of the node that was not looked at.
+        """
+        if self.length > 0 and self.length <= maxlen:
+            self.stopped = False
+            return 0
+        if delete_strategy == _KEEPREF:
+            return self._trim_head(False, maxlen, 0, 0, approx, limit)
+        return self._trim_all(False, maxlen, 0, 0, limit, delete_strategy)
+
+    @cython.ccall
+    def trim_minid(
+        self,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        approx: cython.bint,
+        limit: cython.longlong,
+        delete_strategy: cython.int = KEEPREF,
+    ) -> cython.longlong:
+        """Drop the entries before the ID; return how many went; the rest as in trim_maxlen. Redis: streamTrim."""
+        if delete_strategy == _KEEPREF:
+            return self._trim_head(True, 0, ms, seq, approx, limit)
+        return self._trim_all(True, 0, ms, seq, limit, delete_strategy)
+
+    @cython.cfunc
+    def _trim_head(
+        self,
+        by_id: cython.bint,
+        maxlen: cython.ulonglong,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        approx: cython.bint,
+        limit: cython.longlong,
+    ) -> cython.longlong:
+        """Trim where references are left alone: whole nodes from the head, and if exact the beginning of the next.
+
+        The head is remembered, with where its living entries begin: a stream that is held at a length pays a
+        comparison an entry, or one tombstone, and no walk over those before it.
+        """
+        lp: Listpack | None
+        entries: cython.longlong
+        whole: cython.bint
+        settled: cython.bint = False
+        deleted: cython.longlong = 0
+        self.stopped = False
+        while by_id or self.length > maxlen:
+            lp = self.find_head()
+            if lp is None:
+                break
+            entries = int_at(lp, _COUNT)
+            if limit != 0 and deleted + entries > limit:
+                self._stop_at(self.head_key)
+                break
+            if by_id:
+                whole = self._ends_before(lp, self.head_key, ms, seq)
+            else:
+                whole = undelta(self.length, -entries) >= maxlen
+            if not whole:
+                if not approx:
+                    deleted += self._trim_node(lp, self.head_key, self.head_pos, by_id, maxlen, ms, seq, _KEEPREF)
+                    self.head_pos = self.trim_pos
+                    settled = deleted != 0 and self.trim_living
+                break
+            self.rax.remove(self.head_key)
+            if lp is self.tail:
+                self.tail = None
+            self.head = None
+            self.length = undelta(self.length, -entries)
+            deleted += entries
+        if settled:
+            self.first_ms = self.edge_ms
+            self.first_seq = self.edge_seq
+        elif deleted != 0 or self.length == 0:
+            self.settle_first()
+        return deleted
+
+    @cython.cfunc
+    def _trim_all(
+        self,
+        by_id: cython.bint,
+        maxlen: cython.ulonglong,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        limit: cython.longlong,
+        delete_strategy: cython.int,
+    ) -> cython.longlong:
+        """Trim with DELREF or ACKED, which ask for each entry: tombstones in every node, gone with its last entry."""
+        it: RaxIterator = RaxIterator(self.rax)
+        lp: Listpack
+        key: bytes
+        entries: cython.longlong
+        marked: cython.longlong
+        whole: cython.bint
+        deleted: cython.longlong = 0
+        self.stopped = False
+        self.head = None
+        self.sums = None
+        if delete_strategy == _ACKED:
+            self.find_unread()
+        it.seek("^")
+        while it.next():
+            if not by_id and self.length <= maxlen:
+                break
+            lp = it.data
+            key = it.key
+            entries = int_at(lp, _COUNT)
+            if limit != 0 and deleted + entries > limit:
+                self._stop_at(key)
+                break
+            if by_id:
+                whole = self._ends_before(lp, key, ms, seq)
+            else:
+                whole = undelta(self.length, -entries) >= maxlen
+            marked = self._trim_node(lp, key, first_entry(lp), by_id, maxlen, ms, seq, delete_strategy)
+            deleted += marked
+            if not whole:
+                break
+            if marked == entries:
+                self.rax.remove(key)
+                self.tail = None
+                it.seek(">=", key)
+        if delete_strategy == _DELREF:
+            self.tidy_pending()
+        if deleted != 0 or self.length == 0:
+            self.settle_first()
+        return deleted
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _stop_at(self, key: bytes) -> cython.bint:
+        """Note the node at which the limit ended a trim."""
+        self.stopped = True
+        self.stop_ms = key_ms(key)
+        self.stop_seq = key_seq(key)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say whether the node's last entry, tombstone or not, is before the ID. Redis: lpGetEdgeStreamID."""
+        pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
+        last_ms: cython.ulonglong
+        if pos < 0:
+            return True
+        pos = lp.skip(pos, 1)
+        last_ms = undelta(key_ms(key), int_at(lp, pos))
+        return less(last_ms, undelta(key_seq(key), int_at(lp, lp.at_next)), ms, seq)
+
+    @cython.cfunc
+    def _trim_node(
+        self,
+        lp: Listpack,
+        key: bytes,
+        pos: cython.Py_ssize_t,
+        by_id: cython.bint,
+        maxlen: cython.ulonglong,
+        ms: cython.ulonglong,
+        seq: cython.ulonglong,
+        delete_strategy: cython.int,
+    ) -> cython.longlong:
+        """Make tombstones of a node's entries from pos on until the stream is short enough; return how many.
+
+        ACKED passes over what is referenced. The node's counts are right afterwards, even where none is left alive.
+        trim_pos is where it ended, trim_living whether a living entry is there, its ID then in edge_ms and edge_seq.
+        """
+        master_ms: cython.ulonglong = key_ms(key)
+        master_seq: cython.ulonglong = key_seq(key)
+        nfields: cython.longlong = master_fields(lp)
+        after: cython.Py_ssize_t
+        flags: cython.longlong
+        entry_ms: cython.ulonglong
+        entry_seq: cython.ulonglong
+        boxes: cython.longlong
+        deleted: cython.longlong = 0
+        if lp is self.tail:
+            self.tail = None
+        self.trim_living = False
+        while not lp.is_end(pos):
+            flags = int_at(lp, pos)
+            entry_ms = undelta(master_ms, int_at(lp, lp.at_next))
+            entry_seq = undelta(master_seq, int_at(lp, lp.at_next))
+            if (not less(entry_ms, entry_seq, ms, seq)) if by_id else self.length <= maxlen:
+                self.trim_living = flags & _DELETED == 0
+                self.edge_ms = entry_ms
+                self.edge_seq = entry_seq
+                break
+            boxes = nfields
+            if flags & _SAMEFIELDS == 0:
+                boxes = 2 * size_at(lp, lp.at_next)
+            after = lp.skip(lp.at_next, boxes + 1)
+            if flags & _DELETED == 0 and (delete_strategy != _ACKED or not self.is_held(entry_ms, entry_seq)):
+                if delete_strategy == _DELREF:
+                    self.drop_references(entry_ms, entry_seq)
+                after += mark_deleted(lp, pos, flags)
+                deleted += 1
+                self.length = (self.length - 1) & _MAX
+            pos = after
+        after = lp.used
+        count_deleted(lp, deleted)
+        self.trim_pos = pos + lp.used - after
+        return deleted
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def settle_first(self) -> cython.bint:
+        """Set first_ms and first_seq after entries went. O(one node)."""
+        self.first_ms = self.first_seq = 0
+        if self.length > 0:
+            self.edge(True, True)
+            self.first_ms = self.edge_ms
+            self.first_seq = self.edge_seq
+        return True
+
+    # -- asking
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def contains(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say whether the entry exists and is no tombstone. O(one node). Redis: streamEntryExists."""
+        it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
+        return it.next_entry()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def edge(self, first: cython.bint, skip_tombstones: cython.bint) -> cython.bint:
+        """Put the first (else the last) entry's ID into edge_ms and edge_seq; False when there is none.
+
+        Then they hold the greatest ID for the first, 0-0 for the last, as Redis's streamGetEdgeID does.
+        """
+        it: StreamIterator = StreamIterator(self, 0, 0, _MAX, _MAX, not first)
+        it.skip_tombstones = skip_tombstones
+        if it.next_entry():
+            self.edge_ms = it.ms
+            self.edge_seq = it.seq
+            return True
+        self.edge_ms = self.edge_seq = _MAX if first else 0
+        return False
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def has_tombstones_from(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
+    ) -> cython.bint:
+        """Say whether an entry at or behind the ID may have been deleted. Redis: streamRangeHasTombstones.
+
+        Rule A does not mind a deletion before the first living entry.
+        """
+        if self.length == 0 or (self.max_deleted_ms == 0 and self.max_deleted_seq == 0):
+            return False
+        if rule == _LAG_A and less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):
+            return False
+        return not less(self.max_deleted_ms, self.max_deleted_seq, ms, seq)
+
+    @cython.ccall
+    def distance_from_first(
+        self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
+    ) -> cython.longlong:
+        """Return how many entries ever added came up to the ID, or -1 where that cannot be told.
+
+        Redis: streamEstimateDistanceFromFirstEverEntry.
+        """
+        if self.entries_added == 0:
+            return 0
+        if less(self.last_ms, self.last_seq, ms, seq):
+            return -1
+        if self.length == 0:
+            return delta(self.entries_added, 0)
+        if rule != _LAG_A and (ms != 0 or seq != 0) and less(ms, seq, self.max_deleted_ms, self.max_deleted_seq):
+            return -1
+        if ms == self.last_ms and seq == self.last_seq:
+            return delta(self.entries_added, 0)
+        if self.max_deleted_ms != 0 or self.max_deleted_seq != 0:
+            if not less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq):
+                return -1
+        if less(ms, seq, self.first_ms, self.first_seq):
+            return delta(self.entries_added, self.length)
+        if ms == self.first_ms and seq == self.first_seq:
+            return delta((self.entries_added + 1) & _MAX, self.length)
+        return -1
+
+    # -- groups
+
+    @cython.ccall
+    def create_group(
+        self, name: bytes, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong
+    ) -> Group:
+        """Return a new group that has read up to the ID, or None when the name is taken. Redis: streamCreateCG."""
+        if name in self.groups:
+            return None  # type: ignore[return-value]
+        group: Group = Group(name, ms, seq, entries_read, self.pending)
+        self.groups[name] = group
+        return group
+
+    @cython.ccall
+    def find_group(self, name: bytes) -> Group:
+        """Return the group, or None. Redis: streamLookupCG."""
+        return self.groups.get(name)  # type: ignore[return-value]
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def destroy_group(self, name: bytes) -> cython.bint:
+        """Forget a group with all its pending entries; False when there is none."""
+        group: Group | None = self.groups.pop(name, None)
+        if group is None:
+            return False
+        group.clear()
+        self.tidy_pending()
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_referenced(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say whether a group has yet to read it or has it pending. O(groups). Redis: streamEntryIsReferenced."""
+        self.find_unread()
+        return self.is_held(ms, seq)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def find_unread(self) -> cython.bint:
+        """Note in unread_ms and unread_seq the lowest of what groups read last, for any number of `is_held`. O(groups)
+
+        Redis keeps it (min_cgroup_last_id) and finds it anew when it moved; here nobody keeps it in step.
+        """
+        group: Group
+        self.unread_ms = self.unread_seq = _MAX
+        for group in self.groups.values():
+            if less(group.last_ms, group.last_seq, self.unread_ms, self.unread_seq):
+                self.unread_ms = group.last_ms
+                self.unread_seq = group.last_seq
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+        """Say what `is_referenced` does, as long as no group has moved since `find_unread`. O(log pending entries)"""
+        if less(self.unread_ms, self.unread_seq, ms, seq):
+            return True
+        return self.pending.first_reference(ms, seq) >= 0
+
+    @cython.ccall
+    def drop_references(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
+        """Take the entry off every group's pending ones; return how many. Redis: streamCleanupEntryCGroupRefs."""
+        group: Group
+        dropped: cython.Py_ssize_t = 0
+        slot: cython.Py_ssize_t = self.pending.first_reference(ms, seq)
+        while slot >= 0:
+            group = self.groups[self.pending.owner(slot).group_name]
+            group.drop(slot)
+            dropped += 1
+            slot = self.pending.first_reference(ms, seq)
+        return dropped
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def tidy_pending(self) -> cython.bint:
+        """Give back the room of pending entries where most are gone; slots change then, so nobody may hold one.
+
+        For commands that took any out, when they end. O(1), but for packing: O(slots), once so many were freed.
+        """
+        if not self.pending.wants_packing():
+            return False
+        self.pack_pending()
+        return True
+
+    def pack_pending(self) -> None:
+        """Give back the room of pending entries that are gone; slots change. O(slots + consumers)"""
+        groups = list(self.groups.values())
+        indexes = [group.index for group in groups]
+        indexes += [consumer.index for group in groups for consumer in group.consumers.values()]
+        self.pending.pack([group.order for group in groups], indexes)
+
+    def sorted_groups(self) -> list[Group]:
+        """Return the groups in the byte order of their names, as Redis lists and saves them."""
+        return [self.groups[name] for name in sorted(self.groups)]
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def advance_group(
+        self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
+    ) -> cython.bint:
+        """Note that the group was given the entry; False when it had passed it before. Redis: streamReplyWithRange."""
+        counts: cython.bint
+        if not less(group.last_ms, group.last_seq, ms, seq):
+            return False
+        if group.entries_read == -1:
+            counts = False
+        elif rule == _LAG_A:
+            counts = not self.has_tombstones_from(ms, seq, rule)
+        else:
+            counts = not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq)
+            counts = counts and not self.has_tombstones_from(group.last_ms, group.last_seq, rule)
+        if counts:
+            group.entries_read = delta(undelta(1, group.entries_read), 0)
+        elif self.entries_added != 0:
+            group.entries_read = self.distance_from_first(ms, seq, rule)
+        group.last_ms = ms
+        group.last_seq = seq
+        return True
+
+    def lag(self, group: Group, rule: int = LAG_A) -> int | None:
+        """Return how many entries the group has yet to read, None where that cannot be told.
+
+        Redis: streamReplyWithCGLag. Negative where ENTRIESREAD was set too high, as there.
+        """
+        read: cython.longlong
+        if self.entries_added == 0:
+            return 0
+        if rule == LAG_C and (self.length == 0 or self._all_ahead(group)):
+            return delta(self.length, 0)
+        if group.entries_read != -1 and not self.has_tombstones_from(group.last_ms, group.last_seq, rule):
+            read = group.entries_read
+        else:
+            read = self.distance_from_first(group.last_ms, group.last_seq, rule)
+            if read == -1:
+                return None
+        return delta(self.entries_added, undelta(0, read))
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _all_ahead(self, group: Group) -> cython.bint:
+        """Say whether the group, and every deletion by ID, is before the first living entry."""
+        if not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq):
+            return False
+        return less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq)
+
+    # -- the whole
+
+    def encoding(self) -> str:
+        """Return the name that OBJECT ENCODING shows."""
+        return "stream"
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
+        """Take over a node that was read from a file; False when its ID is there. The counters are the caller's to set.
+
+        ValueError for a key that has not 16 bytes. Validate the node first (`validate_node`). RDB: rdbLoadObject.
+        """
+        key_ms(key)
+        self.tail = None
+        self.head = None
+        self.sums = None
+        return self.rax.try_insert(key, lp)
+
+    def memory_usage(self, samples: int = 5) -> int:
+        """Return the estimated bytes in memory, nodes averaged over the first samples (0: all). O(samples + groups)."""
+        return memory_of_stream(self, samples)
+
+    def check(self) -> None:
+        """Verify every invariant of the module's essay, O(entries); AssertionError names the broken one."""
+        check_stream(self)
+
+
+# Compiled, an imported class of another compiled module is a C type and no attribute of this one: make it one,
+# so that `from rillet.types.stream.value import Stream, StreamIterator` holds at both speeds.
+globals()["StreamIterator"] = StreamIterator
