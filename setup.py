@@ -56,14 +56,19 @@ def extensions() -> list[Extension]:
         Extension(
             "rillet." + name.replace("/", "."),
             [str(SRC / f"{name}.py")],
-            # The decoders of columns are loops over bytes, a fifteenth faster at -O3.
-            extra_compile_args=[]
-            if sys.platform == "win32"
-            else ["-O3" if name.startswith("columns/") else "-O2", "-fno-strict-overflow", "-g0"],
+            extra_compile_args=_compile_options(name),
+            extra_link_args=["-Wl,--strip-all"] if sys.platform == "linux" else [],
         )
         for name in LISTED
         if (not ONLY or name in ONLY) and (SRC / f"{name}.py").exists()
     ]
+
+
+def _compile_options(name: str) -> list[str]:
+    """Return the compiler options of a module: no debug information, -O3 for the decoding loops of `columns`."""
+    if sys.platform == "win32":
+        return []
+    return ["-O3" if name.startswith("columns/") else "-O2", "-g0", "-fno-strict-overflow"]
 
 
 class BuildSources(build_py):  # type: ignore[misc]

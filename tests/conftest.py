@@ -1,16 +1,19 @@
-"""Fixtures shared by all tests: the judge, and the speed (interpreted or compiled) that was asked for.
+"""Fixtures shared by all tests: the reference servers, and the build (interpreted or compiled) under test.
 
-`make test` runs the suite twice and says through the environment which build it means, so that a run which
-silently loaded the other one fails instead of proving nothing:
+`make test` runs the suite twice and names the build in the environment, so that a run that loads the other build fails:
 
-    RILLET_EXPECT=compiled|interpreted   the build that must be the one imported
-    RILLET_NO_CYTHON=1                   Cython is made unimportable, as it is where rillet runs and nobody builds
+    RILLET_EXPECT=compiled|interpreted   the build that must be imported
+    RILLET_NO_CYTHON=1                   Cython cannot be imported, as on a user's machine
+
+Tests that need an optional server or suite are collected only where that server or suite is present. One line at the
+end of the run counts the tests that were left out and names the variables that enable them.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -25,7 +28,9 @@ import rillet
 from rillet._compiled import by_speed
 from tests.judge import PEERS, Judge, peer_binary, redis_binary, running_redis
 
-# What tests change on the judge.
+LEFT_OUT = pytest.StashKey[Counter[str]]()
+
+# The settings that tests change on a reference server.
 DEFAULTS = {
     "stream-node-max-bytes": "4096",
     "stream-node-max-entries": "100",
@@ -37,13 +42,54 @@ DEFAULTS = {
 }
 
 
-# How long an example takes is a matter of the machine and of what else it does, not of what is tested.
+# No deadline for an example: its duration depends on the machine and its load.
 settings.register_profile("rillet", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("rillet")
 
 
-def pytest_configure() -> None:
-    """Refuse to run against another build than the one asked for."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselect the tests whose optional server or suite is absent."""
+    kept: list[pytest.Item] = []
+    absent: list[pytest.Item] = []
+    for item in items:
+        variables = _absent_variables(item)
+        (absent if variables else kept).append(item)
+        config.stash[LEFT_OUT].update(variables)
+    items[:] = kept
+    if absent:
+        config.hook.pytest_deselected(items=absent)
+
+
+def _absent_variables(item: pytest.Item) -> set[str]:
+    """Return the environment variables that the test needs and that are not set."""
+    wanted: set[str] = set()
+    marks = list(item.iter_markers("peer"))
+    if marks or "peer_of" in getattr(item, "fixturenames", ()):
+        callspec = getattr(item, "callspec", None)
+        for value in callspec.params.values() if callspec is not None else ():
+            wanted.update(word for word in (value if isinstance(value, tuple) else (value,)) if isinstance(word, str))
+    for mark in marks:
+        wanted.update(mark.args)
+    absent = {PEERS[compat] for compat in wanted & PEERS.keys() if PEERS[compat] and peer_binary(compat) is None}
+    for mark in item.iter_markers("environment"):
+        absent.update(name for name in mark.args if name not in os.environ)
+    return absent
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print one line about the tests that were left out."""
+    left_out = config.stash[LEFT_OUT]
+    if left_out:
+        counts = ", ".join(f"{name} {count}" for name, count in sorted(left_out.items()))
+        terminalreporter.write_line(
+            f"left out, because optional servers and suites are absent: {counts} tests. "
+            "Set these variables to include them: docs/conformance.md"
+        )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Stop the run if the imported build is not the requested one."""
+    config.stash[LEFT_OUT] = Counter()
     expected = os.environ.get("RILLET_EXPECT")
     if expected is None:
         return
@@ -56,7 +102,7 @@ def pytest_configure() -> None:
 
 
 def pytest_report_header() -> str:
-    """Say which build is tested."""
+    """Return the line that names the build under test."""
     shim = " with Cython blocked" if os.environ.get("RILLET_NO_CYTHON") else ""
     return f"rillet {rillet.__version__} {'compiled' if rillet.compiled() else 'interpreted'}{shim}, {_package()}"
 
@@ -67,7 +113,7 @@ def _package() -> Path:
 
 @pytest.fixture(scope="session")
 def judge_of_session() -> Iterator[Judge]:
-    """The redis-server that all tests share, through `judge`."""
+    """Start the redis-server that all tests share through `judge`."""
     if redis_binary() is None:
         pytest.skip("redis-server is not installed (Debian: apt-get install redis-server)")
     with running_redis() as server:
@@ -76,7 +122,7 @@ def judge_of_session() -> Iterator[Judge]:
 
 @pytest.fixture
 def judge(judge_of_session: Judge) -> Judge:
-    """A redis-server as it was started: an earlier test's settings are undone; use its FLUSHALL freely."""
+    """Return the shared redis-server with its settings reset. A test may call FLUSHALL."""
     with judge_of_session.client() as client:
         client.execute_command("CONFIG", "SET", *(word for setting in DEFAULTS.items() for word in setting))
     return judge_of_session
@@ -84,7 +130,7 @@ def judge(judge_of_session: Judge) -> Judge:
 
 @pytest.fixture(scope="session")
 def peer_of() -> Iterator[Callable[[str], Judge]]:
-    """The servers that values of `compat` are judged by, each started when it is first asked for."""
+    """Return a function that starts the reference server of a `compat` at its first use."""
     running: dict[str, Judge] = {}
     with ExitStack() as stack:
 

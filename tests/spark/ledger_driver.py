@@ -27,7 +27,7 @@ class Told(StreamingQueryListener):
     def onQueryStarted(self, event: Any) -> None:
         """Say nothing: a started query has done nothing."""
 
-    def onProgress(self, event: Any) -> None:
+    def onQueryProgress(self, event: Any) -> None:
         """Say which batch is through."""
         if event.progress.numInputRows:
             print(f"batch {event.progress.batchId} {event.progress.numInputRows}", flush=True)
