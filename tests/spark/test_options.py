@@ -201,15 +201,15 @@ def fake_java(folder: Path, says: str, status: int = 0) -> None:
 
 def test_java_missing_broken_or_old_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
-    with pytest.raises(JavaMissing, match="^Spark needs Java; JAVA_HOME is .*nowhere.* does not run: install Java 17"):
+    with pytest.raises(JavaMissing, match="^Spark needs Java, but JAVA_HOME is .*nowhere.* does not run: install Java 17"):
         require_java()
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(JavaMissing, match="^Spark needs Java, and none is on the PATH: [^\n]*$"):
+    with pytest.raises(JavaMissing, match="^Spark needs Java, but there is no java on the PATH: [^\n]*$"):
         require_java()
     fake_java(tmp_path / "old", 'openjdk version "1.8.0_402"')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "old"))
-    with pytest.raises(JavaMissing, match="17 or newer, and .* is version 8"):
+    with pytest.raises(JavaMissing, match="17 or newer, but .* is version 8"):
         require_java()
     fake_java(tmp_path / "broken", "no", 1)
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "broken"))

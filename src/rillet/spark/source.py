@@ -53,7 +53,7 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, Filter
     from pyspark.sql.types import StructType
 
-    from rillet.spark.pipelines.history import Shares, Tail
+    from rillet.spark.read.history import HistoryTask
 
 DEFAULT_SCHEMA = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestamp, fields map<string,string>"
 
@@ -161,7 +161,7 @@ class RangePartition(InputPartition):
 class HistoryPartition(InputPartition):
     """One task's share of an archive and of the streams beyond it."""
 
-    def __init__(self, task: Shares | Tail) -> None:
+    def __init__(self, task: HistoryTask) -> None:
         super().__init__(None)
         self.task = task
 
@@ -193,7 +193,7 @@ class _Reading:
         """Yield the record batches of a partition."""
         with plainly():
             if isinstance(partition, HistoryPartition):
-                from rillet.spark.pipelines.history import read as read_history
+                from rillet.spark.read.history import read as read_history
 
                 yield from read_history(self.options, partition.task, self.arrow_schema)
                 return
@@ -217,7 +217,7 @@ class BatchReader(_Reading, DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         """Return the tasks' ranges, none of which moves when entries arrive later."""
         if self.options.archive is not None:
-            from rillet.spark.pipelines.history import plan
+            from rillet.spark.read.history import plan
 
             with plainly():
                 return [HistoryPartition(task) for task in plan(self)] or [RangePartition(())]
@@ -244,13 +244,13 @@ class BatchReader(_Reading, DataSourceReader):
         """Leave out of the tasks what need not be read."""
         return tasks
 
-    def bounds(self, known: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
+    def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to."""
         ranges = {}
-        for stream, facts in known.items():
-            if facts is not None:
+        for stream, info in streams.items():
+            if info is not None:
                 start, end = self.options.start_of(stream), self.options.end_of(stream)
-                ranges[stream] = (facts.last if start is None else start, facts.last if end is None else end)
+                ranges[stream] = (info.last if start is None else start, info.last if end is None else end)
         return ranges
 
 
@@ -274,16 +274,17 @@ class FilteringReader(BatchReader):
         """Cut the tasks' ranges to what the filters leave of them."""
         return [task for task in map(self.pushed.clip, tasks) if task]
 
-    def bounds(self, known: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
+    def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
         """Return where to read each stream from and to, narrowed by the filters."""
-        ranges = super().bounds(known)
+        ranges = super().bounds(streams)
         if self.pushed.ids == EVERYTHING:
             return ranges
         for stream, (after, last) in ranges.items():
-            facts = known[stream]
-            assert facts is not None
-            there = facts.first is not None and facts.first > max(after, EARLIEST)
-            ranges[stream] = self.pushed.bounds(before(facts.first) if there and facts.first else after, last)
+            info = streams[stream]
+            assert info is not None
+            if info.first is not None and info.first > max(after, EARLIEST):
+                after = before(info.first)
+            ranges[stream] = self.pushed.bounds(after, last)
         return ranges
 
 

@@ -14,9 +14,7 @@ import pytest
 
 import rillet.store
 from rillet.client.connection import ConnectorError
-from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.archive import Archived
-from rillet.spark.pipelines.archive_layout import (
+from rillet.spark.archive.layout import (
     OWN,
     Archive,
     ArchiveError,
@@ -25,6 +23,8 @@ from rillet.spark.pipelines.archive_layout import (
     day_of,
     folder_of,
 )
+from rillet.spark.options import Options, parse
+from rillet.spark.pipelines.archive import Archived
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
@@ -96,7 +96,7 @@ def by_manifest(archive: Archive) -> list[str]:
     """Return the IDs as who goes by the manifest reads them."""
     import pyarrow as pa
 
-    from rillet.spark.pipelines.parquet import ArchiveTask, read_share
+    from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
 
     manifest = archive.manifest()
     schema = pa.schema([("id", pa.string())])
@@ -359,7 +359,7 @@ def test_a_killed_spark_and_its_successor(spark: SparkSession, judge: Judge, url
     wanted = fill(judge, range(3000))
     script = (
         "import os, signal, sys, rillet.spark\n"
-        "from rillet.spark.pipelines.archive_layout import Archive\n"
+        "from rillet.spark.archive.layout import Archive\n"
         "Archive.__init__.__defaults__ = (lambda step: step == 'placed' and os.killpg(0, signal.SIGKILL),)\n"
         "from rillet.spark.pipelines import archive\n"
         "spark = rillet.spark.session('local[1]', spark_driver_memory='512m')\n"

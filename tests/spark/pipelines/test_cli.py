@@ -97,7 +97,7 @@ def test_a_server_that_is_not_there_is_said_before_a_jvm_starts(
     def started(*_: object, **__: object) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("rillet.spark.java.session", started)
+    monkeypatch.setattr("rillet.spark.sessions.session", started)
     away = ("--url", "redis://127.0.0.1:1")
     for words in (("archive", str(tmp_path / "a"), *away, "--stream", "s"), ("dead-letters", *away, "--stream", "s"),
                   ("migrate", *away, "--to-url", "redis://127.0.0.1:2"), ("lag", *away)):  # fmt: skip

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rillet.client.connection import ConnectorError
+from rillet.spark.archive.layout import Archive, Part
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.archive_layout import Archive, Part
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.pipelines.test_archive import by_glob, fill, job
@@ -38,12 +38,12 @@ class Reader:
         self.keeps = lambda stream: True
 
     def plan(self) -> list[Any]:
-        from rillet.spark.pipelines.history import plan
+        from rillet.spark.read.history import plan
 
-        return plan(self)  # type: ignore[arg-type]
+        return plan(self)
 
     def read(self, task: Any) -> list[int]:
-        from rillet.spark.pipelines.history import read
+        from rillet.spark.read.history import read
 
         return [n for batch in read(self.options, task, self.schema) for n in batch.column("n").to_pylist()]
 
@@ -112,7 +112,7 @@ def test_bounds_prune_files_and_cut_at_the_seam(
 
 
 def test_streams_that_are_gone_or_began_anew(judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]) -> None:
-    from rillet.spark.pipelines.archive_layout import ArchiveError
+    from rillet.spark.archive.layout import ArchiveError
 
     fill(judge, range(100))
     archive_all(tmp_path / "a", url, job)
@@ -139,7 +139,7 @@ def test_typed_columns_out_of_the_map_mean_what_they_mean_in_the_stream() -> Non
     from rillet.columns.arrow_batch import record_batch, rows_for
     from rillet.columns.resp_decoder import DONE, RangeDecoder
     from rillet.protocol.command_parser import pack_command
-    from rillet.spark.pipelines.parquet import decoded
+    from rillet.spark.archive.parquet_reader import decoded
 
     entries = [
         ("1-1", [("n", "5"), ("t", "ä\r\n$3")]), ("1-2", []), ("1-3", [("n", "x"), ("d", " 1e3 ")]),
@@ -171,6 +171,7 @@ def test_entries_of_streams_in_turns_and_of_days(tmp_path: Path, monkeypatch: py
     """A task's batches may hold several streams in turns; few files stay open, and each holds one stream's day."""
     import pyarrow as pa
 
+    from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
     from rillet.spark.pipelines import parquet
 
     monkeypatch.setattr(parquet, "MOST_OPEN", 3)
@@ -188,9 +189,9 @@ def test_entries_of_streams_in_turns_and_of_days(tmp_path: Path, monkeypatch: py
     assert sum(part.rows for part in parts) == len(rows)
     found: list[tuple[str, int, int]] = []
     for part in sorted(parts, key=lambda part: (part.stream, part.first)):
-        share = parquet.ArchiveTask((tmp_path / part.path,), part.stream, StreamID(0, 0), part.last)
+        share = ArchiveTask((tmp_path / part.path,), part.stream, StreamID(0, 0), part.last)
         schema = pa.schema([("id_ms", pa.int64()), ("id_seq", pa.int64())])
-        ids = [tuple(row.values()) for one in parquet.read_share(share, schema, Options()) for row in one.to_pylist()]
+        ids = [tuple(row.values()) for one in read_share(share, schema, Options()) for row in one.to_pylist()]
         assert isinstance(part, Part) and {ms // day for ms, _ in ids} == {part.day}
         assert ids == sorted(ids) and (part.first, part.last) == (StreamID(*ids[0]), StreamID(*ids[-1]))
         found += [(part.stream, *one) for one in ids]

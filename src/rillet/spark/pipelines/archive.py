@@ -39,9 +39,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.client.connection import ConnectorError
-from rillet.spark.options import EARLIEST, OptionError, Options, parse
-from rillet.spark.pipelines import cli_common as running
-from rillet.spark.pipelines.archive_layout import (
+from rillet.spark.archive.layout import (
     KEEP_REPLACED,
     NO_OBJECTS,
     Archive,
@@ -51,6 +49,8 @@ from rillet.spark.pipelines.archive_layout import (
     can_exchange,
     folder_of,
 )
+from rillet.spark.options import EARLIEST, OptionError, Options, parse
+from rillet.spark.pipelines import cli_common as running
 from rillet.spark.pipelines.cli_common import Progress, counted, silent
 from rillet.spark.read.offsets import Offset
 from rillet.store.names import matches

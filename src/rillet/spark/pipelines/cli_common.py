@@ -239,7 +239,7 @@ def spark_arguments(parser: argparse.ArgumentParser) -> None:
 
 def open_session(options: argparse.Namespace, name: str) -> SparkSession:
     """Return the Spark session of a command; ConnectorError before it is made where the source cannot be reached."""
-    from rillet.spark.java import session
+    from rillet.spark.sessions import session
 
     _reach(source_options(options) if "url" in options else {})
     conf = dict(options.conf)

@@ -1,49 +1,35 @@
-"""Entries in Parquet files: what the tasks of archive, history and replay do.
+"""Writes entries into the Parquet files of an archive, and merges files.
 
-Written are record batches of the source, in the order of their IDs, without the columns that the folder's name holds:
+The input is record batches of the source, in ID order. The files omit the columns that the folder's name holds:
 
     batches ──► runs of one stream and one day ──► a file each, row groups of about 128 Ki rows
 
 The rows never go through Spark's own rows: a task reads from the server into Arrow and writes Arrow to Parquet. IDs
 and times are written as differences (DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY), all else with dictionaries.
-
-Read are files as record batches of any schema that the source would serve: columns that the file has, as they are; and
-typed columns out of a file that has the map `fields`, by making an XRANGE reply of its rows (`reply_of`: Arrow's string
-functions, no Python object for a value) and decoding that. So the text of a value means the same in the archive as in
-the stream.
 """
 
 from __future__ import annotations
 
 import os
-import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rillet.columns.arrow_batch import record_batch, rows_for
-from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder
-from rillet.spark.options import EARLIEST, Options
-from rillet.spark.pipelines.archive_layout import DAY_MS, ArchiveError, Part, day_of
+from rillet.spark.archive.layout import DAY_MS, ArchiveError, Part, day_of
+from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
+from rillet.spark.options import EARLIEST
 from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
 WAITING_BYTES = 128 << 20  # of all files that a task has open
 MOST_OPEN = 256
-IN_NAME = ("stream",)
 DELTAS = {
     "id": "DELTA_BYTE_ARRAY", "id_ms": "DELTA_BINARY_PACKED", "id_seq": "DELTA_BINARY_PACKED",
     "timestamp": "DELTA_BINARY_PACKED",
 }  # fmt: skip
 _U64 = 1 << 64
-_TRIES = 20
-_PAUSE = 0.05  # between looks for a file that is on its way from one place to the next
-
-
-# ---- writing ------------------------------------------------------------------------------------------------------
 
 
 class ArchiveFileWriter:
@@ -182,11 +168,6 @@ def texts_of_bytes(batch: Any) -> Any:
     return batch.set_column(place, pa.field("fields", kind, batch.schema.field(place).nullable), found)
 
 
-def entry_id(batch: Any, row: int) -> StreamID:
-    """Return the ID of a row; the columns are signed, the halves are not."""
-    return StreamID(batch.column("id_ms")[row].as_py() % _U64, batch.column("id_seq")[row].as_py() % _U64)
-
-
 def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
     """Yield (stream, day, rows) for the pieces of a batch that lie in one stream and one day."""
     import pyarrow as pa
@@ -225,169 +206,3 @@ def merge_parts(root: Path, olds: Sequence[Part], staging: str, compression: str
     if writer.rows != rows:
         raise ArchiveError(f"rillet: {olds[0].path} and those after it hold {writer.rows} rows, not {rows}")
     return Part(writer.path, olds[0].stream, olds[0].day, olds[0].first, olds[-1].last, rows, size)
-
-
-# ---- reading ------------------------------------------------------------------------------------------------------
-
-
-def open_file(places: Sequence[Path]) -> Any:
-    """Open a file of an archive at the first of its places where it is now."""
-    import pyarrow.parquet as pq
-
-    for attempt in range(_TRIES):
-        for place in places:
-            try:
-                return pq.ParquetFile(place)
-            except FileNotFoundError:
-                continue
-            except (OSError, ValueError) as error:
-                raise ArchiveError(f"rillet: {place} cannot be read: {error}") from None
-        if attempt + 1 < _TRIES:
-            time.sleep(_PAUSE)
-    raise ArchiveError(
-        f"rillet: {places[0]} is gone: it was compacted longer ago than replaced files are kept; read again"
-    )
-
-
-@dataclass(frozen=True)
-class ArchiveTask:
-    """What a task reads of a file: entries with after < ID <= last, of the `number`-th of `shares` parts."""
-
-    places: tuple[Path, ...]
-    stream: str
-    after: StreamID
-    last: StreamID
-    number: int = 0
-    shares: int = 1
-
-
-def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[Any]:
-    """Yield the rows of a share as record batches of a schema of the source."""
-    with open_file(share.places) as file:
-        have = file.schema_arrow
-        if missing := missing_columns(have, schema):
-            raise ArchiveError(f"rillet: {share.places[0]} has no {', no '.join(missing)}, and no map called fields")
-        direct = is_direct(have, schema)
-        wanted = {field.name for field in schema} - set(IN_NAME) if direct else {"id", "fields"}
-        columns = [name for name in have.names if name in wanted | {"id_ms", "id_seq"}]
-        groups = [number for number in _groups(file, share) if _overlaps(file.metadata.row_group(number), share)]
-        for batch in file.iter_batches(options.batch_entries, row_groups=groups, columns=columns):
-            batch = between(batch, share.after, share.last)
-            if batch.num_rows:
-                yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema, options)
-
-
-def _groups(file: Any, share: ArchiveTask) -> range:
-    """Return the row groups of a share."""
-    count = file.metadata.num_row_groups
-    return range(count * share.number // share.shares, count * (share.number + 1) // share.shares)
-
-
-def _overlaps(group: Any, share: ArchiveTask) -> bool:
-    """Tell whether a row group may hold entries of a share, by its least and largest id_ms."""
-    for number in range(group.num_columns):
-        column = group.column(number)
-        if column.path_in_schema == "id_ms":
-            told = column.statistics
-            if told is None or not told.has_min_max or told.min < 0:
-                return True
-            return bool(told.max >= share.after.ms and told.min <= share.last.ms)
-    return True
-
-
-def is_direct(have: Any, schema: Any) -> bool:
-    """Tell whether a file has all columns of a schema as they are to be."""
-    return all(
-        field.name in IN_NAME or (field.name in have.names and have.field(field.name).type.equals(field.type))
-        and not (field.metadata or {}).get(b"field")
-        for field in schema
-    )  # fmt: skip
-
-
-def missing_columns(have: Any, schema: Any) -> list[str]:
-    """Return the columns of a schema that a file cannot serve."""
-    if is_direct(have, schema) or "fields" in have.names:
-        return []
-    return [
-        f"{field.name} {field.type}" for field in schema
-        if field.name not in IN_NAME
-        and (field.name not in have.names or not have.field(field.name).type.equals(field.type))
-    ]  # fmt: skip
-
-
-def between(batch: Any, after: StreamID, last: StreamID) -> Any:
-    """Return the rows of a batch in the order of IDs with after < ID <= last. O(log rows)"""
-    high = batch.num_rows
-    if not high or (entry_id(batch, 0) > after and entry_id(batch, high - 1) <= last):
-        return batch
-    start = _first_beyond(batch, after, 0)
-    return batch.slice(start, _first_beyond(batch, last, start) - start)
-
-
-def _first_beyond(batch: Any, bound: StreamID, low: int) -> int:
-    high = int(batch.num_rows)
-    while low < high:
-        middle = (low + high) // 2
-        if entry_id(batch, middle) > bound:
-            high = middle
-        else:
-            low = middle + 1
-    return low
-
-
-def shaped(batch: Any, stream: str, schema: Any) -> Any:
-    """Return the columns of a schema out of a file's rows, with the stream's name beside them."""
-    import pyarrow as pa
-
-    arrays = [
-        pa.repeat(pa.scalar(stream, field.type), batch.num_rows) if field.name in IN_NAME else batch.column(field.name)
-        for field in schema
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
-
-
-def decoded(batch: Any, stream: str, schema: Any, options: Options) -> Any:
-    """Return the columns of a schema decoded out of a file's IDs and fields, as the source decodes a stream's."""
-    rows = rows_for(schema, stream.encode(), options.mode, options.corrupt_column)
-    decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
-    decoder.feed(b"*%d\r\n" % batch.num_rows)
-    decoder.feed(reply_of(batch))
-    state = decoder.decode()
-    assert state == DONE, (state, MORE)
-    return record_batch(rows, schema)
-
-
-def reply_of(batch: Any) -> bytes:
-    """Return the rows of (id, fields) as the entries of an XRANGE reply. O(bytes), in Arrow."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    fields = batch.column("fields")
-    ends = fields.offsets  # of a null none: it has no pairs
-    low, high = ends[0].as_py(), ends[-1].as_py()
-    keys, items = (column.slice(low, high - low) for column in (fields.keys, fields.items))
-    bulks = pc.binary_join_element_wise(_bulk(keys), _bulk(items), pa.scalar(b"", pa.binary()))
-    joined = pc.binary_join(pa.ListArray.from_arrays(pc.subtract(ends, low), bulks), pa.scalar(b"", pa.binary()))
-    words = pc.cast(pc.multiply(pc.subtract(ends[1:], ends[:-1]), 2), pa.string()).cast(pa.binary())
-    pieces = [b"*2\r\n", _bulk(batch.column("id")), b"*", words, b"\r\n", joined]
-    whole = pc.binary_join_element_wise(
-        *(pa.scalar(piece, pa.binary()) if isinstance(piece, bytes) else piece for piece in pieces),
-        pa.scalar(b"", pa.binary()),
-    )
-    _, offsets, data = whole.buffers()
-    start, end = whole.offset, whole.offset + len(whole)
-    places = memoryview(offsets).cast("i")
-    return bytes(memoryview(data)[places[start] : places[end]])
-
-
-def _bulk(texts: Any) -> Any:
-    """Return strings as RESP bulk strings."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if texts.null_count:
-        texts = texts.fill_null(b"" if pa.types.is_binary(texts.type) else "")
-    plain = texts.cast(pa.binary())
-    lengths = pc.cast(pc.binary_length(plain), pa.string()).cast(pa.binary())
-    head, tail = pa.scalar(b"$", pa.binary()), pa.scalar(b"\r\n", pa.binary())
-    return pc.binary_join_element_wise(head, lengths, tail, plain, tail, pa.scalar(b"", pa.binary()))

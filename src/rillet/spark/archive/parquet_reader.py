@@ -1,0 +1,194 @@
+"""Reads the Parquet files of an archive as record batches of any schema that the source serves.
+
+A column that the file has under the same name and type is copied. Other columns are decoded from the file's map column
+`fields`: `reply_of` builds an XRANGE reply from the rows with Arrow's string functions (no Python object per value),
+and the connector's own decoder reads that reply. So a value's text has the same meaning in the archive and in the
+stream.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rillet.columns.arrow_batch import record_batch, rows_for
+from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder
+from rillet.spark.archive.layout import ArchiveError
+from rillet.spark.options import Options
+from rillet.types.stream.id import StreamID
+
+IN_NAME = ("stream",)
+_U64 = 1 << 64
+_TRIES = 20
+_PAUSE = 0.05  # seconds between attempts to open a file that is being moved
+
+
+def entry_id(batch: Any, row: int) -> StreamID:
+    """Return the ID of a row; the columns are signed, the halves are not."""
+    return StreamID(batch.column("id_ms")[row].as_py() % _U64, batch.column("id_seq")[row].as_py() % _U64)
+
+
+def open_file(places: Sequence[Path]) -> Any:
+    """Open a file of an archive at the first of its places where it is now."""
+    import pyarrow.parquet as pq
+
+    for attempt in range(_TRIES):
+        for place in places:
+            try:
+                return pq.ParquetFile(place)
+            except FileNotFoundError:
+                continue
+            except (OSError, ValueError) as error:
+                raise ArchiveError(f"rillet: {place} cannot be read: {error}") from None
+        if attempt + 1 < _TRIES:
+            time.sleep(_PAUSE)
+    raise ArchiveError(
+        f"rillet: {places[0]} is gone: it was compacted longer ago than replaced files are kept; read again"
+    )
+
+
+@dataclass(frozen=True)
+class ArchiveTask:
+    """What a task reads of a file: entries with after < ID <= last, of the `number`-th of `shares` parts."""
+
+    places: tuple[Path, ...]
+    stream: str
+    after: StreamID
+    last: StreamID
+    number: int = 0
+    shares: int = 1
+
+
+def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[Any]:
+    """Yield the rows of a share as record batches of a schema of the source."""
+    with open_file(share.places) as file:
+        have = file.schema_arrow
+        if missing := missing_columns(have, schema):
+            raise ArchiveError(f"rillet: {share.places[0]} has no {', no '.join(missing)}, and no map called fields")
+        direct = is_direct(have, schema)
+        wanted = {field.name for field in schema} - set(IN_NAME) if direct else {"id", "fields"}
+        columns = [name for name in have.names if name in wanted | {"id_ms", "id_seq"}]
+        groups = [number for number in _groups(file, share) if _overlaps(file.metadata.row_group(number), share)]
+        for batch in file.iter_batches(options.batch_entries, row_groups=groups, columns=columns):
+            batch = between(batch, share.after, share.last)
+            if batch.num_rows:
+                yield shaped(batch, share.stream, schema) if direct else decoded(batch, share.stream, schema, options)
+
+
+def _groups(file: Any, share: ArchiveTask) -> range:
+    """Return the row groups of a share."""
+    count = file.metadata.num_row_groups
+    return range(count * share.number // share.shares, count * (share.number + 1) // share.shares)
+
+
+def _overlaps(group: Any, share: ArchiveTask) -> bool:
+    """Tell whether a row group may hold entries of a share, by its least and largest id_ms."""
+    for number in range(group.num_columns):
+        column = group.column(number)
+        if column.path_in_schema == "id_ms":
+            told = column.statistics
+            if told is None or not told.has_min_max or told.min < 0:
+                return True
+            return bool(told.max >= share.after.ms and told.min <= share.last.ms)
+    return True
+
+
+def is_direct(have: Any, schema: Any) -> bool:
+    """Tell whether a file has all columns of a schema as they are to be."""
+    return all(
+        field.name in IN_NAME or (field.name in have.names and have.field(field.name).type.equals(field.type))
+        and not (field.metadata or {}).get(b"field")
+        for field in schema
+    )  # fmt: skip
+
+
+def missing_columns(have: Any, schema: Any) -> list[str]:
+    """Return the columns of a schema that a file cannot serve."""
+    if is_direct(have, schema) or "fields" in have.names:
+        return []
+    return [
+        f"{field.name} {field.type}" for field in schema
+        if field.name not in IN_NAME
+        and (field.name not in have.names or not have.field(field.name).type.equals(field.type))
+    ]  # fmt: skip
+
+
+def between(batch: Any, after: StreamID, last: StreamID) -> Any:
+    """Return the rows of a batch in the order of IDs with after < ID <= last. O(log rows)"""
+    high = batch.num_rows
+    if not high or (entry_id(batch, 0) > after and entry_id(batch, high - 1) <= last):
+        return batch
+    start = _first_beyond(batch, after, 0)
+    return batch.slice(start, _first_beyond(batch, last, start) - start)
+
+
+def _first_beyond(batch: Any, bound: StreamID, low: int) -> int:
+    high = int(batch.num_rows)
+    while low < high:
+        middle = (low + high) // 2
+        if entry_id(batch, middle) > bound:
+            high = middle
+        else:
+            low = middle + 1
+    return low
+
+
+def shaped(batch: Any, stream: str, schema: Any) -> Any:
+    """Return the columns of a schema out of a file's rows, with the stream's name beside them."""
+    import pyarrow as pa
+
+    arrays = [
+        pa.repeat(pa.scalar(stream, field.type), batch.num_rows) if field.name in IN_NAME else batch.column(field.name)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+
+
+def decoded(batch: Any, stream: str, schema: Any, options: Options) -> Any:
+    """Return the columns of a schema decoded out of a file's IDs and fields, as the source decodes a stream's."""
+    rows = rows_for(schema, stream.encode(), options.mode, options.corrupt_column)
+    decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
+    decoder.feed(b"*%d\r\n" % batch.num_rows)
+    decoder.feed(reply_of(batch))
+    state = decoder.decode()
+    assert state == DONE, (state, MORE)
+    return record_batch(rows, schema)
+
+
+def reply_of(batch: Any) -> bytes:
+    """Return the rows of (id, fields) as the entries of an XRANGE reply. O(bytes), in Arrow."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    fields = batch.column("fields")
+    ends = fields.offsets  # of a null none: it has no pairs
+    low, high = ends[0].as_py(), ends[-1].as_py()
+    keys, items = (column.slice(low, high - low) for column in (fields.keys, fields.items))
+    bulks = pc.binary_join_element_wise(_bulk(keys), _bulk(items), pa.scalar(b"", pa.binary()))
+    joined = pc.binary_join(pa.ListArray.from_arrays(pc.subtract(ends, low), bulks), pa.scalar(b"", pa.binary()))
+    words = pc.cast(pc.multiply(pc.subtract(ends[1:], ends[:-1]), 2), pa.string()).cast(pa.binary())
+    pieces = [b"*2\r\n", _bulk(batch.column("id")), b"*", words, b"\r\n", joined]
+    whole = pc.binary_join_element_wise(
+        *(pa.scalar(piece, pa.binary()) if isinstance(piece, bytes) else piece for piece in pieces),
+        pa.scalar(b"", pa.binary()),
+    )
+    _, offsets, data = whole.buffers()
+    start, end = whole.offset, whole.offset + len(whole)
+    places = memoryview(offsets).cast("i")
+    return bytes(memoryview(data)[places[start] : places[end]])
+
+
+def _bulk(texts: Any) -> Any:
+    """Return strings as RESP bulk strings."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if texts.null_count:
+        texts = texts.fill_null(b"" if pa.types.is_binary(texts.type) else "")
+    plain = texts.cast(pa.binary())
+    lengths = pc.cast(pc.binary_length(plain), pa.string()).cast(pa.binary())
+    head, tail = pa.scalar(b"$", pa.binary()), pa.scalar(b"\r\n", pa.binary())
+    return pc.binary_join_element_wise(head, lengths, tail, plain, tail, pa.scalar(b"", pa.binary()))

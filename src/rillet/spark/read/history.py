@@ -1,0 +1,249 @@
+"""Reads an archive and the entries that its streams hold after it as one table, without gaps or duplicates.
+
+    spark.read.format("rillet").option("archive", "events.archive").option("stream", "events")...
+
+                     after                  seam: the last archived ID                      last
+    archive ────────────(══════════════════════]
+    stream        (trimmed)      ── entries ───(═══════════════════════════════════════════]──►
+
+The planner reads the archive's manifest first. The last archived ID of each stream is the seam: entries up to it are
+read from the archive, entries after it from the stream. An entry that is in both is read from the archive. An entry
+that is archived while the query runs is read from the stream, as planned.
+
+The stream may be trimmed while the query runs. A trim always follows the commit that archived the trimmed entries.
+So when the stream's first entry lies after the reader's position, the reader loads the manifest again. The entries
+between the two are in it, unless another program removed them without archiving them.
+
+The planner makes this check before it fixes the seam. A task makes it after each record batch that it reads from the
+stream and before it returns the batch. If the check fails, the task discards the batch and reads the archive. The
+check costs one small command for each 10,000 entries.
+
+Three filters reduce what is read from the archive: files by their first and last ID, row groups by their statistics,
+columns by the schema.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from rillet.client.connection import ConnectorError
+from rillet.client.servers import Servers
+from rillet.spark.archive.layout import Archive, ArchiveManifest
+from rillet.spark.archive.layout import Part as ArchivedFile
+from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
+from rillet.spark.options import Options
+from rillet.spark.read.metadata import found, missing
+from rillet.spark.read.offsets import Part as Range
+from rillet.spark.read.page_reader import read_task
+from rillet.spark.read.planner import Planner, spans_of
+from rillet.spark.read.stream_info import StreamInfo, facts_of
+from rillet.store.names import matches
+from rillet.types.stream.id import StreamID
+
+TASK_ROWS = 500_000  # minimum rows per archive task; reading a row from a file is cheap
+GROUP_ROWS = 1 << 17
+PLAN_ATTEMPTS = 20
+
+Bounds = Mapping[str, tuple[StreamID, StreamID]]
+
+
+class HistoryReader(Protocol):
+    """The parts of a batch reader that the plan uses."""
+
+    options: Options
+    parallelism: int
+
+    def keeps(self, stream: str) -> bool:
+        """Return whether the query reads a stream."""
+        ...
+
+    def bounds(self, streams: Mapping[str, StreamInfo | None]) -> Bounds:
+        """Return the range (after, last] to read of each stream."""
+        ...
+
+
+# ---- planning, on the driver --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ArchiveShares:
+    """A task's share of the archive."""
+
+    shares: tuple[ArchiveTask, ...]
+
+
+@dataclass(frozen=True)
+class StreamRanges:
+    """A task's share of the streams after the seam."""
+
+    ranges: tuple[Range, ...]
+
+
+HistoryTask = ArchiveShares | StreamRanges
+
+
+def plan(reader: HistoryReader) -> list[HistoryTask]:
+    """Return the tasks of a batch read with the option `archive`."""
+    options, archive = reader.options, Archive(str(reader.options.archive))
+    with Servers(options) as servers:
+        manifest, extents = consistent_state(archive, reader, servers)
+        bounds = reader.bounds(combined_extents(manifest, extents))
+        archived, live = {}, {}
+        for stream, (after, last) in bounds.items():
+            seam = manifest.read_up_to(stream)
+            archived[stream] = (after, min(last, seam))
+            info = extents[stream]
+            if info is not None and info.length and max(after, seam) < last:
+                live[stream] = (max(after, seam), last)
+        planner = Planner(options, servers, reader.parallelism, hurried=False)
+        spans = spans_of({stream: extents[stream] for stream in live}, live)
+        batch = planner.cut(planner.weigh(spans), None)
+    parallelism = options.min_partitions or reader.parallelism
+    return [*archive_tasks(archive, manifest, archived, parallelism), *map(StreamRanges, batch.tasks)]
+
+
+def consistent_state(
+    archive: Archive, reader: HistoryReader, servers: Servers
+) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
+    """Return the manifest and the streams' extents, read so that no trimmed entry is missing from both."""
+    options, manifest = reader.options, archive.existing()
+    for _ in range(PLAN_ATTEMPTS):
+        archived = _selected_streams(manifest, options)
+        streams = sorted(stream for stream in {*found(options, servers), *archived} if reader.keeps(stream))
+        extents = facts_of(servers, streams)
+        later = archive.existing()
+        if all(
+            (info is not None and info.first is not None and info.first <= manifest.read_up_to(stream))
+            or later.read_up_to(stream) == manifest.read_up_to(stream)
+            for stream, info in extents.items()
+        ):
+            break
+        manifest = later
+    for stream, info in extents.items():
+        seam = manifest.read_up_to(stream)
+        if info is None and stream not in archived and options.keys() is not None:
+            raise missing(servers, stream)
+        if info is None:
+            extents[stream] = StreamInfo(0, None, seam, None, None)
+        elif info.last < seam and options.fail_on_data_loss:
+            where = servers.connection(stream.encode()).address
+            raise ConnectorError(
+                f"rillet: the stream {stream!r} at {where} ends at {info.last}, but the archive {archive.path} ends at "
+                f"{seam}: the stream was deleted and created again, or its server lost data. Set failOnDataLoss=false "
+                "to read what the archive holds"
+            )
+    return manifest, extents
+
+
+def combined_extents(
+    manifest: ArchiveManifest, extents: Mapping[str, StreamInfo | None]
+) -> dict[str, StreamInfo | None]:
+    """Return the extents of archive and stream together; their first entries are unknown (None)."""
+    return {
+        stream: replace(info, first=None, last=max(info.last, manifest.read_up_to(stream)))
+        for stream, info in extents.items()
+        if info is not None
+    }
+
+
+def _selected_streams(manifest: ArchiveManifest, options: Options) -> list[str]:
+    """Return the archived streams that the options select."""
+    keys, pattern = options.keys(), options.stream_pattern
+    if keys is not None:
+        return [stream for stream in manifest.streams() if stream in keys]
+    return [stream for stream in manifest.streams() if matches(str(pattern), stream)]
+
+
+def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, parallelism: int) -> list[HistoryTask]:
+    """Divide the rows of an archive among tasks: whole files, and row groups of large files."""
+    shares = []
+    for file in manifest.files:
+        after, last = bounds.get(file.stream, (file.last, file.last))
+        if file.last > after and file.first <= last:
+            shares.append((file, share_of(archive, manifest, file, after, last)))
+    rows = sum(file.rows for file, _ in shares)
+    target = max(TASK_ROWS, rows // parallelism + 1)
+    tasks: list[HistoryTask] = []
+    pending: list[ArchiveTask] = []
+    pending_rows = 0
+    for file, share in shares:
+        pieces = max(1, min(-(-file.rows // target), file.rows // GROUP_ROWS))
+        for number in range(pieces):
+            pending.append(replace(share, number=number, shares=pieces))
+            pending_rows += file.rows // pieces
+            if pending_rows >= target * 9 // 10:
+                tasks.append(ArchiveShares(tuple(pending)))
+                pending, pending_rows = [], 0
+    if pending:
+        tasks.append(ArchiveShares(tuple(pending)))
+    return tasks
+
+
+def share_of(
+    archive: Archive, manifest: ArchiveManifest, file: ArchivedFile, after: StreamID, last: StreamID
+) -> ArchiveTask:
+    """Return the task that reads the entries of a file with after < ID <= last."""
+    return ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, after, last)
+
+
+# ---- reading, in the tasks ----------------------------------------------------------------------------------------
+
+
+def read(options: Options, task: HistoryTask, schema: Any) -> Iterator[Any]:
+    """Yield the record batches of a task."""
+    if isinstance(task, ArchiveShares):
+        for share in task.shares:
+            yield from read_share(share, schema, options)
+        return
+    with Servers(options) as servers:
+        for part in task.ranges:
+            yield from read_after_seam(options, servers, part, schema)
+
+
+def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any) -> Iterator[Any]:
+    """Yield the entries of a range of a stream; entries that were archived and trimmed meanwhile, from the archive."""
+    import pyarrow as pa
+
+    stream, after, last = part
+    with_ids = pa.schema([*schema, pa.field("id_ms", pa.int64()), pa.field("id_seq", pa.int64())])
+    lenient = replace(options, fail_on_data_loss=False)  # this function looks for trimmed entries in the archive
+    while after < last:
+        for batch in _with_end(read_task(lenient, [(stream, after, last)], with_ids)):
+            manifest = archived_meanwhile(options, servers, stream, after)
+            if manifest is not None:
+                until = min(manifest.read_up_to(stream), last)
+                yield from _read_archived(options, manifest, stream, after, until, schema)
+                after = until
+                break
+            if batch is None:
+                return
+            end = batch.num_rows - 1
+            after = StreamID(*(batch.column(number)[end].as_py() % (1 << 64) for number in (-2, -1)))
+            yield pa.RecordBatch.from_arrays(batch.columns[:-2], schema=schema)
+
+
+def _with_end(batches: Iterator[Any]) -> Iterator[Any]:
+    """Yield the batches, then None."""
+    yield from batches
+    yield None
+
+
+def archived_meanwhile(options: Options, servers: Servers, stream: str, after: StreamID) -> ArchiveManifest | None:
+    """Return the manifest if entries after an ID were archived and may have been trimmed; else None."""
+    key = stream.encode()
+    first = servers.call(key, b"XRANGE", key, b"-", b"+", b"COUNT", b"1")
+    if first and StreamID.parse(first[0][0]) <= after:
+        return None
+    manifest = Archive(str(options.archive)).existing()
+    return manifest if manifest.read_up_to(stream) > after else None
+
+
+def _read_archived(
+    options: Options, manifest: ArchiveManifest, stream: str, after: StreamID, last: StreamID, schema: Any
+) -> Iterator[Any]:
+    archive = Archive(str(options.archive))
+    for file in manifest.files:
+        if file.stream == stream and file.last > after and file.first <= last:
+            yield from read_share(share_of(archive, manifest, file, after, last), schema, options)

@@ -1,0 +1,61 @@
+"""Two short cuts for users: a local Spark session with the connector, and an archive with its streams as one table.
+
+pyspark is imported when a function is called, so importing this module does not need it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rillet.spark.java import require_java
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+
+def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> SparkSession:
+    """Return a Spark session with `rillet` registered; settings are Spark's, with _ in place of the dots."""
+    require_java()
+    package_folder = str(Path(__file__).parents[2])
+    folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    if package_folder not in folders:  # the worker processes inherit it
+        os.environ["PYTHONPATH"] = os.pathsep.join([package_folder, *filter(None, folders)])
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    from pyspark.sql import SparkSession
+
+    from rillet.spark.source import register
+
+    builder = SparkSession.builder.master(master).appName(name)
+    defaults = {
+        "spark_ui_enabled": "false",
+        "spark_ui_showConsoleProgress": "false",
+        "spark_sql_session_timeZone": "UTC",
+    }
+    for key, value in {**defaults, **settings}.items():
+        # A name with dots is used unchanged: spark.executorEnv.HTTP_PROXY.
+        builder = builder.config(key if "." in key else key.replace("_", "."), value)
+    spark = builder.getOrCreate()
+    register(spark)
+    return spark
+
+
+def history(
+    spark: SparkSession,
+    stream: str | None = None,
+    *,
+    archive: str | Path,
+    schema: str | StructType | None = None,
+    **options: str,
+) -> DataFrame:
+    """Return the entries of an archive and of its streams after it as one table; `options` are the batch reader's."""
+    from rillet.spark.source import register
+
+    register(spark)
+    reader = spark.read.format("rillet").option("archive", str(Path(archive).absolute())).options(**options)
+    if stream is not None:
+        reader = reader.option("stream", stream)
+    return (reader if schema is None else reader.schema(schema)).load()
