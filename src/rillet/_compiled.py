@@ -46,6 +46,7 @@ COMPILED = (
     "runtime/session",
     "runtime/channels",
     "runtime/registry",
+    "runtime/statistics",
     "runtime/fast_path",
     "commands/stream/arguments",
     "commands/stream/add",

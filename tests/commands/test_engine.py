@@ -35,7 +35,7 @@ def test_counts_of_calls_refusals_and_failures(bench: Bench) -> None:
     bench("INCR")
     facts = bench("INFO", "commandstats").decode()
     assert "cmdstat_incr:calls=1,usec=0,usec_per_call=0.00,rejected_calls=1,failed_calls=1" in facts
-    assert bench.engine.errors == {"ERR": 2}
+    assert bench.engine.statistics.errors == {"ERR": 2}
 
 
 def test_writes_and_ping_are_refused_while_the_log_is_broken(bench: Bench) -> None:

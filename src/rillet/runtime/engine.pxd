@@ -2,6 +2,7 @@ cimport cython
 from rillet.runtime.channels cimport Channels
 from rillet.runtime.registry cimport Command
 from rillet.runtime.session cimport Session
+from rillet.runtime.statistics cimport CommandCounters, Statistics
 from rillet.runtime.fast_path cimport FastPath
 from rillet.keyspace.clock cimport Clock
 from rillet.keyspace.database cimport Database
@@ -17,7 +18,7 @@ cdef class Engine:
     cdef object _log
     cdef readonly PropagationBuffer feed
     cdef public dict sessions
-    cdef public dict stats
+    cdef public Statistics statistics
     cdef public dict info_sections
     cdef public dict services
     cdef public object refusal
@@ -28,11 +29,9 @@ cdef class Engine:
     cdef public bint active_expire
     cdef public str run_id
     cdef public str replication_id
-    cdef public dict errors
     cdef public long long started_ms
     cdef public long long next_session_id
     cdef public long long dirty
-    cdef public long long commands_processed
     cdef readonly ArgumentSpans words
     cdef list _shortcuts
     cdef unsigned long _shortcut_sizes

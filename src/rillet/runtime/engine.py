@@ -46,6 +46,7 @@ from rillet.runtime.session import (
     Session,
 )  # fmt: skip
 from rillet.runtime.settings import Settings
+from rillet.runtime.statistics import CommandCounters, Statistics
 from rillet.structs.argument_spans import ArgumentSpans
 
 # Commands that a session inside MULTI runs instead of queueing (server.c: processCommand).
@@ -86,16 +87,15 @@ class Engine:
     """Databases, settings, sessions and statistics of one server or store."""
 
     __slots__ = (
-        "databases", "settings", "clock", "feed", "sessions", "stats", "info_sections", "refusal", "notify_events",
-        "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "commands_processed", "services",
-        "active_expire", "run_id", "replication_id", "errors", "paused", "mstime",
+        "databases", "settings", "clock", "feed", "sessions", "statistics", "info_sections", "refusal", "notify_events",
+        "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "services",
+        "active_expire", "run_id", "replication_id", "paused", "mstime",
         "channels", "words", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since",
         "_idmp_expired", "_shortcuts", "_shortcut_sizes", "_log",
     )  # fmt: skip
     feed: PropagationBuffer | None
     _log: Any
     sessions: dict[int, Session]
-    errors: dict[str, int]
     info_sections: dict[str, Any]
     services: dict[str, Any]
     _by_name: dict[bytes, Command]
@@ -117,8 +117,7 @@ class Engine:
         self.feed = None
         self.channels = Channels()
         self.sessions = {}
-        self.stats = {"expired_keys": 0, "error_replies": 0}
-        self.errors = {}
+        self.statistics = Statistics()
         # What the surrounding door offers to INFO (section -> function) and to commands. The commands know these
         # services: shutdown(save, nosave, force), pause(until_ms, writes_only), unpause(), rewrite_config(),
         # setting_changed(name) which may raise SettingError, memory() -> used_memory and used_memory_peak,
@@ -140,7 +139,6 @@ class Engine:
         self.started_ms = self.clock.now_ms()
         self.next_session_id = 1
         self.dirty = 0
-        self.commands_processed = 0
         self._by_name = {}
         self._ready = []
         self._pending = []
@@ -342,9 +340,10 @@ class Engine:
         if ran == 0:
             return 0
         self._since = self.clock.ticks()
-        entry.nanoseconds += self._since - began
-        entry.calls += ran
-        self.commands_processed += ran
+        counters: CommandCounters = self.statistics.of(entry)
+        counters.nanoseconds += self._since - began
+        counters.calls += ran
+        self.statistics.commands_processed += ran
         self.dirty += session.dirty
         if self._ready:
             self._serve_ready()
@@ -384,20 +383,21 @@ class Engine:
         session.command = entry
         outer: cython.bint = session.running
         session.running = True
-        entry.calls += 1
-        self.commands_processed += 1
+        counters: CommandCounters = self.statistics.of(entry)
+        counters.calls += 1
+        self.statistics.commands_processed += 1
         began: cython.longlong = self._since or self.clock.ticks()
         self._depth += 1
         try:
             entry.handler(session, argv)
         except CommandError as error:
-            entry.failed += 1
+            counters.failed += 1
             self._reply_error(session, mark, error)
         finally:
             self._depth -= 1
             session.running = outer
             ended: cython.longlong = self.clock.ticks()
-            entry.nanoseconds += ended - began
+            counters.nanoseconds += ended - began
             if self._since:
                 self._since = ended
             # After an exception that ends more than the command (^C, no memory), too: what was changed is changed.
@@ -475,8 +475,7 @@ class Engine:
         session.out.truncate(mark)
         text = str(error)
         prefix = text.partition(" ")[0]
-        self.stats["error_replies"] += 1
-        self.errors[prefix] = self.errors.get(prefix, 0) + 1
+        self.statistics.count_error(prefix)
         session.out.error(text.encode("utf-8", "surrogateescape"))
         return True
 
@@ -530,7 +529,7 @@ class Engine:
             self._check(session, entry, argv)
         except CommandError as error:
             if entry is not None:
-                entry.rejected += 1
+                self.statistics.count_rejection(entry)
             if session.state & IN_MULTI:
                 session.state |= MULTI_FAILED
             if entry is not None and entry.fullname == "exec":
@@ -661,7 +660,7 @@ class Engine:
         """End the session's waiting with an error (CLIENT UNBLOCK ... ERROR)."""
         if session.blocked is not None and not session.blocked.postponed:
             self._stop_waiting(session)
-            session.command.failed += 1
+            self.statistics.count_failure(session.command)
             mark: cython.Py_ssize_t = session.out.mark()
             self._reply_error(session, mark, error)
             self._mute(session, mark)
@@ -726,7 +725,7 @@ class Engine:
         try:
             done = blocked.serve(session, key)
         except CommandError as error:
-            session.command.failed += 1
+            self.statistics.count_failure(session.command)
             self._reply_error(session, mark, error)
             done = True
         finally:
@@ -749,7 +748,7 @@ class Engine:
 
     def _expired(self, database: Database, key: bytes) -> None:
         """A key's time has come: count it, tell its watchers, log the DEL (expire.c: deleteExpiredKeyAndPropagate)."""
-        self.stats["expired_keys"] += 1
+        self.statistics.expired_keys += 1
         database.touch(key)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)

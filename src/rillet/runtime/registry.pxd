@@ -21,8 +21,5 @@ cdef class Command:
     cdef readonly object shortcut
     cdef readonly object handler
     cdef public dict subcommands
-    cdef public long long calls
-    cdef public long long nanoseconds
-    cdef public long long rejected
-    cdef public long long failed
+    cdef public long index
     cpdef bint accepts(self, Py_ssize_t count) except -1

@@ -49,11 +49,11 @@ GetKeys = Callable[[list[bytes]], list[int]]
 @cython.final
 @cython.cclass
 class Command:
-    """One command or sub-command: its declaration; how often it was called, refused, failed, and how long it took."""
+    """The declaration of one command or subcommand; `index` is its position in the table, -1 outside of it."""
 
     __slots__ = (
         "name", "fullname", "arity", "flags", "write", "no_auth", "keys", "group", "since", "complexity", "summary",
-        "syntax", "get_keys", "handler", "subcommands", "container", "calls", "nanoseconds", "rejected", "failed",
+        "syntax", "get_keys", "handler", "subcommands", "container", "index",
         "no_multi", "level", "shortcut",
     )  # fmt: skip
     handler: Any
@@ -80,10 +80,7 @@ class Command:
         self.get_keys = get_keys
         self.shortcut = shortcut
         self.subcommands: dict[bytes, Command] | None = None
-        self.calls = 0
-        self.nanoseconds = 0
-        self.rejected = 0
-        self.failed = 0
+        self.index = -1
         self._verify()
 
     def _verify(self) -> None:
@@ -129,27 +126,28 @@ class CommandTable:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, Command] = {}
+        # Includes subcommands; `Command.index` is the position here.
+        self._all: list[Command] = []
 
     def add(self, entry: Command) -> None:
-        """Record a declaration; a name declared twice is an error."""
-        if not entry.container:
-            known = self.by_name.get(entry.name.encode())
-            assert known is None, f"{entry.name} is declared twice"
-            self.by_name[entry.name.encode()] = entry
-            return
-        container = self._container(entry)
-        assert container.subcommands is not None
-        assert entry.name.encode() not in container.subcommands, f"{entry.fullname} is declared twice"
-        container.subcommands[entry.name.encode()] = entry
+        """Add a declaration; a second one of the same name is an error."""
+        same_level = self.by_name
+        if entry.container:
+            container = self._container(entry)
+            assert container.subcommands is not None
+            same_level = container.subcommands
+        assert entry.name.encode() not in same_level, f"{entry.fullname} is declared twice"
+        same_level[entry.name.encode()] = entry
+        entry.index = len(self._all)
+        self._all.append(entry)
 
     def _container(self, entry: Command) -> Command:
-        name = entry.container.encode()
-        if name not in self.by_name:
-            self.by_name[name] = Command(
+        if entry.container.encode() not in self.by_name:
+            self.add(Command(
                 entry.container, -2, "", (0, 0, 0), entry.group, entry.since, "Depends on subcommand.", "",
                 f"A container for {entry.container} commands.", None, None,
-            )  # fmt: skip
-        container = self.by_name[name]
+            ))  # fmt: skip
+        container = self.by_name[entry.container.encode()]
         if container.subcommands is None:
             container.subcommands = {}
         return container

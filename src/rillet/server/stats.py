@@ -42,7 +42,7 @@ class ServerStats:
 
     def sample(self, now: int) -> None:
         """Note the totals of now; the rates are taken from the notes."""
-        self._samples.append((now, self._server.engine.commands_processed, *self._bytes()))
+        self._samples.append((now, self._server.engine.statistics.commands_processed, *self._bytes()))
 
     def reset(self) -> None:
         """Begin anew (CONFIG RESETSTAT)."""

@@ -11,7 +11,6 @@ from typing import Any
 
 from rillet.commands.arguments import text
 from rillet.commands.help import reply_help
-from rillet.commands.server.info import all_commands
 from rillet.errors import CommandError, Loading
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -114,13 +113,9 @@ def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
 def config_resetstat(session: Session, argv: list[bytes]) -> None:
     """Begin the statistics of INFO anew."""
     engine = session.engine
-    engine.stats.update(dict.fromkeys(engine.stats, 0))
-    engine.errors.clear()
-    engine.commands_processed = 0
+    engine.statistics.reset()
     for database in engine.databases:
         database.hits = database.misses = 0
-    for entry in all_commands():
-        entry.calls = entry.nanoseconds = entry.rejected = entry.failed = 0
     if "reset_stats" in engine.services:
         engine.services["reset_stats"]()
     session.out.ok()

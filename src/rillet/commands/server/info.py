@@ -127,13 +127,13 @@ def _persistence(engine: Any) -> Facts:
 def _stats(engine: Any) -> Facts:
     return {
         "total_connections_received": engine.next_session_id - 1,
-        "total_commands_processed": engine.commands_processed,
-        "expired_keys": engine.stats["expired_keys"], "evicted_keys": 0,
+        "total_commands_processed": engine.statistics.commands_processed,
+        "expired_keys": engine.statistics.expired_keys, "evicted_keys": 0,
         "keyspace_hits": sum(database.hits for database in engine.databases),
         "keyspace_misses": sum(database.misses for database in engine.databases),
         "pubsub_channels": len(engine.channels.channels), "pubsub_patterns": len(engine.channels.patterns),
         "pubsubshard_channels": len(engine.channels.shards), "latest_fork_usec": 0, "total_forks": 0,
-        "total_error_replies": engine.stats["error_replies"],
+        "total_error_replies": engine.statistics.error_replies,
     }  # fmt: skip
 
 
@@ -147,16 +147,17 @@ def _cpu(_engine: Any) -> Facts:
 
 
 def _errorstats(engine: Any) -> Facts:
-    return {f"errorstat_{prefix}": f"count={count}" for prefix, count in engine.errors.items()}
+    return {f"errorstat_{prefix}": f"count={count}" for prefix, count in engine.statistics.errors.items()}
 
 
-def _commandstats(_engine: Any) -> Facts:
+def _commandstats(engine: Any) -> Facts:
+    counters = ((entry, engine.statistics.of(entry)) for entry in all_commands())
     return {
-        f"cmdstat_{one.fullname}":
+        f"cmdstat_{entry.fullname}":
             f"calls={one.calls},usec={one.nanoseconds // 1000},"
             f"usec_per_call={one.nanoseconds / 1000 / one.calls if one.calls else 0:.2f},"
             f"rejected_calls={one.rejected},failed_calls={one.failed}"
-        for one in all_commands() if one.calls or one.rejected
+        for entry, one in counters if one.calls or one.rejected
     }  # fmt: skip
 
 

@@ -1,0 +1,46 @@
+"""Counters belong to one engine: two engines in a process count apart."""
+
+from __future__ import annotations
+
+from rillet.runtime.engine import Engine
+from tests.differential.wire import Local
+
+
+def commandstats(client: Local) -> dict[str, str]:
+    """Return the counters of INFO commandstats without their times."""
+    lines = [line for line in client("INFO", "commandstats").decode().splitlines() if line.startswith("cmdstat_")]
+    counters = {}
+    for line in lines:
+        name, fields = line.removeprefix("cmdstat_").split(":")
+        counters[name] = ",".join(field for field in fields.split(",") if not field.startswith("usec"))
+    return counters
+
+
+def test_commands_of_one_engine_do_not_appear_in_another() -> None:
+    first, second = Local(Engine()), Local(Engine())
+    for _ in range(5):
+        first("XADD", "events", "*", "field", "value")
+    assert commandstats(first)["xadd"] == "calls=5,rejected_calls=0,failed_calls=0"
+    assert "xadd" not in commandstats(second)
+
+
+def test_resetting_the_statistics_of_one_engine_leaves_the_others() -> None:
+    first, second = Local(Engine()), Local(Engine())
+    first("SET", "key", "value")
+    first("XADD", "key", "*", "field", "value")
+    first("XADD", "key")
+    first("CONFIG", "GET", "hz")
+    second("GET", "key")
+    assert second("CONFIG", "RESETSTAT") == b"OK"
+    counters = commandstats(first)
+    assert counters["set"] == "calls=1,rejected_calls=0,failed_calls=0"
+    assert counters["xadd"] == "calls=1,rejected_calls=1,failed_calls=1"
+    assert counters["config|get"] == "calls=1,rejected_calls=0,failed_calls=0"
+    # RESETSTAT itself is counted before it runs, INFO as it begins.
+    assert commandstats(second) == {"info": "calls=1,rejected_calls=0,failed_calls=0"}
+
+
+def test_a_command_that_fails_counts_as_one_call() -> None:
+    client = Local(Engine())
+    assert client("CLIENT", "UNBLOCK", "nonsense").startswith("ERR")
+    assert commandstats(client)["client|unblock"] == "calls=1,rejected_calls=0,failed_calls=1"
