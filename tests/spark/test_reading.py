@@ -264,11 +264,11 @@ def test_the_planner_finds_a_server_again(judge: Judge, url: str, add: Callable[
 
 
 def test_options_of_the_other_direction_are_refused(url: str) -> None:
-    with pytest.raises(OptionError, match="not for reading: maxlen"):
+    with pytest.raises(OptionError, match="not allowed for reading: maxlen"):
         BatchReader(options(url, maxlen="5"), SPARK_SCHEMA, 1)
-    with pytest.raises(OptionError, match="not for a batch read: maxEntriesPerTrigger"):
+    with pytest.raises(OptionError, match="not allowed for a batch read: maxEntriesPerTrigger"):
         BatchReader(options(url, maxEntriesPerTrigger="5"), SPARK_SCHEMA, 1)
-    with pytest.raises(OptionError, match="not for a streaming read: endingOffsets"):
+    with pytest.raises(OptionError, match="not allowed for a streaming read: endingOffsets"):
         stream_reader(url, endingOffsets="5")
     with pytest.raises(OptionError, match="'id' cannot be int64"):
         BatchReader(options(url), StructType().add("a", ArrayType(StringType())).add("id", "long"), 1)

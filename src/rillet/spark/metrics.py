@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
-from rillet.spark.options import EARLIEST
+from rillet.spark.option_types import EARLIEST
 from rillet.spark.read.offsets import number
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID

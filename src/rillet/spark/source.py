@@ -37,7 +37,8 @@ from rillet.errors import RilletError
 from rillet.spark.errors import plainly
 from rillet.spark.groups.group import read_all_delivered
 from rillet.spark.groups.group_delivery import Delivering
-from rillet.spark.options import BATCH_ONLY, EARLIEST, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, before, parse
+from rillet.spark.option_types import EARLIEST, before
+from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
 from rillet.spark.read.data_loss import Place
 from rillet.spark.read.filters import EVERYTHING, SWITCH, Pushed
 from rillet.spark.read.metadata import found, require_streams

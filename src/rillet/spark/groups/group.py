@@ -45,7 +45,8 @@ from rillet.columns.resp_decoder import MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder
 from rillet.errors import ProtocolError
 from rillet.protocol.reply_parser import ReplyError
-from rillet.spark.options import Options, before
+from rillet.spark.option_types import before
+from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.read.metadata import text
 from rillet.spark.read.offsets import Part, Task

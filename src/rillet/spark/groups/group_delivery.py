@@ -26,7 +26,8 @@ from dataclasses import replace
 
 from rillet.client.connection import ConnectorError
 from rillet.spark.groups.group import DeliveredPage, Deliverer, ends, set_back, tasks
-from rillet.spark.options import EARLIEST, Options
+from rillet.spark.option_types import EARLIEST
+from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLoss, Place
 from rillet.spark.read.micro_batch import Look, MicroBatchReader, Seen
 from rillet.spark.read.offsets import Offset, Task

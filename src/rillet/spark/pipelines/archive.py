@@ -49,7 +49,8 @@ from rillet.spark.archive.layout import (
     can_exchange,
     folder_of,
 )
-from rillet.spark.options import EARLIEST, OptionError, Options, parse
+from rillet.spark.option_types import EARLIEST
+from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import cli_common as running
 from rillet.spark.pipelines.cli_common import Progress, counted, silent
 from rillet.spark.read.offsets import Offset

@@ -18,7 +18,7 @@ from typing import Any
 
 from rillet.spark.archive.layout import DAY_MS, ArchiveError, Part, day_of
 from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
-from rillet.spark.options import EARLIEST
+from rillet.spark.option_types import EARLIEST
 from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17

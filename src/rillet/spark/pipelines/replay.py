@@ -40,7 +40,8 @@ from typing import TYPE_CHECKING, Any
 from rillet.client.connection import Connection, ConnectionLost, ConnectorError, pack
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.archive.layout import Archive
-from rillet.spark.options import EARLIEST, Options, parse
+from rillet.spark.option_types import EARLIEST
+from rillet.spark.options import Options, parse
 from rillet.spark.pipelines import cli_common as running
 from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
 from rillet.spark.write.commits import record_key

@@ -46,7 +46,8 @@ from dataclasses import dataclass, field
 
 from rillet.client.connection import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
-from rillet.spark.options import EARLIEST, Options
+from rillet.spark.option_types import EARLIEST
+from rillet.spark.options import Options
 from rillet.spark.read.offsets import Offset
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID

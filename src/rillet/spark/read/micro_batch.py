@@ -40,7 +40,8 @@ from rillet.client.connection import ConnectionLost, ConnectorError
 from rillet.client.servers import Patience, Servers, StaysAway
 from rillet.spark.groups import group as groups
 from rillet.spark.metrics import report
-from rillet.spark.options import EARLIEST, Options
+from rillet.spark.option_types import EARLIEST
+from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLossGuard, Place
 from rillet.spark.read.metadata import found, keys_of_all, missing, require_streams, wait_for_news
 from rillet.spark.read.offsets import Offset, Task

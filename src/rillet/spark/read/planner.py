@@ -28,7 +28,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from rillet.client.servers import Servers
-from rillet.spark.options import EARLIEST, Options, before
+from rillet.spark.option_types import EARLIEST, before
+from rillet.spark.options import Options
 from rillet.spark.read.metadata import MetadataPage, count_ahead, glimpses, places, ranking, ranks
 from rillet.spark.read.offsets import Task, identifier
 from rillet.spark.read.splits import (

@@ -1,0 +1,184 @@
+"""Parsers for the values of options and command-line arguments.
+
+Each takes the text that the user gave and returns the value. The message of a ValueError states what is expected: the
+caller puts "<option> is <text>: " before it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+from rillet.types.stream.id import MAX, StreamID
+
+EARLIEST = StreamID(0, 0)
+LATEST = None
+Bound = StreamID | None  # None = latest
+Bounds = Bound | dict[str, Bound]
+
+_ID = re.compile(r"(\(?)([0-9]{1,20})(?:-([0-9]{1,20}))?")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|m|h|d)?")
+_UNIT_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0, None: 1.0}
+
+
+# ---- stream IDs and times ---------------------------------------------------------------------------------------
+
+
+def before(bound: StreamID) -> StreamID:
+    """Return the next smaller ID (t_stream.c, streamDecrID)."""
+    return StreamID(bound.ms, bound.seq - 1) if bound.seq else StreamID(bound.ms - 1, MAX)
+
+
+def starting_bound(text: str) -> Bound:
+    """Return the ID after which reading starts, for: earliest, latest (None), ID (inclusive) or (ID (exclusive)."""
+    if text.lower() in ("earliest", "latest"):
+        return EARLIEST if text.lower() == "earliest" else LATEST
+    match = _match_id(text, "earliest, latest or ")
+    bound = StreamID(int(match[2]), int(match[3] or 0))
+    return bound if match[1] or bound == EARLIEST else before(bound)
+
+
+def ending_bound(text: str) -> Bound:
+    """Return the last ID to read, for: latest (None), ID (inclusive; its whole millisecond without -seq) or (ID."""
+    if text.lower() == "latest":
+        return LATEST
+    match = _match_id(text, "latest or ")
+    if match[1]:
+        bound = StreamID(int(match[2]), int(match[3] or 0))
+        return bound if bound == EARLIEST else before(bound)
+    return StreamID(int(match[2]), MAX if match[3] is None else int(match[3]))
+
+
+def _match_id(text: str, words: str) -> re.Match[str]:
+    match = _ID.fullmatch(text)
+    if match is None or int(match[2]) > MAX or int(match[3] or 0) > MAX:
+        raise ValueError(f"expected {words}a stream ID such as 1526919030474-0 or (1526919030474-0")
+    return match
+
+
+def bounds(bound: Callable[[str], Bound]) -> Callable[[str], Bounds]:
+    """Return a parser for one bound for all streams, or for JSON with one bound for each: {"<stream>": "<bound>"}."""
+
+    def read(text: str) -> Bounds:
+        if not text.lstrip().startswith("{"):
+            return bound(text)
+        by_stream: dict[str, Bound] = {}
+        for stream, value in _json_object(text).items():
+            if not isinstance(value, str):
+                raise ValueError(f"expected a string as the bound of the stream {stream!r}")
+            try:
+                by_stream[stream] = bound(value)
+            except ValueError as error:
+                raise ValueError(f"{error}; {value!r} was given for the stream {stream!r}") from None
+        return by_stream
+
+    return read
+
+
+def stream_id(text: str) -> str:
+    """Return a stream ID as it was given: `<ms>` or `<ms>-<seq>`."""
+    match = _ID.fullmatch(text)
+    if match is None or match[1] or int(match[2]) > MAX or int(match[3] or 0) > MAX:
+        raise ValueError("expected a stream ID such as 1526919030474-0")
+    return text
+
+
+def timestamp(text: str) -> int:
+    """Return milliseconds since 1970, from milliseconds or ISO 8601 (UTC unless the text names a time zone)."""
+    if text.isascii() and text.isdigit():
+        if len(text) > 20 or int(text) > MAX:
+            raise ValueError(f"expected at most {MAX} milliseconds, the largest value in a stream ID")
+        return int(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise ValueError("expected milliseconds since 1970 or ISO 8601 such as 2024-05-01T12:00:00Z") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return -((datetime(1970, 1, 1, tzinfo=UTC) - moment) // timedelta(milliseconds=1))
+
+
+def duration(text: str) -> float:
+    """Return seconds, from a number of seconds or a number with a unit: 500ms, 30s, 15m, 1h, 7d."""
+    match = _DURATION.fullmatch(text.strip())
+    if match is None:
+        raise ValueError("expected a time: a number of seconds, or a number with a unit (500ms, 30s, 15m, 1h, 7d)")
+    return float(match[1]) * _UNIT_SECONDS[match[2]]
+
+
+def timeout(text: str) -> float:
+    """Return a duration above 0."""
+    seconds = duration(text)
+    if not 0 < seconds < 1e8:
+        raise ValueError("expected a time above 0 and below 1,000 days")
+    return seconds
+
+
+# ---- numbers, words and names -----------------------------------------------------------------------------------
+
+
+def whole_number(least: int) -> Callable[[str], int]:
+    """Return a parser for a whole number of at least `least`."""
+
+    def read(text: str) -> int:
+        if not text.isascii() or not text.isdigit() or int(text) < least:
+            raise ValueError(f"expected a whole number of at least {least}")
+        return int(text)
+
+    return read
+
+
+def boolean(text: str) -> bool:
+    """Return the value of `true` or `false`, in any case."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError("expected true or false")
+    return text.lower() == "true"
+
+
+def one_of(*words: str) -> Callable[[str], str]:
+    """Return a parser for one of some words, in any case; the result has the case of `words`."""
+
+    def read(text: str) -> str:
+        for word in words:
+            if text.lower() == word.lower():
+                return word
+        raise ValueError(f"expected one of {', '.join(words)}")
+
+    return read
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Return the names of a list with commas; each may occur once."""
+    listed = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not listed:
+        raise ValueError("expected at least one name")
+    if len(set(listed)) < len(listed):
+        raise ValueError("expected each name once")
+    return listed
+
+
+def non_empty(text: str) -> str:
+    """Return a text that is not empty."""
+    if not text:
+        raise ValueError("expected a value that is not empty")
+    return text
+
+
+def field_map(text: str) -> dict[str, str]:
+    """Return the field name of each column, from JSON {"<column>": "<field>"}."""
+    fields = _json_object(text)
+    if not fields or not all(isinstance(name, str) for name in fields.values()):
+        raise ValueError('expected JSON of the form {"<column>": "<field>"}')
+    return fields
+
+
+def _json_object(text: str) -> dict[str, str]:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"expected JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise ValueError("expected a JSON object")
+    return value
