@@ -161,7 +161,7 @@ def test_decode_fills_the_registers() -> None:
     assert not lp.decode(second)
     assert lp.at_int == -5 and lp.is_end(lp.at_next)
     assert lp.get_int(second) == -5
-    with pytest.raises(Corrupt, match="a string where an integer belongs"):
+    with pytest.raises(Corrupt, match="found a string where an integer is required"):
         lp.get_int(6)
 
 

@@ -1,17 +1,18 @@
-"""Words: the words of a command as places in memory, so that a value reaches its listpack without an object between.
+"""Argument spans: the arguments of a command as memory addresses, so that values are copied without an object each.
 
-    data   *5\\r\\n$4\\r\\nXADD\\r\\n$1\\r\\ns\\r\\n$1\\r\\n*\\r\\n$1\\r\\nf\\r\\n$5\\r\\nvalue\\r\\n   as they came
+    data   *5\\r\\n$4\\r\\nXADD\\r\\n$1\\r\\ns\\r\\n$1\\r\\n*\\r\\n$1\\r\\nf\\r\\n$5\\r\\nvalue\\r\\n   as received
                        ▲             ▲          ▲          ▲          ▲
     at             at[0]         at[1]      at[2]      at[3]      at[4]
     size               4             1          1          1          5
 
-Words come from a list of bytes (`take`) or straight from what a client sent: the parser fills `at` and `size` up to
-`room` and says how many there are (`CommandParser.scan`). Whoever filled them keeps alive what they point into, so
-they are good for the one call that they were filled for. Interpreted, `at` holds the words themselves.
+Spans are taken from a list of bytes (`take`) or refer directly to received bytes: `CommandParser.scan` fills `at` and
+`size` for at most `room` arguments and returns their number. The caller that fills the spans keeps the underlying
+bytes alive, so spans are valid only during the call for which they were filled. In interpreted mode, `at` holds the
+arguments themselves.
 
-Costs: 16 bytes a word, kept for the next command up to a thousand words. An XADD of five fields makes 13 objects less
-with it, a third of what the command cost. Rejected: positions in one buffer (a list of bytes would have to be joined
-first), and a class that the parser fills (it knows nothing of rillet but the errors).
+Costs: 16 bytes per argument; up to a thousand places are kept for the next command. An XADD of five fields creates
+13 fewer objects, which saves a third of the command's time. Rejected alternatives: positions in one buffer (a list of
+bytes would have to be joined first), and a class of the protocol layer, which depends on nothing but the errors.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
 
-_KEEP = cython.declare(cython.Py_ssize_t, 1024)  # places that are kept when a longer command has had its turn
+_KEEP = cython.declare(cython.Py_ssize_t, 1024)  # number of places kept after a longer command
 _START = cython.declare(cython.Py_ssize_t, 64)
 
 
 @cython.final
 @cython.cclass
 class ArgumentSpans:
-    """Room for words; `count` of the `room` places of `at` and `size` are filled."""
+    """Places for arguments: `count` of the `room` places in `at` and `size` are filled."""
 
     __slots__ = ("at", "count", "room", "size", "_places", "_sizes")
     at: Any
@@ -49,7 +50,7 @@ class ArgumentSpans:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def make_room(self, count: cython.Py_ssize_t) -> cython.bint:
-        """Have places for at least so many words, and give back what one very long command has needed."""
+        """Ensure at least `count` places; release the extra places of an earlier very long command."""
         if self.room >= count and (self.room <= _KEEP or count > _KEEP):
             return True
         self.room = count if count > _KEEP else max(count, min(2 * self.room, _KEEP))
@@ -68,17 +69,17 @@ class ArgumentSpans:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def take(self, argv: list[bytes], start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
-        """Point to argv[start : start + count]."""
+        """Set the spans to argv[start : start + count]."""
         i: cython.Py_ssize_t
         word: bytes
         if start < 0 or count < 0 or start > len(argv) - count:
-            raise IndexError("words beyond the list")
+            raise IndexError("the range extends past the last argument")
         self.make_room(count)
         self.count = 0
         for i in range(count):
             word = argv[start + i]
             if word is None:
-                raise TypeError("names and values are bytes")
+                raise TypeError("names and values must be bytes")
             self.at[i] = word
             self.size[i] = len(word)
         self.count = count
@@ -86,9 +87,9 @@ class ArgumentSpans:
 
     @cython.ccall
     def get(self, index: cython.Py_ssize_t) -> bytes:
-        """Return a word as bytes."""
+        """Return an argument as bytes."""
         if index < 0 or index >= self.count:
-            raise IndexError("no such word")
+            raise IndexError("no argument has this index")
         if cython.compiled:
             return self.at[index][: self.size[index]]
         word: bytes = self.at[index]
@@ -96,7 +97,7 @@ class ArgumentSpans:
 
     @cython.ccall
     def to_list(self) -> list[bytes]:
-        """Return the words as a list of bytes."""
+        """Return the arguments as a list of bytes."""
         words: list[Any] = [None] * self.count
         i: cython.Py_ssize_t
         for i in range(self.count):
@@ -109,7 +110,7 @@ class ArgumentSpans:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def equals(self, index: cython.Py_ssize_t, value: bytes) -> cython.bint:
-        """Say whether there is a word of that index and it is the value."""
+        """Return whether the argument exists and equals value."""
         n: cython.Py_ssize_t = len(value)
         if index < 0 or index >= self.count or self.size[index] != n:
             return False
@@ -119,29 +120,29 @@ class ArgumentSpans:
         same: bool = self.at[index] == value
         return same
 
-    # What a shortcut asks of a word before anything else knows it.
+    # Tests that the fast path applies to arguments before any parsing.
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_char(self, index: cython.Py_ssize_t, char: cython.int) -> cython.bint:
-        """Say whether there is a word of that index and it is this one character."""
+        """Return whether the argument exists and is this single character."""
         return 0 <= index < self.count and self.size[index] == 1 and self.at[index][0] == char
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_digit(self, index: cython.Py_ssize_t) -> cython.bint:
-        """Say whether there is a word of that index and it begins with a digit."""
+        """Return whether the argument exists and begins with a digit."""
         return 0 <= index < self.count and self.size[index] > 0 and 48 <= self.at[index][0] <= 57
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_option(self, index: cython.Py_ssize_t, option: bytes) -> cython.bint:
-        """Say whether there is a word of that index and it is the option, of small letters, in any case."""
+        """Return whether the argument exists and equals the lower-case option, ignoring case."""
         i: cython.Py_ssize_t
         if index < 0 or index >= self.count or self.size[index] != len(option):
             return False
         for i in range(len(option)):
-            # Setting the bit of the small letters makes a letter of nothing but a letter.
+            # Setting bit 0x20 maps only letters to lower-case letters.
             if self.at[index][i] | 0x20 != option[i]:
                 return False
         return True
@@ -149,7 +150,7 @@ class ArgumentSpans:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def number(self, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the number that the word is, of up to 18 digits in canonical form, or -1."""
+        """Return the value of an argument of up to 18 digits in canonical form, or -1 for any other."""
         i: cython.Py_ssize_t
         value: cython.longlong = 0
         char: cython.int

@@ -1,17 +1,20 @@
-"""CRC-64 of the Jones polynomial, the checksum of RDB files and DUMP payloads (Redis: crc64.c).
+"""CRC-64 with the Jones polynomial: the checksum of RDB files and DUMP payloads (Redis: crc64.c).
 
-Polynomial 0xad93d23594c935a9, bits reflected in and out, start 0, no final xor;
+Polynomial 0xad93d23594c935a9, input and output reflected, initial value 0, no final xor;
 crc64(b"123456789") is 0xe9c6d914c4b8d9ca.
 
-anycrc computes it in C where it is installed; without it a table of 256 entries does, about a
-hundred times slower. Both give the same value.
+anycrc computes it in C if installed. The fallback uses a table of 256 entries and is about a hundred
+times slower. Both return the same value.
 """
 
 from __future__ import annotations
 
+from functools import cache
+
 _POLYNOMIAL = 0x95AC9329AC4BC9B5  # 0xad93d23594c935a9 with its 64 bits reflected
 
 
+@cache
 def _table() -> tuple[int, ...]:
     rows = []
     for row in range(256):
@@ -21,12 +24,9 @@ def _table() -> tuple[int, ...]:
     return tuple(rows)
 
 
-_ROWS = _table()
-
-
 def crc64_by_table(data: bytes | memoryview, crc: int = 0) -> int:
-    """Return the checksum of data, continuing from crc, in plain Python. O(n)"""
-    rows = _ROWS
+    """Return the checksum of data in pure Python, continuing from crc. O(n)"""
+    rows = _table()
     for byte in data:
         crc = rows[(crc ^ byte) & 0xFF] ^ (crc >> 8)
     return crc

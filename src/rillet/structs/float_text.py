@@ -1,6 +1,6 @@
-"""Doubles as Redis reads and writes them: the scores of sorted sets (Redis: util.c, deps/fpconv).
+"""Doubles as Redis parses and formats them: the scores of sorted sets (Redis: util.c, deps/fpconv).
 
-A score goes to clients, into listpacks and into digests as text, and so which text it is can be seen:
+Clients, listpacks and digests contain scores as text, so the exact text matters:
 
                           7.0                         7.2 and newer, Valkey
     reply                 17 digits                   integer, else shortest
@@ -8,28 +8,28 @@ A score goes to clients, into listpacks and into digests as text, and so which t
     in a digest           17 digits                   shortest
 
     17 digits   C's %.17g: 0.1 is 0.10000000000000001
-    integer     what has no fraction, up to 2^62 either way: 100000000000000000 and not 1e+17
-    shortest    digits enough to read the same double back, and mostly no more: 0.1
+    integer     no fraction and at most 2^62 in magnitude: 100000000000000000, not 1e+17
+    shortest    enough digits to read the same double back, usually the minimum: 0.1
 
-The last one is Grisu2 (F. Loitsch, "Printing Floating-Point Numbers Quickly and Accurately with Integers",
-2010). One time in a thousand it gives a digit more than would do, or not the nearest of the shortest. Those bytes
-are seen in DUMP, so it is done here step by step, and not by Python's repr, which is always shortest. With v the
-double, and m-, m+ the middles between it and its neighbours:
+"shortest" is Grisu2 (F. Loitsch, "Printing Floating-Point Numbers Quickly and Accurately with Integers", 2010).
+About one result in a thousand has one digit too many, or is not the nearest of the shortest. DUMP exposes these
+digits, so this module implements Grisu2 step by step; Python's repr is always shortest. Let v be the double, and m-,
+m+ the midpoints between it and its neighbours:
 
-    v * 10^k, m- * 10^k, m+ * 10^k     64 bits each, k so that the integer part has at most 32 bits
-    digits of m+ * 10^k                until what is left of them is within m+ - m-
-    last digit                         lowered as long as that comes nearer to v
+    v * 10^k, m- * 10^k, m+ * 10^k     64 bits each, k chosen so that the integer part has at most 32 bits
+    digits of m+ * 10^k                until the remainder is within m+ - m-
+    last digit                         decremented while that moves closer to v
 
-10^k is one of 87 powers, eight decades apart, of 64 bits each, made from Python's integers when first asked for.
+10^k is one of 87 powers, eight decades apart, of 64 bits each, computed from Python's integers on first use.
 
-Reading is C's strtod: decimal, hexadecimal, inf, and for scores nothing around it (`parse`), while the ends of a
-range may have blanks in front, be empty, which is 0, and be too large, which is infinite (`parse_bound`). Some
-servers have readers of their own, which take less, or more:
+Parsing is C's strtod: decimal, hexadecimal, inf. A score has no surrounding blanks (`parse`). The bound of a range may
+have leading blanks, may be empty (0), and may be too large (infinite) (`parse_bound`). Some servers have their own
+parsers, which accept less or more:
 
                               7.0     8.0     newest     Valkey
     hexadecimal score         yes     yes     yes        no
-    hexadecimal end, blanks   yes     no      yes        no
-    2e308, 1e-324 as scores   no      no      inf, 0     no           (`wide`: no more than 19 digits)
+    hexadecimal bound, blanks yes     no      yes        no
+    2e308, 1e-324 as scores   no      no      inf, 0     no           (`wide`: at most 19 digits)
 """
 
 from __future__ import annotations
@@ -51,11 +51,11 @@ _BLANKS = b" \t\n\v\f\r"
 _EXACT = 1 << 62
 _ALL_BITS = cython.declare(cython.ulonglong, (1 << 64) - 1)
 
-# -- reading -----------------------------------------------------------------------------------------
+# -- parsing -----------------------------------------------------------------------------------------
 
 
 def parse(text: bytes, hexadecimal: bool = True, wide: bool = False) -> float | None:
-    """Return the double that a text stands for; None where it is none, NaN, or out of range (util.c: string2d)."""
+    """Parse a score; return None if it is not a number, NaN, or out of range (util.c: string2d)."""
     value = _strtod(text)
     if value is None or _INFINITE.fullmatch(text):
         return value
@@ -66,9 +66,9 @@ def parse(text: bytes, hexadecimal: bool = True, wide: bool = False) -> float | 
 
 
 def parse_bound(text: bytes, plain: bool = False) -> float | None:
-    """Return the double that an end of a range stands for, None where it is none (t_zset.c: zslParseRange).
+    """Parse the bound of a score range; return None if it is not a number (t_zset.c: zslParseRange).
 
-    plain: hexadecimal ones, and blanks in front, are not taken.
+    plain: reject hexadecimal numbers and leading blanks.
     """
     text = text.split(b"\0", 1)[0]
     if plain and (text[:1].strip(_BLANKS) != text[:1] or _HEXADECIMAL.fullmatch(text)):
@@ -77,7 +77,7 @@ def parse_bound(text: bytes, plain: bool = False) -> float | None:
 
 
 def _strtod(text: bytes) -> float | None:
-    """Return the value of a text that is a number as a whole and not NaN, infinite where it is too large."""
+    """Return the value if the whole text is a number other than NaN; numbers too large return infinity."""
     if _DECIMAL.fullmatch(text) or _INFINITE.fullmatch(text):
         return float(text)
     if _HEXADECIMAL.fullmatch(text):
@@ -89,7 +89,7 @@ def _strtod(text: bytes) -> float | None:
 
 
 def _digits_of(text: bytes) -> bytes:
-    """Return the digits of a number without those of its exponent."""
+    """Return the digits of a number without its exponent."""
     match = _DECIMAL.fullmatch(text)
     if match is not None:
         return (match[1] or b"") + (match[2] or b"") + (match[3] or b"")
@@ -97,7 +97,7 @@ def _digits_of(text: bytes) -> bytes:
 
 
 def _is_short(text: bytes) -> bool:
-    """Whether the newest reader takes a decimal text without asking C, and so without its check of the range."""
+    """Return whether Redis 8.10 parses a decimal text without strtod, and so without its range check."""
     match = _DECIMAL.fullmatch(text)
     if match is None or len(_digits_of(text).lstrip(b"0")) > 19:
         return False
@@ -106,21 +106,21 @@ def _is_short(text: bytes) -> bool:
     return -342 <= int(power[0]) - len(fraction) <= 308
 
 
-# -- writing -----------------------------------------------------------------------------------------
+# -- formatting --------------------------------------------------------------------------------------
 
 
 def as_integer(value: float) -> int | None:
-    """Return the integer that the double is, None where it is none or too large to be sure (util.c: double2ll)."""
+    """Return the double as an integer, or None if it has a fraction or exceeds 2^62 (util.c: double2ll)."""
     return int(value) if -_EXACT <= value <= _EXACT and value == int(value) else None
 
 
 def digits_17(value: float) -> bytes:
-    """Return the double with 17 significant digits (C's %.17g)."""
+    """Format a double with 17 significant digits (C's %.17g)."""
     return b"%.17g" % value
 
 
 def stored(value: float, classic: bool) -> bytes | int:
-    """Return what a listpack holds for a score: an integer, or a text (t_zset.c: zzlInsertAt)."""
+    """Return the form of a score in a listpack: an integer or a text (t_zset.c: zzlInsertAt)."""
     number = as_integer(value)
     if number is not None:
         return number
@@ -128,16 +128,16 @@ def stored(value: float, classic: bool) -> bytes | int:
 
 
 def shown(value: float, classic: bool) -> bytes:
-    """Return what a client is shown (networking.c: addReplyDouble)."""
+    """Format a double for a reply (networking.c: addReplyDouble)."""
     if classic:
         return digits_17(value)
     number = as_integer(value)
-    # Zero has a sign as a double, and none as an integer.
+    # A zero double has a sign, which an integer would lose.
     return shortest(value) if number is None or value == 0 else b"%d" % number
 
 
 def shortest(value: float) -> bytes:
-    """Return the double in Grisu2's digits (fpconv_dtoa.c: fpconv_dtoa)."""
+    """Format a double with Grisu2's digits (fpconv_dtoa.c: fpconv_dtoa)."""
     bits = int.from_bytes(struct.pack(">d", value), "big")
     sign = b"-" if bits >> 63 else b""
     if isnan(value):
@@ -149,7 +149,7 @@ def shortest(value: float) -> bytes:
 
 
 def _laid_out(digits: bytes, power: int, most: int) -> bytes:
-    """Return digits * 10^power as an integer, as a decimal fraction, or with an exponent (emit_digits)."""
+    """Format digits * 10^power as an integer, a decimal fraction, or with an exponent (emit_digits)."""
     count = len(digits)
     exponent = power + count - 1
     if power >= 0 and abs(exponent) < count + 7:
@@ -169,7 +169,7 @@ def _powers() -> list[tuple[int, int]]:
     """Return 10^-348, 10^-340, ... 10^340 as (64 bits, exponent of two)."""
     powers: list[tuple[int, int]] = []
     for decade in range(-348, 341, 8):
-        # Enough bits below the 64 that are kept, so that they are rounded once.
+        # Compute enough bits below the 64 that remain, so that the value is rounded only once.
         scaled = 10**decade << 128 if decade >= 0 else (1 << 1408) // 10**-decade
         exponent = scaled.bit_length() - 64
         powers.append(((scaled + (1 << exponent - 1)) >> exponent, exponent - (128 if decade >= 0 else 1408)))
@@ -177,7 +177,7 @@ def _powers() -> list[tuple[int, int]]:
 
 
 def _power_for(exponent: int) -> tuple[int, int, int]:
-    """Return (bits, exponent of two, decade) of the power that brings 64 bits with that exponent into range."""
+    """Return (bits, exponent of two, decade) of the power that scales 64 bits with that exponent into range."""
     powers = _powers()
     at = (int(-(exponent + 87) * 0.30102999566398114) + 348) // 8
     while exponent + powers[at][1] + 64 < -60:
@@ -188,12 +188,12 @@ def _power_for(exponent: int) -> tuple[int, int, int]:
 
 
 def _grisu(bits: int) -> tuple[bytes, int]:
-    """Return the digits and the power of ten of a positive, finite double (fpconv_dtoa.c: grisu2)."""
+    """Return the digits and the power of ten of a positive finite double (fpconv_dtoa.c: grisu2)."""
     mantissa, exponent = bits & ((1 << 52) - 1), bits >> 52 & 0x7FF
     if exponent:
         mantissa += 1 << 52
     exponent = (exponent or 1) - 1075
-    # Both neighbours are as far away, but below a power of two they are twice as close.
+    # Both neighbours are equally far away, except that the one below a power of two is half as far.
     nearer = mantissa == 1 << 52
     shift = 63 - mantissa.bit_length()
     upper = (2 * mantissa + 1) << shift
@@ -208,7 +208,7 @@ def _grisu(bits: int) -> tuple[bytes, int]:
 @cython.inline
 @cython.exceptval(check=False)
 def _product(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
-    """Return the upper 64 bits of a product, rounded; no step of it needs more than 64."""
+    """Return the upper 64 bits of a product, rounded, without an intermediate value above 64 bits."""
     half: cython.ulonglong = 0xFFFFFFFF
     cross: cython.ulonglong = (one >> 32) * (other & half)
     crossed: cython.ulonglong = (one & half) * (other >> 32)
@@ -221,9 +221,9 @@ def _generate(
     middle: cython.ulonglong, lower: cython.ulonglong, upper: cython.ulonglong, factor: cython.ulonglong,
     fraction: cython.int,
 ) -> tuple[bytes, int]:  # fmt: skip
-    """Return digits and a power of ten within lower and upper, all times the factor (generate_digits).
+    """Generate digits and a power of ten between lower and upper; both are scaled by the factor (generate_digits).
 
-    fraction: bits of the products that are behind the point, 32 to 60.
+    fraction: number of fractional bits in the products, 32 to 60.
     """
     digits: bytearray = bytearray(24)
     count: cython.Py_ssize_t = 0
@@ -270,7 +270,7 @@ def _come_nearer(
     digits: bytearray, count: cython.Py_ssize_t, delta: cython.ulonglong, rest: cython.ulonglong,
     unit: cython.ulonglong, off: cython.ulonglong,
 ) -> cython.bint:  # fmt: skip
-    """Lower the last digit as long as that comes nearer to the double (fpconv_dtoa.c: round_digit)."""
+    """Decrement the last digit while that moves closer to the double (fpconv_dtoa.c: round_digit)."""
     while rest < off and delta - rest >= unit and (rest + unit < off or off - rest > rest + unit - off):
         digits[count - 1] -= 1
         rest += unit

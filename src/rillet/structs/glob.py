@@ -1,20 +1,22 @@
-"""Glob patterns on bytes, as Redis reads them (util.c, stringmatchlen).
+"""Glob patterns on bytes with Redis's semantics (util.c, stringmatchlen).
 
-    *        any bytes, none too          [abc]    one of these            \\x   the byte x itself
-    ?        any one byte                 [a-f]    one of this range
-                                          [^a-f]   one byte that is none of these
+    *        any number of bytes          [abc]    one of these bytes          \\x   the byte x itself
+    ?        exactly one byte             [a-f]    one byte of this range
+                                          [^a-f]   one byte outside this range
 
-A pattern is cut at its stars into segments of which each element takes exactly one byte. The first
-segment must match at the start, the last one at the end, and each one between is taken where it is
-found first: the leftmost place leaves the most room for the rest, so nothing is ever tried twice and
-`a*a*a*a*b` costs O(pattern * text), where the textbook recursion is exponential in the stars.
+A pattern is split at its stars into segments, in which each element matches exactly one byte. The first
+segment must match at the start of the text and the last one at the end. Each segment between them matches at
+its leftmost position, which leaves the most room for the rest. No backtracking is needed, so `a*a*a*a*b`
+costs O(pattern * text), where the textbook recursion is exponential in the number of stars.
 
-Redis's quirks, kept: an empty text is matched by the empty pattern only, not by `*`; an unfinished
-class ends with the pattern; in `[a-]` the range runs up to `]` and the class stays open; bytes above
-127 sort below the others in a range, as C's signed char does; an escaped byte in a class keeps its
-case when case is ignored elsewhere.
+Quirks of Redis that are kept:
+- An empty text matches only the empty pattern, not `*`.
+- An unterminated class ends with the pattern.
+- In `[a-]`, the range extends to `]` and the class stays open.
+- In a range, bytes above 127 sort below the others, as C's signed char does.
+- An escaped byte in a class keeps its case, even where case is ignored otherwise.
 
-Rejected: fnmatch (other rules for classes, text only), one regular expression for the whole pattern
+Rejected alternatives: fnmatch (different class rules, text only), one regular expression for the whole pattern
 (backtracks).
 """
 
@@ -34,12 +36,12 @@ def matches(pattern: bytes, text: bytes, ignore_case: bool = False) -> bool:
 
 @lru_cache(maxsize=256)
 def compiled(pattern: bytes, ignore_case: bool = False) -> Glob:
-    """Return the pattern ready for use; the last 256 are kept."""
+    """Return a compiled pattern; the last 256 are cached."""
     return Glob(pattern, ignore_case)
 
 
 class Glob:
-    """A pattern cut into segments of one-byte elements; no text shorter than all of them together matches."""
+    """A pattern split into segments of one-byte elements; it matches no text shorter than all segments together."""
 
     __slots__ = ("pattern", "_elements", "_least", "_lengths", "_segments")
 
@@ -48,7 +50,7 @@ class Glob:
         self._elements = _parse(pattern, ignore_case)
         self._lengths = [len(segment) for segment in self._elements]
         self._least = sum(self._lengths)
-        # Made for the first text that is long enough: what nothing can match need not be compiled, however long.
+        # Compiled when the first text is long enough to match, because a pattern may be very long.
         self._segments: list[re.Pattern[bytes]] = []
 
     def matches(self, text: bytes) -> bool:
@@ -78,14 +80,14 @@ class Glob:
 
 
 def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:
-    """Return the segments between the stars; an element is the set of bytes that it takes."""
+    """Return the segments between the stars; an element is the set of bytes that it matches."""
     segments: list[list[frozenset[int]]] = [[]]
     at = 0
     while at < len(pattern):
         byte = pattern[at]
         at += 1
         if byte == _STAR:
-            # Stars side by side are one.
+            # Adjacent stars count as one.
             if at == 1 or segments[-1] or len(segments) == 1:
                 segments.append([])
         elif byte == _ANY:
@@ -102,7 +104,7 @@ def _parse(pattern: bytes, ignore_case: bool) -> list[list[frozenset[int]]]:
 
 
 def _parse_class(pattern: bytes, at: int, ignore_case: bool) -> tuple[frozenset[int], int]:
-    """Return the bytes that a class takes and the position after it; `at` is the one after its bracket."""
+    """Return the bytes that a class matches and the position after it; `at` follows the opening bracket."""
     taken: set[int] = set()
     negated = pattern[at : at + 1] == b"^"
     at += negated
@@ -126,7 +128,7 @@ def _parse_class(pattern: bytes, at: int, ignore_case: bool) -> tuple[frozenset[
 
 @lru_cache(maxsize=256)
 def _same(element: frozenset[int]) -> frozenset[int]:
-    """Return the element that was there first of those that are equal: a pattern may have very many of one kind."""
+    """Return a shared copy of an element, because a pattern may contain very many equal ones."""
     return element
 
 

@@ -5,19 +5,19 @@
     +--------------+-------------+----------+----------+-- .. --+
     0              4             8
 
-Everything is little-endian. `encoding` is the number of bytes of each member, 2, 4 or 8: the least that
-the widest member ever added needs. A member that does not fit widens them all; nothing narrows them
-again, so a set that once held 70000 keeps four bytes a member after 70000 has gone. DUMP shows it, so
-it is kept. `docs/formats/intset.md` draws it.
+All numbers are little-endian. `encoding` is the size of every member in bytes: 2, 4 or 8, whichever
+the widest member ever added needs. Adding a wider member converts all members; nothing converts them
+back, so a set that once held 70000 keeps four bytes per member after 70000 is removed. DUMP exposes
+this, so it is preserved. `docs/formats/intset.md` draws the format.
 
 Invariants (`check`): the members rise strictly, and each fits the encoding.
 
-Costs: contains O(log n); add and remove O(n), one move of the bytes behind the member; index O(1).
+Costs: contains O(log n); add and remove O(n), one move of the bytes after the member; index O(1).
 
-The members live in an `array`, whose bytes are the ones behind the header: `bisect` searches it and
-`insert` moves its tail, both in C, so this module is as fast interpreted as it would be compiled, and is
-therefore not among the compiled ones. Rejected: a bytearray searched here (ten bytecodes a step), and a
-Python list (8 bytes for the pointer and 28 for the integer, of each member).
+The members are in an `array`, whose bytes equal those after the header. `bisect` searches it and
+`insert` moves its tail, both in C. This module is therefore as fast interpreted as compiled, and is not
+among the compiled modules. Rejected alternatives: a bytearray with a search in Python (ten bytecodes
+a step), and a list (an 8-byte pointer and a 28-byte integer for each member).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _LITTLE = sys.byteorder == "little"
 
 
 def width_of(value: int) -> int:
-    """Return the bytes that a member needs: 2, 4 or 8 (intset.c: _intsetValueEncoding)."""
+    """Return the size that a member needs in bytes: 2, 4 or 8 (intset.c: _intsetValueEncoding)."""
     if -(1 << 15) <= value < 1 << 15:
         return 2
     return 4 if -(1 << 31) <= value < 1 << 31 else 8
@@ -52,23 +52,23 @@ class Intset:
 
     @staticmethod
     def from_bytes(data: bytes, deep: bool = True) -> Intset:
-        """Return the intset of these bytes; Corrupt where they are none, or hold no member.
+        """Parse the bytes of an intset; raise Corrupt if they are malformed or the set is empty.
 
-        Source: intset.c, intsetValidateIntegrity. Not deep: the order of the members is taken on trust.
+        deep=False does not verify the order of the members. Source: intset.c, intsetValidateIntegrity.
         """
         width, length = int.from_bytes(data[:4], "little"), int.from_bytes(data[4:8], "little")
         if width not in _CODES or not length or len(data) != HEADER_SIZE + length * width:
-            raise Corrupt("intset: length and encoding do not fit the bytes")
+            raise Corrupt("intset: length and encoding do not match the number of bytes")
         intset = Intset()
         intset.members = array(_CODES[width], data[HEADER_SIZE:])
         if not _LITTLE:
             intset.members.byteswap()
         if deep and not intset._rises():
-            raise Corrupt("intset: the members do not rise")
+            raise Corrupt("intset: the members are not in rising order")
         return intset
 
     def to_bytes(self) -> bytes:
-        """Return the bytes as DUMP and RDB carry them. O(n)"""
+        """Return the serialized intset, as in DUMP and RDB. O(n)"""
         members = self.members
         if not _LITTLE:
             members = members[:]
@@ -77,7 +77,7 @@ class Intset:
 
     @property
     def width(self) -> int:
-        """Return the bytes of each member."""
+        """Return the size of each member in bytes."""
         return self.members.itemsize
 
     @property
@@ -89,7 +89,7 @@ class Intset:
         return len(self.members)
 
     def __iter__(self) -> Iterator[int]:
-        """Yield the members, the least first."""
+        """Yield the members in rising order."""
         return iter(self.members)
 
     def __contains__(self, value: int) -> bool:
@@ -97,14 +97,14 @@ class Intset:
         return at < len(self.members) and self.members[at] == value
 
     def __getitem__(self, index: int) -> int:
-        """Return the member of that rank, 0 being the least; negative from the end."""
+        """Return the member of a rank, 0 for the smallest; negative ranks count from the end."""
         return self.members[index]
 
     def __repr__(self) -> str:
         return f"<Intset: {len(self)} members of {self.width} bytes>"
 
     def add(self, value: int) -> bool:
-        """Add a 64-bit integer; False where it is a member already (intset.c: intsetAdd). O(n)"""
+        """Add a 64-bit integer; return False if it is already a member (intset.c: intsetAdd). O(n)"""
         width = width_of(value)
         if width > self.members.itemsize:
             self.members = array(_CODES[width], self.members)
@@ -115,7 +115,7 @@ class Intset:
         return True
 
     def remove(self, value: int) -> bool:
-        """Remove a member; False where it is none (intset.c: intsetRemove). O(n)"""
+        """Remove a member; return False if it does not exist (intset.c: intsetRemove). O(n)"""
         at = bisect_left(self.members, value)
         if at == len(self.members) or self.members[at] != value:
             return False
@@ -123,11 +123,11 @@ class Intset:
         return True
 
     def random(self) -> int:
-        """Return a member picked at random; there must be one."""
+        """Return a random member; the set must not be empty."""
         return random.choice(self.members)
 
     def copy(self) -> Intset:
-        """Return an intset of its own with the same members and encoding. O(n)"""
+        """Return a copy with the same members and encoding. O(n)"""
         twin = Intset()
         twin.members = self.members[:]
         return twin
@@ -137,7 +137,7 @@ class Intset:
         return all(members[at] < members[at + 1] for at in range(len(members) - 1))
 
     def check(self) -> None:
-        """Assert the invariants. O(n)"""
+        """Raise AssertionError if an invariant is broken. O(n)"""
         assert self.members.typecode == _CODES[self.members.itemsize]
         assert self._rises()
 

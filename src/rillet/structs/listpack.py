@@ -7,44 +7,46 @@
 
     entry:  | encoding, length | data | backlen |
 
-Both header numbers are little-endian. The element count 65535 means "unknown, walk and count": it
-is reached by adding and left again only when `length` has counted fewer. The encoding byte says how
-long the entry is, so the list is walked forward; the backlen after it says the same (encoding and
-data, without the backlen itself), written so that it can be read from its last byte, so the list is
-walked backward from any position.
+Both header numbers are little-endian. The element count 65535 means "unknown: walk and count". A
+listpack gets this count by growing, and loses it only when `length` has counted fewer entries.
+The encoding byte gives the length of the entry, so the list can be walked forward. The backlen
+repeats that length (encoding and data, without the backlen itself) in a form that is read from its
+last byte, so the list can be walked backward from any position.
 
     0xxxxxxx                          integer 0 to 127
     10xxxxxx data                     string of 0 to 63 bytes
-    110xxxxx xxxxxxxx                 13-bit signed integer, the high bits first
-    1110xxxx xxxxxxxx data            string of up to 4095 bytes, the high bits first
-    11110000 u32 data                 string of up to 2^32 - 1 bytes, the low byte first
-    11110001 .. 11110100              16-, 24-, 32-, 64-bit signed integer, the low byte first
-    11111111                          the end
+    110xxxxx xxxxxxxx                 13-bit signed integer, high bits first
+    1110xxxx xxxxxxxx data            string of up to 4095 bytes, high bits first
+    11110000 u32 data                 string of up to 2^32 - 1 bytes, low byte first
+    11110001 .. 11110100              16-, 24-, 32-, 64-bit signed integer, low byte first
+    11111111                          end of the listpack
 
-A string that is the canonical decimal text of a 64-bit integer is stored as that integer in its
-smallest form, and nothing else is: "007", "+7", "-0" and " 7" stay strings. A 7-bit group of the
-backlen that is not the first has its high bit set. `docs/formats/listpack.md` draws all of it.
+A string that is the canonical decimal text of a 64-bit integer is stored as that integer, in its
+smallest form. All other strings stay strings: "007", "+7", "-0" and " 7" too. In a backlen, every
+7-bit group except the first has its high bit set. `docs/formats/listpack.md` draws every form.
 
-Positions are offsets into `buf`: of an entry's encoding byte, or of the 0xFF. A change moves what
-lies behind it and may replace `buf`, so positions and buffers are taken anew after each change.
+A position is an offset into `buf`, either of an entry's encoding byte or of the final 0xFF. Every
+change moves the bytes after it and may replace `buf`, so read positions and buffers again after it.
 
-Invariants (`check`): `used` is the total in the header and at most `len(buf)`; `buf[used - 1]` is
-0xFF and the entries end exactly there; each backlen tells its entry's length; the count is right or
-unknown. What lies behind `used` is room to grow and is never read.
+Invariants (`check`): `used` equals the header's total and is at most `len(buf)`; `buf[used - 1]` is
+0xFF, and the last entry ends just before it; each backlen matches its entry; the element count is
+correct or unknown. The bytes after `used` are spare capacity and are never read.
 
-Costs: append, decode, next, prev and compare touch one entry; insert, replace and delete move the
-bytes behind the position; seek and find walk, from the nearer end where the count is known. Room is
-grown by half, so n appends cost O(n) copies.
+Costs: append, decode, next, prev and compare touch one entry. insert, replace and delete move the
+bytes after the position. find walks forward; seek walks from the nearer end if the count is known.
+The capacity grows by half, so n appends copy O(n) bytes.
 
-Every step is checked against `used` before a byte is read, and each byte again by the bytearray, so
-bytes that passed no validation raise Corrupt and read nothing from outside. Writing at the end is
-checked once: room is made for all of an entry's words, and then each is written through a pointer (5 ns
-a word, where checking each byte and closing the list after each took 20). Rejected: reading through
-pointers with the checks at the edges (no faster than checked indexing, 2 ns a step), a Python list of
-decoded entries beside the bytes (50 bytes a value), and keeping the header unwritten until it is
-asked for (saves 2 ns an append, and whoever copies `buf` gets a wrong header); a module of its own
-for the encodings (calls between modules are not inlined, so each step would take 2 ns more). A
-deletion keeps the room it frees, where Redis gives it back at once; `shrink` gives it back.
+Every step is checked against `used` before it reads a byte, and the bytearray checks each index
+again. Unvalidated bytes therefore raise Corrupt and never cause a read outside the buffer. An append
+reserves room for the whole entry once and then writes through a pointer: 5 ns an element, against
+20 ns with a check for each byte. A deletion keeps the freed room, where Redis returns it at once;
+`shrink` returns it.
+
+Rejected alternatives:
+- reading through pointers with checks at the edges: no faster than checked indexing (2 ns a step);
+- a Python list of decoded entries beside the bytes: 50 bytes a value;
+- writing the header on demand: saves 2 ns an append, but a copy of `buf` would have a wrong header;
+- a separate module for the encodings: calls between modules are not inlined, 2 ns more a step.
 """
 
 from __future__ import annotations
@@ -62,7 +64,7 @@ from rillet.structs.argument_spans import ArgumentSpans
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code has them as C functions, through the .pxd
+else:  # compiled code cimports them as C functions, through the .pxd
     from rillet.structs.memory import copy_out, copy_slice, equals, put_u32
 
 HEADER_SIZE = 6
@@ -74,9 +76,9 @@ _HEADER = cython.declare(cython.Py_ssize_t, 6)
 _UNKNOWN = cython.declare(cython.Py_ssize_t, 65535)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 4294967295)
 _END = cython.declare(cython.int, 0xFF)
-_INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # the longest entry of an integer
+_INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # longest entry of an integer
 
-# What parse_int64 returns for text that is no integer. One text has this very value:
+# parse_int64 returns this value for text that is not an integer. One valid text has the same value:
 _MAX_INT = cython.declare(cython.longlong, 9223372036854775807)
 _NOT_INT = cython.declare(cython.longlong, -_MAX_INT - 1)
 _NOT_INT_TEXT = cython.declare(bytes, b"-9223372036854775808")
@@ -85,9 +87,9 @@ _NOT_INT_TEXT = cython.declare(bytes, b"-9223372036854775808")
 @cython.ccall
 @cython.exceptval(-77777777777, check=True)
 def parse_int64(text: bytes) -> cython.longlong:
-    """Return the integer whose canonical decimal text this is, else -2^63 (Redis: lpStringToInt64).
+    """Return the integer of a canonical decimal text, or -2^63 for any other text (Redis: lpStringToInt64).
 
-    The one text of -2^63 gives -2^63 too; `is_int64` tells them apart.
+    The text of -2^63 itself also returns -2^63; use `is_int64` to distinguish the two cases.
     """
     return parse_digits(text, len(text))
 
@@ -95,7 +97,7 @@ def parse_int64(text: bytes) -> cython.longlong:
 @cython.cfunc
 @cython.exceptval(check=False)
 def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.longlong:
-    """Do what parse_int64 does, for the n bytes at a place in memory."""
+    """Parse the n bytes at a memory address as `parse_int64` does."""
     i: cython.Py_ssize_t = 0
     v: cython.ulonglong = 0
     whole: cython.longlong
@@ -108,7 +110,7 @@ def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.lon
         i = 1
     if n - i > 19 or n == i:  # 19 digits fit 64 bits unsigned; 20 never fit signed
         return _NOT_INT
-    if text[i] == 48 and (n > 1 or negative):  # a leading zero, and "-0"
+    if text[i] == 48 and (n > 1 or negative):  # leading zero, or "-0"
         return _NOT_INT
     while i < n:
         c = text[i]
@@ -116,7 +118,7 @@ def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.lon
             return _NOT_INT
         v = v * 10 + (c - 48)
         i += 1
-    if v >> 63:  # too large, or the one of that value
+    if v >> 63:  # too large, or -2^63 itself
         return _NOT_INT
     whole = v
     return -whole if negative else whole
@@ -125,7 +127,7 @@ def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.lon
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def is_int64(text: bytes) -> cython.bint:
-    """Say whether the text is a canonical decimal 64-bit integer (Redis: lpStringToInt64)."""
+    """Return whether the text is a canonical decimal 64-bit integer (Redis: lpStringToInt64)."""
     return parse_int64(text) != _NOT_INT or text == _NOT_INT_TEXT
 
 
@@ -133,10 +135,10 @@ def is_int64(text: bytes) -> cython.bint:
 @cython.inline
 @cython.exceptval(check=False)
 def backlen_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Bytes of the backlen of an entry of n bytes (Redis: lpEncodeBacklen).
+    """Return the size of the backlen for an entry of n bytes (Redis: lpEncodeBacklen).
 
-    From the second step on the comparison is `<` where `<=` would do: 16383 takes three bytes. That
-    is Redis's own, and the bytes must be Redis's.
+    From the second threshold on, Redis compares with `<` where `<=` would be correct, so 16383 takes
+    three bytes. The comparison is copied because the bytes must equal Redis's.
     """
     if n <= 127:
         return 1
@@ -153,7 +155,7 @@ def backlen_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(check=False)
 def int_size(v: cython.longlong) -> cython.Py_ssize_t:
-    """Bytes of the encoding and data of an integer (Redis: lpEncodeIntegerGetType)."""
+    """Return the size of an integer's encoding and data (Redis: lpEncodeIntegerGetType)."""
     if 0 <= v <= 127:
         return 1
     if -4096 <= v <= 4095:
@@ -171,7 +173,7 @@ def int_size(v: cython.longlong) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(check=False)
 def string_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Bytes of the encoding and data of a string of n bytes (Redis: lpEncodeGetType)."""
+    """Return the size of the encoding and data of a string of n bytes (Redis: lpEncodeGetType)."""
     if n < 64:
         return 1 + n
     if n < 4096:
@@ -183,7 +185,7 @@ def string_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(check=False)
 def is_lowest(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
-    """Say whether the n bytes are the text of -2^63, which parse_digits cannot tell from what is no integer."""
+    """Return whether the n bytes are the text of -2^63, which `parse_digits` also returns for non-integers."""
     if n != 20 or text[0] != 45:
         return False
     if cython.compiled:
@@ -193,14 +195,14 @@ def is_lowest(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
     return same
 
 
-# The writers work on a place in memory: `room` was asked for before, once for all that is written.
+# The write_ functions write through a pointer; the caller has already reserved the room.
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def write_u32(p: cython.p_uchar, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
-    """Write the low 32 bits, the lowest byte first."""
+    """Write the low 32 bits of v in little-endian order."""
     p[pos] = v & 0xFF
     p[pos + 1] = (v >> 8) & 0xFF
     p[pos + 2] = (v >> 16) & 0xFF
@@ -212,7 +214,7 @@ def write_u32(p: cython.p_uchar, pos: cython.Py_ssize_t, v: cython.longlong) -> 
 @cython.inline
 @cython.exceptval(check=False)
 def write_int(p: cython.p_uchar, pos: cython.Py_ssize_t, v: cython.longlong, size: cython.Py_ssize_t) -> cython.bint:
-    """Write encoding and data of an integer whose int_size is size."""
+    """Write the encoding and data of an integer; size is its `int_size`."""
     if size == 1:
         p[pos] = v & 0x7F
     elif size == 2:
@@ -241,7 +243,7 @@ def write_int(p: cython.p_uchar, pos: cython.Py_ssize_t, v: cython.longlong, siz
 def write_string(
     p: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
 ) -> cython.bint:
-    """Write encoding, length and data of a string (Redis: lpEncodeString)."""
+    """Write the encoding, length and data of a string (Redis: lpEncodeString)."""
     if n < 64:
         p[pos] = 0x80 | n
         pos += 1
@@ -264,7 +266,7 @@ def write_string(
 @cython.inline
 @cython.exceptval(check=False)
 def write_backlen(p: cython.p_uchar, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Write the backlen of an entry of n bytes: 7 bits a byte, the high ones first, flagged after the first."""
+    """Write the backlen of an entry of n bytes: 7 bits per byte, high bits first, flag 0x80 on all but the first."""
     i: cython.Py_ssize_t
     if n <= 127:
         p[pos] = n
@@ -282,13 +284,13 @@ def write_backlen(p: cython.p_uchar, pos: cython.Py_ssize_t, n: cython.Py_ssize_
 def write_word(
     p: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.p_const_uchar, n: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Write a value's whole entry, an integer's where it is one; return the position after it.
+    """Write a complete entry for a value, as an integer if it is one, and return the position after it.
 
-    No entry of an integer is longer than that of its text, so room for `word_size` bytes is enough.
+    An integer's entry is never longer than that of its text, so `word_size` bytes of room are enough.
     """
     size: cython.Py_ssize_t
     v: cython.longlong
-    if 0 < n <= 20 and value[0] <= 57:  # not past "9": it may be a number
+    if 0 < n <= 20 and value[0] <= 57:  # first byte is at most "9": possibly a number
         v = parse_digits(value, n)
         if v != _NOT_INT or is_lowest(value, n):
             size = int_size(v)
@@ -305,7 +307,7 @@ def write_word(
 @cython.inline
 @cython.exceptval(check=False)
 def word_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Bytes of the entry of a string of n bytes, its backlen included."""
+    """Return the size of the entry for a string of n bytes, backlen included."""
     size: cython.Py_ssize_t = string_size(n)
     return size + backlen_size(size)
 
@@ -314,9 +316,9 @@ def word_size(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-2, check=False)
 def read_backlen(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Read the backlen that ends at pos; -1 when it is longer than five bytes (Redis: lpDecodeBacklen).
+    """Read the backlen that ends at pos; return -1 if it is longer than five bytes (Redis: lpDecodeBacklen).
 
-    Reads down to pos - 4, which is inside the buffer: behind the header's six bytes, pos is 7 or more.
+    It reads at most down to pos - 4. This is inside the buffer because pos is at least 7, after the header.
     """
     n: cython.Py_ssize_t = 0
     shift: cython.int = 0
@@ -335,14 +337,14 @@ def read_backlen(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the position after the entry at pos, end being that of the 0xFF; Corrupt when it does not fit.
+    """Return the position after the entry at pos; raise Corrupt if the entry reaches past end, the 0xFF.
 
-    Redis: lpSkip with the checks of lpValidateNext, the backlen's value apart.
+    Redis: lpSkip, with the checks of lpValidateNext except that of the backlen's value.
     """
     b: cython.int
     n: cython.Py_ssize_t
     if pos < _HEADER or pos >= end:
-        raise Corrupt("listpack: no entry at this position")
+        raise Corrupt("listpack: no entry starts at this position")
     b = p[pos]
     if b < 0x80:
         n = 1
@@ -354,7 +356,7 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
         n = 2 + (((b & 0x0F) << 8) | p[pos + 1])
     elif b == 0xF0:
         if pos + 5 > end:
-            raise Corrupt("listpack: an entry reaches beyond the end")
+            raise Corrupt("listpack: an entry extends past the end")
         n = 5 + read_u32(p, pos + 1)
     elif b < 0xF4:
         n = b - 0xEE
@@ -364,7 +366,7 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
         raise Corrupt("listpack: unknown encoding")
     pos += n + backlen_size(n)
     if pos > end:
-        raise Corrupt("listpack: an entry reaches beyond the end")
+        raise Corrupt("listpack: an entry extends past the end")
     return pos
 
 
@@ -372,7 +374,7 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
 @cython.inline
 @cython.exceptval(-1, check=False)
 def read_u32(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Read four bytes, the lowest first."""
+    """Read a little-endian 32-bit number."""
     n: cython.Py_ssize_t = p[pos + 3]
     n = (n << 8) | p[pos + 2]
     n = (n << 8) | p[pos + 1]
@@ -383,7 +385,7 @@ def read_u32(p: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-77777777777, check=True)
 def read_signed(p: bytearray, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.longlong:
-    """Read n bytes, the lowest first, as a two's complement integer: the sign comes from the top byte."""
+    """Read a little-endian two's complement integer of n bytes; the top byte carries the sign."""
     i: cython.Py_ssize_t
     v: cython.longlong = p[pos + n - 1]
     if v >= 128:
@@ -396,7 +398,7 @@ def read_signed(p: bytearray, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> c
 @cython.final
 @cython.cclass
 class Listpack:
-    """One listpack, its bytes in `buf[:used]`; the at_ registers hold what `decode` found last."""
+    """A listpack with its bytes in `buf[:used]`; `decode` leaves its result in the at_ attributes."""
 
     __slots__ = ("at_int", "at_len", "at_next", "at_start", "buf", "used")
 
@@ -408,7 +410,7 @@ class Listpack:
     at_next: cython.Py_ssize_t
 
     def __init__(self, capacity: cython.Py_ssize_t = 0) -> None:
-        """Make an empty listpack with room for capacity bytes in all (Redis: lpNew)."""
+        """Create an empty listpack with a capacity in bytes (Redis: lpNew)."""
         self.buf = bytearray(capacity if capacity > 7 else 7)
         self.buf[0] = 7
         self.buf[6] = 0xFF
@@ -417,7 +419,7 @@ class Listpack:
 
     @staticmethod
     def from_bytes(data: bytes, deep: bool = True) -> Listpack:
-        """Take over foreign bytes; Corrupt unless they validate. Shallow checks the frame alone."""
+        """Create a listpack from untrusted bytes; raise Corrupt if invalid. deep=False checks the frame only."""
         lp: Listpack = Listpack()
         lp.buf = bytearray(data)
         lp.used = len(lp.buf)
@@ -427,7 +429,7 @@ class Listpack:
 
     @staticmethod
     def merge(first: Listpack, second: Listpack) -> Listpack:
-        """Return a new listpack with the entries of first, then those of second (Redis: lpMerge)."""
+        """Return a new listpack with the entries of first followed by those of second (Redis: lpMerge)."""
         total: cython.Py_ssize_t = first.used + second.used - 7
         count: cython.Py_ssize_t = first.length() + second.length()
         if total >= _MAX_BYTES:
@@ -440,16 +442,16 @@ class Listpack:
         out.set_count(count if count < _UNKNOWN else _UNKNOWN)
         return out
 
-    # -- the whole
+    # -- the whole listpack
 
     @cython.ccall
     def to_bytes(self) -> bytes:
-        """Return the listpack's bytes, as DUMP and RDB carry them."""
+        """Return the serialized listpack, as in DUMP and RDB."""
         return copy_out(self.buf, 0, self.used)
 
     @property
     def nbytes(self) -> int:
-        """Bytes in use, the header and the 0xFF included (Redis: lpBytes)."""
+        """Return the size in bytes, including the header and the 0xFF (Redis: lpBytes)."""
         return self.used
 
     def __len__(self) -> int:
@@ -464,7 +466,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def length(self) -> cython.Py_ssize_t:
-        """Return the number of entries; O(n) when unknown, and then a count below 65535 is kept (Redis: lpLength)."""
+        """Return the number of entries; O(n) if unknown, and a count below 65535 is then stored (Redis: lpLength)."""
         n: cython.Py_ssize_t = self.count()
         pos: cython.Py_ssize_t = _HEADER
         end: cython.Py_ssize_t = self.used - 1
@@ -481,10 +483,10 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def shrink(self) -> cython.bint:
-        """Give the spare room back: a new buffer of exactly `used` bytes (Redis: lpShrinkToFit)."""
+        """Release the spare capacity: replace the buffer by one of exactly `used` bytes (Redis: lpShrinkToFit)."""
         exact: bytearray
         if self.used < len(self.buf):
-            # A bytearray that is cut in place keeps its block until it is less than half full.
+            # A bytearray truncated in place keeps its allocation until it is less than half full.
             exact = bytearray(self.used)
             copy_slice(exact, 0, self.buf, 0, self.used)
             self.buf = exact
@@ -493,13 +495,13 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def can_append(self, nbytes: cython.Py_ssize_t) -> cython.bint:
-        """Say whether nbytes more keep it within 1 GiB (Redis: lpSafeToAdd)."""
+        """Return whether nbytes more fit within 1 GiB (Redis: lpSafeToAdd)."""
         return self.used + nbytes <= 1073741824
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def validate(self, deep: cython.bint = True) -> cython.bint:
-        """Say whether the frame, and if deep each entry and the count, hold together (Redis: lpValidateIntegrity)."""
+        """Return whether the frame is valid, and if deep also each entry and the count (Redis: lpValidateIntegrity)."""
         p: bytearray = self.buf
         pos: cython.Py_ssize_t = _HEADER
         end: cython.Py_ssize_t = self.used - 1
@@ -526,9 +528,9 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def check(self) -> cython.bint:
-        """Raise Corrupt unless the invariants hold. O(n)."""
+        """Raise Corrupt if an invariant is broken. O(n)."""
         if not self.validate(True):
-            raise Corrupt("listpack: an invariant does not hold")
+            raise Corrupt("listpack: an invariant is broken")
         return True
 
     @cython.cfunc
@@ -571,13 +573,13 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def prev(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the position of the entry before pos, or -1; pos may be that of the 0xFF (Redis: lpPrev)."""
+        """Return the position of the entry before pos, or -1; pos may be the 0xFF (Redis: lpPrev)."""
         n: cython.Py_ssize_t
         start: cython.Py_ssize_t
         if pos == _HEADER:
             return -1
         if pos < _HEADER or pos >= self.used:
-            raise Corrupt("listpack: no entry at this position")
+            raise Corrupt("listpack: no entry starts at this position")
         n = read_backlen(self.buf, pos - 1)
         start = pos - n - backlen_size(n)
         if n < 1 or entry_end(self.buf, start, self.used - 1) != pos:
@@ -587,7 +589,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def skip(self, pos: cython.Py_ssize_t, count: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
-        """Return the position after count entries, at most that of the 0xFF; Corrupt when there are fewer."""
+        """Return the position count entries further, at most that of the 0xFF; raise Corrupt if there are fewer."""
         p: bytearray = self.buf
         end: cython.Py_ssize_t = self.used - 1
         while count > 0:
@@ -598,7 +600,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def seek(self, index: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the position of the entry of that index, negative from the end, or -1 (Redis: lpSeek). O(n)."""
+        """Return the position of the entry at an index (negative: from the end), or -1 (Redis: lpSeek). O(n)."""
         n: cython.Py_ssize_t = self.count()
         pos: cython.Py_ssize_t
         if n != _UNKNOWN:
@@ -606,7 +608,7 @@ class Listpack:
                 index += n
             if index < 0 or index >= n:
                 return -1
-            if index > n // 2:  # past the middle: from the other end
+            if index > n // 2:  # past the middle: walk from the other end
                 index -= n
         if index >= 0:
             pos = self.first()
@@ -623,7 +625,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_end(self, pos: cython.Py_ssize_t) -> cython.bint:
-        """Say whether pos is that of the 0xFF."""
+        """Return whether pos is the position of the 0xFF."""
         return pos == self.used - 1
 
     # -- reading
@@ -631,10 +633,10 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decode(self, pos: cython.Py_ssize_t) -> cython.bint:
-        """Decode the entry at pos into the registers; True for a string (Redis: lpGetWithSize).
+        """Decode the entry at pos; return True for a string, False for an integer (Redis: lpGetWithSize).
 
-        A string lies in buf[at_start : at_start + at_len], an integer in at_int; at_next is the
-        position after the entry.
+        A string is in buf[at_start : at_start + at_len], an integer in at_int. at_next is the position
+        after the entry.
         """
         p: bytearray = self.buf
         end: cython.Py_ssize_t = self.used - 1
@@ -665,7 +667,7 @@ class Listpack:
 
     @cython.ccall
     def get(self, pos: cython.Py_ssize_t) -> object:
-        """Return the entry at pos as bytes or int, as it is stored (Redis: lpGet)."""
+        """Return the entry at pos as bytes or int, as stored (Redis: lpGet)."""
         if self.decode(pos):
             return copy_out(self.buf, self.at_start, self.at_len)
         return self.at_int
@@ -680,9 +682,9 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-77777777777, check=True)
     def get_int(self, pos: cython.Py_ssize_t) -> cython.longlong:
-        """Return the integer at pos; Corrupt when a string is stored there."""
+        """Return the integer at pos; raise Corrupt if the entry is a string."""
         if self.decode(pos):
-            raise Corrupt("listpack: a string where an integer belongs")
+            raise Corrupt("listpack: found a string where an integer is required")
         return self.at_int
 
     @cython.ccall
@@ -699,7 +701,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def compare(self, pos: cython.Py_ssize_t, value: bytes) -> cython.bint:
-        """Say whether the entry at pos is this value; at the 0xFF none is (Redis: lpCompare)."""
+        """Return whether the entry at pos equals value; False at the final 0xFF (Redis: lpCompare)."""
         v: cython.longlong
         if pos == self.used - 1:
             return False
@@ -711,9 +713,10 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def find(self, pos: cython.Py_ssize_t, value: bytes, skip: cython.Py_ssize_t = 0) -> cython.Py_ssize_t:
-        """Return the position of the value from pos on, skip entries passed over after each compared, or -1.
+        """Search from pos for an entry equal to value; return its position, or -1 (Redis: lpFind). O(n).
 
-        Redis: lpFind. O(n). In a list of pairs skip=1 finds a field. Fewer entries than skip left: -1.
+        After each comparison, `skip` entries are skipped: skip=1 searches the fields of field-value pairs.
+        If fewer than `skip` entries remain, the search ends with -1.
         """
         end: cython.Py_ssize_t = self.used - 1
         n: cython.Py_ssize_t = len(value)
@@ -738,7 +741,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def append(self, value: bytes) -> cython.bint:
-        """Add a value at the end (Redis: lpAppend)."""
+        """Append a value (Redis: lpAppend)."""
         n: cython.Py_ssize_t = len(value)
         self.room(word_size(n))
         p: cython.p_uchar = self.buf
@@ -748,13 +751,13 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def append_int(self, v: cython.longlong) -> cython.bint:
-        """Add an integer at the end (Redis: lpAppendInteger)."""
+        """Append an integer (Redis: lpAppendInteger)."""
         self.room(_INT_ROOM)
         self.push_int(v)
         return self.close(1)
 
-    # Many at once: `open` makes room for all, `push_` writes one behind the other, `close` puts the header right. In
-    # between the listpack has no end.
+    # Bulk append: `open` reserves the room, `push_int` and `push_words` write entries, `close` writes the final 0xFF
+    # and the header. Between `open` and `close` the listpack has no terminator.
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -762,11 +765,11 @@ class Listpack:
         self, ints: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
-        """Make room to push so many integers and the words first, first + step, ... of `words`, count of them."""
+        """Reserve room for that many integers and for `count` arguments: first, first + step, ..."""
         need: cython.Py_ssize_t = ints * _INT_ROOM
         index: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
-            raise IndexError("words beyond the last")
+            raise IndexError("the range extends past the last argument")
         for index in range(count):
             need += word_size(words.size[first + index * step])
         self.room(need)
@@ -775,7 +778,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(check=False)
     def push_int(self, v: cython.longlong) -> cython.bint:
-        """Write an integer behind what was pushed."""
+        """Write an integer after the entries pushed so far."""
         p: cython.p_uchar = self.buf
         pos: cython.Py_ssize_t = self.used - 1
         size: cython.Py_ssize_t = int_size(v)
@@ -789,7 +792,7 @@ class Listpack:
     def push_words(
         self, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t, count: cython.Py_ssize_t
     ) -> cython.bint:
-        """Write the words that `open` was told of."""
+        """Write the arguments for which `open` reserved room."""
         p: cython.p_uchar = self.buf
         pos: cython.Py_ssize_t = self.used - 1
         at: cython.pp_const_uchar = words.at
@@ -803,7 +806,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def close(self, count: cython.Py_ssize_t) -> cython.bint:
-        """End the listpack behind what was pushed, count entries."""
+        """Terminate the listpack after `count` pushed entries and update its header."""
         p: cython.p_uchar = self.buf
         p[self.used - 1] = 0xFF
         write_u32(p, 0, self.used)
@@ -815,17 +818,17 @@ class Listpack:
         self, pos: cython.Py_ssize_t, words: ArgumentSpans, first: cython.Py_ssize_t, step: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.bint:  # fmt: skip
-        """Say whether the entries from pos on are the words first, first + step, ..., count of them. O(count)"""
+        """Return whether the entries from pos on equal `count` arguments: first, first + step, ... O(count)"""
         p: cython.p_uchar
         end: cython.Py_ssize_t = self.used - 1
         index: cython.Py_ssize_t
         n: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
-            raise IndexError("words beyond the last")
+            raise IndexError("the range extends past the last argument")
         for index in range(first, first + count * step, step):
             p = self.buf
             n = words.size[index]
-            # A short string is told by its encoding byte: nearly every name of a field is one.
+            # Almost every field name is a short string; its encoding byte alone determines its length.
             if n < 64 and pos <= end - n - 2 and p[pos] == 0x80 | n:
                 if cython.compiled:
                     if memcmp(p + pos + 1, words.at[index], n) != 0:
@@ -842,21 +845,21 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def prepend(self, value: bytes) -> cython.bint:
-        """Add a value at the beginning (Redis: lpPrepend). O(n)."""
+        """Insert a value at the beginning (Redis: lpPrepend). O(n)."""
         self.insert(_HEADER, value, False)
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def prepend_int(self, v: cython.longlong) -> cython.bint:
-        """Add an integer at the beginning (Redis: lpPrependInteger). O(n)."""
+        """Insert an integer at the beginning (Redis: lpPrependInteger). O(n)."""
         self.insert_int(_HEADER, v, False)
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert(self, pos: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.Py_ssize_t:
-        """Add a value before or after the entry at pos and return its position (Redis: lpInsertString). O(n)."""
+        """Insert a value before or after the entry at pos; return its position (Redis: lpInsertString). O(n)."""
         pos = self.place(pos, after)
         self.put(pos, 0, value)
         self.recount(1)
@@ -865,7 +868,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert_int(self, pos: cython.Py_ssize_t, v: cython.longlong, after: cython.bint) -> cython.Py_ssize_t:
-        """Add an integer before or after the entry at pos and return its position (Redis: lpInsertInteger). O(n)."""
+        """Insert an integer before or after the entry at pos; return its position (Redis: lpInsertInteger). O(n)."""
         pos = self.place(pos, after)
         self.put_int(pos, 0, v)
         self.recount(1)
@@ -874,24 +877,24 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def replace(self, pos: cython.Py_ssize_t, value: bytes) -> cython.Py_ssize_t:
-        """Put a value in place of the entry at pos and return its position (Redis: lpReplace). O(n)."""
+        """Replace the entry at pos by a value; return its position (Redis: lpReplace). O(n)."""
         self.put(pos, entry_end(self.buf, pos, self.used - 1) - pos, value)
         return pos
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def replace_int(self, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.Py_ssize_t:
-        """Put an integer in place of the entry at pos and return its position (Redis: lpReplaceInteger). O(n)."""
+        """Replace the entry at pos by an integer; return its position (Redis: lpReplaceInteger). O(n)."""
         if 0 <= v <= 127 and _HEADER <= pos < self.used - 1 and self.buf[pos] < 0x80 and self.buf[pos + 1] == 1:
-            self.buf[pos] = v  # one byte for another: every XADD counts its entry so
-            return pos  # (an odd backlen, such as 0x81, would read on into the new value)
+            self.buf[pos] = v  # same size: every XADD updates its node's entry count this way
+            return pos  # (a malformed backlen such as 0x81 would be read into the new value)
         self.put_int(pos, entry_end(self.buf, pos, self.used - 1) - pos, v)
         return pos
 
     @cython.ccall
     @cython.exceptval(-2, check=True)
     def delete(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Remove the entry at pos; return the position of the one that followed it, or -1 (Redis: lpDelete). O(n)."""
+        """Delete the entry at pos; return the position of the next entry, or -1 (Redis: lpDelete). O(n)."""
         self.gap(pos, entry_end(self.buf, pos, self.used - 1) - pos, 0)
         self.recount(-1)
         return pos if pos != self.used - 1 else -1
@@ -899,7 +902,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete_range(self, index: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Remove up to count entries from that index on; return how many went (Redis: lpDeleteRange). O(n)."""
+        """Delete up to count entries from an index on; return the number deleted (Redis: lpDeleteRange). O(n)."""
         deleted: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t = self.used - 1
         start: cython.Py_ssize_t
@@ -919,7 +922,7 @@ class Listpack:
 
     @cython.cfunc
     def room(self, need: cython.Py_ssize_t) -> bytearray:
-        """Make room for need more bytes and return the buffer; OverflowError beyond 2^32 - 1 bytes in all."""
+        """Reserve need more bytes and return the buffer; raise OverflowError if the total exceeds 2^32 - 1 bytes."""
         have: cython.Py_ssize_t = len(self.buf)
         need += self.used
         if need > _MAX_BYTES:
@@ -931,7 +934,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def recount(self, change: cython.Py_ssize_t) -> cython.bint:
-        """Add to the element count, which stays unknown once it is."""
+        """Adjust the element count; an unknown count stays unknown."""
         n: cython.Py_ssize_t = self.count()
         if n != _UNKNOWN:
             self.set_count(min(n + change, _UNKNOWN))
@@ -940,17 +943,17 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def place(self, pos: cython.Py_ssize_t, after: cython.bint) -> cython.Py_ssize_t:
-        """Return where an entry goes that is to stand before or after the one at pos."""
+        """Return the position of a new entry before or after the one at pos."""
         if after:
             return entry_end(self.buf, pos, self.used - 1)
         if pos < _HEADER or pos >= self.used:
-            raise Corrupt("listpack: no entry at this position")
+            raise Corrupt("listpack: no entry starts at this position")
         return pos
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def gap(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-        """Make the replaced bytes at pos size bytes instead, moving what lies behind; the count stays."""
+        """Resize the `replaced` bytes at pos to `size` bytes and move the bytes after them; the count is unchanged."""
         behind: cython.Py_ssize_t = self.used - pos - replaced
         if size == replaced:
             return True
@@ -963,7 +966,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, value: bytes) -> cython.bint:
-        """Write a value's entry over the replaced bytes at pos."""
+        """Write a value's entry over the `replaced` bytes at pos."""
         n: cython.Py_ssize_t = len(value)
         p: cython.p_uchar
         v: cython.longlong = parse_int64(value)
@@ -977,7 +980,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put_int(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
-        """Write an integer's entry over the replaced bytes at pos."""
+        """Write an integer's entry over the `replaced` bytes at pos."""
         size: cython.Py_ssize_t = int_size(v)
         p: cython.p_uchar
         self.gap(pos, replaced, size + 1)

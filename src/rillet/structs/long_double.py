@@ -1,15 +1,15 @@
-"""The arithmetic of x86's long double, exactly: INCRBYFLOAT and time-outs in Redis depend on it.
+"""Exact arithmetic of x86's long double, on which INCRBYFLOAT and time-outs in Redis depend.
 
-A long double there has a mantissa of 64 bits and an exponent of 15. Python's float has 53 bits, so
-`INCRBYFLOAT k 0.1` would drift away from what Redis answers. Values are fractions here, and `rounded`
-takes each result to the nearest value that a long double can hold, ties to even, as the processor does:
+An x86 long double has a 64-bit mantissa and a 15-bit exponent; Python's float has 53 bits. With floats,
+`INCRBYFLOAT k 0.1` would drift from Redis's replies. This module represents values as fractions, and `rounded`
+rounds each result to the nearest long double, ties to even, as the processor does:
 
     |x| = mantissa * 2^e      2^63 <= mantissa < 2^64      -16445 <= e <= 16320
 
-Output has 17 decimals, zeros cut off (util.c, ld2string, LD_STR_HUMAN).
+Output has up to 17 decimals, without trailing zeros (util.c, ld2string, LD_STR_HUMAN).
 
-Rejected: decimal.Decimal alone (rounds in base ten, and differs in the last digits that are shown),
-ctypes.c_longdouble (its values come out as Python floats).
+Rejected alternatives: decimal.Decimal alone (rounds in base ten, so the last visible digits differ), and
+ctypes.c_longdouble (converts its values to Python floats).
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _FAR = 40_000
 
 
 class NotFinite(ArithmeticError):
-    """The value is infinite, or a result would be."""
+    """The value or the result of an operation is infinite."""
 
 
 def parse(text: bytes) -> Fraction | None:
-    """Return the value of a text that C's strtold takes, None for any other; NotFinite for infinity (string2ld)."""
+    """Parse a text that C's strtold accepts; return None for any other, raise NotFinite for infinity (string2ld)."""
     if not text or len(text) > LONGEST_TEXT:
         return None
     if _INFINITE.fullmatch(text):
@@ -49,7 +49,7 @@ def parse(text: bytes) -> Fraction | None:
 def _parse_decimal(text: bytes) -> Fraction | None:
     match = _DECIMAL.fullmatch(text)
     if match is None or (match[1] and len(match[1].lstrip(b"+-0")) > 6):
-        # Far outside of the range, unless the digits are all zeros.
+        # Far out of range, unless all digits are zero.
         mantissa = re.split(rb"[eE]", text)[0]
         return Fraction(0) if not mantissa.strip(b"+-0.") else None
     value = Decimal(text.decode())
@@ -73,7 +73,7 @@ def _parse_hexadecimal(text: bytes) -> Fraction | None:
 
 
 def rounded(value: Fraction) -> Fraction:
-    """Return the long double nearest to the value; NotFinite beyond the largest one."""
+    """Return the nearest long double; raise NotFinite if the value exceeds the largest."""
     if not value:
         return value
     exponent = value.numerator.bit_length() - value.denominator.bit_length() - 64
@@ -88,7 +88,7 @@ def rounded(value: Fraction) -> Fraction:
 
 
 def shown(value: Fraction) -> bytes:
-    """Return the value with up to 17 decimals (util.c: ld2string in its human-friendly mode)."""
+    """Format the value with up to 17 decimals (util.c: ld2string, LD_STR_HUMAN)."""
     scaled = round(value * 10**17)
     text = format(Decimal(abs(scaled)), "f").rjust(18, "0")
     whole, part = text[:-17], text[-17:].rstrip("0")

@@ -1,27 +1,27 @@
 """LZF, the compression of strings in RDB files and DUMP payloads (Redis: lzf_c.c, lzf_d.c).
 
-A compressed block is a sequence of instructions; the first byte's top three bits tell which:
+A compressed block is a sequence of instructions. The top three bits of an instruction select its form:
 
     000LLLLL  <L+1 bytes>            literal run of 1 to 32 bytes
     LLLooooo  oooooooo               copy L+2 bytes (3 to 8) from o+1 bytes back
     111ooooo  LLLLLLLL  oooooooo     copy L+9 bytes (9 to 264) from o+1 bytes back
 
-The format leaves a compressor free to choose its matches; DUMP payloads equal to Redis's need the
-same choices. They come from one table of 2**16 positions, indexed by a hash of the next three
-bytes. Position 0 is never a match (the table cannot tell it from "empty"), only the last two
-positions of a match enter the table, and a match that has more than 16 bytes left compares its
-first 16 steps without looking at the limit of 264, so it may run three bytes past a shorter limit.
+The format leaves the choice of matches to the compressor. DUMP payloads equal to Redis's require
+Redis's choices, which come from one table of 2**16 positions, indexed by a hash of the next three
+bytes. Position 0 is never a match, because the table cannot distinguish it from "empty". Only the last
+two positions of a match enter the table. If more than 16 bytes remain, a match compares its first
+16 steps without checking the limit of 264, so it may extend three bytes past a shorter limit.
 
-The table is made once: clearing 256 KiB for each value cost ten times the compression of a stream
-node. Each call numbers its positions from a base of its own, above every earlier one's, so what an
-earlier call left reads as a position before the start.
+The table is allocated once: clearing 256 KiB for each value cost ten times the compression of a stream
+node. Each call numbers its positions from a new base above all earlier ones, so entries left by earlier
+calls look like positions before the start and are ignored.
 
 compress O(n), decompress O(output).
 
-Both work on places in memory, each range checked before it is touched: who reads an RDB file unpacks from its window of
-the file into the value, and who writes one packs from the value into the file's next piece, without a copy between.
-Short runs are copied in steps of eight bytes where there is room behind them; the byte by byte that the format speaks
-of took twice as long.
+`pack` and `unpack` work on memory addresses and check each range before they touch it. The RDB reader thus
+decompresses from its file window into the value, and the RDB writer compresses from the value into its
+output buffer, without copies in between. Short runs are copied eight bytes at a time where the buffer has
+room after them; copying byte by byte took twice as long.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _base = cython.declare(cython.longlong, 0)
 @cython.inline
 @cython.exceptval(check=False)
 def _slot(h: cython.uint) -> cython.uint:
-    """Return the table index of the three bytes that h ends with: the hash of LZF's VERY_FAST setting with 16 bits."""
+    """Return the table index for the last three bytes of h (LZF's hash for VERY_FAST with 16 bits)."""
     return ((h >> 8) - h * 5) & 0xFFFF
 
 
@@ -57,7 +57,7 @@ def _slot(h: cython.uint) -> cython.uint:
 def _match_length(
     data: cython.p_const_uchar, ref: cython.Py_ssize_t, at: cython.Py_ssize_t, limit: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Return how many bytes match at `ref` and `at`, of which three are known to; limit + 2 may be read."""
+    """Return the length of the match between `ref` and `at`, where three bytes already match; it may be limit + 2."""
     n: cython.Py_ssize_t = 3
     if limit > 16:
         while n < 19 and data[ref + n] == data[at + n]:
@@ -71,7 +71,7 @@ def _match_length(
 
 @cython.cfunc
 def _claim_positions(n: cython.Py_ssize_t) -> cython.longlong:
-    """Return the base of n positions that no entry of the table has; the table starts anew at 2**32."""
+    """Reserve n positions that no table entry has, and return the first; reset the table at 2**32."""
     global _base, _table
     base: cython.longlong = _base
     if base + n >= 4294967295:
@@ -90,9 +90,9 @@ def pack(
     start: cython.Py_ssize_t,
     end: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Write the block for n bytes to out, from start on; return its size, or 0 where it would exceed `end` bytes.
+    """Compress n bytes to out, from start on; return the block's size, or 0 if it would exceed `end` bytes.
 
-    There is room for end + 8 bytes. Source: lzf_c.c lzf_compress.
+    The buffer must have room for end + 8 bytes. Source: lzf_c.c lzf_compress.
     """
     if n == 0 or end <= 0:
         return 0
@@ -186,9 +186,9 @@ def pack(
 
 @cython.ccall
 def compress(data: bytes, limit: cython.Py_ssize_t = -1) -> bytes:
-    """Return the block for data, or b"" where it would exceed limit bytes (default: len(data) - 4, as Redis asks).
+    """Return the compressed block, or b"" if it would exceed limit bytes (default: len(data) - 4, Redis's limit).
 
-    Source: lzf_c.c lzf_compress; rdb.c rdbSaveLzfStringObject for the limit.
+    Sources: lzf_c.c lzf_compress; rdb.c rdbSaveLzfStringObject for the limit.
     """
     n: cython.Py_ssize_t = len(data)
     end: cython.Py_ssize_t = n - 4 if limit < 0 else limit
@@ -212,7 +212,7 @@ def _copy(
     n: cython.Py_ssize_t,
     length: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Copy a run of at most 32 bytes that lies within both; what is copied beyond it is written over later."""
+    """Copy a run of at most 32 bytes within both buffers; bytes copied past the run are overwritten later."""
     i: cython.Py_ssize_t = 0
     if cython.compiled:
         if op + length + 8 <= size and ip + length + 8 <= n:
@@ -237,7 +237,7 @@ def _repeat(
     offset: cython.Py_ssize_t,
     length: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Copy what lies `offset` bytes back; a match may overlap what it writes."""
+    """Copy bytes from `offset` bytes back; the source may overlap the destination."""
     i: cython.Py_ssize_t = 0
     if cython.compiled:
         if offset >= 8 and op + length + 8 <= size:
@@ -263,7 +263,7 @@ def unpack(
     out: cython.p_uchar,
     size: cython.Py_ssize_t,
 ) -> cython.int:
-    """Write the `size` bytes that the block data[ip:n] stands for to out; 0, or what is wrong with it (_DAMAGE)."""
+    """Decompress the block data[ip:n] into `size` bytes of out; return 0, or an index of _DAMAGE."""
     op: cython.Py_ssize_t = 0
     length: cython.Py_ssize_t
     offset: cython.Py_ssize_t
@@ -310,15 +310,15 @@ _DAMAGE = (
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def refuse_block(damage: cython.int) -> cython.bint:
-    """Raise Corrupt that tells the damage; `unpack` gave its number, or it is 5."""
+    """Raise Corrupt for a damage number: a result of `unpack`, or 5."""
     raise Corrupt(_DAMAGE[damage], "Invalid LZF compressed string")
 
 
 @cython.ccall
 def decompress(data: bytes, size: cython.Py_ssize_t) -> bytes:
-    """Return the `size` bytes that the block stands for; Corrupt where it does not (lzf_d.c: lzf_decompress).
+    """Return the `size` bytes of a compressed block; raise Corrupt if it is malformed (lzf_d.c: lzf_decompress).
 
-    Memory is bounded by what the block can expand to (264 bytes for three), whatever `size` claims.
+    Memory is bounded by the block's maximum expansion (264 bytes for three), whatever `size` claims.
     """
     n: cython.Py_ssize_t = len(data)
     damage: cython.int

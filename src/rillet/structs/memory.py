@@ -1,19 +1,19 @@
-"""Copying bytes between buffers, checked first and then done in one go.
+"""Bulk copies between buffers: one range check, then one memcpy.
 
-Everything else in rillet reads and writes single bytes through `bytearray` indexing, which checks
-its bounds. A copy of many bytes would pay for that check once a byte, so these helpers check the
-whole range once and then let `memcpy` (compiled) or a slice assignment (interpreted) do the work.
-They never resize: a range that lies outside either buffer raises IndexError and changes nothing.
+Other modules read and write single bytes through `bytearray` indexing, which checks its bounds. A
+copy of many bytes would pay for that check at each byte. These helpers check the whole range once and
+then use `memcpy` (compiled) or a slice assignment (interpreted). They never resize a buffer: a range
+outside either buffer raises IndexError and changes nothing.
 
-Costs: O(n) bytes, a few nanoseconds more than `memcpy` itself. No pointer outlives its call, so a
-buffer may be resized freely between calls.
+Costs: O(n) bytes, a few nanoseconds more than `memcpy`. No pointer outlives its call, so buffers may
+be resized between calls.
 
-They are C functions with no Python face, for the speed of the call. A compiled module declares them
-in its own `.pxd` (`from rillet.structs.memory cimport copy_in`) and imports them in the `.py` under
-`if not cython.compiled:`, because a C function is no attribute of the module.
+They are C functions without a Python wrapper, which makes calls cheap. A compiled module declares them
+in its `.pxd` (`from rillet.structs.memory cimport copy_in`) and imports them in the `.py` under
+`if not cython.compiled:`, because a C function is not an attribute of the module.
 
-Rejected: `dst[a:b] = src` in compiled code (a Python slice object and a temporary copy for each
-call, 60-100 ns), and memoryviews (300 ns to make one, and they lock the bytearray's size).
+Rejected alternatives: `dst[a:b] = src` in compiled code (60-100 ns for a slice object and a temporary
+copy per call), and memoryviews (300 ns to create, and they lock the bytearray's size).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-if TYPE_CHECKING:  # C's own, known to the compiled module through the .pxd
+if TYPE_CHECKING:  # C functions, which the .pxd declares for the compiled module
     memcmp: Any
     memcpy: Any
     memmove: Any
@@ -34,7 +34,7 @@ if TYPE_CHECKING:  # C's own, known to the compiled module through the .pxd
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def copy_in(dst: bytearray, pos: cython.Py_ssize_t, src: bytes) -> cython.bint:
-    """Write all of src into dst at pos."""
+    """Copy all of src into dst at pos."""
     n: cython.Py_ssize_t = len(src)
     if pos < 0 or pos > len(dst) - n:
         raise IndexError("write outside the buffer")
@@ -52,7 +52,7 @@ def copy_in(dst: bytearray, pos: cython.Py_ssize_t, src: bytes) -> cython.bint:
 def copy_part(
     dst: bytearray, dpos: cython.Py_ssize_t, src: bytes, spos: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
-    """Write src[spos:spos+n] into dst at dpos."""
+    """Copy src[spos:spos+n] into dst at dpos."""
     if n < 0 or dpos < 0 or spos < 0 or dpos > len(dst) - n or spos > len(src) - n:
         raise IndexError("copy outside the buffer")
     if cython.compiled:
@@ -69,7 +69,7 @@ def copy_part(
 def copy_slice(
     dst: bytearray, dpos: cython.Py_ssize_t, src: bytearray, spos: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
-    """Write src[spos:spos+n] into dst at dpos; dst and src may be one buffer and the ranges overlap."""
+    """Copy src[spos:spos+n] into dst at dpos; dst and src may be one buffer with overlapping ranges."""
     if n < 0 or dpos < 0 or spos < 0 or dpos > len(dst) - n or spos > len(src) - n:
         raise IndexError("copy outside the buffer")
     if cython.compiled:
@@ -83,7 +83,7 @@ def copy_slice(
 
 @cython.cfunc
 def copy_out(src: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> bytes:
-    """Return src[start:start+n] as bytes; raises instead of shortening."""
+    """Return src[start:start+n] as bytes; raise IndexError if the range is not inside src."""
     if n < 0 or start < 0 or start > len(src) - n:
         raise IndexError("read outside the buffer")
     if cython.compiled:
@@ -96,7 +96,7 @@ def copy_out(src: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> 
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bint:
-    """Say whether value lies in src at start."""
+    """Return whether the bytes of src at start equal value."""
     n: cython.Py_ssize_t = len(value)
     if start < 0 or start > len(src) - n:
         raise IndexError("read outside the buffer")
@@ -111,7 +111,7 @@ def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bin
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def put_u32(dst: bytearray, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
-    """Write the low 32 bits of v into dst at pos, the lowest byte first."""
+    """Write the low 32 bits of v into dst at pos, in little-endian order."""
     if pos < 0 or pos > len(dst) - 4:
         raise IndexError("write outside the buffer")
     if cython.compiled:

@@ -6,36 +6,36 @@
     | 3 elems  |     | (LZF)    |     | element, PLAIN |     | 2 elems  |
     +----------+     +----------+     +----------------+     +----------+
 
-A listpack moves what lies behind a change, so it has to stay small; a chain has to carry two references
-for each node, so a node should hold many elements. `fill` (the setting list-max-listpack-size) draws the line:
+A change of a listpack moves the bytes after it, so a listpack must stay small. Each node of the chain needs two
+references, so a node should hold many elements. `fill` (list-max-listpack-size) sets the limit:
 
-    -1 -2 -3 -4 -5    at most 4, 8, 16, 32, 64 KiB in a node (8 is the default)
-    n > 0             at most n elements in a node, and 8 KiB unless it is one element
+    -1 -2 -3 -4 -5    at most 4, 8, 16, 32, 64 KiB per node (default: -2, 8 KiB)
+    n > 0             at most n elements per node, and at most 8 KiB unless the node has one element
 
-An element that is larger than a node may be is a PLAIN node, kept as it is. With `depth` (list-compress-depth)
-above 0 the nodes that lie further than that from both ends are kept compressed by LZF, if 48 bytes or more
-and if that saves more than 8; who reads them opens them for that long.
+An element larger than the limit of a node gets a PLAIN node, which stores it uncopied. If `depth`
+(list-compress-depth) is above 0, all nodes except the outer `depth` at each end are kept compressed with LZF,
+provided they have at least 48 bytes and compression saves more than 8. A reader decompresses a node while it reads.
 
-Which nodes there are is seen in DUMP, so it is Redis's, to the element: when a node is full, where it
-is split, which neighbours are joined after. Two ages of those rules differ (`classic` is Redis 7.0's):
+DUMP exposes the node boundaries, so they equal Redis's exactly: when a node is full, where it is split, which
+neighbours are merged afterwards. Redis has had two versions of these rules (`classic` selects those of 7.0):
 
-                     7.0                                   7.2 and newer
-    PLAIN from       1 GiB                                 what a node may hold, and one byte
-    joined if        sizes less 11 bytes fit               sizes less 7 bytes fit
-    LSET to PLAIN    leaves the halves of the node apart   joins the halves with their neighbours
+                         7.0                                      7.2 and newer
+    PLAIN from           1 GiB                                    one byte more than a node may hold
+    merged if            the sizes minus 11 bytes fit             the sizes minus 7 bytes fit
+    LSET to PLAIN        leaves the two halves of the node apart  merges the halves with their neighbours
 
-A `single` quicklist is one listpack without any limit: what Redis 7.2 calls the listpack encoding of a list.
-Keeping it in the same object makes the conversion, both ways, a change of that flag.
+A `single` quicklist is one listpack without a limit: Redis 7.2 calls it the listpack encoding of a list.
+With this flag in the same class, a conversion in either direction only sets or clears the flag.
 
-Invariants (`check`): every node holds an element; `count` and `nodes` are right; the chain reads the same both
-ways; a single one has at most one node, not PLAIN; the `depth` nodes at each end are open.
+Invariants (`check`): no node is empty; `count` and `nodes` are correct; the chain is consistent in both
+directions; a single quicklist has at most one node, which is not PLAIN; the outer `depth` nodes are uncompressed.
 
-Costs: push and pop O(1) (and one node's bytes); an index walks nodes from the nearer end, then one node; insert
-and replace, once there, touch one node and its neighbours; delete_range O(nodes met).
+Costs: push and pop O(1) plus the bytes of one node. Lookup by index walks the nodes from the nearer end, then one
+node. insert and replace at a located element touch one node and its neighbours. delete_range is O(nodes visited).
 
-Rejected: a Python list or deque of nodes (a deletion in the middle moves every reference behind it), and weak
-references backwards (each costs more than a node's own header): the chain is a cycle, so it is taken apart
-by hand when its quicklist goes, and memory is given back then and not at some collection.
+Rejected alternatives: a Python list or deque of nodes (a deletion in the middle moves every later reference), and
+weak references backward (each is larger than a node's header). The chain is a reference cycle, so the destructor
+unlinks it explicitly; memory is then released at once instead of at a later garbage collection.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ from rillet.errors import Corrupt
 from rillet.structs.listpack import Listpack
 from rillet.structs.lzf import compress, decompress
 
-SAFETY_LIMIT = 8192  # SIZE_SAFETY_LIMIT: of a node that is limited by its elements
-ENTRY_OVERHEAD = 8  # SIZE_ESTIMATE_OVERHEAD: what an element is taken to need beside its bytes
+SAFETY_LIMIT = 8192  # SIZE_SAFETY_LIMIT: byte limit of a node that is limited by its number of elements
+ENTRY_OVERHEAD = 8  # SIZE_ESTIMATE_OVERHEAD: assumed overhead of an element in bytes
 CLASSIC_LARGE = 1 << 30
 FILL_MIN, FILL_MAX, DEPTH_MAX = -5, 32767, 65535
 MIN_COMPRESS_BYTES, MIN_COMPRESS_IMPROVE = 48, 8
@@ -65,14 +65,14 @@ _CLASSIC = cython.declare(cython.Py_ssize_t, 1 << 30)
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def size_limit(fill: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the bytes that a negative fill allows a node (quicklistNodeNegFillLimit): 4 KiB, doubled to 64."""
+    """Return the byte limit of a node for a negative fill: 4 KiB, doubled up to 64 (quicklistNodeNegFillLimit)."""
     return 4096 << (4 if fill < -5 else -fill - 1)
 
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def exceeds(fill: cython.Py_ssize_t, nbytes: cython.Py_ssize_t, count: cython.Py_ssize_t) -> cython.bint:
-    """Whether a node of that many bytes and elements is too large (quicklistNodeExceedsLimit)."""
+    """Return whether a node of that size and element count exceeds the limit (quicklistNodeExceedsLimit)."""
     if fill < 0:
         return nbytes > size_limit(fill)
     return nbytes > _SAFETY or count > (1 if fill == 0 else fill)
@@ -81,7 +81,7 @@ def exceeds(fill: cython.Py_ssize_t, nbytes: cython.Py_ssize_t, count: cython.Py
 @cython.final
 @cython.cclass
 class QuicklistNode:
-    """A node: `packed` (a listpack), `plain` (one large element), or either of them as an LZF `block`."""
+    """A node: a listpack (`packed`), one large element (`plain`), or either of them compressed by LZF (`block`)."""
 
     __slots__ = ("block", "count", "next", "packed", "plain", "previous", "_size")
 
@@ -94,18 +94,18 @@ class QuicklistNode:
         self.count = count
         self.previous: QuicklistNode | None = None
         self.next: QuicklistNode | None = None
-        self._size = -1  # of the bytes in block, negative for a PLAIN node
+        self._size = -1  # uncompressed size of block, negative for a PLAIN node
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_plain(self) -> cython.bint:
-        """Whether it is one large element."""
+        """Return whether the node is one large element."""
         return self.plain is not None or (self.block is not None and self._size < 0)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def nbytes(self) -> cython.Py_ssize_t:
-        """Return the size of the listpack or element, also while it is compressed."""
+        """Return the uncompressed size of the listpack or element."""
         if self.packed is not None:
             return self.packed.used
         if self.plain is not None:
@@ -115,7 +115,7 @@ class QuicklistNode:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def open(self) -> cython.bint:
-        """Take the bytes out of the block; False where they are in none (quicklistDecompressNode)."""
+        """Decompress the node; return False if it was not compressed (quicklistDecompressNode)."""
         if self.block is None:
             return False
         data: bytes = decompress(self.block, self.nbytes())
@@ -129,7 +129,7 @@ class QuicklistNode:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def close(self) -> cython.bint:
-        """Compress the bytes where that pays; False where it does not (quicklistCompressNode)."""
+        """Compress the node if that saves enough; return whether it did (quicklistCompressNode)."""
         if self.block is not None or self.nbytes() < MIN_COMPRESS_BYTES:
             return False
         data: bytes | None = self.plain if self.packed is None else self.packed.to_bytes()
@@ -144,7 +144,7 @@ class QuicklistNode:
 
     @cython.ccall
     def listpack(self) -> Listpack:
-        """Return the listpack of an open node that is not PLAIN."""
+        """Return the listpack of an uncompressed node that is not PLAIN."""
         assert self.packed is not None
         return self.packed
 
@@ -159,7 +159,7 @@ def _packed_node(value: bytes) -> QuicklistNode:
 @cython.final
 @cython.cclass
 class Quicklist:
-    """A chain of nodes; where an element is, is told by its node and its rank in it."""
+    """A chain of nodes; an element is addressed by its node and its rank within the node."""
 
     __slots__ = ("classic", "count", "depth", "fill", "head", "nodes", "single", "tail", "threshold", "_opened")
 
@@ -172,13 +172,13 @@ class Quicklist:
         self.count = 0
         self.classic = classic
         self.single = single
-        self.threshold = 0  # size from which an element is PLAIN, whatever the fill; 0 = the fill decides
+        self.threshold = 0  # size from which an element is PLAIN, regardless of the fill; 0 = the fill decides
         self._opened: list[QuicklistNode] = []
         self.fill = self.depth = 0
         self.set_limits(fill, depth)
 
     def set_limits(self, fill: int, depth: int) -> None:
-        """Take other limits for the changes to come (quicklistSetOptions)."""
+        """Set the limits that apply to later changes (quicklistSetOptions)."""
         self.fill = max(FILL_MIN, min(fill, FILL_MAX))
         self.depth = max(0, min(depth, DEPTH_MAX))
 
@@ -195,7 +195,7 @@ class Quicklist:
         return self.count
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the elements, head first."""
+        """Yield the elements from head to tail."""
         for node, pos in self.walk():
             yield element(node, pos)
 
@@ -207,7 +207,7 @@ class Quicklist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_large(self, value: bytes) -> cython.bint:
-        """Whether the element gets a node to itself (quicklist.c: isLargeElement)."""
+        """Return whether the element gets its own node (quicklist.c: isLargeElement)."""
         size: cython.Py_ssize_t = len(value)
         if self.single:
             return False
@@ -220,7 +220,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _takes(self, node: QuicklistNode | None, value: bytes) -> cython.bint:
-        """Whether the element fits the node (_quicklistNodeAllowInsert)."""
+        """Return whether the element fits into the node (_quicklistNodeAllowInsert)."""
         if node is None:
             return False
         if self.single:
@@ -232,7 +232,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _may_join(self, one: QuicklistNode | None, other: QuicklistNode | None) -> cython.bint:
-        """Whether the nodes fit into one (_quicklistNodeAllowMerge)."""
+        """Return whether two nodes fit into one (_quicklistNodeAllowMerge)."""
         if one is None or other is None or one.is_plain() or other.is_plain():
             return False
         less: cython.Py_ssize_t = 11 if self.classic else 7
@@ -242,7 +242,7 @@ class Quicklist:
 
     @cython.cfunc
     def _link(self, new: QuicklistNode, beside: QuicklistNode | None, after: cython.bint) -> QuicklistNode:
-        """Put a node beside another, None in an empty list; its elements are not counted (__quicklistInsertNode)."""
+        """Link a node beside another (None: into an empty list) without adding to `count` (__quicklistInsertNode)."""
         if beside is None:
             self.head = self.tail = new
         else:
@@ -268,7 +268,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _unlink(self, node: QuicklistNode) -> cython.bint:
-        """Take a node out, and its elements off the count (__quicklistDelNode)."""
+        """Unlink a node and subtract its elements from `count` (__quicklistDelNode)."""
         if node.previous is None:
             self.head = node.next
         else:
@@ -285,7 +285,7 @@ class Quicklist:
 
     @cython.cfunc
     def _use(self, node: QuicklistNode) -> Listpack:
-        """Return the node's listpack, to be changed."""
+        """Decompress a node and return its listpack, which the caller will change."""
         if self.depth:
             self._opened.append(node)
             node.open()
@@ -294,7 +294,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
-        """Open the nodes at the ends and compress those that were used further in (__quicklistCompress)."""
+        """Decompress the nodes at both ends and compress inner nodes that were used (__quicklistCompress)."""
         if self.depth:
             self._compress()
         return True
@@ -334,7 +334,7 @@ class Quicklist:
         return True
 
     def append_node(self, packed: Listpack | None, plain: bytes | None = None) -> None:
-        """Add a whole node at the tail, as loading does (quicklistAppendListpack, quicklistAppendPlainNode)."""
+        """Append a whole node at the tail, for loading (quicklistAppendListpack, quicklistAppendPlainNode)."""
         count = 1 if packed is None else packed.length()
         self._link(QuicklistNode(packed, plain, count), self.tail, True)
         self.count += count
@@ -342,7 +342,7 @@ class Quicklist:
 
     @cython.ccall
     def pop(self, head: cython.bint) -> bytes:
-        """Remove and return the element at the head or the tail; there must be one (quicklistPop)."""
+        """Remove and return the element at the head or the tail; the list must not be empty (quicklistPop)."""
         node: QuicklistNode | None = self.head if head else self.tail
         assert node is not None
         packed: Listpack | None = node.packed
@@ -357,14 +357,14 @@ class Quicklist:
     # -- anywhere ------------------------------------------------------------------------------------
 
     def chain(self) -> Iterator[QuicklistNode]:
-        """Yield the nodes, the head first."""
+        """Yield the nodes from head to tail."""
         node: QuicklistNode | None = self.head
         while node is not None:
             yield node
             node = node.next
 
     def locate(self, index: int) -> tuple[QuicklistNode, int] | None:
-        """Return node and rank of an element, the index negative from the end; None outside. O(nodes)"""
+        """Return the node and rank of an element (negative index: from the end), or None if out of range. O(nodes)"""
         if index < 0:
             index += self.count
         if not 0 <= index < self.count:
@@ -387,7 +387,7 @@ class Quicklist:
         return node, at - before
 
     def walk(self, index: int = 0, backwards: bool = False) -> Iterator[tuple[QuicklistNode, int]]:
-        """Yield (open node, position in its listpack; -1 in a PLAIN one) from the element of that index on."""
+        """Yield (uncompressed node, position in its listpack; -1 if PLAIN) from the element at the index on."""
         found = self.locate(index)
         node: QuicklistNode | None = None
         packed: Listpack | None
@@ -412,7 +412,7 @@ class Quicklist:
             rank = -1 if backwards else 0
 
     def get(self, index: int) -> bytes | None:
-        """Return the element of that index, negative from the end, or None. O(nodes + one node)"""
+        """Return the element at an index (negative: from the end), or None. O(nodes + one node)"""
         for node, pos in self.walk(index):
             return element(node, pos)
         return None
@@ -420,7 +420,7 @@ class Quicklist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert(self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes, after: cython.bint) -> cython.bint:
-        """Add an element before or after the one of that rank in the node (_quicklistInsert)."""
+        """Insert an element before or after the element of that rank in the node (_quicklistInsert)."""
         at_edge: cython.bint = rank == node.count - 1 if after else rank == 0
         beside: QuicklistNode | None = node.next if after else node.previous
         packed: Listpack
@@ -445,7 +445,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _add(self, node: QuicklistNode, value: bytes, first: cython.bint) -> cython.bint:
-        """Put an element at the beginning or the end of a node, which holds more by one."""
+        """Add an element at the beginning or the end of a node, and increment its count."""
         packed: Listpack = self._use(node)
         if first:
             packed.prepend(value)
@@ -458,7 +458,7 @@ class Quicklist:
     def _insert_plain(
         self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes, after: cython.bint, at_edge: cython.bint
     ) -> QuicklistNode:
-        """Put a PLAIN node beside the element, taking its node apart if it is inside; the count is left alone."""
+        """Insert a PLAIN node beside an element, splitting the element's node if needed; `count` is unchanged."""
         half: QuicklistNode | None = None if at_edge else self._split(node, rank, after)
         new: QuicklistNode = self._link(QuicklistNode(None, value), node, after)
         if half is not None:
@@ -467,7 +467,7 @@ class Quicklist:
 
     @cython.cfunc
     def _split(self, node: QuicklistNode, rank: cython.Py_ssize_t, after: cython.bint) -> QuicklistNode:
-        """Take the elements after the rank, or before it, out of the node, into a new one (_quicklistSplitNode)."""
+        """Move the elements after (or before) the rank from the node into a new node (_quicklistSplitNode)."""
         packed: Listpack = self._use(node)
         other: Listpack = Listpack.from_bytes(packed.to_bytes(), False)
         cut: cython.Py_ssize_t = rank + 1 if after else rank
@@ -485,7 +485,7 @@ class Quicklist:
 
     @cython.cfunc
     def _join(self, one: QuicklistNode, other: QuicklistNode) -> QuicklistNode:
-        """Move the elements of a node to the end of the one before it (_quicklistListpackMerge)."""
+        """Append the elements of a node to the preceding node (_quicklistListpackMerge)."""
         one.packed = Listpack.merge(self._use(one), self._use(other))
         one.count += other.count
         self.count += other.count
@@ -495,7 +495,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _join_around(self, center: QuicklistNode) -> cython.bint:
-        """Join what fits together among the node and two to each side, in Redis's order (_quicklistMergeNodes)."""
+        """Merge a node with up to two neighbours on each side if they fit, in Redis's order (_quicklistMergeNodes)."""
         before: QuicklistNode | None = center.previous
         behind: QuicklistNode | None = center.next
         if before is not None and before.previous is not None and self._may_join(before.previous, before):
@@ -509,7 +509,7 @@ class Quicklist:
         return True
 
     def replace(self, index: int, value: bytes) -> bool:
-        """Put an element in the place of the one of that index; False where there is none (quicklistReplaceAtIndex)."""
+        """Replace the element at an index; return False if the index is out of range (quicklistReplaceAtIndex)."""
         found = self.locate(index)
         if found is None:
             return False
@@ -534,7 +534,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _replace_by_plain(self, node: QuicklistNode, rank: cython.Py_ssize_t, value: bytes) -> cython.bint:
-        """Put a PLAIN node in the place of an element of a listpack (quicklistReplaceEntry)."""
+        """Replace an element of a listpack by a PLAIN node (quicklistReplaceEntry)."""
         new: QuicklistNode = self._insert_plain(node, rank, value, True, rank == node.count - 1)
         self.count += 1
         if node.count == 1:
@@ -547,7 +547,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _delete(self, node: QuicklistNode, pos: cython.Py_ssize_t) -> cython.bint:
-        """Remove one element of an open node, and the node when it was the last one (quicklistDelIndex)."""
+        """Delete one element of an uncompressed node, and the node if it becomes empty (quicklistDelIndex)."""
         if node.count == 1:
             return self._unlink(node)
         node.listpack().delete(pos)
@@ -556,7 +556,7 @@ class Quicklist:
         return True
 
     def delete_range(self, start: int, count: int) -> int:
-        """Remove up to count elements from that index on; return how many went (quicklistDelRange)."""
+        """Delete up to count elements from an index on; return the number deleted (quicklistDelRange)."""
         found = self.locate(start)
         if found is None or count <= 0:
             return 0
@@ -584,9 +584,9 @@ class Quicklist:
     # -- searching -----------------------------------------------------------------------------------
 
     def positions(self, value: bytes, backwards: bool = False, most: int = 0) -> Iterator[int]:
-        """Yield how far from the end where the search begins elements equal the value; most = how many to look at.
+        """Yield the positions of elements equal to value, counted from the end where the search begins.
 
-        The list must not change meanwhile.
+        most: maximum number of elements to examine. The list must not change during the search.
         """
         for index, (node, pos) in enumerate(self.walk(-1 if backwards else 0, backwards)):
             if most and index == most:
@@ -595,7 +595,7 @@ class Quicklist:
                 yield index
 
     def remove(self, value: bytes, most: int = 0, backwards: bool = False) -> int:
-        """Remove elements that equal the value, at most so many (0 = all); return how many went. O(bytes)"""
+        """Remove up to `most` elements equal to value (0 = all); return the number removed. O(bytes)"""
         removed: cython.Py_ssize_t = 0
         limit: cython.Py_ssize_t = min(most, self.count) or self.count
         node: QuicklistNode | None = self.tail if backwards else self.head
@@ -640,7 +640,7 @@ class Quicklist:
         return removed
 
     def check(self) -> None:
-        """Raise AssertionError or Corrupt unless the invariants hold. O(bytes)"""
+        """Raise AssertionError or Corrupt if an invariant is broken. O(bytes)"""
         count = nodes = 0
         previous: QuicklistNode | None = None
         node: QuicklistNode | None = self.head
@@ -665,11 +665,11 @@ class Quicklist:
 
 @cython.ccall
 def element(node: QuicklistNode, pos: cython.Py_ssize_t) -> bytes:
-    """Return the element at a position that `walk` gave."""
+    """Return the element at a position that `walk` yielded."""
     if node.packed is not None:
         return node.packed.get_bytes(pos)
     if node.plain is None:
-        raise Corrupt("quicklist: an element of a node that is compressed")
+        raise Corrupt("quicklist: cannot read an element of a compressed node")
     return node.plain
 
 

@@ -1,63 +1,71 @@
-"""Rax: a radix tree from byte strings to objects, in the shape that Redis gives it (rax.c).
+"""Rax: a radix tree that maps byte strings to objects, with the same nodes as Redis's (rax.c).
 
-The keys "foo", "foobar" and "footer" make this tree. A node is drawn with the bytes of its edges;
-`=` marks a node that is itself a key:
+The keys "foo", "foobar" and "footer" make this tree. Each node is drawn with the bytes of its edges;
+`=` marks a node that represents a key:
 
     "foo" -> [bt] = 1                  "foo"  compressed: a chain of three single-child nodes in one
              |- b -> "ar" -> [] = 2    [bt]   plain: one child for each byte, in byte order
              `- t -> "er" -> [] = 3    []     a leaf
 
-The bytes that lead to a node from the head spell its key; no node stores its own key. One key is
-one walk, so a lookup costs O(length of the key), whatever the number of keys, and keys that share
-their beginnings (the 16-byte IDs of a stream do) share the nodes for them.
+The bytes on the path from the head to a node spell its key; nodes do not store their keys. A lookup
+walks one path, so it costs O(length of the key) however many keys there are. Keys with a common
+prefix, such as the 16-byte IDs of a stream, share the nodes of that prefix.
 
-A node here is a small object of four facts:
+A node is a small object with five attributes:
 
-    chars    the edge bytes: b"" in a leaf, the chain's bytes when compressed, else one byte a child
-    link     None in a leaf; the child itself where there is only one; else the list of children
-    data     the value, where iskey
+    chars    the edge bytes: empty in a leaf, the chain's bytes if compressed, otherwise one byte per child
+    link     None in a leaf, the child itself if there is only one, otherwise the list of children
+    data     the value, if iskey
     iskey, iscompr
 
-`iscompr` means exactly "two or more bytes, one child". A chain of one byte is a plain node with one
-child, as in Redis, and that is why both keep the child in `link` directly.
+`iscompr` means exactly "two or more bytes, one child". As in Redis, a chain of one byte is a plain
+node with one child. Both kinds therefore hold their only child directly in `link`.
 
-Invariants, all verified by `check()`: edge bytes of a plain node rise strictly; a leaf is a key
-(but the head of an empty tree); `numele` and `numnodes` count the keys and the nodes; a compressed
-node is no longer than `node_max_size`; and no two adjacent nodes with one child each, neither a key,
-are left unmerged. The last holds for keys of one length, such as stream IDs. Where a key begins another,
-Redis leaves chains unmerged in two cases, and so does this tree: `raxRemove` merges only where the removed
-key's node has *one edge byte* (removing "foo" from {"foo", "foobar"} leaves "foo" -> "bar"), and never into a
-node that is a key (removing "abb" from {"a", "abb", "abbb"} leaves "bb" -> [b] as two nodes, and a later
-split or removal takes the key away from the first). Nor are the parts of a chain longer than `node_max_size`
-joined when a split shortens them. So the shape depends on the history, and the counts equal those of a server
-that was given the same operations; `unmerged` records that such a case happened.
+Invariants (`check`):
+- The edge bytes of a plain node rise strictly.
+- Every leaf is a key, except the head of an empty tree.
+- `numele` and `numnodes` equal the numbers of keys and nodes.
+- A compressed node has at most `node_max_size` bytes.
+- No two adjacent single-child nodes that are not keys are left unmerged.
 
-**Keys of one length** (`fixed_len`). Redis 8.10 makes no node for a leaf where all keys have one length: the node
-above it holds the values where its children would be. How many nodes a stream's tree has is shown, so it has to be
-known (`inlined_nodes`), and it is not just `numnodes - numele`: when a removal leaves a chain, that server joins
-its nodes, but for the last one, which holds a value. With keys of three bytes:
+The last invariant holds for keys of equal length, such as stream IDs. If one key is a prefix of
+another, Redis leaves chains unmerged in three cases, and so does this tree:
+- `raxRemove` merges only if the removed key's node has *one edge byte*: removing "foo" from
+  {"foo", "foobar"} leaves "foo" -> "bar".
+- It never merges into a node that is a key: removing "abb" from {"a", "abb", "abbb"} leaves
+  "bb" -> [b] as two nodes, and a later split or removal may clear the first node's key.
+- A chain longer than `node_max_size` stays in parts after a split shortens it.
+The shape therefore depends on the history of operations, and the counts equal those of a server that
+executed the same operations. `unmerged` records that one of the cases happened.
 
-    there                                here
+**Keys of equal length** (`fixed_len`). If all keys have one length, Redis 8.10 creates no leaf nodes:
+the parent holds the values in place of its children. Servers report a stream's number of rax nodes, so
+this tree derives that number (`inlined_nodes`). It is not simply `numnodes - numele`: when a removal
+leaves a chain, Redis 8.10 merges the chain's nodes except the last, because that node holds a value.
+With keys of three bytes:
+
+    Redis 8.10                           here
     "ab" -> [cd]     less "abd"   "ab" -> [c]     "abc" -> []
     "a" -> [bx]      less "axy"   "ab" -> [c]     "abc" -> []
            |- b -> [c]
            `- x -> [y]
 
-Such a border inside of what is one compressed node here is a cut. `cuts` has those of the whole tree, each as the
-bytes that lead to it; a removal makes or drops them, a split at one drops it. A chain has two at most: one that
-a split carried upward, and one before its last byte. Appending never touches them.
+A node boundary of Redis 8.10 inside one compressed node of this tree is a cut. `cuts` holds all cuts of the
+tree, each as the bytes that lead to it. Removals add and drop cuts, and a split at a cut drops it. A chain has
+at most two: one that a split moved upward, and one before its last byte. Appends never change the cuts.
 
-What was rejected. A Python dict or a sorted list beside it has no order, or an O(n) insert, and shares
-no prefixes. Nodes in one byte buffer with offsets, as C has them, needs a memory allocator of our own
-and reads no faster from Python. Replacing nodes when they split, as C must because a node's size changes,
-is not needed: our nodes change in place, so no operation has to know a node's parent but removal.
+Rejected alternatives:
+- A dict has no order, a sorted list has O(n) inserts, and neither shares prefixes.
+- Nodes in one byte buffer with offsets, as in C, need a custom memory allocator and read no faster from Python.
+- Replacing a node when it splits, as C must because the node's size changes: here nodes change in place,
+  so only removal needs a node's parent.
 
-Memory. Neither the tree nor its nodes are known to the cycle collector (`no_gc`): a node has 48 bytes
-instead of 64, and a tree of millions of nodes costs a collection nothing. The tree itself has no
-cycles, so counting references frees all of it. The price: where a *value* refers back to the tree that
-holds it, the collector cannot see that ring, and the owner must break it with `clear()`. That can leak;
-it can never free something in use, because the unseen references count as uses. Freeing is
-iterative, node by node: a tree can be as deep as its longest key is long, deeper than the C stack.
+Memory. The cycle collector tracks neither the tree nor its nodes (`no_gc`): a node takes 48 bytes
+instead of 64, and collections skip the millions of nodes of a large tree. The tree contains no reference
+cycles, so reference counting frees it. However, if a *value* refers back to its tree, the collector cannot
+detect that cycle, and the owner must break it with `clear()`. The worst outcome is a leak: untracked
+references still count as uses, so no object in use is freed. Freeing is iterative, because a tree can be as
+deep as its longest key is long, deeper than the C stack allows.
 """
 
 from __future__ import annotations
@@ -72,11 +80,11 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.structs.rax_inspect import check_rax, show_rax
 
 NODE_MAX_SIZE = (1 << 29) - 1
-"""Most edge bytes of one node (RAX_NODE_MAX_SIZE); tests make trees with a smaller limit."""
+"""Maximum number of edge bytes in a node (RAX_NODE_MAX_SIZE); tests use a smaller limit."""
 
 
 class _NotFound:
-    """The type of NOT_FOUND."""
+    """The type of `NOT_FOUND`."""
 
     __slots__ = ()
 
@@ -85,7 +93,7 @@ class _NotFound:
 
 
 NOT_FOUND: Final = _NotFound()
-"""What `find` gives for an absent key, since None is a value (raxNotFound)."""
+"""The result of `find` for an absent key, since None is a valid value (raxNotFound)."""
 _NOT_FOUND = cython.declare(object, NOT_FOUND)
 
 
@@ -93,7 +101,7 @@ _NOT_FOUND = cython.declare(object, NOT_FOUND)
 @cython.inline
 @cython.exceptval(check=False)
 def common_length(chars: bytes, key: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return how many first bytes of chars equal key[i:], O(that number)."""
+    """Return the length of the common prefix of chars and key[i:], O(that length)."""
     n: cython.Py_ssize_t = min(len(chars), len(key) - i)
     j: cython.Py_ssize_t = 0
     if cython.compiled:
@@ -113,10 +121,10 @@ def common_length(chars: bytes, key: bytes, i: cython.Py_ssize_t) -> cython.Py_s
 @cython.inline
 @cython.exceptval(check=False)
 def first_not_below(chars: bytes, c: cython.int) -> cython.Py_ssize_t:
-    """Return the first index whose byte is >= c (their number if none is), for rising bytes, O(log n)."""
+    """Return the first index whose byte is >= c, or the number of bytes; the bytes rise. O(log n)"""
     n: cython.Py_ssize_t = len(chars)
-    # Rising distinct bytes: index j holds at least j and at most 256 - n + j, which narrows the search,
-    # to nothing at all in a full node.
+    # In rising distinct bytes, index j holds at least j and at most 256 - n + j. These bounds narrow the
+    # search; in a node with all 256 bytes they leave nothing to search.
     low: cython.Py_ssize_t = max(0, c + n - 256)
     high: cython.Py_ssize_t = min(c, n)
     middle: cython.Py_ssize_t
@@ -142,7 +150,7 @@ def first_not_below(chars: bytes, c: cython.int) -> cython.Py_ssize_t:
 @cython.no_gc
 @cython.cclass
 class RaxNode:
-    """One node; read-only from outside, and never to be kept over a change of the tree."""
+    """A node of the tree; read-only for callers, and invalid after any change of the tree."""
 
     __slots__ = ("chars", "link", "data", "iskey", "iscompr")
     chars: bytes
@@ -152,13 +160,13 @@ class RaxNode:
     iscompr: cython.bint
 
     def children(self) -> list[RaxNode]:
-        """Return the children in the order of their bytes: none for a leaf, one when compressed."""
+        """Return the children in byte order: none in a leaf, one in a compressed node."""
         if isinstance(self.link, list):
             return list(self.link)
         return [] if self.link is None else [self.link]
 
     def copy(self) -> RaxNode:
-        """Return a node equal to this one, for a node callback that moves nodes."""
+        """Return an equal node, for a node callback that relocates nodes."""
         node: RaxNode = new_node(self.chars, self.link, self.iscompr)
         if isinstance(self.link, list):
             node.link = list(self.link)
@@ -170,7 +178,7 @@ class RaxNode:
 @cython.cfunc
 @cython.inline
 def new_node(chars: bytes, link: Any, iscompr: cython.bint) -> RaxNode:
-    """Return a node that is no key."""
+    """Return a node that is not a key."""
     node: RaxNode = RaxNode.__new__(RaxNode)
     node.chars = chars
     node.link = link
@@ -196,13 +204,13 @@ def child_at(h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
 @cython.inline
 @cython.exceptval(check=False)
 def has_one_child(h: RaxNode) -> cython.bint:
-    """Tell whether the node is a link of a chain."""
+    """Return whether the node has exactly one child."""
     return h.iscompr or len(h.chars) == 1
 
 
 @cython.cfunc
 def add_child(h: RaxNode, edge: bytes, child: RaxNode) -> cython.bint:
-    """Give a plain node a child for a new byte, in its ordered place (raxAddChild)."""
+    """Add a child to a plain node for a new byte, in byte order (raxAddChild)."""
     n: cython.Py_ssize_t = len(h.chars)
     if n == 0:
         h.chars = edge
@@ -226,7 +234,7 @@ def add_child(h: RaxNode, edge: bytes, child: RaxNode) -> cython.bint:
 
 @cython.cfunc
 def remove_child(h: RaxNode, child: RaxNode) -> cython.bint:
-    """Take the child away from its parent (raxRemoveChild)."""
+    """Remove a child from its parent (raxRemoveChild)."""
     if has_one_child(h):
         h.chars = b""
         h.link = None
@@ -245,7 +253,7 @@ def remove_child(h: RaxNode, child: RaxNode) -> cython.bint:
 
 @cython.cfunc
 def release(head: RaxNode) -> cython.bint:
-    """Take a whole tree apart without recursion, so that its depth cannot overflow the C stack."""
+    """Dismantle a whole tree without recursion, so that a deep tree cannot overflow the C stack."""
     pending: list[Any] = [head]
     h: RaxNode
     link: object
@@ -268,7 +276,7 @@ def release(head: RaxNode) -> cython.bint:
 @cython.no_gc
 @cython.cclass
 class Rax:
-    """A radix tree: an ordered map from bytes (the empty key too) to any object, None included."""
+    """A radix tree: an ordered map from bytes (including the empty key) to any object (including None)."""
 
     __slots__ = (
         "head",
@@ -299,7 +307,7 @@ class Rax:
 
     def __init__(self, node_max_size: int = NODE_MAX_SIZE, fixed_len: int = 0) -> None:
         if not 2 <= node_max_size <= NODE_MAX_SIZE:
-            raise ValueError(f"node_max_size is 2 to {NODE_MAX_SIZE}, not {node_max_size}")
+            raise ValueError(f"node_max_size must be between 2 and {NODE_MAX_SIZE}, not {node_max_size}")
         self.head = new_node(b"", None, False)
         self.numele = 0
         self.numnodes = 1
@@ -314,7 +322,7 @@ class Rax:
         self.tail = b""
 
     def __dealloc__(self) -> None:
-        """Free the nodes one by one; interpreted, `__del__` below does."""
+        """Free the nodes one by one; interpreted code uses `__del__` below instead."""
         if self.head is not None:
             release(self.head)
 
@@ -330,37 +338,54 @@ class Rax:
 
     @property
     def inlined_nodes(self) -> int:
-        """How many nodes the newest server's tree has that makes none for a leaf; for keys of one length only."""
+        """Return the number of nodes this tree has in Redis 8.10, which inlines leaves; requires fixed_len."""
         assert self.fixed_len > 0
         return self.numnodes - self.numele + len(self.cuts)
 
     def items(self) -> Iterator[tuple[bytes, Any]]:
-        """Yield keys and values in byte order; the tree may change meanwhile."""
-        from rillet.structs.rax_iterator import SAFE, RaxIterator
-
-        it = RaxIterator(self)
-        it.flags |= SAFE
-        it.seek("^")
-        while it.next():
-            yield it.key, it.data
+        """Yield keys and values in byte order; the tree may change during the iteration. O(nodes)"""
+        path = bytearray()
+        stack: list[Any] = [(0, b"", self.head)]  # (length of the parent's path, edge bytes, node), in reverse order
+        last: bytes | None = None  # after a change of the tree, the iteration restarts and skips up to this key
+        version: cython.Py_ssize_t = self.version
+        h: RaxNode
+        while stack:
+            start, edge, h = stack.pop()
+            del path[start:]
+            path += edge
+            if last is not None and path <= last and not last.startswith(path):
+                continue
+            start = len(path)
+            children = h.children()
+            for j in range(len(children) - 1, -1, -1):
+                stack.append((start, h.chars if h.iscompr else h.chars[j : j + 1], children[j]))
+            if h.iskey and (last is None or path > last):
+                last = None
+                key = bytes(path)
+                yield key, h.data
+                if version != self.version:
+                    version = self.version
+                    last = key
+                    stack = [(0, b"", self.head)]
 
     def show(self) -> str:
-        """Draw the tree for people, a line for each branch (raxShow)."""
+        """Draw the tree as text, one line for each branch (raxShow)."""
         return show_rax(self)
 
     def check(self) -> None:
-        """Verify every invariant of the module's essay, O(nodes); AssertionError names the broken one."""
+        """Verify every invariant, O(nodes); raise an AssertionError that names the broken one."""
         check_rax(self)
 
     @cython.cfunc
     def walk(self, key: bytes, stack: list | None) -> RaxNode:  # type: ignore[type-arg]
-        """Follow the key as far as the tree goes and return the node reached (raxLowWalk).
+        """Follow the key down the tree as far as it matches and return the last node (raxLowWalk).
 
-        Registers: `walked`, the bytes of the key that matched; `split`, how many of them lie inside the
-        returned node, which is compressed then; with a stack, `depth` nodes passed on the way are in it.
+        Sets `walked`, the number of key bytes that matched, and `split`, how many of them are inside the
+        returned node (nonzero only if it is compressed). If a stack is passed, its first `depth` elements
+        are the nodes above the returned one.
         """
         if not cython.compiled and not isinstance(key, bytes):
-            raise TypeError(f"a key is bytes, not {type(key).__name__}")
+            raise TypeError(f"a rax key must be bytes, not {type(key).__name__}")
         h: RaxNode = self.head
         i: cython.Py_ssize_t = 0
         j: cython.Py_ssize_t = 0
@@ -407,13 +432,13 @@ class Rax:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert(self, key: bytes, value: object) -> cython.bint:
-        """Set the key's value and return whether the key is new, O(len(key)) (raxInsert)."""
+        """Set the value of a key; return whether the key is new. O(len(key)) (raxInsert)"""
         return self._insert(key, value, True)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def try_insert(self, key: bytes, value: object) -> cython.bint:
-        """Insert, unless the key is there already: then keep its value and return False (raxTryInsert)."""
+        """Insert a key unless it exists; return False and keep the old value if it does (raxTryInsert)."""
         return self._insert(key, value, False)
 
     @cython.cfunc
@@ -444,7 +469,7 @@ class Rax:
 
     @cython.cfunc
     def _split_at_edge(self, h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Open a compressed node at byte j, where the key differs, and return the plain node made for it.
+        """Split a compressed node at byte j, where the new key diverges; return the new plain node.
 
         "telegram" at 4  ->  "tele" -> [g] -> "ram"
         """
@@ -470,7 +495,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _split_at_key(self, h: RaxNode, j: cython.Py_ssize_t, value: object) -> cython.bint:
-        """Cut a compressed node before byte j, where the key ends; the second part becomes the key.
+        """Split a compressed node before byte j, where the new key ends; the second part represents the key.
 
         "telegram" at 4  ->  "tele" -> "gram" = value
         """
@@ -486,13 +511,13 @@ class Rax:
 
     @cython.cfunc
     def _extend(self, h: RaxNode, key: bytes, i: cython.Py_ssize_t) -> RaxNode:
-        """Add the nodes for key[i:] below h and return the last one, a leaf."""
+        """Add nodes for key[i:] below h and return the last one, a leaf."""
         n: cython.Py_ssize_t = len(key)
         stop: cython.Py_ssize_t
         child: RaxNode
         while i < n:
             child = new_node(b"", None, False)
-            # A leaf that gets one child and still has bytes to go starts a chain: keep it compressed.
+            # A leaf that gets one child and more than one byte becomes a compressed node.
             if len(h.chars) == 0 and n - i > 1:
                 stop = min(n, i + self.node_max_size)
                 if stop < n:
@@ -510,7 +535,7 @@ class Rax:
 
     @cython.cfunc
     def _shared(self, chars: bytes) -> bytes:
-        """Return the bytes, as the same object as last time where equal: stream IDs end in the same zeros."""
+        """Return equal bytes as one shared object if the previous call had them: stream IDs share their zero tails."""
         if chars == self.tail:
             return self.tail
         if len(chars) <= 16:
@@ -520,12 +545,12 @@ class Rax:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove(self, key: bytes) -> cython.bint:
-        """Remove the key and return whether it was there, O(len(key)) (raxRemove)."""
+        """Remove a key; return whether it existed. O(len(key)) (raxRemove)"""
         stack: list[Any] = []
         h: RaxNode = self.walk(key, stack)
         if self.walked != len(key) or self.split != 0 or not h.iskey:
             return False
-        # Freed when the tree is whole again: freeing a value may run code that uses this tree.
+        # Keep the value until the tree is consistent: freeing it may run code that uses this tree.
         old: object = h.data  # noqa: F841
         h.data = None
         h.iskey = False
@@ -541,17 +566,17 @@ class Rax:
         elif len(h.chars) == 1:
             self._merge(h, stack)
         elif h.iscompr:
-            # raxRemove tests the number of edge bytes, not of children, so a chain stays cut here.
+            # raxRemove tests the number of edge bytes, not of children, so the chain stays split here.
             self.unmerged = True
         return True
 
     @cython.cfunc
     def _prune(self, h: RaxNode, stack: list) -> RaxNode:  # type: ignore[type-arg]
-        """Drop a leaf that is no key, and upward all that led only to it; return the node that remains."""
+        """Remove a leaf that is not a key and all ancestors that led only to it; return the remaining node."""
         child: RaxNode = h
         while h is not self.head:
             child = h
-            # Taken apart one by one: a chain let go by its top would be freed recursively.
+            # Dismantle node by node: freeing a chain from its top would recurse.
             child.chars = b""
             child.link = None
             self.numnodes -= 1
@@ -564,7 +589,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut(self, h: RaxNode, stack: list, key: bytes) -> cython.bint:  # type: ignore[type-arg]
-        """Note where the newest server's chains stay cut once the key is gone and h is what remained of its way."""
+        """Record where Redis 8.10 keeps chains split after a removal; h is the last node left on the key's path."""
         n: cython.Py_ssize_t = self.fixed_len
         depth: cython.Py_ssize_t = 0
         top: cython.Py_ssize_t
@@ -583,7 +608,7 @@ class Rax:
                 self.cuts.discard(key[:i])
         if len(h.chars) != 1 or h.iscompr:
             return True
-        if depth == n - 1:  # the node holds values: it is never joined with those above it
+        if depth == n - 1:  # in Redis 8.10 this node holds values and is never merged with its parents
             if top < depth:
                 self.cuts.add(key[:depth])
             return True
@@ -595,7 +620,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut_below(self, path: bytes, below: RaxNode) -> cython.bint:
-        """Drop the cuts of the chain below, but for the start of the node that holds the value, if it ends in one."""
+        """Drop the cuts of the chain below a node, except the start of its last node if that holds a value."""
         i: cython.Py_ssize_t
         last: bytes = path
         cut: bytes
@@ -613,7 +638,7 @@ class Rax:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _merge(self, h: RaxNode, stack: list) -> cython.bint:  # type: ignore[type-arg]
-        """Join the chain of single-child nodes around h, none of them a key, into its topmost node."""
+        """Merge the chain of single-child, non-key nodes around h into its topmost node."""
         above: RaxNode
         while stack:
             above = stack.pop()
@@ -646,7 +671,7 @@ class Rax:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
-        """Remove all keys, O(nodes); needed only to break a ring of values that refer back to the tree."""
+        """Remove all keys, O(nodes); also breaks reference cycles of values that refer to the tree."""
         old: RaxNode = self.head
         self.head = new_node(b"", None, False)
         self.numele = 0
@@ -660,9 +685,9 @@ class Rax:
 if not cython.compiled:
 
     def _free(rax: Rax) -> None:
-        # Python's own trash can bounds the recursion by a count that, from 3.12 on, knows nothing of a thread's stack.
+        # From Python 3.12 on, the interpreter's own protection against deep recursion ignores a thread's stack size.
         head = getattr(rax, "head", None)
         if head is not None:
             release(head)
 
-    setattr(Rax, "__del__", _free)  # noqa: B010  (an extension type would take it for its own)
+    setattr(Rax, "__del__", _free)  # noqa: B010  (an extension type would define it)

@@ -1,18 +1,18 @@
-"""Looking at a rax from outside: the drawing of `Rax.show()` and the verdict of `Rax.check()`.
+"""Inspection of a rax: the drawing of `Rax.show()` and the verification of `Rax.check()`.
 
-Both read the nodes' public facts only and walk with a stack of their own, since a tree may be deeper than
-Python recurses. Neither is fast or compiled.
+Both read only the nodes' public attributes and use an explicit stack, because a tree can be deeper
+than Python's recursion limit. Neither is fast or compiled.
 
-The drawing gives every chain of single children one line, and every child of a wider node a line
-beneath it:
+The drawing has one line for each chain of single children, and one indented line below it for each
+child of a wider node:
 
     rax: 3 keys, 6 nodes
     "foo" -> [bt] = 1
     |- b -> "ar" -> [] = 2
     `- t -> "er" -> [] = 3
 
-`"foo"` is a compressed node, `[bt]` a plain one with two children, `[]` a leaf, `= value` a key. Bytes
-that are not printable ASCII, and those that the drawing uses, are written \\xNN.
+`"foo"` is a compressed node, `[bt]` a plain node with two children, `[]` a leaf, `= value` a key. Bytes
+that are not printable ASCII, or that the drawing uses itself, are written \\xNN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def _value(value: Any) -> str:
 
 
 def show_rax(rax: Rax) -> str:
-    """Return the drawing of the module's essay, O(nodes) lines each indented by its branching depth."""
+    """Return the drawing that the module's docstring describes. O(nodes)"""
     lines = [f"rax: {rax.numele} key{'s' * (rax.numele != 1)}, {rax.numnodes} node{'s' * (rax.numnodes != 1)}"]
     pending: list[tuple[str, str, RaxNode]] = [("", "", rax.head)]
     while pending:
@@ -63,7 +63,7 @@ def _node_text(node: RaxNode) -> str:
 
 
 def check_rax(rax: Rax) -> None:
-    """Raise AssertionError for the first broken invariant of rax.py's essay, O(nodes)."""
+    """Raise AssertionError for the first broken invariant of the rax (rax.py lists them). O(nodes)"""
     keys = nodes = 0
     pending = [rax.head]
     while pending:
@@ -72,14 +72,14 @@ def check_rax(rax: Rax) -> None:
         keys += node.iskey
         _check_node(rax, node)
         pending.extend(node.children())
-    _require(keys == rax.numele, f"numele is {rax.numele}, the tree holds {keys} keys")
-    _require(nodes == rax.numnodes, f"numnodes is {rax.numnodes}, the tree holds {nodes} nodes")
+    _require(keys == rax.numele, f"numele is {rax.numele}, but the tree holds {keys} keys")
+    _require(nodes == rax.numnodes, f"numnodes is {rax.numnodes}, but the tree holds {nodes} nodes")
     for cut in rax.cuts:
-        _require(_is_inside(rax, cut), f"no compressed node is cut at {cut!r}")
+        _require(_is_inside(rax, cut), f"the cut {cut!r} is not inside a compressed node")
 
 
 def _is_inside(rax: Rax, path: bytes) -> bool:
-    """Say whether the path ends between two bytes of a compressed node."""
+    """Return whether the path ends between two bytes of a compressed node."""
     node = rax.head
     while node.chars:
         if len(path) < len(node.chars) and node.iscompr:
@@ -97,17 +97,17 @@ def _check_node(rax: Rax, node: RaxNode) -> None:
     size = len(node.chars)
     children = node.children()
     if node.iscompr:
-        _require(2 <= size <= rax.node_max_size, f"a compressed node of {size} bytes")
-        _require(len(children) == 1, "a compressed node without its one child")
+        _require(2 <= size <= rax.node_max_size, f"a compressed node has {size} bytes")
+        _require(len(children) == 1, f"a compressed node has {len(children)} children")
     else:
-        _require(len(children) == size, f"{size} edge bytes for {len(children)} children")
-        _require(isinstance(node.link, list) == (size > 1), "a single child is held directly, more in a list")
+        _require(len(children) == size, f"a plain node has {size} edge bytes but {len(children)} children")
+        _require(isinstance(node.link, list) == (size > 1), "link must be a node for one child and a list for more")
         rising = all(node.chars[i] < node.chars[i + 1] for i in range(size - 1))
-        _require(rising, f"the edge bytes {node.chars!r} do not rise")
-    _require(size > 0 or node.iskey or node is rax.head, "a leaf that is no key")
-    _require(node.iskey or node.data is None, "a value in a node that is no key")
-    if len(children) == 1 and not rax.unmerged:
-        _require(not _mergeable(rax, node, children[0]), f"{node.chars!r} and {children[0].chars!r} are not merged")
+        _require(rising, f"the edge bytes {node.chars!r} are not in rising order")
+    _require(size > 0 or node.iskey or node is rax.head, "a leaf is not a key")
+    _require(node.iskey or node.data is None, "a node that is not a key has a value")
+    if len(children) == 1 and not rax.unmerged and _mergeable(rax, node, children[0]):
+        _require(False, f"{node.chars!r} and {children[0].chars!r} should be merged")
 
 
 def _mergeable(rax: Rax, node: RaxNode, child: RaxNode) -> bool:

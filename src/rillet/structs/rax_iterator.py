@@ -1,22 +1,23 @@
-"""Walking a rax in order: the iterator of rax.c.
+"""Ordered iteration over a rax (Redis: the iterator of rax.c).
 
-An iterator holds the node where it stands, the stack of nodes above it (nodes know no parents) and the
-bytes on the way, which are the current key:
+An iterator holds the current node, the stack of nodes above it (nodes have no parent references) and
+the bytes on the path, which are the current key:
 
     stack  [head, "foo"] [bt]        node "ar" --> the leaf of "foobar"
     buf    f o o b a r . . .         key_len 6
 
-A step forward goes down by first children until a node is a key, or climbs to the first node with a
-child beyond the one it came from. A step backward climbs, then goes down by last children. A seek
-walks along the wanted key as far as the tree goes and makes one such step from there.
+A forward step descends by first children until it reaches a key, or climbs to the first node with a
+child after the one just left. A backward step climbs, then descends by last children. A seek follows
+the given key as far as the tree matches and then makes one such step.
 
-The stack is a list that never shrinks, with `depth` as its height, so that a step that runs into the end
-leaves the place it started from readable. Costs: a step amounts to O(1) nodes and a copy of the key, a seek to
-O(length of the key + depth).
+The stack is a list that never shrinks; `depth` is its height. A step that reaches the end of the tree
+therefore leaves the previous position intact. Costs: a step visits O(1) nodes, amortized, and copies the
+key; a seek costs O(length of the key + depth).
 
-A tree counts its insertions and removals in `version`. Redis's iterator reads freed memory when the tree
-changes under it and no new seek follows; ours compares versions and raises RuntimeError, or, flagged
-SAFE, seeks its key again. Redis declares RAX_ITER_SAFE and never looks at it. Replaced values are no change.
+A tree counts its insertions and removals in `version`. If a tree changes during an iteration, Redis's
+iterator reads freed memory unless the caller seeks again (Redis declares RAX_ITER_SAFE but never uses
+it). This iterator compares versions and raises RuntimeError, or seeks its key again if the flag SAFE is
+set. Replacing a value is not a change of the tree.
 """
 
 from __future__ import annotations
@@ -37,11 +38,11 @@ if not cython.compiled:
     from rillet.structs.rax import first_not_below
 
 JUST_SEEKED = 1
-"""Iterator flag: the element of the last seek was not handed out yet, so the first step stays on it."""
+"""Iterator flag: the last seek found an element that no step has returned yet; the next step stays on it."""
 EOF = 2
-"""Iterator flag: there is no further element."""
+"""Iterator flag: there are no more elements."""
 SAFE = 4
-"""Iterator flag: set by the caller; the tree may change between steps, and the iterator seeks again."""
+"""Iterator flag, set by the caller: the tree may change between steps, and the iterator then seeks again."""
 
 _JUST_SEEKED = cython.declare(cython.int, JUST_SEEKED)
 _EOF = cython.declare(cython.int, EOF)
@@ -51,18 +52,19 @@ _SAFE = cython.declare(cython.int, SAFE)
 @cython.final
 @cython.cclass
 class RaxIterator:
-    """A position in a tree: `seek` it, then `next` or `prev`, each True while `key` and `data` hold an element.
+    """A position in a tree: call `seek`, then `next` or `prev`; while they return True, `key` and `data` are set.
 
-    The first step after a seek stays on the element that the seek found (JUST_SEEKED), so one loop serves all:
+    The first step after a seek stays on the element that the seek found (JUST_SEEKED), so one loop
+    handles every case:
 
         it.seek(">=", key)
         while it.next():
             ... it.key, it.data ...
 
-    After the end (EOF) only another seek moves it. When keys were inserted or removed since the last seek or
-    step, a step raises RuntimeError; with the flag SAFE it looks its place up again by key instead.
-    `node_cb(node)` is called for each node but the head that a forward step enters; where it gives back
-    a node, that one takes the other's place in the tree (Redis defragments so).
+    After the end (EOF), only another seek moves the iterator. If keys were inserted or removed since the
+    last seek or step, a step raises RuntimeError; with the flag SAFE, it first seeks its key again.
+    `node_cb(node)` is called for every node that a forward step enters, except the head. If it returns
+    a node, that node replaces the original in the tree (Redis uses this to defragment).
     """
 
     __slots__ = ("rax", "key", "data", "flags", "node_cb", "node", "stack", "depth", "buf", "key_len", "version")
@@ -94,9 +96,9 @@ class RaxIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def seek(self, op: str | bytes, key: bytes = b"") -> cython.bint:
-        """Go to the first `^`, the last `$`, or the nearest key `>` `>=` `<` `<=` `=` key; True if there is one.
+        """Seek the first key `^`, the last `$`, or the nearest `>` `>=` `<` `<=` `=` key; return whether one exists.
 
-        O(len(key) + depth) (raxSeek); ValueError for another operator.
+        O(len(key) + depth). Other operators raise ValueError. (raxSeek)
         """
         how: str = op.decode("latin-1") if isinstance(op, bytes) else op
         rax: Rax = self.rax
@@ -129,19 +131,19 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek_near(self, h: RaxNode, key: bytes, forward: cython.bint) -> cython.bint:
-        """Step from h, where the walk along key ended, to the nearest key after or before it."""
+        """Step from h, the last node that matches key, to the nearest key after or before it."""
         i: cython.Py_ssize_t = self.rax.walked
         j: cython.Py_ssize_t = self.rax.split
         self._add(key, 0, i - j)
         if i == len(key):
-            # All bytes matched. In the middle of a chain, the key of the chain's own node is smaller.
+            # All bytes matched. Inside a chain, the chain's own node has a smaller key.
             if forward:
                 return self._forward(h, False)
             if j > 0 and h.iskey:
                 return self._arrive(h)
             return self._backward(h, False)
         if not h.iscompr:
-            # The byte that has no child here tells where among the children to go on.
+            # No child has this byte; the byte determines where among the children to continue.
             self._add(key, i, 1)
             return self._forward(h, True) if forward else self._backward(h, True)
         if h.chars[j] > key[i]:
@@ -149,7 +151,7 @@ class RaxIterator:
                 return self._forward(h, False)
         elif not forward:
             return self._arrive(self._greatest(h))
-        # The whole sub-tree of the chain lies on the wrong side: leave it as if it had just been visited.
+        # The whole subtree of the chain is on the wrong side: leave it as if it had just been visited.
         self._add(h.chars, 0, len(h.chars))
         return self._forward(h, True) if forward else self._backward(h, True)
 
@@ -182,9 +184,9 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _again(self, forward: cython.bint) -> cython.bint:
-        """Find the place by key in a tree that has changed, and make the step from there."""
+        """Seek the current key again in a tree that has changed, then step from there."""
         if not self.flags & _SAFE:
-            raise RuntimeError("the rax changed under its iterator: seek again, or set the flag SAFE")
+            raise RuntimeError("the rax changed during the iteration: seek again, or set the flag SAFE")
         found: cython.bint
         if self.flags & _JUST_SEEKED:
             found = self.seek(">=" if forward else "<=", self.key)
@@ -196,7 +198,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _forward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Go to the next key from h. With noup, from h past the child of the key's last byte (raxIteratorNextStep)."""
+        """Move to the next key after h; noup: after the child of h for the key's last byte (raxIteratorNextStep)"""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
         j: cython.Py_ssize_t
@@ -204,7 +206,7 @@ class RaxIterator:
         while True:
             j = 0
             if noup or len(h.chars) == 0:
-                # This sub-tree is done: climb until a node has a child beyond the one we come from.
+                # This subtree is finished: climb to a node that has a child after the one just left.
                 while True:
                     if not noup and h is self.rax.head:
                         return self._end(depth, key_len)
@@ -228,7 +230,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _backward(self, h: RaxNode, noup: cython.bint) -> cython.bint:
-        """Go to the previous key from h. With noup, from h before the child of the key's last byte."""
+        """Move to the previous key before h; with noup, before the child of h for the key's last byte."""
         depth: cython.Py_ssize_t = self.depth
         key_len: cython.Py_ssize_t = self.key_len
         j: cython.Py_ssize_t
@@ -247,20 +249,20 @@ class RaxIterator:
                 j = first_not_below(h.chars, c) - 1
                 if j >= 0:
                     return self._arrive(self._greatest(self._enter(h, j)))
-            # A node's own key comes before those of its children.
+            # A node's own key sorts before those of its children.
             if h.iskey:
                 return self._arrive(h)
 
     @cython.cfunc
     def _greatest(self, h: RaxNode) -> RaxNode:
-        """Go down by the last child as far as there is one (raxSeekGreatest)."""
+        """Descend by last children to a leaf (raxSeekGreatest)."""
         while len(h.chars) > 0:
             h = self._enter(h, len(h.chars) - 1)
         return h
 
     @cython.cfunc
     def _enter(self, h: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Go from h down by edge j: h onto the stack, its bytes onto the key."""
+        """Descend from h by edge j: push h on the stack and its bytes on the key."""
         if self.depth < len(self.stack):
             self.stack[self.depth] = h
         else:
@@ -281,19 +283,19 @@ class RaxIterator:
 
     @cython.cfunc
     def _up(self) -> RaxNode:
-        """Take the parent off the stack. It stays in the list, so that `_end` can restore the place."""
+        """Pop the parent from the stack; it stays in the list, so that `_end` can restore the position."""
         self.depth -= 1
         parent: RaxNode = self.stack[self.depth]
         return parent
 
     @cython.cfunc
     def _visited(self, child: RaxNode, j: cython.Py_ssize_t) -> RaxNode:
-        """Show the node just entered to the callback, and put the node that it returns in its place."""
+        """Pass the node just entered to the callback; if that returns another node, replace the first in the tree."""
         other: object = self.node_cb(child)  # type: ignore[misc]
         if other is None or other is child:
             return child
         if not isinstance(other, RaxNode):
-            raise TypeError("a node callback returns a RaxNode or None")
+            raise TypeError("a node callback must return a RaxNode or None")
         node: RaxNode = other
         parent: RaxNode = self.stack[self.depth - 1]
         children: list[RaxNode]
@@ -316,7 +318,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _end(self, depth: cython.Py_ssize_t, key_len: cython.Py_ssize_t) -> cython.bint:
-        """Note the end of the iteration; the last element stays current."""
+        """Set EOF and restore the last position; the last element stays current."""
         self.flags |= _EOF
         self.depth = depth
         self.key_len = key_len
@@ -325,7 +327,7 @@ class RaxIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _add(self, chars: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Put chars[start:start+n] at the end of the current key."""
+        """Append chars[start:start+n] to the current key."""
         stop: cython.Py_ssize_t = self.key_len + n
         if stop > len(self.buf):
             self.buf.extend(bytes(2 * stop - len(self.buf)))
@@ -336,7 +338,7 @@ class RaxIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_data(self, value: object) -> cython.bint:
-        """Give the current element another value, without a walk; allowed while iterating."""
+        """Replace the current element's value without a lookup; allowed during an iteration."""
         if self.node is None or self.version != self.rax.version:
             raise RuntimeError("the iterator has no current element")
         self.node.data = value
@@ -346,9 +348,9 @@ class RaxIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def random_walk(self, steps: cython.Py_ssize_t = 0) -> cython.bint:
-        """Wander over `steps` keys from here (0: a random number of them); False in an empty tree (raxRandomWalk).
+        """Move to a random key `steps` keys away (0: a random number); return False in an empty tree (raxRandomWalk).
 
-        Keys high up in the tree are found more often than others, each of them at some time.
+        Keys near the head are more likely than others; every key can be reached.
         """
         rax: Rax = self.rax
         if rax.numele == 0:
@@ -364,7 +366,7 @@ class RaxIterator:
             n = 1 if h.iscompr else len(h.chars)
             if h is rax.head:
                 if n == 0:
-                    break  # The empty key is the only one: there is nowhere to go.
+                    break  # the empty key is the only key
                 j = random.randrange(n)
             else:
                 j = random.randrange(n + 1)
@@ -380,7 +382,7 @@ class RaxIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def compare(self, op: str | bytes, key: bytes) -> cython.bint:
-        """Tell whether `current key <op> key` holds, for `>` `>=` `<` `<=` `=` `==` (raxCompare)."""
+        """Return whether `current key <op> key` holds, for `>` `>=` `<` `<=` `=` `==` (raxCompare)."""
         how: str = op.decode("latin-1") if isinstance(op, bytes) else op
         if how == "=" or how == "==":
             return self.key == key
@@ -397,13 +399,13 @@ class RaxIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def eof(self) -> cython.bint:
-        """Tell whether a seek or step found nothing more (raxEOF)."""
+        """Return whether the last seek or step found no element (raxEOF)."""
         return (self.flags & _EOF) != 0
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def stop(self) -> cython.bint:
-        """Let go of all nodes and values (raxStop); a seek starts the iterator again."""
+        """Release all nodes and values (raxStop); a seek restarts the iterator."""
         self.flags |= _EOF
         self.node = None
         self.data = None

@@ -1,30 +1,32 @@
-"""The skiplist: members in the order of their scores, where any rank is found fast (Redis: t_zset.c, zskiplist).
+"""The skiplist: members ordered by score, with fast lookup by rank (Redis: t_zset.c, zskiplist).
 
     level 3   head ------------ 3 -----------> c ------------------- 2 (to the end)
     level 2   head ------------ 3 -----------> c ----- 1 ---> d ---- 1
     level 1   head ---> a ---> b ------------> c -----------> d ---> e        (and backward from each)
 
-Every node is in level 1; one in four of a level is in the next one too, up to 32. A search goes along the highest
-level as long as it does not go too far, then down one, and so passes about four nodes of each level. The
-numbers are spans: how many nodes of level 1 a step passes, so that a search adds up the rank of where it
-comes to, and a rank can be searched for. A level's last span reaches to the end of the list.
+Every node is in level 1. One node in four of each level is also in the next one, up to level 32. A search
+follows the highest level until the next node would be too far, then continues one level below, so it passes
+about four nodes per level. The numbers are spans: how many nodes of level 1 a step crosses. A search adds up
+spans to compute the rank of its target, or searches for a rank. The last span of each level reaches to the
+end of the list.
 
-Which node gets how many levels is up to chance; the order of the members and all answers do not depend on it.
-Nodes are ordered by score, then by the bytes of the member. A search for members alone (`below_member`) means
-something only where all scores are equal.
+A node's number of levels is random; the order of the members and all replies are independent of it. Nodes are
+ordered by score, then by the bytes of the member. A search by member alone (`below_member`) is meaningful only if
+all scores are equal.
 
-Three of four nodes are in level 1 only, so a node has that level in itself, and a list for the others, which most
-do not have: `tower`, the next node and the span of level 2, of level 3, ...
+Three of four nodes are in level 1 only. A node therefore stores that level in its own attributes, and a list only
+for the others: `tower` holds the next node and the span of level 2, of level 3, and so on.
 
-Costs: insert, remove, rank, `at` and both `below` O(log n), expected; a step to a neighbour O(1); delete_range
-O(log n + what goes). `hops` counts the nodes that searches went past, so that a test can show it without a clock.
+Costs: insert, remove, rank, `at`, `below` and `below_member` O(log n), expected; a step to a neighbour O(1);
+delete_range O(log n + nodes deleted). `hops` counts the nodes that searches pass, so that a test can verify the
+cost without a clock.
 
-Invariants (`check`): the order is strict; each level holds only nodes of the one below, and no level is empty but the
-first; the spans are true; the chain reads the same both ways.
+Invariants (`check`): the order is strict; each level contains only nodes of the level below, and no level except the
+first is empty; the spans are correct; the chain is consistent in both directions.
 
-Rejected: a sorted array (a removal moves all behind it: at a million members that is 4 MB each time), a balanced tree
-(more code for the same costs, and ranges want the chain), and weak references backward (as in the quicklist): the
-chain is a cycle, so it is taken apart by hand when its skiplist goes.
+Rejected alternatives: a sorted array (a removal moves all later members: 4 MB each time for a million members), a
+balanced tree (more code for the same costs, and range queries need the chain), and weak references backward (see
+quicklist). The chain is a reference cycle, so the destructor unlinks it explicitly.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ _MAX_LEVEL = cython.declare(cython.Py_ssize_t, 32)
 @cython.no_gc
 @cython.cclass
 class SkiplistNode:
-    """A member and its score; `slot` is its owner's to use."""
+    """A member and its score; `slot` is available to the owner of the skiplist."""
 
     __slots__ = ("backward", "member", "next", "score", "slot", "tower")
 
@@ -71,7 +73,7 @@ def _levels(node: SkiplistNode) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _precedes(node: SkiplistNode, score: cython.double, member: bytes) -> cython.bint:
-    """Whether the node stands before where that score and member would."""
+    """Return whether the node sorts before the given score and member."""
     return node.score < score or (node.score == score and node.member < member)
 
 
@@ -79,7 +81,7 @@ def _precedes(node: SkiplistNode, score: cython.double, member: bytes) -> cython
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _span(node: SkiplistNode, level: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return how far the node's step in a level above the first goes."""
+    """Return the span of the node's step in a level above the first."""
     span: cython.Py_ssize_t = node.tower[2 * level - 3]
     return span
 
@@ -98,7 +100,7 @@ def _set(
 @cython.cfunc
 @cython.inline
 def _step(node: SkiplistNode, level: cython.Py_ssize_t) -> SkiplistNode | None:
-    """Return the node that follows in a level above the first, None at its end."""
+    """Return the next node in a level above the first, or None at the end."""
     following: SkiplistNode | None = node.tower[2 * level - 4]
     return following
 
@@ -106,7 +108,7 @@ def _step(node: SkiplistNode, level: cython.Py_ssize_t) -> SkiplistNode | None:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _chance() -> cython.Py_ssize_t:
-    """Return the number of levels for a new node (zslRandomLevel): each one more in one case of four."""
+    """Return a random number of levels for a new node; each further level has probability 1/4 (zslRandomLevel)."""
     level: cython.Py_ssize_t = 1
     bits: cython.ulonglong = getrandbits(62)
     while level < _MAX_LEVEL and bits & 3 == 3:
@@ -118,7 +120,7 @@ def _chance() -> cython.Py_ssize_t:
 @cython.final
 @cython.cclass
 class Skiplist:
-    """Nodes in order; ranks count from 0."""
+    """Nodes ordered by score and member; ranks count from 0."""
 
     __slots__ = ("head", "hops", "length", "level", "tail")
 
@@ -143,7 +145,7 @@ class Skiplist:
         return self.length
 
     def __iter__(self) -> Iterator[SkiplistNode]:
-        """Yield the nodes, the lowest first."""
+        """Yield the nodes in rising order."""
         node = self.head.next
         while node is not None:
             yield node
@@ -156,7 +158,7 @@ class Skiplist:
 
     @cython.cfunc
     def _path(self, score: cython.double, member: bytes, ranks: list[Any]) -> list[Any]:
-        """Return by level, the highest first, the last node before a score and member; `ranks` gets their ranks."""
+        """Return the last node before a score and member in each level, highest first; `ranks` receives their ranks."""
         path: list[Any] = []
         node: SkiplistNode = self.head
         following: SkiplistNode | None
@@ -185,25 +187,25 @@ class Skiplist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def rank(self, node: SkiplistNode) -> cython.Py_ssize_t:
-        """Return how many nodes stand before one (zslGetRank). O(log n)"""
+        """Return the number of nodes before the given one (zslGetRank). O(log n)"""
         return self._below(node.score, node.member, 2)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def below(self, score: cython.double, inclusive: cython.bint) -> cython.Py_ssize_t:
-        """Return how many nodes have a score below one, or up to and with it. O(log n)"""
+        """Return the number of nodes with a score below (inclusive: or equal to) the given one. O(log n)"""
         return self._below(score, b"", 1 if inclusive else 0)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def below_member(self, member: bytes, inclusive: cython.bint) -> cython.Py_ssize_t:
-        """Return how many nodes have a member below one, or up to and with it; all scores are equal. O(log n)"""
+        """Return the number of nodes with a member below (or equal to) the given one; all scores must be equal."""
         return self._below(0.0, member, 4 if inclusive else 3)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _below(self, score: cython.double, member: bytes, kind: cython.int) -> cython.Py_ssize_t:
-        """Count the nodes that `_is_below` is true of, which are the first ones."""
+        """Return the number of leading nodes for which `_is_below` is true."""
         node: SkiplistNode = self.head
         following: SkiplistNode | None
         rank: cython.Py_ssize_t = 0
@@ -225,14 +227,14 @@ class Skiplist:
 
     @cython.ccall
     def at(self, rank: cython.Py_ssize_t) -> SkiplistNode:
-        """Return the node of a rank, which must be there (zslGetElementByRank). O(log n)"""
+        """Return the node of an existing rank (zslGetElementByRank). O(log n)"""
         node: SkiplistNode = self.head
         following: SkiplistNode | None
-        # The head is one before rank 0.
+        # The head is one position before rank 0.
         left: cython.Py_ssize_t = rank + 1
         level: cython.Py_ssize_t = self.level
         if rank < 0 or rank >= self.length:
-            raise IndexError("rank beyond the last")
+            raise IndexError("the rank is past the last node")
         while level > 1:
             following = _step(node, level)
             while following is not None and _span(node, level) <= left:
@@ -243,17 +245,17 @@ class Skiplist:
             level -= 1
         while left > 0:
             following = node.next
-            assert following is not None, "the rank is there"
+            assert following is not None, "no node has this rank"
             left -= 1
             self.hops += 1
             node = following
         return node
 
-    # -- change --------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------
 
     @cython.ccall
     def insert(self, score: cython.double, member: bytes) -> SkiplistNode:
-        """Add a member that is not there, and return its node (zslInsert). O(log n)"""
+        """Add a member that does not exist yet; return its node (zslInsert). O(log n)"""
         node: SkiplistNode = SkiplistNode(score, member, _chance())
         self._link(node)
         return node
@@ -261,7 +263,7 @@ class Skiplist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _link(self, node: SkiplistNode) -> cython.bint:
-        """Put a node where its score and member belong, in as many levels as it has."""
+        """Link a node at the position of its score and member, in each of its levels."""
         ranks: list[Any] = []
         path: list[Any] = self._path(node.score, node.member, ranks)
         levels: cython.Py_ssize_t = _levels(node)
@@ -297,14 +299,14 @@ class Skiplist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove(self, node: SkiplistNode) -> cython.bint:
-        """Take out a node (zslDelete). O(log n)"""
+        """Remove a node (zslDelete). O(log n)"""
         return self._unlink(node, self._path(node.score, node.member, []))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _unlink(self, node: SkiplistNode, path: list[Any]) -> cython.bint:
-        """Take out the node that follows the last one of a path (zslDeleteNode)."""
-        # A path may be longer than the list is high by now, its last node is that of the first level.
+        """Unlink the node that follows the last node of the path (zslDeleteNode)."""
+        # The path may have more levels than the list has now; its last node is in the first level.
         last: cython.Py_ssize_t = len(path) - 1
         level: cython.Py_ssize_t
         before: SkiplistNode
@@ -315,7 +317,7 @@ class Skiplist:
             else:
                 _set(before, level, _step(before, level), _span(before, level) - 1)
         before = path[last]
-        assert before.next is node, "the path leads to the node"
+        assert before.next is node, "the path does not lead to the node"
         before.next = node.next
         if node.next is None:
             self.tail = node.backward
@@ -330,7 +332,7 @@ class Skiplist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def move(self, node: SkiplistNode, score: cython.double) -> cython.bint:
-        """Give a node another score (zslUpdateScore). O(log n), O(1) where it stays between its neighbours"""
+        """Change a node's score (zslUpdateScore). O(log n); O(1) if the node keeps its position"""
         lower: SkiplistNode | None = node.backward
         higher: SkiplistNode | None = node.next
         if (lower is None or lower.score < score) and (higher is None or higher.score > score):
@@ -342,7 +344,7 @@ class Skiplist:
 
     @cython.ccall
     def delete_range(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list[Any]:
-        """Take out so many nodes from a rank on, all of them there, and return them. O(log n + count)"""
+        """Remove `count` existing nodes from a rank on, and return them. O(log n + count)"""
         gone: list[Any] = []
         path: list[Any]
         node: SkiplistNode
@@ -357,17 +359,17 @@ class Skiplist:
             count -= 1
         return gone
 
-    # -- the whole -----------------------------------------------------------------------------------
+    # -- the whole list ------------------------------------------------------------------------------
 
     def check(self) -> None:
-        """Assert the invariants. O(n)"""
+        """Raise AssertionError if an invariant is broken. O(n)"""
         nodes = list(self)
         assert len(nodes) == self.length
         assert [node.backward for node in nodes] == [None, *nodes][: len(nodes)]
         assert self.tail is (nodes[len(nodes) - 1] if nodes else None) and self.head.backward is None
         for one, other in zip(nodes, nodes[1:], strict=False):
             assert (one.score, one.member) < (other.score, other.member)
-        assert all(node.score == node.score for node in nodes), "not a number"
+        assert all(node.score == node.score for node in nodes), "a score is NaN"
         ranks = {id(node): rank for rank, node in enumerate(nodes, 1)}
         assert self.level == max(map(_levels, nodes), default=1) <= MAX_LEVEL
         for level in range(2, self.level + 1):
@@ -383,7 +385,7 @@ class Skiplist:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _is_below(node: SkiplistNode, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
-    """Whether the node is below: 0, 1 the score, 2 the score and member, 3, 4 the member; 1 and 4 including it."""
+    """Compare a node by kind: 0 score <, 1 score <=, 2 (score, member) <, 3 member <, 4 member <=."""
     if kind == 0:
         return node.score < score
     if kind == 1:

@@ -1,4 +1,4 @@
-"""The ziplist: what lists, sorted sets and hashes were stored in before the listpack (Redis: ziplist.c).
+"""The ziplist: the format of small lists, sorted sets and hashes before the listpack (Redis: ziplist.c).
 
     +---------+----------+----------+---------+---------+-- .. --+------+
     | bytes   | last u32 | count    | entry 0 | entry 1 |        | 0xFF |
@@ -8,19 +8,20 @@
 
     entry:  | size of the entry before (1 byte, or 0xFE and u32) | encoding | data |
 
-`last` is the position of the last entry. Numbers are little-endian, lengths of strings are big-endian. RDB
-files of Redis 6 and older carry ziplists, and so do DUMP payloads of those. Nothing is kept in one here: they are read
-into what came later, and written for servers that know nothing else.
+`last` is the position of the last entry. Numbers are little-endian, lengths of strings big-endian. RDB files and
+DUMP payloads of Redis 6 and older contain ziplists. rillet stores no value as a ziplist: it converts ziplists to
+current encodings when it reads them, and writes them only for servers that support nothing newer.
 
     00LLLLLL                    string of 0 to 63 bytes
     01LLLLLL LLLLLLLL           string of up to 16383 bytes
     10000000 + u32              longer string
     11000000 11010000 11100000  integer of 16, 32, 64 bits
     11110000 11111110           integer of 24, 8 bits
-    1111xxxx                    the integer xxxx - 1, xxxx being 1 to 13
+    1111xxxx                    the integer xxxx - 1, for xxxx from 1 to 13
 
-Reading trusts nothing: each entry lies within the bytes, tells the size of the one before, and the
-last one is where the header says. Writing chooses as Redis does: the text of a 64-bit integer in its shortest form.
+Reading validates everything: each entry is within the bytes and states the size of the entry before it, and the
+last entry is at the header's position. Writing encodes as Redis does: the text of a 64-bit integer becomes the
+shortest integer form.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _SHORTEST = ((0xFE, 1), (0xC0, 2), (0xF0, 3), (0xD0, 4), (0xE0, 8))
 
 
 def read_ziplist(data: bytes) -> list[bytes]:
-    """Return the entries, integers as their text; Corrupt where the bytes are no ziplist (ziplistValidateIntegrity)."""
+    """Return the entries, integers as their text; raise Corrupt if malformed (ziplistValidateIntegrity)."""
     end = len(data) - 1
     if end < HEADER_SIZE or int.from_bytes(data[:4], "little") != len(data) or data[end] != 0xFF:
         raise Corrupt("ziplist: not a valid ziplist")
@@ -46,15 +47,15 @@ def read_ziplist(data: bytes) -> list[bytes]:
         last, size, at = at, following - at, following
     count = int.from_bytes(data[8:10], "little")
     if at != end or count not in (len(entries), 0xFFFF) or int.from_bytes(data[4:8], "little") != last:
-        raise Corrupt("ziplist: header and entries do not fit")
+        raise Corrupt("ziplist: the header does not match the entries")
     return entries
 
 
 def _entry(data: bytes, at: int, end: int, before: int) -> tuple[bytes, int]:
-    """Return the entry at a position and the position behind it; `before` is the size of the entry before it."""
+    """Return the entry at a position and the position after it; `before` is the size of the preceding entry."""
     told, at = (data[at], at + 1) if data[at] < 0xFE else (int.from_bytes(data[at + 1 : at + 5], "little"), at + 5)
     if told != before or at >= end:
-        raise Corrupt("ziplist: an entry does not tell the size of the one before it")
+        raise Corrupt("ziplist: an entry states a wrong size for the entry before it")
     form = data[at]
     at += 1
     if form < 0xC0:
@@ -71,12 +72,12 @@ def _entry(data: bytes, at: int, end: int, before: int) -> tuple[bytes, int]:
     else:
         raise Corrupt("ziplist: unknown encoding")
     if start + size > end:
-        raise Corrupt("ziplist: an entry reaches beyond the end")
+        raise Corrupt("ziplist: an entry extends past the end")
     return value, start + size
 
 
 def write_ziplist(entries: list[bytes]) -> bytes:
-    """Return the ziplist of the entries; OverflowError above what its header can tell (ziplistPush). O(bytes)"""
+    """Serialize entries as a ziplist; raise OverflowError if they exceed what its header can count. O(bytes)"""
     parts = [b""]
     last, at, before = HEADER_SIZE, HEADER_SIZE, 0
     for entry in entries:
@@ -93,7 +94,7 @@ def write_ziplist(entries: list[bytes]) -> bytes:
 
 
 def _written(entry: bytes) -> bytes:
-    """Return encoding and data of an entry (zipStoreEntryEncoding, zipSaveInteger)."""
+    """Return the encoding and data of an entry (zipStoreEntryEncoding, zipSaveInteger)."""
     size = len(entry)
     if size <= 20 and is_int64(entry):
         value = int(entry)
