@@ -26,7 +26,7 @@ help:
 	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
 	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'
 	@echo 'make lint       ruff, mypy, import-linter, codespell'
-	@echo 'make docs       run every example in docs/ and README.md'
+	@echo 'make docs       run every example in docs/ and README.md, and build the site in build/site'
 	@echo
 	@echo 'demo, serve, test and bench call setup when it is due, so each works on a fresh clone by itself.'
 
@@ -78,10 +78,16 @@ bench: setup
 
 lint: $(VENV)/packages.stamp
 	@$(BIN)/ruff check .
-	@$(BIN)/mypy src tests setup.py $(sort $(dir $(wildcard benchmarks/*.py examples/*.py)))
+	@$(BIN)/mypy src tests tools setup.py $(sort $(dir $(wildcard benchmarks/*.py examples/*.py)))
 	@PYTHONPATH=src $(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
 	@echo 'rillet: lint is clean'
 
+# Three steps: run every example, build the site in strict mode, and search it in a browser if Chromium is installed.
 docs: $(COMPILED)/.stamp
-	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(pytest) -q docs README.md tests/package/test_docs.py
+	@$(compiled) $(pytest) -q docs README.md tests/package/test_docs.py
+	@NO_MKDOCS_2_WARNING=1 DISABLE_MKDOCS_2_WARNING=true PYTHONPATH=src $(BIN)/mkdocs build --quiet
+	@if command -v chromium >/dev/null && command -v chromedriver >/dev/null; then \
+	    $(BIN)/python tools/check_site.py build/site; \
+	else echo 'rillet: the search was not tried in a browser (Debian: apt-get install chromium chromium-driver)'; fi
+	@echo 'rillet: the site is in build/site: open build/site/index.html'

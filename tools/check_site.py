@@ -1,0 +1,90 @@
+"""Open the built documentation site from its folder in headless Chromium and search it, as a reader does offline.
+
+    python tools/check_site.py build/site [--screenshots FOLDER]
+
+The check loads the first page from file://, types a word into the search box, and requires results that lead to
+existing pages. It needs selenium and Debian's Chromium: `apt-get install chromium chromium-driver`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+SEARCHES = {
+    "consumer group": "store.html",
+    "lpEncodeBacklen": "formats/listpack.html",
+    "XREADGROUP": "reference/commands.html",
+}
+"""Words to search for, each with a page that must be among the results."""
+PAGES = ("index.html", "five-minutes.html", "reference/api.html", "reference/commands.html", "glossary.html")
+WAIT = 20
+
+
+def browser() -> Any:
+    """Return a headless Chromium that opens no connection of its own."""
+    from selenium import webdriver
+    from selenium.webdriver.chrome.options import Options
+    from selenium.webdriver.chrome.service import Service
+
+    options = Options()
+    for word in ("headless=new", "no-sandbox", "disable-gpu", "disable-background-networking", "disable-sync",
+                 "disable-component-update", "no-first-run", "window-size=1280,1000", "disable-quic"):  # fmt: skip
+        options.add_argument(f"--{word}")
+    options.binary_location = shutil.which("chromium") or "chromium"
+    return webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
+
+
+def search(driver: Any, site: Path, word: str) -> list[str]:
+    """Return the pages, relative to the site, that a search on the first page finds."""
+    from selenium.webdriver.common.by import By
+
+    driver.get((site / "index.html").as_uri())
+    box = driver.find_element(By.CSS_SELECTOR, "input.md-search__input")
+    # The theme's own shortcut opens the search box; the box takes focus when its animation ends.
+    driver.find_element(By.TAG_NAME, "body").send_keys("/")
+    deadline = time.monotonic() + WAIT
+    while driver.switch_to.active_element != box and time.monotonic() < deadline:
+        time.sleep(0.1)
+    driver.switch_to.active_element.send_keys(word)
+    while time.monotonic() < deadline:
+        links = driver.find_elements(By.CSS_SELECTOR, ".md-search-result__link")
+        if links:
+            paths = (Path(unquote(urlparse(link.get_attribute("href")).path)) for link in links)
+            return [path.relative_to(site).as_posix() for path in paths]
+        time.sleep(0.1)
+    return []
+
+
+def main() -> int:
+    """Check the site and return the exit status."""
+    parser = argparse.ArgumentParser(description="Search the built site in headless Chromium, from its folder.")
+    parser.add_argument("site", type=Path)
+    parser.add_argument("--screenshots", type=Path, help="write a picture of some pages into this folder")
+    arguments = parser.parse_args()
+    site: Path = arguments.site.resolve()
+    driver = browser()
+    failures = 0
+    try:
+        for word, wanted in SEARCHES.items():
+            pages = search(driver, site, word)
+            good = wanted in pages and all((site / page).is_file() for page in pages)
+            failures += not good
+            print(f"search {word!r}: {len(pages)} results, {wanted} {'found' if good else 'NOT FOUND'}")
+            if arguments.screenshots:
+                driver.save_screenshot(str(arguments.screenshots / f"search-{word.replace(' ', '-')}.png"))
+        for page in PAGES if arguments.screenshots else ():
+            driver.get((site / page).as_uri())
+            driver.save_screenshot(str(arguments.screenshots / f"{page.replace('/', '-')}.png"))
+    finally:
+        driver.quit()
+    return min(failures, 1)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

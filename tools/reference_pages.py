@@ -1,0 +1,156 @@
+"""Write the reference pages of the documentation site from the code: the Python API, commands, settings, options, CLI.
+
+mkdocs-gen-files runs this file during `make docs`; the pages exist in the built site only. Each page is made from the
+declaration that the program itself uses, so a page cannot differ from the program.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+from collections.abc import Iterator
+
+import mkdocs_gen_files
+
+from rillet import commands
+from rillet.cli import SUBCOMMANDS, main
+from rillet.runtime.command_syntax import Argument, parse, without_versions
+from rillet.runtime.registry import TABLE, Command
+from rillet.runtime.settings import PARAMETERS, Settings
+from rillet.spark.options import TABLE as OPTIONS
+from rillet.spark.options import Options
+from rillet.types.compat import COMPATS, level_of
+
+EDIT = "tools/reference_pages.py"
+GROUPS = {
+    "stream": "Streams", "string": "Strings", "list": "Lists", "set": "Sets", "sorted-set": "Sorted sets",
+    "hash": "Hashes", "generic": "Keys", "pubsub": "Channels", "transactions": "Transactions",
+    "connection": "Connection", "scripting": "Scripting", "server": "Server",
+}  # fmt: skip
+CLASSES = (
+    "rillet.store.store.Store", "rillet.store.stream.Stream", "rillet.store.stream.Entry",
+    "rillet.store.group.Group", "rillet.store.group.Consumer", "rillet.store.group.Message",
+    "rillet.store.channels.Subscription", "rillet.store.channels.ChannelMessage", "rillet.store.aio.AsyncStore",
+    "rillet.types.stream.id.StreamID", "rillet.errors",
+)  # fmt: skip
+
+
+def write(path: str, text: str) -> None:
+    """Write one page, with the file that makes it as its source."""
+    with mkdocs_gen_files.open(path, "w") as page:
+        page.write(text)
+    mkdocs_gen_files.set_edit_path(path, EDIT)
+
+
+def api_page() -> str:
+    """Return the page of the public classes; mkdocstrings expands the marks."""
+    parts = ["# Python API\n", "::: rillet.store.store.open\n", "::: rillet.store.store.connect\n"]
+    return "\n".join([*parts, *(f"::: {name}\n" for name in CLASSES)])
+
+
+def commands_page() -> str:
+    """Return the page of all commands, by group."""
+    commands.load()
+    parts = [
+        "# Commands\n",
+        "Generated from the command table. *Since* is the Redis version that introduced a command or an option. The"
+        " setting [`compat`](../compatibility.md) selects the server whose behavior rillet shows: a command or an"
+        " option exists only if the selected server has it.\n",
+    ]
+    by_group: dict[str, list[Command]] = {}
+    for command in TABLE:
+        by_group.setdefault(command.group, []).extend(_entries(command))
+    for group, title in GROUPS.items():
+        parts.append(f"## {title}\n")
+        for command in sorted(by_group.get(group, ()), key=lambda entry: entry.fullname):
+            parts.append(_command(command))
+    return "\n".join(parts)
+
+
+def _entries(command: Command) -> list[Command]:
+    """Return the command, or its sub-commands if it is a container."""
+    return list(command.subcommands.values()) if command.subcommands else [command]
+
+
+def _command(command: Command) -> str:
+    name = command.fullname.replace("|", " ").upper()
+    known = [compat.name for compat in COMPATS.values() if compat.knows(command.level)]
+    where = "every `compat`" if len(known) == len(COMPATS) else ", ".join(f"`{compat}`" for compat in known)
+    rows = [f"| since | {command.since} |", f"| complexity | {command.complexity} |", f"| available with | {where} |"]
+    for token, since in _newer(parse(command.syntax), command.level):
+        rows.append(f"| `{token}` | since {since} |")
+    table = "\n".join(["| | |", "|---|---|", *rows])
+    call = f"{name} {without_versions(command.syntax)}".rstrip()
+    return f"### {name}\n\n```\n{call}\n```\n\n{command.summary}\n\n{table}\n"
+
+
+def _newer(arguments: list[Argument], level: int) -> Iterator[tuple[str, str]]:
+    """Yield the options that are newer than their command, with the version that introduced them."""
+    for argument in arguments:
+        if argument.since and level_of(argument.since) > level:
+            yield argument.token or argument.name.upper(), argument.since
+        yield from _newer(argument.arguments, level)
+
+
+def settings_page() -> str:
+    """Return the page of the settings."""
+    settings = Settings()
+    rows = []
+    for name, setting in sorted(PARAMETERS.items()):
+        if setting.hidden or setting.alias:
+            continue
+        shown = setting.show(getattr(settings, setting.attribute)).replace("|", "\\|")
+        changes = "at the start only" if not setting.mutable else "protected" if setting.protected else "CONFIG SET"
+        rows.append(f"| `{name}` | {f'`{shown}`' if shown else 'empty'} | {changes} |")
+    return "\n".join(
+        [
+            "# Settings\n",
+            "Generated from the declarations. A setting is a directive in redis.conf, an option of `rillet serve`"
+            " (`--name value`), an argument of `rillet.open(name_with_underscores=value)` and a parameter of CONFIG"
+            " GET. [The server guide](../server.md#settings) explains what they do.\n",
+            "| setting | default | changed by |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def options_page() -> str:
+    """Return the page of the Spark connector's options."""
+    defaults = Options()
+    rows = []
+    for option in OPTIONS:
+        default = getattr(defaults, option.attribute, None)
+        shown = "" if default in (None, "", False) and not isinstance(default, bool) else f"`{default}`"
+        rows.append(f"| `{option.name}` | {option.use} | {shown} |")
+    return "\n".join(
+        [
+            "# Spark options\n",
+            "Generated from the connector's table of options. [The Spark guide](../spark.md#options) explains them.\n",
+            "| option | used by | default |",
+            "|---|---|---|",
+            *rows,
+            "",
+        ]
+    )
+
+
+def cli_page() -> str:
+    """Return the page of the command line: `--help` of each subcommand."""
+    os.environ["COLUMNS"] = "100"
+    parts = ["# Command line\n", "Generated from `--help`.\n"]
+    for arguments in (["--help"], *([name, "--help"] for name in SUBCOMMANDS)):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), contextlib.suppress(SystemExit):
+            main(arguments)
+        parts.append(f"## rillet {' '.join(arguments[:-1])}".rstrip() + f"\n\n```\n{text.getvalue().rstrip()}\n```\n")
+    return "\n".join(parts)
+
+
+write("reference/api.md", api_page())
+write("reference/commands.md", commands_page())
+write("reference/settings.md", settings_page())
+write("reference/spark-options.md", options_page())
+write("reference/cli.md", cli_page())
