@@ -82,7 +82,8 @@ def add(judge: Judge) -> Callable[..., None]:
     """Append the entries of some numbers to a stream."""
 
     def append(numbers: Sequence[int], stream: str = "events") -> None:
-        from rillet.client.connection import Address, Connection
+        from rillet.client.address import Address
+        from rillet.client.connection import Connection
 
         with Connection(Address(port=judge.port), 30) as connection:
             connection.send(

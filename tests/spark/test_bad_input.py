@@ -107,7 +107,7 @@ def test_a_password_that_is_wrong_or_missing(spark: SparkSession) -> None:
         where = f"127.0.0.1:{locked.port}"
         told = sentence(batch(spark, f"redis://:secret@{where}"))
         assert told.startswith(f"rillet: {where} refused the password")
-        assert sentence(batch(spark, f"redis://{where}")).startswith(f"rillet: {where} asks for a password")
+        assert sentence(batch(spark, f"redis://{where}")).startswith(f"rillet: {where} requires a password")
 
 
 def test_a_server_that_loads_is_waited_for() -> None:

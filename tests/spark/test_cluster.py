@@ -16,7 +16,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable  # noqa: E402
 from pyspark.sql.types import StructType  # noqa: E402
 
 from rillet.client.cluster import read_shards, read_slots, slot_of  # noqa: E402
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.client.connection import Connection  # noqa: E402
+from rillet.client.errors import ConnectionLost, ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402
 from rillet.spark.read.page_reader import read_task  # noqa: E402

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.write.input_check import cut_off, require_all_rows
 
 

@@ -18,7 +18,8 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet  # noqa: E402
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError  # noqa: E402
+from rillet.client.connection import Connection  # noqa: E402
+from rillet.client.errors import ConnectionLost, ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.store import Store  # noqa: E402

@@ -12,7 +12,7 @@ import redis
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.groups.group import DeliveredPage, tasks
 from rillet.spark.read.data_loss import DataLoss
 from rillet.types.stream.id import StreamID

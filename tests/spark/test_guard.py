@@ -11,7 +11,7 @@ import redis
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.errors import plainly, reason
 from rillet.spark.read.data_loss import DataLoss
 from tests.spark.calls import Query, server, stopped  # noqa: F401

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
 from rillet.spark.read.schema_inference import Kind, infer, schema_of
 from tests.judge import Judge

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
 from rillet.spark.source import BatchReader, StreamReader
 from tests.judge import Judge

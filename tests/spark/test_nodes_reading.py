@@ -17,7 +17,9 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet  # noqa: E402
-from rillet.client.connection import Address, Connection, ConnectorError  # noqa: E402
+from rillet.client.address import Address  # noqa: E402
+from rillet.client.connection import Connection  # noqa: E402
+from rillet.client.errors import ConnectorError  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
 from rillet.protocol.command_parser import pack_command  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402

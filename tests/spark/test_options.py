@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rillet.client.address import Address, AddressError, NodeAddress, Tls
+from rillet.client.address import Address, NodeAddress, Tls
+from rillet.client.errors import AddressError
 from rillet.spark.java import JavaMissing, require_java
 from rillet.spark.options import NAMES, READ_ONLY, OptionError, parse
 from rillet.types.stream.id import MAX, StreamID
@@ -163,8 +164,8 @@ def test_urls(url: str, address: Address, shown: str) -> None:
         *((url, "url is neither") for url in ("localhost", "http://h", "redis://", "redis://h:port", "redis://h/events",
                                               "unix://", "redis+cluster://a:1,,b:2", "redis+sentinel://h")),
         ("redis://a:1,b:2", "url names several hosts, which is for redis"),
-        ("redis+cluster://a:1/3", "url asks for database 3: a cluster has only database 0"),
-        ("redis+cluster://a:1?db=3", "url asks for database 3"),
+        ("redis+cluster://a:1/3", "url selects database 3: a cluster has only database 0"),
+        ("redis+cluster://a:1?db=3", "url selects database 3"),
         ("redis://h?db=1&timeout=3", "url has an unknown parameter: timeout"),
     ],
 )  # fmt: skip
@@ -177,18 +178,18 @@ def test_urls_that_name_no_server(url: str, says: str) -> None:
 
 def test_what_is_said_beside_the_url_joins_it_and_must_not_contradict_it() -> None:
     tls = {"caFile": "ca.crt", "certFile": "c.crt", "keyFile": "c.key"}
-    found = Address.of(parse({"url": "rediss://ann@h", "stream": "s", "password": "p", **tls}))
+    found = parse({"url": "rediss://ann@h", "stream": "s", "password": "p", **tls}).address()
     assert found == Address("h", user="ann", password="p", tls=Tls("ca.crt", "c.crt", "c.key"))
     assert "p@" not in repr(found) and "'p'" not in repr(found)
-    assert Address.of(parse({"url": "redis://ann:p@h", "stream": "s", "user": "ann", "password": "p"})).user == "ann"
+    assert parse({"url": "redis://ann:p@h", "stream": "s", "user": "ann", "password": "p"}).address().user == "ann"
     with pytest.raises(OptionError) as caught:
         parse({"url": "redis://ann:secret@h", "stream": "s", "user": "bob", "password": "hidden", **tls})
     told = str(caught.value)
-    assert "url and option user say different things" in told
-    assert "url and option password say different things" in told
+    assert "url and option user differ" in told
+    assert "url and option password differ" in told
     assert "caFile, certFile, keyFile: only for TLS" in told
     assert "secret" not in told and "hidden" not in told
-    with pytest.raises(OptionError, match="tlsVerify false leaves nothing"):
+    with pytest.raises(OptionError, match="caFile has no effect with tlsVerify false"):
         parse({"url": "rediss://h", "stream": "s", "tlsVerify": "false", "caFile": "ca.crt"})
 
 

@@ -18,8 +18,10 @@ pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 import rillet
-from rillet.client.connection import Connection, ConnectionLost
-from rillet.client.servers import Patience, Servers, StaysAway
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, StaysAway
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.read.metadata import keys_of_all
@@ -155,7 +157,7 @@ def test_a_server_that_stays_away_is_an_error_after_the_timeout(held: Held, wait
     query.batch()
     held.kill()
     query = query.restarted(timeout="300ms")
-    told = f"^rillet: no server answers at 127.0.0.1:{held.port}: .* \\(it was waited for, 0.3 s\\)$"
+    told = f"^rillet: no server answers at 127.0.0.1:{held.port}: .* \\(waited for it for 0.3 s\\)$"
     for ask in (query.plan, query.reader.reportLatestOffset):
         with pytest.raises(StaysAway, match=told):
             ask()

@@ -18,8 +18,11 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows  # noqa: E402
 from pyspark.sql.types import ArrayType, StringType, StructType  # noqa: E402
 
-from rillet.client.connection import Address, Connection, ConnectorError  # noqa: E402
-from rillet.client.servers import Patience, Servers  # noqa: E402
+from rillet.client.address import Address  # noqa: E402
+from rillet.client.connection import Connection  # noqa: E402
+from rillet.client.errors import ConnectorError  # noqa: E402
+from rillet.client.redirection import Patience  # noqa: E402
+from rillet.client.servers import Servers  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.read.data_loss import DataLoss, Place  # noqa: E402
 from rillet.spark.read.metadata import count_ahead  # noqa: E402
@@ -125,7 +128,7 @@ def test_errors_name_the_server_and_the_stream(judge: Judge, url: str) -> None:
             facts_of(servers, ["text"])
     with pytest.raises(ConnectorError, match="reading 'text' from .*WRONGTYPE"):
         numbers(read_task(options(url, "text"), [("text", *WHOLE[0][1:])], SCHEMA))
-    with pytest.raises(ConnectorError, match="no server answers at 127.0.0.1:1: .* was waited for, 0.1 s"):
+    with pytest.raises(ConnectorError, match="no server answers at 127.0.0.1:1: .* .waited for it for 0.1 s"):
         numbers(read_task(options("redis://127.0.0.1:1", timeout="100ms"), WHOLE, SCHEMA))
 
 

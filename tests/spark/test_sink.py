@@ -12,7 +12,7 @@ pa = pytest.importorskip("pyarrow")
 pytest.importorskip("pyspark")
 
 from rillet.client.cluster import slot_of  # noqa: E402
-from rillet.client.connection import ConnectorError  # noqa: E402
+from rillet.client.errors import ConnectorError  # noqa: E402
 from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.write.commits import record_key, tag_of  # noqa: E402
 from tests.judge import Judge  # noqa: E402

@@ -1,44 +1,34 @@
-"""Where a server is and as whom to speak to it: what a url says, and what the options beside it say.
+"""The address of a server: host and port or Unix socket, TLS, credentials, and the nodes of a cluster.
 
     redis://[user:password@]host[:port][/db]         one server
     rediss://...                                     the same over TLS
     redis+cluster://[user:password@]host[:port],...  a cluster, by one or more of its nodes; the others are discovered
     rediss+cluster://...                             the same over TLS
-    unix://[user:password@]/path[?db=n]              a socket of this machine
+    unix://[user:password@]/path[?db=n]              a Unix socket
 
-User and password may stand in the url or in the options of these names; where both are given they must say the same.
-TLS checks the server's certificate and its host name against the system's authorities, or those of `caFile`.
-
-`complaints` says everything that is wrong with a url and what belongs to it, as one of the checks of `options.parse`.
-No text made here holds a url, because a url may hold a password.
+TLS checks the server's certificate and its host name against the system's authorities. The query of a url may change
+that with redis-py's names: ssl_ca_certs, ssl_certfile, ssl_keyfile, ssl_cert_reqs=none.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
-from rillet.errors import RilletError
-
-if TYPE_CHECKING:
-    from rillet.spark.options import Options
+from rillet.client.errors import AddressError
 
 PORT = 6379
 FORMS = (
     "url is neither redis://[user:password@]host[:port][/db] (rediss:// for TLS) nor redis+cluster://host[:port],... "
     "(rediss+cluster:// for TLS) nor unix:///path[?db=n]"
 )
-_TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
-
-
-class AddressError(RilletError):
-    """A url names no server; the text never holds the url."""
+_TLS_PARAMETERS = {"ssl_ca_certs": "ca_file", "ssl_certfile": "cert_file", "ssl_keyfile": "key_file"}
+_CERT_REQS = "ssl_cert_reqs"
 
 
 class NodeAddress(NamedTuple):
-    """Where one server of a cluster listens."""
+    """The host and port of one node of a cluster."""
 
     host: str
     port: int
@@ -46,7 +36,7 @@ class NodeAddress(NamedTuple):
 
 @dataclass(frozen=True)
 class Tls:
-    """How to check the server's certificate, and what to show of one's own."""
+    """How to verify the server's certificate, and the client certificate to present."""
 
     ca_file: str | None = None
     cert_file: str | None = None
@@ -56,7 +46,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens, and as whom to speak to it; with `seeds` it is a cluster, known by these nodes."""
+    """Where a server listens, and the credentials for it. An address with `seeds` is a cluster."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -68,56 +58,64 @@ class Address:
     seeds: tuple[NodeAddress, ...] = ()
 
     @classmethod
-    def parse(cls, url: str) -> Address:
-        """Read a url; AddressError where it is none."""
-        try:
-            return _read(url)
-        except ValueError as error:  # also: the port or the database is no number
-            told = str(error)
-            raise AddressError("rillet: " + (told if told.startswith("url") else FORMS)) from None
+    def parse(cls, url: str, strict: bool = True) -> Address:
+        """Return the address of a url; raise AddressError if the url is malformed.
 
-    @classmethod
-    def of(cls, options: Options) -> Address:
-        """Return the address of checked options that have a url."""
-        found = cls.parse(str(options.url))
-        if found.tls is not None:
-            tls = Tls(options.ca_file, options.cert_file, options.key_file, options.tls_verify)
-            found = replace(found, tls=tls)
-        return replace(found, user=options.user or found.user, password=options.password or found.password)
+        strict=False ignores parameters of the query that are for redis-py only, such as `protocol`.
+        """
+        try:
+            return _read(url, strict)
+        except ValueError as error:  # also: the port or the database is not a number
+            reason = str(error)
+            raise AddressError("rillet: " + (reason if reason.startswith("url") else FORMS)) from None
 
     def at(self, node: NodeAddress) -> Address:
-        """Return the address of one node of this cluster or of one replica, to be spoken to as the same user."""
+        """Return the address of one node or replica, with the same credentials."""
         return replace(self, host=node.host, port=node.port, unix=None)
 
+    @property
+    def node(self) -> NodeAddress:
+        """The host and port."""
+        return NodeAddress(self.host, self.port)
+
     def __str__(self) -> str:
-        """Return the address for messages: without the password."""
+        """Return the address for messages, without the password."""
         place = self.unix if self.unix is not None else f"{self.host}:{self.port}"
         return f"{place} (database {self.db})" if self.db else place
 
 
-def _read(url: str) -> Address:
-    """Read a url; ValueError, of which a text that begins with `url` is for the user."""
+def _read(url: str, strict: bool) -> Address:
+    """Return the address of a url; a ValueError whose text begins with `url` is for the user."""
     parts = urlsplit(url)
-    asked = parse_qs(parts.query, keep_blank_values=True)
-    if set(asked) - {"db"}:
-        raise ValueError(f"url has an unknown parameter: {', '.join(sorted(set(asked) - {'db'}))} (there is ?db=n)")
+    query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
     userinfo, _, hosts = parts.netloc.rpartition("@")
     name, _, secret = userinfo.partition(":")
     user, password = unquote(name) or None, unquote(secret) or None
-    in_query = asked.get("db", ["0"])[0]
-    if parts.scheme == "unix" and parts.path:
-        return Address(unix=unquote(parts.path), db=_database(in_query), user=user, password=password)
     kind, _, cluster = parts.scheme.partition("+")
+    tls = _tls(query) if kind == "rediss" else None
+    db = query.pop("db", "0")
+    if query and strict:
+        raise ValueError(f"url has an unknown parameter: {', '.join(sorted(query))} (there is ?db=n)")
+    if parts.scheme == "unix" and parts.path:
+        return Address(unix=unquote(parts.path), db=_database(db), user=user, password=password)
     if kind not in ("redis", "rediss") or cluster not in ("", "cluster"):
         raise ValueError(FORMS)
-    db = _database(parts.path.strip("/") or in_query)
+    number = _database(parts.path.strip("/") or db)
     nodes = tuple(_node(host) for host in hosts.split(","))
-    if cluster and db:
-        raise ValueError(f"url asks for database {db}: a cluster has only database 0")
+    if cluster and number:
+        raise ValueError(f"url selects database {number}: a cluster has only database 0")
     if not cluster and len(nodes) > 1:
         raise ValueError("url names several hosts, which is for redis+cluster:// and rediss+cluster:// only")
-    tls = Tls() if kind == "rediss" else None
-    return Address(*nodes[0], db=db, user=user, password=password, tls=tls, seeds=nodes if cluster else ())
+    return Address(*nodes[0], db=number, user=user, password=password, tls=tls, seeds=nodes if cluster else ())
+
+
+def _tls(query: dict[str, str]) -> Tls:
+    """Take the TLS parameters out of a query."""
+    verify = query.pop(_CERT_REQS, "required")
+    if verify not in ("none", "required"):
+        raise ValueError(f"url has {_CERT_REQS}={verify}: it is none or required")
+    files = {field: query.pop(name) for name, field in _TLS_PARAMETERS.items() if name in query}
+    return Tls(**files, verify=verify == "required")
 
 
 def _node(text: str) -> NodeAddress:
@@ -131,24 +129,3 @@ def _database(text: str) -> int:
     if not text.isascii() or not text.isdigit():
         raise ValueError(FORMS)
     return int(text)
-
-
-def complaints(values: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the url among options (names in lower case) and with the options that belong to it."""
-    if "url" not in values:
-        return []
-    try:
-        found = Address.parse(values["url"])
-    except AddressError as error:
-        return [str(error).removeprefix("rillet: ")]
-    wrong = []
-    for name, told in (("user", found.user), ("password", found.password)):
-        if told is not None and values.get(name, told) != told:
-            wrong.append(f"url and option {name} say different things")
-    if found.tls is None:
-        needless = [name for name in _TLS_OPTIONS if name.lower() in values]
-        if needless:
-            wrong.append(f"{', '.join(needless)}: only for TLS, with rediss:// or rediss+cluster://")
-    elif values.get("tlsverify", "").lower() == "false" and "cafile" in values:
-        wrong.append("tlsVerify false leaves nothing for caFile to check")
-    return wrong

@@ -5,13 +5,13 @@ sentence:
 
     [PYTHON_DATA_SOURCE_ERROR] Failed to generate Python data source read partitions: Traceback (most recent ...
       File ...
-    rillet.client.connection.ConnectorError: rillet: there is no stream 'absent' at 127.0.0.1:6379
+    rillet.client.errors.ConnectorError: rillet: there is no stream 'absent' at 127.0.0.1:6379
 
 A RilletError is about a server, a stream or an option, not about a line of code. PySpark leaves the traceback out where
 SPARK_HIDE_TRACEBACK is set, and a worker that reports an error reports nothing after it: it ends. So `plainly` sets it
 there and then, in that process only, and the first line becomes
 
-    [PYTHON_DATA_SOURCE_ERROR] Failed to generate ...: rillet.client.connection.ConnectorError: rillet: there is no ...
+    [PYTHON_DATA_SOURCE_ERROR] Failed to generate ...: rillet.client.errors.ConnectorError: rillet: there is no ...
 
 Other exceptions keep their tracebacks. Rejected: Spark's setting for all workers, which would hide the tracebacks of
 everybody's functions.

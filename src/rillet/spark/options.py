@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from rillet.client.address import complaints
+from rillet.client.address import Address, NodeAddress, Tls
 from rillet.errors import RilletError
 from rillet.spark.option_types import (
     EARLIEST,
@@ -39,6 +39,7 @@ from rillet.spark.option_types import (
     timestamp,
     whole_number,
 )
+from rillet.spark.server_address import owner_address, url_problems
 from rillet.types.stream.id import StreamID
 
 # Options that Spark itself adds to those of a source or sink.
@@ -106,6 +107,25 @@ class Options:
     txn_app_id: str | None = None
     txn_version: int | None = None
     named: frozenset[str] = field(default=frozenset(), compare=False)  # names of the options that were set, lower case
+
+    def address(self) -> Address:
+        """Return the server's address; for a path, the socket of the process that owns the store."""
+        return self._url_address() if self.url is not None else owner_address(str(self.path))
+
+    def _url_address(self) -> Address:
+        address = Address.parse(str(self.url))
+        if address.tls is not None:
+            tls = Tls(self.ca_file, self.cert_file, self.key_file, self.tls_verify)
+            address = replace(address, tls=tls)
+        return replace(address, user=self.user or address.user, password=self.password or address.password)
+
+    def seeds(self) -> tuple[NodeAddress, ...]:
+        """Return the nodes of a cluster that the url names; none for one server."""
+        return () if self.url is None else self._url_address().seeds
+
+    def place(self) -> str:
+        """Return the server's address or the store's directory, for messages."""
+        return str(self.path) if self.url is None else str(self._url_address())
 
     def refuse(self, names: Collection[str], use: str) -> None:
         """Raise OptionError if any of `names` was set; they do not apply to this use."""
@@ -279,7 +299,7 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
     for name in ("user", "password", "caFile", "certFile", "tlsVerify", "readFrom"):
         if name.lower() in values and "path" in values:
             wrong.append(f"{name} applies to a url, not to a path")
-    return wrong + complaints(values)
+    return wrong + url_problems(values)
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:

@@ -31,7 +31,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from rillet.client.connection import Address, require_store
+from rillet.client.address import Address
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
 from rillet.spark.errors import plainly
@@ -47,6 +47,7 @@ from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.page_reader import read_task
 from rillet.spark.read.planner import Planner, spans_of
 from rillet.spark.read.stream_info import StreamInfo, facts_of
+from rillet.spark.server_address import require_store
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet
-from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines import dead_letters as package_function

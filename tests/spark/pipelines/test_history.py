@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.archive.layout import Archive, Part
 from rillet.spark.options import Options, parse
 from rillet.types.stream.id import StreamID

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet
-from rillet.client.connection import ConnectionLost
+from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines.cli_common import PipelineParser

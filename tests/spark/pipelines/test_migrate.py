@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import rillet
-from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, Options, parse
 from rillet.spark.pipelines import copying as forward

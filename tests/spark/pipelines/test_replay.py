@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from tests.judge import Judge

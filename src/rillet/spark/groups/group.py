@@ -38,8 +38,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from rillet.client.connection import ConnectionLost, ConnectorError, pack
-from rillet.client.servers import Patience, Servers, StaysAway
+from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
+from rillet.client.protocol import pack
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
 from rillet.columns.arrow_batch import record_batch, rows_for
 from rillet.columns.resp_decoder import MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder

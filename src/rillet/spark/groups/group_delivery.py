@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.groups.group import DeliveredPage, Deliverer, ends, set_back, tasks
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options

@@ -38,7 +38,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.spark.archive.layout import (
     KEEP_REPLACED,
     NO_OBJECTS,

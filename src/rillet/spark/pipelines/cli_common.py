@@ -256,8 +256,8 @@ def open_session(options: argparse.Namespace, name: str) -> SparkSession:
 
 def _reach(given: Mapping[str, str]) -> None:
     """Connect to where a source is: a JVM takes seconds to start, and says the same in more words."""
-    from rillet.client.connection import require_store
     from rillet.client.servers import Servers
+    from rillet.spark.server_address import require_store
 
     if not given:
         return

@@ -21,7 +21,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple, cast
 
-from rillet.client.connection import ConnectorError, pack
+from rillet.client.errors import ConnectorError
+from rillet.client.protocol import pack
 from rillet.client.servers import Servers
 from rillet.columns.resp_decoder import DONE, FULL, MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder

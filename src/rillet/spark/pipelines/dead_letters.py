@@ -37,7 +37,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.connection import ConnectorError, require_store
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options, parse
@@ -58,6 +58,7 @@ from rillet.spark.pipelines.cli_common import (
 )
 from rillet.spark.pipelines.group_info import groups_of, milliseconds, pending_pages, streams_of
 from rillet.spark.pipelines.tables import table, watched
+from rillet.spark.server_address import require_store
 from rillet.spark.write.commits import record_key
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options

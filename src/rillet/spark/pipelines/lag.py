@@ -32,7 +32,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.connection import ConnectionLost, ConnectorError, require_store
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import Options, parse
 from rillet.spark.pipelines.cli_common import (
@@ -60,6 +60,7 @@ from rillet.spark.pipelines.group_info import (
     streams_of,
 )
 from rillet.spark.pipelines.tables import in_time, table
+from rillet.spark.server_address import require_store
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:

@@ -26,7 +26,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from rillet.client.connection import require_store
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
 from rillet.protocol.reply_parser import ReplyError
@@ -48,6 +47,7 @@ from rillet.spark.pipelines.cli_common import (
 from rillet.spark.pipelines.group_info import streams_of
 from rillet.spark.pipelines.migrate_stream import REFUSE, REPLACE, RESUME, Plan, StreamMigrated, copy_stream
 from rillet.spark.pipelines.tables import in_bytes, table, watched
+from rillet.spark.server_address import require_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -31,7 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options

@@ -37,7 +37,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError, pack
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.protocol import pack
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.option_types import EARLIEST

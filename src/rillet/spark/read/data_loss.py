@@ -44,7 +44,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options

@@ -28,7 +28,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.archive.layout import Archive, ArchiveManifest
 from rillet.spark.archive.layout import Part as ArchivedFile

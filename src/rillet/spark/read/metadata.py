@@ -18,7 +18,9 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError, pack
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.protocol import pack
 from rillet.client.servers import IN_FLIGHT, Servers
 from rillet.columns.resp_decoder import MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder

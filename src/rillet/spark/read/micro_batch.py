@@ -36,8 +36,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from rillet.client.connection import ConnectionLost, ConnectorError
-from rillet.client.servers import Patience, Servers, StaysAway
+from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
 from rillet.spark.groups import group as groups
 from rillet.spark.metrics import report
 from rillet.spark.option_types import EARLIEST

@@ -28,8 +28,11 @@ from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError, pack
-from rillet.client.servers import Patience, Servers, StaysAway
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
+from rillet.client.protocol import pack
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
 from rillet.columns.arrow_batch import record_batch
 from rillet.columns.node_decoder import NodeReader
 from rillet.columns.node_pages import ANSWER, FULL, MORE, NodePages

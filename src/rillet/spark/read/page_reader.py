@@ -33,8 +33,11 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError, pack
-from rillet.client.servers import Patience, Servers, StaysAway
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
+from rillet.client.protocol import pack
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
 from rillet.columns.arrow_batch import record_batch, rows_for
 from rillet.columns.resp_decoder import BEGUN, DONE, FULL, MORE, RangeDecoder, ReplyFailed
 from rillet.errors import ProtocolError

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.columns.row_builder import SOURCES
 from rillet.protocol.reply_parser import ReplyError

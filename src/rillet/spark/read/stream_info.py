@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rillet.client.connection import ConnectorError, refusal
+from rillet.client.errors import ConnectorError, refusal
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.types.stream.id import StreamID

@@ -47,8 +47,9 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from rillet.client.cluster import slot_of
-from rillet.client.connection import ConnectionLost, ConnectorError
-from rillet.client.servers import Patience, Servers
+from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
 
 log = logging.getLogger("rillet.spark")
 

@@ -27,7 +27,7 @@ from io import UnsupportedOperation
 from types import FrameType
 from typing import Any
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 
 
 def require_all_rows() -> None:

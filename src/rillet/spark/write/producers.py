@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.columns.row_packing import RowPacker
 from rillet.spark.options import Options

@@ -30,7 +30,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from rillet.client.connection import ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.columns.row_packing import RowPacker
 from rillet.columns.string_column import as_texts, texts
 from rillet.spark.options import NO_STREAM, OptionError, Options

@@ -28,8 +28,11 @@ from typing import Any, TypeVar
 
 from xxhash import xxh3_64
 
-from rillet.client.connection import Connection, ConnectionLost, ConnectorError, pack
-from rillet.client.servers import Patience, Servers
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.protocol import pack
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
 from rillet.columns.row_packing import RowPacker
 from rillet.spark.options import Options
 from rillet.spark.write.commits import CommitProgress, Identity, Record, shown

@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections import deque
 from typing import Any
 
-from rillet.client.connection import RECEIVE, Connection, ConnectorError
+from rillet.client.connection import RECEIVE, Connection
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.columns.row_packing import RowPacker
 from rillet.spark.options import Options

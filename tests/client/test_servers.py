@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from rillet.client.address import NodeAddress
-from rillet.client.cluster import Redirection, Shard, read_shards, read_slots, slot_of, slots_of_node
-from rillet.client.connection import ConnectionLost, ConnectorError
+from rillet.client.cluster import Shard, read_shards, read_slots, slot_of, slots_of_node
+from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.redirection import Redirection
 from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from rillet.spark.pipelines.group_info import consumers_of, groups_of, stream_facts
@@ -166,9 +167,9 @@ def test_a_refusal_is_never_taken_for_nothing_there(judge: Judge) -> None:
         client.execute_command("ACL", "SETUSER", "bob", "on", ">p", "+xlen", "~*")
         with servers(f"redis://bob:p@{address(judge)}") as bob:
             for refused_to in (groups_of, stream_facts):
-                with pytest.raises(ConnectorError, match="does not let bob run XINFO: NOPERM .* .stream 'events'.$"):
+                with pytest.raises(ConnectorError, match="not permit bob to run XINFO: NOPERM .* .stream 'events'.$"):
                     refused_to(bob, KEY)
-            with pytest.raises(ConnectorError, match="does not let bob run XINFO: NOPERM .* .stream 'events'.$"):
+            with pytest.raises(ConnectorError, match="not permit bob to run XINFO: NOPERM .* .stream 'events'.$"):
                 consumers_of(bob, KEY, b"g")
         client.execute_command("ACL", "DELUSER", "bob")
         client.flushall()
@@ -181,17 +182,17 @@ def test_who_may_not_come_in_is_told_why() -> None:
         with server.client() as client:
             client.execute_command("ACL", "SETUSER", "ann", "on", ">p@ss", "+xlen", "+xadd", "~*")
             client.execute_command("CONFIG", "SET", "requirepass", "secret")
-        refused(f"redis://{place}", f"{place} asks for a password .*: NOAUTH")
+        refused(f"redis://{place}", f"{place} requires a password .*: NOAUTH")
         wrong = f"{place} refused the user 'ann' or the password: WRONGPASS"
         assert "guess" not in refused(f"redis://ann:guess@{place}", wrong)
         assert "guess" not in refused(f"redis://{place}", wrong, user="ann", password="guess")
         refused(f"redis://ann@{place}", wrong)
         with servers(f"redis://{place}", user="ann", password="p@ss") as ann:
             assert ann.call(KEY, b"XLEN", KEY) == 0
-            with pytest.raises(ConnectorError, match=f"^rillet: {place} does not let ann run XRANGE: NOPERM"):
+            with pytest.raises(ConnectorError, match=f"^rillet: {place} does not permit ann to run XRANGE: NOPERM"):
                 ann.call(KEY, b"XRANGE", KEY, b"-", b"+")
         refused(f"redis://:secret@{place}/99", f"{place} .database 99. refused SELECT: ERR DB index")
-        refused(f"redis+cluster://:secret@{place}", f"{place} is no node of a cluster: use redis://")
+        refused(f"redis+cluster://:secret@{place}", f"{place} is not a node of a cluster: use redis://")
 
 
 def test_nobody_there_and_nobody_who_answers() -> None:
@@ -263,7 +264,7 @@ def test_replicas_are_read_from_on_request() -> None:
             (down,) = reader.replies([(b"XLEN", KEY)])
             assert found.redirected(KEY, str(down))  # it is left out now
             assert found.readers(KEY).address.port == master.port
-        refused(f"redis://{address(replica)}", f"{address(replica)} is a replica without its master.*: MASTERDOWN")
+        refused(f"redis://{address(replica)}", f"{address(replica)} is a replica that has .*: MASTERDOWN")
         with servers(f"redis://{address(replica)}") as patient, replica.client() as client:
             patient.waits = True
             (down,) = patient.connection(KEY).replies([(b"XLEN", KEY)])

@@ -1,0 +1,65 @@
+"""The server that a set of options names: a url and the options beside it, or the directory of a store.
+
+User and password may be in the url or in the options of these names; if both are given, they must be equal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rillet.client.address import Address
+from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
+from rillet.errors import StoreError
+
+if TYPE_CHECKING:
+    from rillet.spark.options import Options
+    from rillet.store import Store
+
+_TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
+_stores: dict[str, Store] = {}  # opened by this process, which stays owner or attached client until it ends
+
+
+def url_problems(values: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the url and its options, given by lower-case name; empty if nothing is."""
+    if "url" not in values:
+        return []
+    try:
+        address = Address.parse(values["url"])
+    except AddressError as error:
+        return [str(error).removeprefix("rillet: ")]
+    problems = [
+        f"url and option {name} differ"
+        for name, value in (("user", address.user), ("password", address.password))
+        if value is not None and values.get(name, value) != value
+    ]
+    if address.tls is None:
+        needless = [name for name in _TLS_OPTIONS if name.lower() in values]
+        if needless:
+            problems.append(f"{', '.join(needless)}: only for TLS, with rediss:// or rediss+cluster://")
+    elif values.get("tlsverify", "").lower() == "false" and "cafile" in values:
+        problems.append("caFile has no effect with tlsVerify false")
+    return problems
+
+
+def owner_address(path: str) -> Address:
+    """Return the socket of the process that owns a store; if there is no owner, this process becomes the owner."""
+    import rillet.store
+
+    if path not in _stores:
+        _stores[path] = rillet.store.open(path)
+    try:
+        _stores[path].execute("PING")
+    except StoreError:  # the former owner has ended: attach to the next one, or become the owner
+        _stores[path].execute("PING")
+    socket = _stores[path].socket
+    if socket is None:
+        raise ConnectionLost(f"rillet: the owner of the store {path} does not listen on a socket")
+    return Address(unix=socket)
+
+
+def require_store(options: Options) -> None:
+    """Raise ConnectorError if `path` is not a directory: opening it would create an empty store."""
+    if options.path is not None and not Path(options.path).is_dir():
+        raise ConnectorError(f"rillet: there is no store at {options.path}")
