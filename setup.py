@@ -106,6 +106,8 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
 
     def build_extensions(self) -> None:
         """Probe the compiler, translate, compile."""
+        note = Path(self.build_lib) / "rillet" / "_not_compiled.txt"  # rillet/__init__.py warns if it is there
+        note.unlink(missing_ok=True)
         try:
             self._probe()
             self._translate()
@@ -116,7 +118,10 @@ class BuildExtensions(build_ext):  # type: ignore[misc]
             for path in _extensions_in(Path(self.build_lib) / "rillet"):
                 path.unlink()
             self.extensions = []
-            print(NOTICE.format(reason=str(error).strip() or type(error).__name__), file=sys.stderr)
+            reason = str(error).strip() or type(error).__name__
+            note.parent.mkdir(parents=True, exist_ok=True)
+            note.write_text(reason.splitlines()[0][:200] + "\n")
+            print(NOTICE.format(reason=reason), file=sys.stderr)
 
     def _probe(self) -> None:
         """Compile four words of C against Python.h, before half a minute goes into translating."""

@@ -67,10 +67,28 @@ def compiled() -> bool:
     return bool(fast) and not slow
 
 
+def _warn_if_compilation_failed() -> None:
+    """Warn if pip could not compile this package. The build leaves the reason in a file beside this one."""
+    from pathlib import Path
+
+    note = Path(__file__).with_name("_not_compiled.txt")
+    if note.exists():
+        import warnings
+
+        warnings.warn(
+            f"rillet runs interpreted: the same results, slower. pip could not compile it: {note.read_text().strip()}. "
+            "Install a C compiler and the Python headers (Debian: gcc python3-dev), then reinstall rillet",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
 def __getattr__(name: str) -> Any:
     home = _HOMES.get(name)
     if home is None:
         raise AttributeError(f"module 'rillet' has no attribute {name!r}")
+    if _HOMES.keys().isdisjoint(globals()):
+        _warn_if_compilation_failed()  # at the first use of a public name, so once in a process
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

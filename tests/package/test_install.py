@@ -58,6 +58,16 @@ def test_without_a_compiler_the_install_is_interpreted_and_says_so_once(sources:
     assert "interpreted: the same results, slower" in info(tmp_path / "installed")
 
 
+def test_an_install_without_a_compiler_warns_once_at_first_use(sources: Path, tmp_path: Path) -> None:
+    assert pip_install(sources, tmp_path / "installed", CC="/nonexistent/cc").returncode == 0
+    program = "import rillet; rillet.StreamID; rillet.open().close(); rillet.open().close()"
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("RuntimeWarning: rillet runs interpreted") == 1
+
+
 def test_a_required_compilation_fails_the_install(sources: Path, tmp_path: Path) -> None:
     done = pip_install(sources, tmp_path / "installed", CC="/nonexistent/cc", RILLET_REQUIRE_EXTENSIONS="1")
     assert done.returncode != 0
@@ -75,7 +85,7 @@ def test_a_disabled_compilation_is_no_surprise(sources: Path, tmp_path: Path) ->
 def test_a_module_that_does_not_compile_takes_all_of_them_back(sources: Path, tmp_path: Path) -> None:
     """Compiled modules lay out each other's classes, so half a build would not even import."""
     (sources / "src" / "rillet" / "structs" / "lzf.pxd").write_text("cdef class Nowhere(Missing): pass\n")
-    switches = {"RILLET_ONLY": "types/stream_id,structs/lzf"}
+    switches = {"RILLET_ONLY": "types/stream/id,structs/lzf"}
     done = pip_install(sources, tmp_path / "installed", **switches)
     assert done.returncode == 0, done.stdout
     assert done.stdout.count(NOTICE) == 1
