@@ -14,9 +14,12 @@ interpreted = PYTHONPATH="$(CURDIR)/src" RILLET_EXPECT=interpreted RILLET_NO_CYT
 compiled    = PYTHONPATH="$(CURDIR)/$(COMPILED)" RILLET_EXPECT=compiled \
               JAVA_HOME="$$(cat $(VENV)/java-home)" PYSPARK_PYTHON="$(CURDIR)/$(BIN)/python"
 pytest      = $(BIN)/python -m pytest --timeout=600 $(ARGS)
+# The time of every test goes into build/; the slowest are printed.
+timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
+MINUTES     = 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-fast test-interpreted test-compiled bench lint docs
+.PHONY: help setup demo serve test test-fast test-interpreted test-compiled test-long wheel bench lint docs
 
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
@@ -24,8 +27,10 @@ help:
 	@echo 'make serve      a server on port 6379; another: make serve ARGS="--port 7000 --appendonly yes"'
 	@echo 'make test       everything, at both speeds (interpreted src, then the compiled build)'
 	@echo 'make test-fast  what takes seconds, interpreted; one file: make test-fast ARGS=tests/structs'
+	@echo 'make test-long  fuzzers, kills and crash points for 30 minutes: MINUTES=480 for a night'
 	@echo 'make bench      speed against redis-server, as ratios: a table, and JSON in build/'
 	@echo 'make lint       ruff, mypy, import-linter, codespell'
+	@echo 'make wheel      a compiled wheel and an sdist in dist/, tried in a new environment'
 	@echo 'make docs       run every example in docs/ and README.md, and build the site in build/site'
 	@echo
 	@echo 'demo, serve, test and bench call setup when it is due, so each works on a fresh clone by itself.'
@@ -64,14 +69,22 @@ test: setup
 
 test-interpreted: setup
 	@echo '== interpreted: src, with Cython out of the way'
-	@$(interpreted) $(pytest) -q -m 'not spark and not once'
+	@$(interpreted) $(pytest) -q -m 'not spark and not once and not long' $(call timed,interpreted)
 
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
-	@$(compiled) $(pytest) -q
+	@$(compiled) $(pytest) -q -m 'not long' $(call timed,compiled)
+
+test-long: setup
+	@JAVA_HOME="$$(cat $(VENV)/java-home)" $(BIN)/python tools/test_long.py --minutes $(MINUTES) $(ARGS)
 
 test-fast: $(VENV)/packages.stamp
-	@$(interpreted) $(pytest) -q -m 'not slow and not spark and not once'
+	@$(interpreted) $(pytest) -q -m 'not slow and not spark and not once and not long'
+
+# A wheel and an sdist in dist/; the wheel is tried in a new environment.
+wheel: $(VENV)/packages.stamp
+	@RILLET_REQUIRE_EXTENSIONS=1 $(BIN)/python -m build --outdir dist .
+	@$(BIN)/python tools/try_wheel.py dist
 
 bench: setup
 	@$(compiled) $(BIN)/python -m benchmarks $(ARGS)
