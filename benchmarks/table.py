@@ -1,7 +1,6 @@
-"""`python -m benchmarks.table`: the figures of the last `make bench` as tables, between markers.
+"""`python -m benchmarks.table`: write the figures of the last `make bench` into the pages, between markers.
 
-docs/measured.md has every row. README.md has those in which both sides were given a ratio to reach, as rates; what a
-request costs the server's CPU is beside them, since with one request at a time the rate is the client's.
+docs/measured.md gets every row. README.md gets ten: the cases that most users have, whether rillet leads or not.
 """
 
 from __future__ import annotations
@@ -12,13 +11,32 @@ from typing import Any
 from benchmarks.harness import ROOT
 
 BEGIN, END = "<!-- measured: begin -->", "<!-- measured: end -->"
-
-
 CPU = ": server's CPU"
+HEADLINES = (
+    ("XADD 5 fields, -c 50 -P 64", "redis-server"),
+    ("XADD 5 fields, -c 50 -P 1", "redis-server"),
+    ("GET, -c 50 -P 64", "redis-server"),
+    ("XRANGE of 100, -c 50 -P 1", "redis-server"),
+    ("XREADGROUP COUNT 100 and XACK of them, 8 consumers", "redis-server"),
+    ("10,000 clients wait in XREADGROUP, XADD wakes one, p99", "redis-server"),
+    ("bytes per pending entry, process growth", "redis-server"),
+    ("XADD 5 fields, appendfsync everysec, -c 50 -P 64", "redis-server"),
+    ("Stream.add, 5 fields, in process, one at a time", "redis-py + hiredis"),
+    ("Spark batch read of 5,000,000, typed, local[2]", "redis-py rows"),
+)
+"""The rows of README.md: what was measured, and the peer."""
 
 
-def markdown(measured: dict[str, Any], whole: bool) -> str:
-    """Return a table: a row for each case of the compiled build, its interpreted ratio beside it."""
+def headlines(measured: dict[str, Any]) -> str:
+    """Return README.md's table."""
+    rows = {(row["what"], row["peer_name"]): row for row in measured["figures"] if row["mode"] == "compiled"}
+    lines = ["| what | against | peer | rillet | ratio |", "|---|---|---|---|---|"]
+    lines += ["| " + " | ".join(_cells(rows[name])) + " |" for name in HEADLINES if name in rows]
+    return "\n".join(lines)
+
+
+def all_rows(measured: dict[str, Any]) -> str:
+    """Return the table of docs/measured.md: a row for each case of the compiled build, with its interpreted ratio."""
     rows = measured["figures"]
     slow = {(row["what"], row["peer_name"]): row for row in rows if row["mode"] == "interpreted"}
     cpu = {row["what"].removesuffix(CPU): row["ratio"] for row in rows
@@ -28,31 +46,30 @@ def markdown(measured: dict[str, Any], whole: bool) -> str:
         "|---|---|---|---|---|---|---|---|",
     ]
     for row in rows:
-        if row["mode"] != "compiled" or (not whole and (row["target"] is None or "-P 16" in row["what"])):
-            continue
-        if not whole and row["what"].endswith(CPU):
+        if row["mode"] != "compiled":
             continue
         beside = slow.get((row["what"], row["peer_name"]))
-        unit = {"bytes": "", "µs": " µs", "ms": " ms", "s": " s"}.get(row["unit"], "/s")
         cells = (
-            row["what"],
-            row["peer_name"],
-            _number(row["peer"]) + unit,
-            _number(row["ours"]) + unit,
-            f"**{row['ratio']:.2f}**",
+            *_cells(row),
             f"{cpu[row['what']]:.2f}" if row["what"] in cpu else "",
             "" if row["target"] is None else f"{row['target']:g}",
             "" if beside is None else f"{beside['ratio']:.2f}",
         )
         lines.append("| " + " | ".join(cells) + " |")
     machine = measured["machine"]
-    told = (
+    note = (
         f"Medians of three rounds in which the two sides alternate, on {machine['cores']} cores of a shared "
-        f"{machine['machine']} machine, Python {machine['python']}; a ratio above 1 is rillet ahead. By CPU: the "
-        "same, of the server's processor time for a request; with -P 1 the rate is that of redis-benchmark, which has "
-        "one thread. The last column is the ratio uncompiled. Measure yours: `make bench`."
+        f"{machine['machine']} machine, Python {machine['python']}. A ratio above 1 means that rillet is ahead. By "
+        "CPU: the ratio of the servers' processor times for a request. With -P 1 the rate is limited by redis-benchmark, "
+        "which has one thread. The last column is the ratio of the interpreted build. Run your own: `make bench`."
     )
-    return "\n".join([*lines, "", told])
+    return "\n".join([*lines, "", note])
+
+
+def _cells(row: dict[str, Any]) -> tuple[str, ...]:
+    unit = {"bytes": "", "µs": " µs", "ms": " ms", "s": " s"}.get(row["unit"], "/s")
+    sides = (_number(row["peer"]) + unit, _number(row["ours"]) + unit)
+    return row["what"], row["peer_name"], *sides, f"**{row['ratio']:.2f}**"
 
 
 def _number(value: float) -> str:
@@ -62,12 +79,12 @@ def _number(value: float) -> str:
 
 
 def main() -> None:
-    """Put the tables where README.md and docs/measured.md have the old ones."""
+    """Replace the tables of README.md and docs/measured.md."""
     measured = json.loads((ROOT / "build" / "benchmarks.json").read_text())
-    for page, whole in ((ROOT / "README.md", False), (ROOT / "docs" / "measured.md", True)):
+    for page, table in ((ROOT / "README.md", headlines), (ROOT / "docs" / "measured.md", all_rows)):
         head, _, rest = page.read_text().partition(BEGIN)
         _, _, tail = rest.partition(END)
-        page.write_text(f"{head}{BEGIN}\n{markdown(measured, whole)}\n{END}{tail}")
+        page.write_text(f"{head}{BEGIN}\n{table(measured)}\n{END}{tail}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from tests.package.test_modes import ROOT
 
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 _PROGRAM = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+_SITE = re.compile(r"\]\(https://rillet\.github\.io/rillet/([\w/-]+)\.html")
 _LINK = re.compile(r"\]\((?!https?:|(?:../)*reference/)([^)#]+)")
 
 
@@ -24,13 +25,19 @@ def programs(page: Path) -> list[str]:
 def test_the_readmes_first_program_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("redis")
     monkeypatch.chdir(tmp_path)
     exec(compile(programs(ROOT / "README.md")[0], "README.md", "exec"), {})
     assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("bill")] == [
         "bill 42 99.90",
         "bill 7 12.00",
     ]
+
+
+def test_the_readmes_links_to_the_site_name_pages_that_exist() -> None:
+    names = _SITE.findall((ROOT / "README.md").read_text())
+    assert len(names) >= 5
+    assert [name for name in names if not (ROOT / "docs" / f"{name}.md").exists()] == []
+    assert _LINK.findall((ROOT / "README.md").read_text()) == []  # a package index resolves no relative link
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
