@@ -1,0 +1,93 @@
+"""Run the suite on other versions of Python and PySpark, each in a virtual environment of its own under build/pythons.
+
+    python tools/try_pythons.py                               every Python from 3.11 up on this machine, without Spark
+    python tools/try_pythons.py 3.13 --speed compiled tests/structs
+    python tools/try_pythons.py 3.11 --pyspark 4.2.0          the Spark suite on that PySpark, compiled
+
+The end is a table: Python, build, result. The exit status is 1 if any run failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+OLDEST = (3, 11)
+CANDIDATES = ("3.11", "3.12", "3.13", "3.14", "3.15")
+PACKAGES = (
+    "anycrc", "cython", "hiredis", "hypothesis", "polars", "pyarrow", "pytest", "pytest-timeout", "python-lzf", "redis",
+    "rich", "setuptools>=77", "uvloop", "xxhash", "build", "selenium",
+)  # fmt: skip
+
+
+def find_python(version: str) -> str | None:
+    """Return a Python of this version: on the path, or under pyenv."""
+    found = shutil.which(f"python{version}")
+    versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    pyenv = sorted(versions.glob(f"{version}.*/bin/python"))
+    for candidate in [*(str(path) for path in reversed(pyenv)), *([found] if found else [])]:
+        done = subprocess.run([candidate, "--version"], capture_output=True, text=True)
+        if done.returncode == 0 and f"Python {version}." in done.stdout:
+            return candidate
+    return None
+
+
+def prepare(version: str, python: str, pyspark: str | None) -> Path:
+    """Return the folder of the environment: a virtual environment and a compiled build."""
+    folder = ROOT / "build" / "pythons" / (version + (f"-pyspark-{pyspark}" if pyspark else ""))
+    own = folder / "venv" / "bin" / "python"
+    if not own.exists():
+        subprocess.run([python, "-m", "venv", str(folder / "venv")], check=True)
+        packages = [*PACKAGES, *([f"pyspark=={pyspark}"] if pyspark else [])]
+        subprocess.run([str(own), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages], check=True)
+    environment = {**os.environ, "RILLET_REQUIRE_EXTENSIONS": "1", "RILLET_C_DIR": str(folder / "c")}
+    build = ["setup.py", "-q", "build", "--build-lib", str(folder / "compiled"), "--build-temp", str(folder / "temp")]
+    with (folder / "compile.log").open("w") as log:
+        subprocess.run([str(own), *build], cwd=ROOT, env=environment, check=True, stdout=log, stderr=log)
+    return folder
+
+
+def test(folder: Path, speed: str, pyspark: str | None, arguments: list[str]) -> bool:
+    """Run the suite on one build and return whether it passed."""
+    build = folder / "compiled" if speed == "compiled" else ROOT / "src"
+    environment = {**os.environ, "PYTHONPATH": str(build), "RILLET_EXPECT": speed}
+    if speed == "interpreted":
+        environment["RILLET_NO_CYTHON"] = "1"
+    python = str(folder / "venv" / "bin" / "python")
+    marks = "not long" if pyspark else "not spark and not long" + (" and not once" if speed == "interpreted" else "")
+    where = arguments or (["tests/spark"] if pyspark else ["tests", "--ignore=tests/spark"])
+    command = [python, "-m", "pytest", "-q", "--timeout=900", "-m", marks, *where]
+    environment["PYSPARK_PYTHON"] = python
+    return subprocess.run(command, cwd=ROOT, env=environment).returncode == 0
+
+
+def main() -> int:
+    """Prepare and test each version and print the table."""
+    parser = argparse.ArgumentParser(description="Run the suite on other versions of Python and PySpark.")
+    parser.add_argument("words", nargs="*", metavar="VERSION or PATH", help="versions such as 3.12; paths of tests")
+    parser.add_argument("--speed", choices=("compiled", "interpreted"), action="append")
+    parser.add_argument("--pyspark", metavar="VERSION", help="run the Spark suite on this PySpark, compiled")
+    options = parser.parse_args()
+    versions = [word for word in options.words if word[0].isdigit()] or list(CANDIDATES)
+    paths = [word for word in options.words if not word[0].isdigit()]
+    speeds = ["compiled"] if options.pyspark else options.speed or ["compiled", "interpreted"]
+    rows = []
+    for version in versions:
+        python = find_python(version)
+        if python is None:
+            print(f"Python {version} is not installed here: left out")
+            continue
+        folder = prepare(version, python, options.pyspark)
+        rows += [(version, speed, test(folder, speed, options.pyspark, paths)) for speed in speeds]
+    for version, speed, passed in rows:
+        print(f"Python {version:5} {speed:12} {'passed' if passed else 'FAILED'}")
+    return 0 if rows and all(passed for _, _, passed in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
