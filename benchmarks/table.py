@@ -60,8 +60,8 @@ def all_rows(measured: dict[str, Any]) -> str:
     note = (
         f"Medians of three rounds in which the two sides alternate, on {machine['cores']} cores of a shared "
         f"{machine['machine']} machine, Python {machine['python']}. A ratio above 1 means that rillet is ahead. By "
-        "CPU: the ratio of the servers' processor times for a request. With -P 1 the rate is limited by redis-benchmark, "
-        "which has one thread. The last column is the ratio of the interpreted build. Run your own: `make bench`."
+        "CPU: the ratio of the servers' processor times for a request. With -P 1 redis-benchmark limits the rate, "
+        "because it has one thread. The last column is the ratio of the interpreted build. Run your own: `make bench`."
     )
     return "\n".join([*lines, "", note])
 

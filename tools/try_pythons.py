@@ -72,7 +72,7 @@ def main() -> int:
     parser.add_argument("words", nargs="*", metavar="VERSION or PATH", help="versions such as 3.12; paths of tests")
     parser.add_argument("--speed", choices=("compiled", "interpreted"), action="append")
     parser.add_argument("--pyspark", metavar="VERSION", help="run the Spark suite on this PySpark, compiled")
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     versions = [word for word in options.words if word[0].isdigit()] or list(CANDIDATES)
     paths = [word for word in options.words if not word[0].isdigit()]
     speeds = ["compiled"] if options.pyspark else options.speed or ["compiled", "interpreted"]
