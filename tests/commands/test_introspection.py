@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from rillet.commands.server.info import all_commands
 from rillet.runtime import command_syntax
+from rillet.runtime.host import DefaultHost
 from rillet.runtime.registry import TABLE
 from rillet.runtime.settings import PARAMETERS, SettingError
 from rillet.types.compat import COMPATS
@@ -49,9 +51,12 @@ def test_info_counts_what_happens(bench: Bench) -> None:
     assert info(bench, "stats")["keyspace_hits"] == "0" and "errorstat_ERR" not in info(bench, "errorstats")
 
 
-def test_info_shows_the_sections_asked_for_and_those_of_the_door(bench: Bench) -> None:
-    bench.engine.info_sections["replication"] = lambda: {"connected_slaves": 7}
-    bench.engine.info_sections["store"] = lambda: {"path": "/somewhere"}
+def test_info_shows_the_requested_sections_and_those_of_the_host(bench: Bench) -> None:
+    class SectionsHost(DefaultHost):
+        def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
+            return {"replication": lambda: {"connected_slaves": 7}, "store": lambda: {"path": "/somewhere"}}
+
+    bench.engine.host = SectionsHost(bench.engine)
     heads = [line for line in bench("INFO").decode().splitlines() if line.startswith("#")]
     assert heads[0] == "# Server" and "# Store" in heads and "# Commandstats" not in heads
     assert info(bench, "replication")["connected_slaves"] == "7"
@@ -72,15 +77,16 @@ def test_config_set_is_all_or_nothing(bench: Bench) -> None:
     assert bench("CONFIG", "GET", "HZ", "stream-node-max-b*") == [b"HZ", b"20", b"stream-node-max-bytes", b"8192"]
 
 
-def test_the_door_may_refuse_a_change(bench: Bench) -> None:
+def test_the_host_can_reject_a_change_of_settings(bench: Bench) -> None:
     heard: list[str] = []
 
-    def changed(name: str) -> None:
-        heard.append(name)
-        if name == "appendonly":
-            raise SettingError("the disk is full")
+    class FullDiskHost(DefaultHost):
+        def setting_changed(self, name: str) -> None:
+            heard.append(name)
+            if name == "appendonly":
+                raise SettingError("the disk is full")
 
-    bench.engine.services["setting_changed"] = changed
+    bench.engine.host = FullDiskHost(bench.engine)
     reply = bench("CONFIG", "SET", "hz", 20, "appendonly", "yes")
     assert reply == "ERR CONFIG SET failed (possibly related to argument 'appendonly') - the disk is full"
     assert heard == ["hz", "appendonly", "hz"] and bench.engine.settings.hz == 10
@@ -251,9 +257,14 @@ def test_reload_keeps_the_digest(bench: Bench) -> None:
     assert bench("DEBUG", "DIGEST") != digest
 
 
-def test_shutdown_is_the_door_s_business(bench: Bench) -> None:
+def test_the_host_carries_out_shutdown(bench: Bench) -> None:
     assert bench("SHUTDOWN").startswith("ERR SHUTDOWN needs a server")
     stopped: list[dict[str, bool]] = []
-    bench.engine.services["shutdown"] = lambda **asked: stopped.append(asked)
+
+    class StoppingHost(DefaultHost):
+        def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
+            stopped.append({"save": save, "nosave": nosave, "force": force})
+
+    bench.engine.host = StoppingHost(bench.engine)
     assert bench.run([b"SHUTDOWN", b"NOSAVE", b"NOW", b"FORCE"]) == b""
     assert stopped == [{"save": False, "nosave": True, "force": True}] and bench.session.closing

@@ -16,6 +16,7 @@ from rillet.persistence.rdb.snapshots import Snapshots, draft_name
 from rillet.persistence.write_gate import LOG, SNAPSHOT, WriteGate
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
+from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings import Settings
 
 
@@ -189,7 +190,12 @@ def test_a_child_that_is_killed(tmp_path: Path) -> None:
 
 def test_everything_is_deleted(tmp_path: Path) -> None:
     kept = Kept(tmp_path, rdb_key_save_delay=10**8)
-    kept.engine.services["flushed"] = kept.snapshots.flushed
+
+    class FilesHost(DefaultHost):
+        def flushed(self) -> bool:
+            return kept.snapshots.flushed()
+
+    kept.engine.host = FilesHost(kept.engine)
     kept("SET a 1")
     kept.snapshots.background()
     assert kept("FLUSHALL") == b"OK"

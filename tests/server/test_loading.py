@@ -9,8 +9,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +19,7 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
+from rillet.server.host import ServerHost
 from rillet.server.loading import LoadingPhase, Progress
 from rillet.server.server import Server
 from tests.judge import free_port
@@ -67,7 +69,12 @@ def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]
     enough, listening = threading.Event(), threading.Event()
     server = Server(engine)
     loading = LoadingPhase(engine)
-    engine.info_sections["persistence"] = loading.facts
+
+    class LoadingHost(ServerHost):
+        def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
+            return {**super().info_sections(), "persistence": loading.facts}
+
+    engine.host = LoadingHost(server)
 
     def job(progress: Progress) -> None:
         while not enough.is_set():

@@ -19,8 +19,8 @@ cdef class Engine:
     cdef readonly PropagationBuffer feed
     cdef public dict sessions
     cdef public Statistics statistics
-    cdef public dict info_sections
-    cdef public dict services
+    cdef public object host
+    cdef public object preserved
     cdef public object refusal
     cdef public bint notify_events
     cdef public Channels channels

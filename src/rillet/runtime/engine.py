@@ -31,6 +31,7 @@ from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.blocking import KeyWaiters, ServingRound
 from rillet.runtime.channels import Channels
 from rillet.runtime.fast_path import FastPath
+from rillet.runtime.host import DefaultHost, Host
 from rillet.runtime.keyspace_events import CLASS, MISS, NEW, OVERWRITTEN, TYPE_CHANGED, channels_of
 from rillet.runtime.registry import TABLE, Command, load_commands
 from rillet.runtime.session import (
@@ -87,8 +88,8 @@ class Engine:
     """Databases, settings, sessions and statistics of one server or store."""
 
     __slots__ = (
-        "databases", "settings", "clock", "feed", "sessions", "statistics", "info_sections", "refusal", "notify_events",
-        "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "services",
+        "databases", "settings", "clock", "feed", "sessions", "statistics", "preserved", "refusal", "notify_events",
+        "on_keyspace_event", "loading", "started_ms", "next_session_id", "dirty", "host",
         "active_expire", "run_id", "replication_id", "paused", "mstime",
         "channels", "words", "_by_name", "_ready", "_pending", "_postponed", "_waits", "_depth", "_since",
         "_idmp_expired", "_shortcuts", "_shortcut_sizes", "_log",
@@ -96,8 +97,6 @@ class Engine:
     feed: PropagationBuffer | None
     _log: Any
     sessions: dict[int, Session]
-    info_sections: dict[str, Any]
-    services: dict[str, Any]
     _by_name: dict[bytes, Command]
     _ready: list[Database]
     _pending: list[tuple[int, list[bytes]]]
@@ -118,14 +117,9 @@ class Engine:
         self.channels = Channels()
         self.sessions = {}
         self.statistics = Statistics()
-        # What the surrounding door offers to INFO (section -> function) and to commands. The commands know these
-        # services: shutdown(save, nosave, force), pause(until_ms, writes_only), unpause(), rewrite_config(),
-        # setting_changed(name) which may raise SettingError, memory() -> used_memory and used_memory_peak,
-        # reset_stats(), log_line(text, level), reload(save, flush, merge) and load_log() which empty the databases and
-        # fill them again from disk, save(), bgsave(later, schedule) -> whether it began at once, last_save() -> seconds
-        # since the epoch, flushed() -> whether an empty RDB file was written.
-        self.info_sections = {}
-        self.services = {}
+        self.host: Host = DefaultHost(self)
+        # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
+        self.preserved: Any = None
         self.refusal: str | None = None
         self.notify_events = False
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None

@@ -45,7 +45,7 @@ class SettingType:
     """One setting: its Redis name, its default, and how text becomes a value and a value text.
 
     CONFIG SET leaves alone what is not mutable, and, unless enable-protected-configs allows it, what is protected (it
-    may name files); needs_door: a change means nothing until the server or store acts on it; hidden: shown only
+    may name files); needs_host: only a server or a store in a directory can apply a change; hidden: shown only
     where it is asked for by its name; multi: several words; adapt: what the text means given the other settings, and
     the value that there was; it stands after parse.
     """
@@ -56,7 +56,7 @@ class SettingType:
     show: Callable[[Any], str] = str
     mutable: bool = True
     protected: bool = False
-    needs_door: bool = False
+    needs_host: bool = False
     adapt: Callable[[Any, Settings], Any] | None = None
     alias: str = ""
     hidden: bool = False
@@ -107,7 +107,7 @@ def show_memory(size: int) -> str:
 # -- kinds ------------------------------------------------------------------------------------------
 
 
-def boolean(name: str, default: bool, *, mutable: bool = True, needs_door: bool = False) -> SettingType:
+def boolean(name: str, default: bool, *, mutable: bool = True, needs_host: bool = False) -> SettingType:
     """Return a parameter that is yes or no."""
 
     def parse(text: str) -> bool:
@@ -115,7 +115,7 @@ def boolean(name: str, default: bool, *, mutable: bool = True, needs_door: bool 
             raise SettingError("argument must be 'yes' or 'no'")
         return text.lower() == "yes"
 
-    return SettingType(name, default, parse, lambda value: "yes" if value else "no", mutable, needs_door=needs_door)
+    return SettingType(name, default, parse, lambda value: "yes" if value else "no", mutable, needs_host=needs_host)
 
 
 def integer(name: str, default: int, low: int, high: int, *, mutable: bool = True, hidden: bool = False) -> SettingType:
@@ -165,7 +165,7 @@ def _within(value: int, low: int, high: int) -> int:
     return value
 
 
-def words(name: str, default: str, choices: tuple[str, ...], *, mutable: bool = True, needs_door: bool = False,
+def words(name: str, default: str, choices: tuple[str, ...], *, mutable: bool = True, needs_host: bool = False,
           same: dict[str, str] | None = None) -> SettingType:
     """Return a parameter that is one of several words; same: a word -> the one that is shown for it."""
 
@@ -173,7 +173,7 @@ def words(name: str, default: str, choices: tuple[str, ...], *, mutable: bool = 
         word = _one_of(text, choices)
         return word if same is None else same.get(word, word)
 
-    return SettingType(name, default, parse, str, mutable, needs_door=needs_door)
+    return SettingType(name, default, parse, str, mutable, needs_host=needs_host)
 
 
 def flags(name: str, choices: tuple[str, ...], exclusive: tuple[str, str], reason: str) -> SettingType:

@@ -202,8 +202,8 @@ _NETWORK = [
     integer("shutdown-timeout", 10, 0, INT_MAX),
 ]  # fmt: skip
 _LOG = [
-    boolean("appendonly", False, needs_door=True),
-    words("appendfsync", "everysec", ("everysec", "always", "no"), needs_door=True),
+    boolean("appendonly", False, needs_host=True),
+    words("appendfsync", "everysec", ("everysec", "always", "no"), needs_host=True),
     boolean("no-appendfsync-on-rewrite", False),
     integer("auto-aof-rewrite-percentage", 100, 0, INT_MAX),
     memory("auto-aof-rewrite-min-size", 64 * 1024 * 1024, 0, LONG_MAX),
@@ -217,14 +217,14 @@ _LOG = [
     file_name("appenddirname", "appendonlydir", "dirname", mutable=False),
 ]
 _SNAPSHOT = [
-    SettingType("save", (), save_points, show_save, needs_door=True, multi=True, written=write_save),
+    SettingType("save", (), save_points, show_save, needs_host=True, multi=True, written=write_save),
     boolean("stop-writes-on-bgsave-error", True),
     boolean("rdbcompression", True),
     boolean("rdbchecksum", True, mutable=False),
     boolean("rdb-del-sync-files", False),
     boolean("rdb-save-incremental-fsync", True),
     file_name("dbfilename", "dump.rdb", may_be_empty=True, protected=True),
-    SettingType("dir", ".", str, protected=True, needs_door=True, written=lambda folder: [(quoted(folder), True)]),
+    SettingType("dir", ".", str, protected=True, needs_host=True, written=lambda folder: [(quoted(folder), True)]),
     words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
     # Microseconds to wait with each key, so that tests can look at a file that is being written or read.
     integer("rdb-key-save-delay", 0, INT_MIN, INT_MAX, hidden=True),

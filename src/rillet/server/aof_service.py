@@ -31,7 +31,7 @@ from rillet.server.server import Server
 
 
 class ServerLog:
-    """The append-only log of a server's engine, and the services that commands ask of it."""
+    """The append-only log of a server's engine, and the commands that use it."""
 
     def __init__(self, engine: Engine, folder: Path, children: Children, refusals: WriteGate) -> None:
         self._engine = engine
@@ -49,7 +49,6 @@ class ServerLog:
         self.rewriting = Rewriting(
             self.log, engine, ForkedBaseWriter(engine, children), busy=self._other_child, say=say
         )
-        engine.services.update(load_log=self.reload, rewrite_log=self.rewrite)
         self._take_settings()
 
     # -- opening -------------------------------------------------------------------------------------

@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import rillet
-from rillet.errors import CommandError, RilletError
+from rillet.errors import RilletError
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
-from rillet.server.config_rewrite import rewrite
+from rillet.server.host import DurableHost
 from rillet.server.log_lines import JOURNAL, WARNING, say
 from rillet.server.redis_conf import Configuration, load
 from rillet.server.reply_gate import ReplyGate
@@ -43,19 +43,6 @@ def _working_folder(settings: Settings) -> Path:
     return folder
 
 
-def _rewriter(configuration: Configuration) -> Callable[[bool], None]:
-    """Return the service that writes the settings to their file; everything: what is at its default, too."""
-
-    def rewrite_config(everything: bool) -> None:
-        assert configuration.file is not None
-        try:
-            rewrite(configuration.file, configuration.settings, everything)
-        except OSError as error:
-            raise CommandError(f"Rewriting config file: {error.strerror}") from error
-
-    return rewrite_config
-
-
 async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> int:
     settings = configuration.settings
     try:
@@ -65,11 +52,10 @@ async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> 
     build = "compiled" if rillet.compiled() else "interpreted"
     version = f"rillet {rillet.__version__} ({build}, {loop_name})"
     engine = Engine(settings)
-    if configuration.file is not None:
-        engine.services["rewrite_config"] = _rewriter(configuration)
     durability = ReplyGate(engine, folder)
     server = Server(engine)
     durability.attach(server)
+    engine.host = DurableHost(server, durability, configuration)
     engine.loading = True
     try:
         await server.start()

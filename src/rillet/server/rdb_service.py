@@ -53,8 +53,6 @@ class ServerSnapshots:
         self._ending = False
         self._folder: str = engine.settings.dir
         self.snapshots = Snapshots(engine, children=children, refusals=refusals, say=_tell)
-        engine.services.update(save=self.snapshots.save, bgsave=self.snapshots.background,
-                               last_save=lambda: self.snapshots.last_save, flushed=self.snapshots.flushed)  # fmt: skip
 
     def open(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Load the file, if there is one, and tell what was found; StoreError says why it cannot be read."""
@@ -84,15 +82,6 @@ class ServerSnapshots:
             loop.add_reader(child.fileno(), self._children.poll)
 
         self._children.watch = watch
-        services, sections = self._engine.services, self._engine.info_sections
-        stats, reset = sections["stats"], services["reset_stats"]
-        sections["stats"] = lambda: {**stats(), **self._children.stats()}
-
-        def reset_all() -> None:
-            reset()
-            self._children.reset()
-
-        services.update(shutdown=self.shutdown, reset_stats=reset_all)
         for number in _SIGNAL_SETTINGS:
             loop.add_signal_handler(number, self._signalled, number)
 

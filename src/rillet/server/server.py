@@ -25,11 +25,10 @@ from rillet.runtime.engine import PAUSE_ALL, PAUSE_WRITES, Engine
 from rillet.runtime.session import SUBSCRIBED
 from rillet.runtime.settings import SettingError
 from rillet.server.connection import ClientConnection
+from rillet.server.host import NEEDS_LOG, ServerHost
 from rillet.server.log_lines import JOURNAL
-from rillet.server.stats import ServerStats, memory
+from rillet.server.stats import ServerStats
 
-# Settings that only a server with a log can change; app.py takes them over.
-NEEDS_LOG = ("appendonly", "appendfsync")
 _LAST_REPLIES = 1.0  # seconds that clients are given at the end to take their replies
 
 
@@ -70,10 +69,7 @@ class Server:
         # What else is to be done from time to time; the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
-        engine.services.update(shutdown=self.request_stop, pause=self.pause, unpause=engine.unpause,
-                               memory=memory, reset_stats=self.figures.reset, pause_cron=self.pause_cron)
-        engine.services.setdefault("setting_changed", self.setting_changed)
-        engine.info_sections.update(clients=self.figures.clients, stats=self.figures.stats)
+        engine.host = ServerHost(self)
 
     # -- beginning -------------------------------------------------------------------------------------
 

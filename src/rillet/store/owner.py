@@ -18,7 +18,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rillet.errors import CommandError, Corrupt, StoreError
@@ -27,8 +27,10 @@ from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import InlineBaseWriter, SpawnedBaseWriter
 from rillet.persistence.write_gate import LOG, WriteGate
 from rillet.runtime.engine import Engine
+from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings import SettingError, Settings
 from rillet.server.connection import ClientConnection
+from rillet.server.host import ServerHost
 from rillet.server.server import Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.store.recovery import recover
@@ -102,6 +104,50 @@ class GuardedServer(Server):
             self.loop.call_soon_threadsafe(function)
 
 
+class OwnerHost(ServerHost):
+    """The host of a store's engine. SHUTDOWN is refused: the process that opened the store closes it."""
+
+    def __init__(self, owner: Owner, server: Server) -> None:
+        super().__init__(server)
+        self._owner = owner
+
+    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
+        """Refuse."""
+        DefaultHost.shutdown(self, save=save, nosave=nosave, force=force)
+
+    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
+        """Return the figures of attached clients and of the files."""
+        owner = self._owner
+        return {
+            **super().info_sections(),
+            "persistence": lambda: {**owner.snapshots.facts(), **owner.rewriting.facts()},
+        }
+
+    def setting_changed(self, name: str) -> None:
+        """Apply the setting to the files and to attached clients."""
+        self._owner.setting_changed(name)
+
+    def save(self) -> None:
+        """Write the RDB file."""
+        self._owner.snapshots.save()
+
+    def bgsave(self, *, later: bool, schedule: bool) -> bool:
+        """Write the RDB file in another process."""
+        return self._owner.snapshots.background(later, schedule)
+
+    def last_save(self) -> int:
+        """Return when the RDB file was last written."""
+        return self._owner.snapshots.last_save
+
+    def flushed(self) -> bool:
+        """Write an empty RDB file if there are save points."""
+        return self._owner.snapshots.flushed()
+
+    def rewrite_log(self, *, later: bool) -> bool:
+        """Rewrite the log in another process."""
+        return self._owner.rewrite(later)
+
+
 class Owner:
     """The process that holds the lock of a store's directory."""
 
@@ -124,11 +170,6 @@ class Owner:
         self._refusals = WriteGate(self.engine)
         self.snapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, self._refusals)
         self._take_settings()
-        self.engine.services.update(
-            rewrite_log=self._rewrite, save=self.snapshots.save, bgsave=self.snapshots.background,
-            last_save=lambda: self.snapshots.last_save, flushed=self.snapshots.flushed,
-        )  # fmt: skip
-        self.engine.info_sections["persistence"] = lambda: {**self.snapshots.facts(), **self.rewriting.facts()}
         try:
             self.recovery = recover(directory.path, directory.killed, self.engine, self.log, progress)
         except OSError as error:
@@ -168,7 +209,7 @@ class Owner:
         self.log.keeps_history = settings.aof_disable_auto_gc
         self.log.feed.timestamps = settings.aof_timestamp_enabled
 
-    def _rewrite(self, later: bool = False) -> bool:
+    def rewrite(self, later: bool = False) -> bool:
         """Begin a rewrite (BGREWRITEAOF); False where that comes later, CommandError where it cannot be."""
         rewriting = self.rewriting
         if rewriting.in_progress:
@@ -194,9 +235,7 @@ class Owner:
         try:
             self._settings.unixsocket = str(self.directory.socket_path())
             self._server = GuardedServer(self.engine, connection=GuardedConnection, guard=self.lock)
-            # A store ends when its process closes it, not when a client says so.
-            self.engine.services.pop("shutdown", None)
-            self.engine.services["setting_changed"] = self._setting_changed
+            self.engine.host = OwnerHost(self, self._server)
             self._server.cron_jobs.append(self._cron)
             self._loop = asyncio.get_running_loop()
             await self._server.start(tcp=False)
@@ -214,8 +253,8 @@ class Owner:
             await asyncio.sleep(0)
         await self._server.stop()
 
-    def _setting_changed(self, name: str) -> None:
-        """Act on CONFIG SET."""
+    def setting_changed(self, name: str) -> None:
+        """Apply a setting that CONFIG SET changed; SettingError rejects it."""
         if name == "appendfsync":
             self.log.set_fsync(self.engine.settings.appendfsync)
         elif name == "appendonly":

@@ -3,7 +3,7 @@
 There is one user, `default`; its password is the setting `requirepass`.
 
 A session that comes through a socket has a `transport`, which knows its addresses (`peer`, `local`) and
-can `close`; holding clients back is asked of `engine.services`. An embedded store has neither.
+can `close`; the host pauses clients. An embedded store has neither.
 """
 
 from __future__ import annotations
@@ -434,10 +434,7 @@ def client_pause(session: Session, argv: list[bytes]) -> None:
     if mode not in (b"write", b"all"):
         raise CommandError("CLIENT PAUSE mode must be WRITE or ALL")
     milliseconds = timeout_ms(argv[2])
-    pause = session.engine.services.get("pause")
-    if pause is None:
-        raise CommandError("CLIENT PAUSE needs a server; this store runs inside its process")
-    pause(session.engine.clock.now_ms() + milliseconds if milliseconds else 0, mode == b"write")
+    session.engine.host.pause(session.engine.clock.now_ms() + milliseconds if milliseconds else 0, mode == b"write")
     session.out.ok()
 
 
@@ -445,8 +442,7 @@ def client_pause(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) for N paused clients")
 def client_unpause(session: Session, argv: list[bytes]) -> None:
     """Let the clients go on that CLIENT PAUSE holds back."""
-    if "unpause" in session.engine.services:
-        session.engine.services["unpause"]()
+    session.engine.host.unpause()
     session.out.ok()
 
 

@@ -44,9 +44,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
     try:
         value = _value(session, argv)
     except (Corrupt, IndexError, OverflowError, MemoryError) as error:
-        if "log_line" in session.engine.services:
-            why = f"RESTORE of {key!r} was refused: {rdb.refusal(argv[3], error)}"
-            session.engine.services["log_line"](why, "verbose")
+        session.engine.host.log_line(f"RESTORE of {key!r} was refused: {rdb.refusal(argv[3], error)}", "verbose")
         raise CommandError("Bad data format") from None
     _put(session, argv, value, ttl, absolute)
 

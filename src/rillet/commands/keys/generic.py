@@ -383,8 +383,7 @@ def flushall(session: Session, argv: list[bytes]) -> None:
     """Remove every key of every database."""
     _check_flush(argv)
     session.dirty += sum(database.flush() for database in session.engine.databases)
-    flushed = session.engine.services.get("flushed")
-    if flushed is not None and not session.engine.loading and flushed():
+    if not session.engine.loading and session.engine.host.flushed():
         session.dirty = 0  # the empty file is written
     session.propagate(argv)
     session.out.ok()

@@ -7,7 +7,6 @@ from typing import Any
 
 from rillet.commands.arguments import integer, syntax_error
 from rillet.commands.help import reply_help
-from rillet.commands.server.info import memory_facts
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -98,7 +97,7 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
 def memory_stats(session: Session, argv: list[bytes]) -> None:
     """Tell what is known about the memory of this process."""
     out = session.out
-    facts = memory_facts(session.engine)
+    facts = session.engine.host.memory()
     databases = [database for database in session.engine.databases if len(database)]
     keys = sum(len(database) for database in databases)
     numbers = {

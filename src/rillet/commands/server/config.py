@@ -1,7 +1,7 @@
 """CONFIG: the settings at run time (Redis: config.c).
 
-CONFIG SET is all or nothing: every value is parsed before the first is taken, and if the door that
-owns what a setting means refuses one (`engine.services["setting_changed"]`), all go back.
+CONFIG SET changes all the given settings or none: it parses every value before it sets the first, and restores all
+of them if the host rejects one (`Host.setting_changed`).
 """
 
 from __future__ import annotations
@@ -87,25 +87,24 @@ def config_set(session: Session, argv: list[bytes]) -> None:
 
 
 def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
-    """Set every value and tell the door; where it refuses one, everything goes back."""
+    """Set all values and have the host apply them; restore all if it rejects one."""
     settings = engine.settings
     before = [getattr(settings, parameter.attribute) for parameter in chosen]
     for parameter, value in zip(chosen, values, strict=True):
         setattr(settings, parameter.attribute, value)
-    changed = engine.services.get("setting_changed")
-    for at, parameter in enumerate(chosen):
+    applied: list[SettingType] = []
+    for parameter, old, new in zip(chosen, before, values, strict=True):
+        if old == new:
+            continue
         try:
-            if before[at] != values[at] and changed is not None:
-                changed(parameter.name)
-            elif before[at] != values[at] and parameter.needs_door:
-                raise SettingError("can't be changed while it runs")
+            engine.host.setting_changed(parameter.name)
         except SettingError as error:
             for other, value in zip(chosen, before, strict=True):
                 setattr(settings, other.attribute, value)
-            for other in chosen[:at]:
-                if changed is not None:
-                    changed(other.name)
+            for other in applied:
+                engine.host.setting_changed(other.name)
             raise _refused(parameter.name, _reason(error)) from None
+        applied.append(parameter)
     engine.take_settings()
 
 
@@ -116,8 +115,7 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
     engine.statistics.reset()
     for database in engine.databases:
         database.hits = database.misses = 0
-    if "reset_stats" in engine.services:
-        engine.services["reset_stats"]()
+    engine.host.reset_statistics()
     session.out.ok()
 
 
@@ -129,9 +127,7 @@ def config_rewrite(session: Session, argv: list[bytes]) -> None:
 
 def rewrite_config(session: Session, everything: bool) -> None:
     """Write the settings, all of them or those that matter, and reply (config.c: rewriteConfig)."""
-    if "rewrite_config" not in session.engine.services:
-        raise CommandError("The server is running without a config file")
-    session.engine.services["rewrite_config"](everything)
+    session.engine.host.rewrite_config(everything)
     session.out.ok()
 
 

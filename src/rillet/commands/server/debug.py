@@ -100,8 +100,7 @@ def _set_active_expire(session: Session, argv: list[bytes]) -> None:
 @action("log", 3, usage="<message>")
 def _log(session: Session, argv: list[bytes]) -> None:
     """Write a line to the server's log."""
-    if "log_line" in session.engine.services:
-        session.engine.services["log_line"]("DEBUG LOG: " + text(argv[2]))
+    session.engine.host.log_line("DEBUG LOG: " + text(argv[2]))
     session.out.ok()
 
 
@@ -175,22 +174,16 @@ def _reload(session: Session, argv: list[bytes]) -> None:
     options = {word.lower() for word in argv[2:]}
     if not options <= {b"merge", b"noflush", b"nosave"}:
         raise CommandError("DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
-    if "reload" in session.engine.services:
-        session.engine.services["reload"](b"nosave" not in options, b"noflush" not in options, b"merge" in options)
-    else:
-        for database in session.engine.databases:
-            for key, value in list(database.values.items()):
-                settings = session.engine.settings
-                database.values[key] = rdb.restore(rdb.dump(value, settings.rdbcompression), settings)
+    session.engine.host.reload(
+        save=b"nosave" not in options, flush=b"noflush" not in options, merge=b"merge" in options
+    )
     session.out.ok()
 
 
 @action("loadaof", 2)
 def _loadaof(session: Session, argv: list[bytes]) -> None:
     """Empty all databases and replay the append-only file."""
-    if "load_log" not in session.engine.services:
-        raise CommandError("there is no append-only file to load")
-    session.engine.services["load_log"]()
+    session.engine.host.load_log()
     session.out.ok()
 
 

@@ -45,8 +45,7 @@ def _aof_flush_sleep(session: Session, argv: list[bytes]) -> None:
 @action("pause-cron", 3, usage="<0|1>")
 def _pause_cron(session: Session, argv: list[bytes]) -> None:
     """Let nothing happen by the clock (1), or what has to (0)."""
-    if "pause_cron" in session.engine.services:
-        session.engine.services["pause_cron"](atoi(argv[2]) != 0)
+    session.engine.host.pause_cron(atoi(argv[2]) != 0)
     session.out.ok()
 
 

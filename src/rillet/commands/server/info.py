@@ -1,10 +1,7 @@
 """What INFO says (Redis: server.c, genRedisInfoString): lines `name:value` under `# Section` heads.
 
-Each built-in section is a function of the engine. A door (server, store) adds what only it knows
-through `engine.info_sections[section] = function`, which returns a mapping of names to values; a
-section of a new name is shown too. A field that Redis has and nobody here can know is left out; only
-in commandstats the two of time stay, as 0, because tools that read these lines need them to be there:
-two readings of the clock would cost a GET as much as all the rest of it.
+Each built-in section is a function of the engine. The host adds fields that only it can compute, and sections of its
+own (`Host.info_sections`). Redis's fields without a meaning here are left out.
 """
 
 from __future__ import annotations
@@ -20,11 +17,6 @@ from rillet.keyspace.database import Database
 from rillet.runtime.registry import TABLE, Command
 from rillet.runtime.session import SUBSCRIBED
 
-try:
-    import resource
-except ModuleNotFoundError:  # Windows has none
-    resource = None  # type: ignore[assignment]
-
 Facts = Mapping[str, Any]
 _TTL_SAMPLES = 20
 
@@ -35,17 +27,6 @@ def human(size: float) -> str:
         return f"{size:.0f}B"
     power = min(int(log2(size)) // 10, 5)
     return f"{size / 1024**power:.2f}{' KMGTP'[power]}"
-
-
-def memory_facts(engine: Any) -> dict[str, int]:
-    """Return used_memory and its peak, in bytes: the door's figures, else the peak that the kernel kept."""
-    if "memory" in engine.services:
-        facts: dict[str, int] = engine.services["memory"]()
-        return facts
-    if resource is None:
-        return {"used_memory": 0, "used_memory_peak": 0}
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return {"used_memory": peak, "used_memory_peak": peak}
 
 
 def _server(engine: Any) -> Facts:
@@ -94,7 +75,7 @@ def _waited_for(sessions: list[Any]) -> dict[str, int]:
 
 
 def _memory(engine: Any) -> Facts:
-    facts = memory_facts(engine)
+    facts = engine.host.memory()
     used, peak = facts["used_memory"], facts["used_memory_peak"]
     return {
         "used_memory": used, "used_memory_human": human(used), "used_memory_rss": used,
@@ -200,17 +181,18 @@ _ALL: dict[str, Callable[[Any], Facts]] = {
 
 def info_text(engine: Any, wanted: list[str]) -> bytes:
     """Return the text of INFO for the sections named; none named is "default"."""
+    host: Mapping[str, Callable[[], Facts]] = engine.host.info_sections()
     names: list[str] = []
     for name in wanted or ["default"]:
         group = {"default": _DEFAULT, "all": _ALL, "everything": _ALL}.get(name)
-        names += [name] if group is None else [*group, *(one for one in engine.info_sections if one not in group)]
+        names += [name] if group is None else [*group, *(one for one in host if one not in group)]
     sections = []
     for name in dict.fromkeys(names):
-        if name not in _ALL and name not in engine.info_sections:
+        if name not in _ALL and name not in host:
             continue
         facts = {**_ALL[name](engine)} if name in _ALL else {}
-        if name in engine.info_sections:
-            facts.update(engine.info_sections[name]())
+        if name in host:
+            facts.update(host[name]())
         lines = [f"# {name.capitalize()}", *(f"{key}:{value}" for key, value in facts.items())]
         sections.append("\r\n".join(lines) + "\r\n")
     return "\r\n".join(sections).encode("utf-8", "surrogateescape")

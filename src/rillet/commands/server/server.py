@@ -13,7 +13,6 @@ from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 
-_NO_SNAPSHOT = "this store lives in memory and has no RDB file of its own; Store.save(path) writes one"
 _SHUTDOWN_WORDS = frozenset((b"nosave", b"save", b"now", b"force", b"abort"))
 
 
@@ -52,9 +51,7 @@ def shutdown(session: Session, argv: list[bytes]) -> None:
         raise syntax_error()
     if b"abort" in words:
         raise CommandError("No shutdown in progress.")
-    if "shutdown" not in session.engine.services:
-        raise CommandError("SHUTDOWN needs a server; a store in a process is closed by its process")
-    session.engine.services["shutdown"](save=b"save" in words, nosave=b"nosave" in words, force=b"force" in words)
+    session.engine.host.shutdown(save=b"save" in words, nosave=b"nosave" in words, force=b"force" in words)
     session.closing = True
 
 
@@ -62,9 +59,7 @@ def shutdown(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) for N bytes of data")
 def save(session: Session, argv: list[bytes]) -> None:
     """Write all databases to the RDB file; nobody is served meanwhile."""
-    if "save" not in session.engine.services:
-        raise CommandError(_NO_SNAPSHOT)
-    session.engine.services["save"]()
+    session.engine.host.save()
     session.out.ok()
 
 
@@ -74,29 +69,23 @@ def bgsave(session: Session, argv: list[bytes]) -> None:
     """Let a child process write all databases, as they are now, to the RDB file."""
     if len(argv) > 2 or (len(argv) == 2 and argv[1].lower() != b"schedule"):
         raise syntax_error()
-    if "bgsave" not in session.engine.services:
-        raise CommandError(_NO_SNAPSHOT)
-    # What a transaction did so far is no moment to be kept: there it is always for later.
-    started = session.engine.services["bgsave"](later=session.in_exec, schedule=len(argv) == 2)
+    # A transaction is saved whole: a save that it starts begins after it.
+    started = session.engine.host.bgsave(later=session.in_exec, schedule=len(argv) == 2)
     session.out.simple(b"Background saving started" if started else b"Background saving scheduled")
 
 
 @command("lastsave", arity=1, flags="loading stale fast", group="server", since="1.0.0", complexity="O(1)")
 def lastsave(session: Session, argv: list[bytes]) -> None:
     """Tell when the RDB file was last written, or else when the server began; seconds since the epoch."""
-    engine = session.engine
-    last_save = engine.services.get("last_save")
-    session.out.integer(engine.started_ms // 1000 if last_save is None else last_save())
+    session.out.integer(session.engine.host.last_save())
 
 
 @command("bgrewriteaof", arity=1, flags="no_async_loading admin noscript", group="server", since="1.0.0",
          complexity="O(N) for N bytes of data")
 def bgrewriteaof(session: Session, argv: list[bytes]) -> None:
     """Write the append-only file anew, as short as the data allows."""
-    if "rewrite_log" not in session.engine.services:
-        raise CommandError("BGREWRITEAOF needs a server with an append-only file")
-    # As with BGSAVE, a transaction's middle is no moment to be kept.
-    started = session.engine.services["rewrite_log"](later=session.in_exec)
+    # As with BGSAVE, a rewrite that a transaction starts begins after it.
+    started = session.engine.host.rewrite_log(later=session.in_exec)
     what = b"started" if started else b"scheduled"
     session.out.simple(b"Background append only file rewriting " + what)
 

@@ -114,7 +114,9 @@ class Kept:
 
 def kept_of(engine: Engine) -> Kept:
     """Return what is kept for the next RDB file of this engine; empty unless a file was loaded with unknown="keep"."""
-    kept: Kept = engine.services.setdefault("kept", Kept())
+    if engine.preserved is None:
+        engine.preserved = Kept()
+    kept: Kept = engine.preserved
     return kept
 
 
@@ -378,9 +380,9 @@ class _RdbFile:
     def _leave_out(self, key: bytes) -> None:
         """Count a key without an element, and name the first ones to whoever runs the server."""
         self.empty += 1
-        if self.empty <= _NAMED and "log_line" in self.engine.services:
+        if self.empty <= _NAMED:
             name = key.decode("utf-8", "backslashreplace")
-            self.engine.services["log_line"](
+            self.engine.host.log_line(
                 f"rdbLoadObject skipping empty key: {name if name.isprintable() else repr(name)}"
             )
 

@@ -32,7 +32,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from rillet.commands.server.info import memory_facts
 from rillet.keyspace.database import Database
 from rillet.persistence.debug_delay import debug_delay
 from rillet.persistence.disk import REAL, Disk, DiskFile, write_all
@@ -164,7 +163,7 @@ class _RdbFile:
         facts = {
             b"redis-ver": engine.settings.compat.redis_version.encode(), b"redis-bits": b"64",
             b"ctime": b"%d" % (engine.clock.now_ms() // 1000),
-            b"used-mem": b"%d" % memory_facts(engine)["used_memory"], b"aof-base": b"%d" % log_base,
+            b"used-mem": b"%d" % engine.host.memory()["used_memory"], b"aof-base": b"%d" % log_base,
         }  # fmt: skip
         for name, value in facts.items():
             self.piece.byte(_FACT)

@@ -1,0 +1,143 @@
+"""The services that a server's engine requires: those of the sockets, and those of the files.
+
+    ServerHost     any server, also the one inside a store that serves attached clients
+    DurableHost    a server that owns an append-only file and an RDB file (rillet.server.app)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from rillet.errors import CommandError
+from rillet.runtime.host import DefaultHost
+from rillet.server.config_rewrite import rewrite
+from rillet.server.log_lines import LEVELS, say
+from rillet.server.stats import memory
+
+if TYPE_CHECKING:
+    from rillet.server.redis_conf import Configuration
+    from rillet.server.reply_gate import ReplyGate
+    from rillet.server.server import Server
+
+# Settings that only a server with an append-only file can change.
+NEEDS_LOG = ("appendonly", "appendfsync")
+
+
+class ServerHost(DefaultHost):
+    """The host of an engine that a server serves."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server.engine)
+        self._server = server
+
+    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
+        """Stop the server."""
+        self._server.request_stop()
+
+    def pause(self, until_ms: int, writes_only: bool) -> None:
+        """Hold back the clients."""
+        self._server.pause(until_ms, writes_only)
+
+    def unpause(self) -> None:
+        """Run the commands that were held back."""
+        self._engine.unpause()
+
+    def pause_cron(self, paused: bool) -> None:
+        """Stop or restart the periodic jobs."""
+        self._server.pause_cron(paused)
+
+    def memory(self) -> dict[str, int]:
+        """Return the resident memory of the process."""
+        return memory()
+
+    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
+        """Return the figures of clients and of the network."""
+        return {"clients": self._server.figures.clients, "stats": self._server.figures.stats}
+
+    def reset_statistics(self) -> None:
+        """Reset the counters of the network."""
+        self._server.figures.reset()
+
+    def setting_changed(self, name: str) -> None:
+        """Apply the setting to the connected clients."""
+        self._server.setting_changed(name)
+
+
+class DurableHost(ServerHost):
+    """The host of a server with files. `configuration` names the file that CONFIG REWRITE writes."""
+
+    def __init__(self, server: Server, files: ReplyGate, configuration: Configuration) -> None:
+        super().__init__(server)
+        self._files = files
+        self._configuration = configuration
+
+    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
+        """Save, then stop the server."""
+        self._files.rdb.shutdown(save, nosave, force)
+
+    def log_line(self, text: str, level: str = "warning") -> None:
+        """Write a line to the server's log."""
+        say(text, LEVELS.index(level))
+
+    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
+        """Return the figures of clients, network, child processes and files."""
+        figures, children = self._server.figures, self._files.children
+        return {
+            "clients": figures.clients,
+            "stats": lambda: {**figures.stats(), **children.stats()},
+            "persistence": self._files.facts,
+        }
+
+    def reset_statistics(self) -> None:
+        """Reset the counters of the network and of child processes."""
+        super().reset_statistics()
+        self._files.children.reset()
+
+    def setting_changed(self, name: str) -> None:
+        """Apply the setting to the files and to the connected clients."""
+        self._files.setting_changed(name)
+        if name not in NEEDS_LOG:
+            super().setting_changed(name)
+
+    def rewrite_config(self, everything: bool) -> None:
+        """Write the settings to the file that the server was started with."""
+        configuration = self._configuration
+        if configuration.file is None:
+            super().rewrite_config(everything)
+            return
+        try:
+            rewrite(configuration.file, configuration.settings, everything)
+        except OSError as error:
+            raise CommandError(f"Rewriting config file: {error.strerror}") from error
+
+    def save(self) -> None:
+        """Write the RDB file."""
+        self._files.rdb.snapshots.save()
+
+    def bgsave(self, *, later: bool, schedule: bool) -> bool:
+        """Write the RDB file in a child process."""
+        return self._files.rdb.snapshots.background(later, schedule)
+
+    def last_save(self) -> int:
+        """Return when the RDB file was last written."""
+        return self._files.rdb.snapshots.last_save
+
+    def flushed(self) -> bool:
+        """Write an empty RDB file if there are save points."""
+        return self._files.rdb.snapshots.flushed()
+
+    def reload(self, *, save: bool, flush: bool, merge: bool) -> None:
+        """Write and load the RDB file."""
+        self._files.reload(save, flush, merge)
+
+    def rewrite_log(self, *, later: bool) -> bool:
+        """Rewrite the append-only file in a child process."""
+        return self._files.aof.rewrite(later)
+
+    def load_log(self) -> None:
+        """Load the append-only file."""
+        self._files.aof.reload()
+
+
+__all__ = ["NEEDS_LOG", "DurableHost", "ServerHost"]
