@@ -53,7 +53,7 @@ def test_in_memory(tmp_path: Path) -> None:
         with pytest.raises(ValueError, match="say where the file is to be"):
             store.save()
         for command in ("SAVE", "BGSAVE"):
-            with pytest.raises(CommandError, match=r"lives in memory and has no RDB file of its own; Store.save\("):
+            with pytest.raises(CommandError, match=r"is in memory and has no RDB file; Store.save\("):
                 store.execute(command)
         with pytest.raises(FileNotFoundError):
             store.save(tmp_path / "none" / "file.rdb")

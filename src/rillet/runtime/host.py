@@ -23,7 +23,7 @@ try:
 except ModuleNotFoundError:  # Windows has none
     resource = None  # type: ignore[assignment]
 
-_NO_RDB_FILE = "this store lives in memory and has no RDB file; Store.save(path) writes one"
+_NO_RDB_FILE = "this store is in memory and has no RDB file; Store.save(path) writes one"
 
 
 class Host(Protocol):
