@@ -34,6 +34,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -70,6 +71,32 @@ class ServerOptions(Protocol):
 
     def place(self) -> str:
         """Return the server's name for messages."""
+
+
+@dataclass(frozen=True)
+class ClientOptions:
+    """ServerOptions of a fixed address."""
+
+    server: Address
+    timeout: float = 60.0
+    read_from: str = "master"
+
+    @classmethod
+    def of(cls, url: str, timeout: float = 60.0, strict: bool = True) -> ClientOptions:
+        """Return the options for a url; see Address.parse."""
+        return cls(Address.parse(url, strict), timeout)
+
+    def seeds(self) -> tuple[NodeAddress, ...]:
+        """Return the configured nodes of a cluster."""
+        return self.server.seeds
+
+    def address(self) -> Address:
+        """Return where to connect."""
+        return self.server
+
+    def place(self) -> str:
+        """Return the server's name for messages."""
+        return str(self.server)
 
 
 class Servers:

@@ -1,0 +1,386 @@
+"""Reading streams page by page: the one way for bulk reads, and one for small replies.
+
+    RangeReader    ranges of streams -> rows of columns (columns/row_builder.py), by RILLET.XNODES or XRANGE
+    reply_pages    any command that replies with a list: XRANGE, XREVRANGE, XPENDING
+
+**RangeReader.** A rillet server sends whole nodes (RILLET.XNODES), which costs the server 1/30 of XRANGE and the
+decoder a third. Any other server answers that command with an error, and everything else is read by XRANGE. A range
+that a replica serves is read by XRANGE too.
+
+The reader keeps requests under way, so that neither many small ranges nor the pages of a large one cost a round trip
+each:
+
+    waiting      D E F ...
+                 │ sent while fewer than WINDOW are under way (one with XNODES, whose pages are larger)
+                 ▼
+    under way    A B C     the replies of each node arrive and are decoded in this order, all into the same rows
+                 │
+                 ▼
+    A has more:  requested again at once, before the caller takes the rows
+
+All XRANGE pages under way together have at most `page_entries` entries, which bounds the memory. The order of the
+entries depends only on the ranges and the replies, so a second run yields the same rows in the same order, also after a
+lost connection.
+
+**Failures.** A lost connection is opened again and the range continues after the last whole entry, as long as there is
+progress within the client's timeout. MOVED and ASK are followed; from then on one request is under way at a time,
+because its reply decides where the next one goes. A replica that has no more entries before the range ends may lag
+behind: its master serves the rest.
+
+**Trimming.** `check` is called when a page does not prove that it continues the page before. By XRANGE, a page is then
+requested from the last entry that was read, that entry included: if the entry is present, nothing behind it was
+trimmed. XNODES returns the first ID of the stream, which must not be beyond the page's beginning. `check` raises an
+error if entries are lost, and returns to continue.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
+from rillet.client.protocol import pack
+from rillet.client.redirection import Patience
+from rillet.client.servers import Servers
+from rillet.columns.node_decoder import NodeReader
+from rillet.columns.node_pages import ANSWER, NodePages
+from rillet.columns.resp_decoder import BEGUN, FULL, MORE, RangeDecoder, ReplyFailed
+from rillet.columns.row_builder import RowBuilder
+from rillet.errors import Corrupt, ProtocolError
+from rillet.types.stream.id import MAX, StreamID
+
+WINDOW = 16
+NODE_PAGE = 8  # a page of nodes has this many pages of XRANGE, because it costs the server less
+UNLIMITED = 1 << 62
+_HEAD = BEGUN
+assert _HEAD == ANSWER  # both decoders use the same numbers for their states
+
+
+def successor(identifier: StreamID) -> StreamID:
+    """Return the next larger ID; the largest ID has none and is returned itself."""
+    ms, seq = identifier
+    if seq < MAX:
+        return StreamID(ms, seq + 1)
+    return StreamID(ms + 1, 0) if ms < MAX else identifier
+
+
+@dataclass(eq=False)
+class PageRange:
+    """The entries of (after, last] of a stream, at most `limit`; `after` moves to the last entry in the rows."""
+
+    key: bytes
+    after: StreamID
+    last: StreamID
+    limit: int = UNLIMITED
+    read: int = 0  # entries that were read
+    master: bool = False  # the replica had no more entries: read the rest from the master
+    count: int = 0  # entries of the next page by XRANGE
+    asked: StreamID | None = None  # the ID after which the last page of nodes was requested
+    reader: NodeReader | None = None
+    before: int = 0  # entries that earlier readers have read
+    start: StreamID = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.start = self.after
+
+    @property
+    def ended(self) -> bool:
+        """Whether nothing is left to read."""
+        return self.after >= self.last or self.read >= self.limit
+
+
+Check: TypeAlias = Callable[[PageRange, StreamID], None]  # the range, and the ID behind which entries may be lost
+
+
+class _EntryPages:
+    """XRANGE replies of one connection, decoded into the rows."""
+
+    def __init__(self, reader: RangeReader) -> None:
+        self.buffer = RangeDecoder(reader.rows, reader.batch_entries, reader.batch_bytes)
+        self.checks = reader.check is not None
+
+    def request(self, pages: PageRange) -> bytes:
+        """Return the packed request for the next page."""
+        low, count = (pages.after, pages.count + 1) if self.checks else (successor(pages.after), pages.count)
+        return pack(b"XRANGE", pages.key, b"%d-%d" % low, b"%d-%d" % pages.last, b"COUNT", b"%d" % count)
+
+    def begin(self, pages: PageRange) -> None:
+        """Prepare for the page of a range."""
+        self.buffer.last_ms = self.buffer.last_seq = 0  # they belong to another range
+        if self.checks:
+            self.buffer.expect(*pages.after, pages.count)
+
+    def note(self, pages: PageRange) -> bool:
+        """Move the range to the last entry in the rows; return whether there is one."""
+        if self.buffer.last_ms or self.buffer.last_seq:
+            pages.after = StreamID(self.buffer.last_ms, self.buffer.last_seq)
+            return True
+        return False
+
+
+class _NodePages:
+    """RILLET.XNODES replies of one connection, decoded into the rows."""
+
+    def __init__(self, reader: RangeReader) -> None:
+        self.rows = reader.rows
+        self.limits = reader.batch_entries, reader.batch_bytes
+        self.buffer = NodePages(NodeReader(reader.rows, (0, 0), (0, 0)))
+        self.page = NODE_PAGE * reader.page_entries
+
+    def request(self, pages: PageRange) -> bytes:
+        """Return the packed request for the next page."""
+        asked = pages.asked = pages.after if pages.asked is None else pages.asked
+        count = b"%d" % min(self.page, pages.limit - pages.read)
+        return pack(b"RILLET.XNODES", pages.key, b"%d-%d" % asked, b"%d-%d" % pages.last, b"COUNT", count)
+
+    def begin(self, pages: PageRange) -> None:
+        """Prepare for the page of a range."""
+        if pages.reader is None:
+            pages.before = pages.read
+            pages.reader = NodeReader(self.rows, pages.after, pages.last, *self.limits)
+        self.buffer.reader = pages.reader
+        self.limit(pages)
+
+    def limit(self, pages: PageRange) -> None:
+        """Let the reader stop at the limit of the range; beyond it, the rest of the reply is skipped."""
+        assert pages.reader is not None
+        left = pages.limit - pages.read
+        if left > 0:
+            pages.reader.max_rows = min(self.limits[0], self.rows.length + left)
+        else:
+            self.buffer.reader = NodeReader(self.rows, (0, 0), (0, 0), UNLIMITED, UNLIMITED)
+
+    def note(self, pages: PageRange) -> bool:
+        """Move the range to the last entry in the rows; return whether there is one."""
+        reader = pages.reader
+        assert reader is not None
+        moved = pages.read != pages.before + reader.entries
+        pages.read = pages.before + reader.entries
+        pages.after = StreamID(reader.last_ms, reader.last_seq)
+        self.limit(pages)
+        return moved
+
+
+class RangeReader:
+    """Reads ranges of streams into rows.
+
+    page_entries: entries under way by XRANGE. batch_entries, batch_bytes: the rows are full at either. nodes: whether
+    to try RILLET.XNODES. check: see above, Trimming.
+    """
+
+    def __init__(
+        self, servers: Servers, rows: RowBuilder, ranges: Iterable[PageRange], *, page_entries: int = 2500,
+        batch_entries: int = 16384, batch_bytes: int = 32 << 20, nodes: bool = True, check: Check | None = None,
+    ) -> None:  # fmt: skip
+        self.servers = servers
+        self.rows = rows
+        self.page_entries = page_entries
+        self.batch_entries = batch_entries
+        self.batch_bytes = batch_bytes
+        self.nodes = nodes
+        self.check = check
+        self.window = WINDOW
+        self.waiting = deque(ranges)
+        self.under_way: deque[tuple[PageRange, Connection]] = deque()
+        self.moved = False  # whether anything was read since the last failure
+        self._decoders: dict[Connection, _EntryPages | _NodePages] = {}
+
+    def read(self) -> Iterator[None]:
+        """Yield each time the caller must take the rows: when they are full, and at the end."""
+        patience: Patience | None = None
+        while self.waiting or self.under_way:
+            try:
+                self._send()
+                yield from self._page()
+            except StaysAway:
+                raise
+            except ConnectionLost:
+                self._begin_again()
+                if self.moved or patience is None:
+                    patience = Patience(self.servers.options.timeout)
+                self.moved = False
+                if not patience.again():
+                    raise
+        if self.rows.length:
+            yield
+
+    # ---- requests ----
+
+    def _send(self, ahead: int = 0) -> None:
+        """Send requests while fewer than the window are under way. ahead: requests beyond the window, with nodes."""
+        requests: dict[Connection, list[bytes]] = {}
+        while self.waiting and len(self.under_way) < (1 + ahead if self.nodes else self.window):
+            pages = self.waiting[0]
+            if pages.ended:
+                self.waiting.popleft()
+                continue
+            connection = self.servers.connection(pages.key) if pages.master else self.servers.readers(pages.key)
+            if self.nodes and connection.replica:
+                if self.under_way:
+                    break
+                self._without_nodes()
+            self.waiting.popleft()
+            if not self.nodes and not pages.count:
+                sharing = min(self.window, len(self.waiting) + len(self.under_way) + 1)
+                pages.count = min(max(1, self.page_entries // sharing), pages.limit - pages.read)
+            self.under_way.append((pages, connection))
+            requests.setdefault(connection, []).append(self._decoder(connection).request(pages))
+        for connection, packed in requests.items():
+            connection.send(b"".join(packed))
+
+    def _decoder(self, connection: Connection) -> _EntryPages | _NodePages:
+        decoder = self._decoders.get(connection)
+        if decoder is None:
+            decoder = self._decoders[connection] = _NodePages(self) if self.nodes else _EntryPages(self)
+        return decoder
+
+    def _without_nodes(self) -> None:
+        """Read by XRANGE from now on."""
+        self.nodes = False
+        self._decoders.clear()
+
+    # ---- replies ----
+
+    def _page(self) -> Iterator[None]:
+        """Decode the page whose reply arrives next; yield when the rows are full."""
+        if not self.under_way:
+            return
+        pages, connection = self.under_way[0]
+        decoder = self._decoders[connection]
+        if self.rows.key != pages.key:
+            self.rows.key = bytearray(pages.key)
+        decoder.begin(pages)
+        while True:
+            try:
+                state = decoder.buffer.decode()
+            except ReplyFailed as error:
+                self._failed(pages, connection, str(error))
+                return
+            except (Corrupt, ProtocolError) as error:
+                self.servers.forget(connection)
+                raise self._error(pages, connection, error) from error
+            if state == _HEAD:
+                self._begun(pages, connection, decoder)
+                continue
+            if decoder.note(pages):
+                self.moved = True
+            if state == MORE:
+                connection.receive(decoder.buffer)
+            elif state == FULL:
+                if pages.read < pages.limit or self.rows.length >= self.batch_entries:
+                    yield
+                    if isinstance(decoder, _NodePages):
+                        decoder.limit(pages)  # it depends on the rows that are there
+            else:
+                self._page_ended(pages, connection, decoder)
+                self._send()
+                if not self.nodes and self.rows.length + self.page_entries > self.batch_entries:
+                    yield
+                return
+
+    def _begun(self, pages: PageRange, connection: Connection, decoder: _EntryPages | _NodePages) -> None:
+        """Check that a page continues the one before; request the next page of nodes."""
+        if isinstance(decoder, _EntryPages):
+            if self.check is not None and not decoder.buffer.met:
+                self.check(pages, pages.after)
+            return
+        asked, after, first = pages.asked, decoder.buffer.go_on, decoder.buffer.first
+        assert asked is not None
+        if self.check is not None and (first is None or first > successor(asked)):
+            self.check(pages, asked)
+        pages.asked = after
+        if after is None:
+            self._send(ahead=1)
+        elif after <= asked:
+            self.servers.forget(connection)
+            raise self._error(pages, connection, f"a page continues after {after}, where it began")
+        elif pages.limit - pages.read > decoder.page:
+            self.under_way.append((pages, connection))
+            connection.send(decoder.request(pages))
+
+    def _page_ended(self, pages: PageRange, connection: Connection, decoder: _EntryPages | _NodePages) -> None:
+        """Put a range whose page was decoded back to those that wait, if it has more."""
+        self.under_way.popleft()
+        self.moved = True
+        if isinstance(decoder, _NodePages):
+            ahead = any(other is pages for other, _ in self.under_way)
+            if pages.asked is not None and not ahead and not pages.ended:
+                self.waiting.appendleft(pages)
+            return
+        entries, count = decoder.buffer.entries, pages.count
+        pages.read += entries
+        pages.count = 0
+        short = entries < count
+        if not pages.ended and (not short or (connection.replica and not pages.master)):
+            pages.master = short
+            self.waiting.appendleft(pages)
+
+    # ---- failures ----
+
+    def _failed(self, pages: PageRange, connection: Connection, line: str) -> None:
+        """Follow a redirection, wait for a server that loads, or read without nodes; raise any other error reply."""
+        if self.nodes:
+            loading = line.startswith("LOADING") and self.servers.redirected(pages.key, line)
+            self._begin_again(keep=connection if len(self.under_way) == 1 else None)
+            if not loading:
+                self._without_nodes()
+            return
+        if not self.servers.redirected(pages.key, line):
+            raise self._error(pages, connection, line)
+        if line.startswith("LOADING"):
+            self._begin_again()
+            return
+        self.under_way.popleft()
+        if self.under_way:
+            self._begin_again()
+        pages.count = 0
+        self.waiting.appendleft(pages)
+        self.window = 1
+
+    def _begin_again(self, keep: Connection | None = None) -> None:
+        """Drop what is under way, to request it again. All its connections but `keep` are closed."""
+        lost = {connection for _, connection in self.under_way if connection is not keep}
+        if self.under_way:
+            pages, connection = self.under_way[0]
+            decoder = self._decoders.get(connection)
+            if isinstance(decoder, _EntryPages):
+                buffer = decoder.buffer
+                if buffer.left == 0 < buffer.extra:  # all entries that count are decoded
+                    self._page_ended(pages, connection, decoder)
+                elif buffer.left >= 0:  # some are
+                    pages.count -= buffer.entries - buffer.left
+                    pages.read += buffer.entries - buffer.left
+        for connection in lost:
+            self._decoders.pop(connection, None)
+            self.servers.forget(connection)
+        while self.under_way:
+            pages = self.under_way.pop()[0]
+            pages.asked = pages.reader = None
+            if not any(other is pages for other in self.waiting):
+                self.waiting.appendleft(pages)
+
+    def _error(self, pages: PageRange, connection: Connection, reason: object) -> ConnectorError:
+        name = pages.key.decode("utf-8", "backslashreplace")
+        line = reason if isinstance(reason, str) else ""
+        return ConnectorError(f"rillet: reading {name!r} from {connection.address}: {reason}", line)
+
+
+def reply_pages(
+    send: Callable[[list[bytes]], Any], command: Callable[[bytes], Sequence[bytes]], start: bytes | None, count: int,
+    following: Callable[[Any], bytes | None],
+) -> Iterator[list[Any]]:  # fmt: skip
+    """Yield the pages of a command whose reply is a list, such as XRANGE, XREVRANGE or XPENDING.
+
+    command(start) returns the words for a page of `count` elements; following(last element) returns the start of the
+    next page, None if there is none. A page shorter than `count` is the last.
+    """
+    while start is not None:
+        page = send(list(command(start)))
+        if page:
+            yield page
+        if len(page) < count:
+            return
+        start = following(page[-1])

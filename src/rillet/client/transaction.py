@@ -1,0 +1,165 @@
+"""Transactions with optimistic locking: WATCH, read, MULTI ... EXEC.
+
+Two forms, for the keys of one slot:
+
+    transact(servers, key, watch=[record], prepare=f)    small transactions: f reads and returns the commands;
+                                                         repeated while another client changes a watched key
+    Transaction(servers, key)                            large ones: thousands of packed commands, sent while the
+                                                         caller prepares more
+
+A `Transaction` sends its opening without waiting for the replies, and reads the replies of one chunk after it has sent
+the next, so the server never waits for the client:
+
+    begin       WATCH keys, reads, MULTI      one send
+    opening     the replies to the reads      the caller decides whether to continue
+    send        XADD XADD XADD ...            any number of chunks
+    execute     EXEC                          None: a watched key changed; else the error replies, normally none
+    discard     DISCARD
+
+A server executes the other commands of a transaction although one of them fails. So the caller must read the type of a
+key before it writes (Redis: multi.c, execCommand).
+
+A lost connection, or a redirection (`NotQueued`), ends the open transaction: call `forget` and begin again. If the
+connection is lost after EXEC was sent, the transaction may have been executed; the caller's record must tell.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rillet.client.connection import Connection
+from rillet.client.errors import ConnectorError, refused
+from rillet.client.protocol import pack, pack_all
+from rillet.client.redirection import not_executed
+from rillet.client.reply_stream import ReplyStream
+from rillet.client.servers import Servers
+from rillet.protocol.reply_parser import ReplyError
+
+Commands = Sequence[Sequence[bytes]]
+
+
+class NotQueued(ConnectorError):
+    """The server redirected the transaction or cannot execute it now; nothing was executed. See `line`."""
+
+
+def transact(
+    servers: Servers, key: bytes, watch: Sequence[bytes], prepare: Callable[[], Commands], tries: int
+) -> list[Any] | None:
+    """Return the replies to the commands that `prepare` returns, executed as one transaction.
+
+    `prepare` runs after WATCH and may read with `servers`. If it returns no command, nothing is executed and the result
+    is empty. None: another client changed a watched key `tries` times. An error reply raises ConnectorError.
+    """
+    for _ in range(tries):
+        servers.call(key, b"WATCH", *watch)
+        commands = prepare()
+        if not commands:
+            servers.call(key, b"UNWATCH")
+            return []
+        *_, result = servers.calls(key, [(b"MULTI",), *commands, (b"EXEC",)])
+        if result is not None:
+            servers.connection(key).check(commands, result)
+            return list(result)
+    return None
+
+
+class Transaction:
+    """Transactions of one slot, one after the other, each on the connection that serves the slot at the time."""
+
+    def __init__(self, servers: Servers, key: bytes) -> None:
+        self.servers = servers
+        self.key = key
+        self.connection: Connection | None = None  # of the open transaction
+        self._replies: ReplyStream
+        self._unanswered: deque[int] = deque()  # the commands of each chunk that was sent
+        self._reads: Commands | None = None  # sent by `begin`, not yet answered
+
+    @property
+    def open(self) -> bool:
+        """Whether a transaction has begun."""
+        return self.connection is not None
+
+    def begin(self, watch: Sequence[bytes], reads: Commands = ()) -> None:
+        """Send WATCH, the reads, and MULTI, without waiting for the replies."""
+        self.connection = self.servers.connection(self.key)
+        self._replies = ReplyStream(self.connection)
+        self._unanswered.clear()
+        self._reads = reads
+        self.connection.send(pack_all([(b"WATCH", *watch), *reads, (b"MULTI",)]))
+
+    def opening(self) -> list[Any]:
+        """Wait for the replies to the reads and return them, with ReplyErrors among them; call once."""
+        reads, self._reads = self._reads, None
+        assert reads is not None
+        self._accepted(b"WATCH")
+        replies = [self._replies.reply() for _ in reads]
+        for words, reply in zip(reads, replies, strict=True):
+            if not_executed(reply):
+                raise self._error(words[0], reply)
+        self._accepted(b"MULTI")
+        return replies
+
+    def send(self, data: bytes | bytearray, commands: int) -> None:
+        """Send packed commands into the transaction. The replies of an earlier chunk are read."""
+        assert self.connection is not None
+        self.connection.send(data)
+        self._unanswered.append(commands)
+        while self._reads is None and len(self._unanswered) > 2:
+            self._queued()
+
+    def settle(self) -> None:
+        """Wait until the server has queued all commands."""
+        while self._unanswered:
+            self._queued()
+
+    def _queued(self) -> None:
+        if self._replies.skip(self._unanswered.popleft()):
+            raise self._error(b"", self._replies.reply())
+
+    def _accepted(self, name: bytes) -> Any:
+        reply = self._replies.reply()
+        if isinstance(reply, ReplyError):
+            raise self._error(name, reply)
+        return reply
+
+    def _error(self, name: bytes, reply: ReplyError) -> ConnectorError:
+        assert self.connection is not None
+        error = refused(self.connection.address, name.decode() or "a command of a transaction", str(reply))
+        return NotQueued(str(error), error.line) if not_executed(reply) else error
+
+    def discard(self) -> None:
+        """Drop the queued commands."""
+        assert self.connection is not None
+        self.settle()
+        self.connection.send(pack(b"DISCARD"))
+        self._accepted(b"DISCARD")
+        self.connection = None
+
+    def execute(self, appends: int, others: int = 0) -> list[ReplyError] | None:
+        """Execute the queued commands; return the error replies, or None if a watched key changed.
+
+        appends: how many of them are XADDs, whose reply is two lines; others: the commands after those, whose replies
+        are one line each.
+        """
+        assert self.connection is not None
+        self.settle()
+        self.connection.send(pack(b"EXEC"))
+        if not self._replies.starts_with(b"*"):
+            raise self._error(b"EXEC", self._replies.reply())
+        executed = self._replies.line() != b"*-1"
+        errors: list[ReplyError] = []
+        lines = 2 * appends + others
+        if executed and (left := self._replies.skip(lines)):
+            before = (lines - left) // 2
+            replies = [self._replies.reply() for _ in range(appends + others - before)]
+            errors = [reply for reply in replies if isinstance(reply, ReplyError)]
+        self.connection = None
+        return errors if executed else None
+
+    def forget(self) -> None:
+        """Close the connection of the open transaction; the server discards the queued commands."""
+        if self.connection is not None:
+            self.servers.forget(self.connection)
+            self.connection = None
