@@ -3,7 +3,7 @@
     rillet pipeline                  which there are
     rillet pipeline NAME --help      what one takes
 
-Each is a module there, with `add_arguments(parser)`, `run(options)` and, if it likes, `complaints(options)`; the
+Each is a module there, with `add_arguments(parser)`, `run(options)` and, if it likes, `argument_errors(options)`; the
 module is imported when it is asked for. Everything wrong with the arguments is one message, so argparse, which stops
 at the first, is only the half of it (`running.Parser`).
 
@@ -29,7 +29,7 @@ PIPELINES: dict[str, str] = {
     "archive": "streams into Parquet files by date, each entry exactly once; trims what is archived",
     "history": "archive and live stream as one table: print it, or write it to Parquet",
     "replay": "Parquet files or a stream into another stream, at full speed or at a recorded pace",
-    "aggregate": "windowed counts, sums, rates and quantiles, from a file that declares them",
+    "aggregate": "run a Spark SQL query over a stream: windowed counts, sums, rates, quantiles",
     "snapshot": "what RDB files hold: keys, memory by type and prefix, stream entries, groups",
     "lag": "groups and consumers over time: lag, what is pending, how long, how often",
     "migrate": "streams with groups, pending entries and counters from server to server, verified",
@@ -68,7 +68,8 @@ def _run(name: str, words: Sequence[str]) -> int:
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
         return 2
-    from rillet.spark.pipelines.cli_common import FAILED, WRONG, PipelineParser, told
+    from rillet.spark.pipelines.cli_arguments import PipelineParser
+    from rillet.spark.pipelines.cli_common import FAILED, WRONG, error_line
 
     module = import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}")
     parser = PipelineParser(
@@ -82,13 +83,13 @@ def _run(name: str, words: Sequence[str]) -> int:
     try:
         status: int = module.run(parser.read(words, module))
     except (OptionError, JavaMissing) as error:
-        print(f"rillet: {told(error)}", file=sys.stderr)
+        print(f"rillet: {error_line(error)}", file=sys.stderr)
         return WRONG
     except Exception as error:
         foreign = not isinstance(error, (RilletError, OSError)) and not _of_spark(error)
         if foreign or _interrupted(error):
             raise
-        print(f"rillet: {told(error)}", file=sys.stderr)
+        print(f"rillet: {error_line(error)}", file=sys.stderr)
         return FAILED
     return status
 

@@ -1,9 +1,9 @@
-"""A bar that shows how far something long has come: opening a store, checking it, exporting it.
+"""A progress bar for long operations: opening a store, checking it, exporting it, running a pipeline.
 
     events.rillet: replaying  [##########..............]  42 %  12.6 of 30.0 MB  0:03 left
 
-It shows itself when a second has gone by without the end, and only to people: where the stream is a terminal. It is
-one line that is drawn over itself, at most ten times a second, and gone when the work is done.
+On a terminal the bar is one line. It appears after a second, is redrawn at most ten times a second, and is erased at
+the end. Elsewhere nothing is written, unless `log` is set: then a plain line every five seconds records the progress.
 """
 
 from __future__ import annotations
@@ -13,43 +13,64 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-_AFTER = 1.0  # seconds
-_EVERY = 0.1
+_FIRST = 1.0  # seconds until the bar appears
+_REDRAW = 0.1
+_LOG_EVERY = 5.0
 _CELLS = 24
 _CLEAR = "\r\x1b[K"
 
 
 class ProgressBar:
-    """Called with (bytes done, bytes in all); a context manager that wipes the line at its end."""
+    """A callable that takes the work done and the total (None: unknown); as a context manager it erases its line.
 
-    def __init__(self, title: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self.title = title
+    unit: the noun that is counted; without one, bytes are shown as MB.
+    """
+
+    def __init__(
+        self, title: str, stream: TextIO | None = None, clock: Callable[[], float] = time.monotonic, *,
+        unit: str = "", log: bool = False,
+    ) -> None:  # fmt: skip
+        self.title, self.unit = title, unit
         self.stream = sys.stderr if stream is None else stream
         self.shown = False
         self._clock = clock
         self._began = clock()
-        self._next = self._began + _AFTER
-        self._seen_by_somebody = self.stream.isatty()
+        self._terminal = self.stream.isatty()
+        self._log = log and not self._terminal
+        self._next = self._began + (_LOG_EVERY if self._log else _FIRST)
 
-    def __call__(self, done: int, total: int) -> None:
-        """Draw the bar, if it is time to."""
-        if not self._seen_by_somebody:
+    def __call__(self, done: int, total: int | None = None) -> None:
+        """Draw the bar or write a log line, if one is due."""
+        if not self._terminal and not self._log:
             return
         now = self._clock()
-        if now >= self._next:
-            self._next = now + _EVERY
-            self._draw(min(done, total), total, now - self._began)
+        if now < self._next:
+            return
+        self._next = now + (_LOG_EVERY if self._log else _REDRAW)
+        seconds = now - self._began
+        if total is not None:
+            done = min(done, total)
+        if self._log:
+            self.stream.write(f"{self.title}: {self._amount(done, total)}, {done / seconds:,.0f} a second\n")
+        else:
+            self.stream.write(f"{_CLEAR}{self.title}  {self._line(done, total, seconds)}")
+            self.shown = True
+        self.stream.flush()
 
-    def _draw(self, done: int, total: int, seconds: float) -> None:
+    def _amount(self, done: int, total: int | None) -> str:
+        scale, digits, unit = (1, 0, self.unit) if self.unit else (1e6, 1, "MB")
+        of = "" if total is None else f" of {total / scale:,.{digits}f}"
+        return f"{done / scale:,.{digits}f}{of} {unit}"
+
+    def _line(self, done: int, total: int | None, seconds: float) -> str:
+        amount = self._amount(done, total)
+        if total is None:
+            return f"{amount}  {_minutes(seconds)}"
         part = done / total if total else 1.0
         cells = int(part * _CELLS)
-        left = seconds / part - seconds if part else 0.0
         bar = "#" * cells + "." * (_CELLS - cells)
-        sizes = f"{done / 1e6:.1f} of {total / 1e6:.1f} MB"
-        time_left = f"  {int(left) // 60}:{int(left) % 60:02d} left" if part else ""
-        self.stream.write(f"{_CLEAR}{self.title}  [{bar}] {part:4.0%}  {sizes}{time_left}")
-        self.stream.flush()
-        self.shown = True
+        left = f"  {_minutes(seconds / part - seconds)} left" if part else ""
+        return f"[{bar}] {part:4.0%}  {amount}{left}"
 
     def __enter__(self) -> ProgressBar:
         return self
@@ -58,6 +79,10 @@ class ProgressBar:
         if self.shown:
             self.stream.write(_CLEAR)
             self.stream.flush()
+
+
+def _minutes(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02d}"
 
 
 __all__ = ["ProgressBar"]

@@ -1,4 +1,4 @@
-"""Archives: every entry once whatever is killed when, for readers of the manifest and of the bare folder alike."""
+"""Archives hold every entry once, whatever is killed at any step, for readers of the manifest and of the folder."""
 
 from __future__ import annotations
 
@@ -14,17 +14,11 @@ import pytest
 
 import rillet.store
 from rillet.client.errors import ConnectorError
-from rillet.spark.archive.layout import (
-    OWN,
-    Archive,
-    ArchiveError,
-    ArchiveManifest,
-    can_exchange,
-    day_of,
-    folder_of,
-)
+from rillet.spark.archive.files import ArchiveError, can_exchange
+from rillet.spark.archive.layout import OWN, Archive, ArchiveManifest, day_of, folder_of
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.archive import Archived
+from rillet.spark.pipelines.archive import ArchiveSummary
+from rillet.spark.pipelines.archive_trim import trim_errors
 from rillet.types.stream.id import StreamID
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
@@ -39,11 +33,11 @@ DAY = 86_400_000
 
 
 class Killed(BaseException):
-    """Stands for the end of the driver."""
+    """Stands for a killed driver."""
 
 
 def types() -> Any:
-    """Return the columns of an archive with the map of fields; without a session there is no DDL."""
+    """Return the columns of an archive with the map `fields`; parsing DDL would need a session."""
     from pyspark.sql.types import LongType, MapType, StringType, StructField, StructType, TimestampType
 
     kinds = {"stream": StringType(), "id": StringType(), "id_ms": LongType(), "id_seq": LongType()}
@@ -84,7 +78,7 @@ def fill(judge: Judge, numbers: range, stream: str = "events", step: int = DAY /
 
 
 def by_glob(folder: Path) -> list[str]:
-    """Return the IDs as pyarrow finds them, which knows nothing of a manifest."""
+    """Return the IDs that pyarrow finds in the folder without the manifest."""
     import pyarrow.dataset as ds
 
     if not list(folder.glob("date=*/stream=*/*.parquet")):
@@ -93,7 +87,7 @@ def by_glob(folder: Path) -> list[str]:
 
 
 def by_manifest(archive: Archive) -> list[str]:
-    """Return the IDs as who goes by the manifest reads them."""
+    """Return the IDs of the files in the manifest."""
     import pyarrow as pa
 
     from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
@@ -113,10 +107,10 @@ def by_manifest(archive: Archive) -> list[str]:
 
 
 @pytest.mark.parametrize("step", STEPS)
-def test_a_driver_that_ends_at_any_step_leaves_every_entry_exactly_once(
+def test_a_driver_killed_at_any_step_leaves_every_entry_exactly_once(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any], step: str
 ) -> None:
-    """Killed each time that the step is reached, first time, second time ..., until a run comes through."""
+    """The driver is killed when it reaches the step for the first, second, third time, until a run completes."""
     archive, wanted, kills = Archive(tmp_path / "a"), fill(judge, range(900)), 0
     for time in range(40):
         left = [time % 3 + 1]
@@ -134,11 +128,13 @@ def test_a_driver_that_ends_at_any_step_leaves_every_entry_exactly_once(
             kills += 1
             if time < 2:
                 wanted += fill(judge, range(900 + 100 * time, 1000 + 100 * time))
-            seen = by_glob(archive.path)
-            assert len(set(seen)) == len(seen) and set(seen) <= set(wanted)
+            listed = by_glob(archive.path)
+            assert len(set(listed)) == len(listed)
+            assert set(listed) <= set(wanted)
             read = by_manifest(archive)
-            assert len(set(read)) == len(read) and set(seen) <= set(read) | set(wanted)
-            with judge.client() as client:  # nothing is trimmed that is not archived
+            assert len(set(read)) == len(read)
+            assert set(listed) <= set(read) | set(wanted)
+            with judge.client() as client:  # only archived entries are trimmed
                 kept = {identifier.decode() for identifier, _ in client.execute_command("XRANGE", "events", "-", "+")}
             assert set(wanted) <= set(read) | kept
             continue
@@ -151,7 +147,7 @@ def test_a_driver_that_ends_at_any_step_leaves_every_entry_exactly_once(
     assert sum(file.rows for file in manifest.files) == len(wanted)
     assert not list((archive.path / OWN).glob("staging/*"))
     with judge.client() as client:
-        assert client.xlen("events") == 1  # the fence
+        assert client.xlen("events") == 1  # the last archived entry
 
 
 def test_trimming_waits_for_groups_and_keeps_the_last_entry(
@@ -172,14 +168,14 @@ def test_trimming_waits_for_groups_and_keeps_the_last_entry(
         assert archived() == ids
         client.execute_command("XREADGROUP", "GROUP", "slow", "c", "COUNT", "50", "STREAMS", "events", ">")
         client.execute_command("XACK", "events", "slow", *ids[:20], *ids[21:50])
-        assert archived() == ids[20:]  # the oldest pending one
+        assert archived() == ids[20:]  # the oldest pending entry
         client.execute_command("XACK", "events", "slow", ids[20])
-        assert archived() == ids[49:]  # the last one delivered
+        assert archived() == ids[49:]  # the last delivered entry
         client.execute_command("XGROUP", "SETID", "events", "slow", "$")
         assert archived() == ids[80:]
         client.execute_command("XGROUP", "DESTROY", "events", "quick")
         assert archived() == ids[99:]
-        client.execute_command("XDEL", "events", ids[99])  # and without the fence
+        client.execute_command("XDEL", "events", ids[99])  # and without the last archived entry
         ids += fill(judge, range(100, 110))
         assert archived() == ids[100:]
         client.execute_command("XGROUP", "DESTROY", "events", "slow")
@@ -187,8 +183,8 @@ def test_trimming_waits_for_groups_and_keeps_the_last_entry(
     assert by_glob(tmp_path / "a") == sorted(ids)
 
 
-def test_the_line_says_that_nothing_was_trimmed_where_it_was_asked_for() -> None:
-    done = Archived(entries=300, files=3, bytes=2_000_000)
+def test_the_summary_line_reports_that_trimming_removed_nothing() -> None:
+    done = ArchiveSummary(entries=300, files=3, bytes=2_000_000)
     assert done.line("a") == "a: 300 entries archived in 3 files (2.0 MB)"
     done.trims = True
     assert done.line("a") == "a: 300 entries archived in 3 files (2.0 MB), nothing trimmed"
@@ -196,33 +192,36 @@ def test_the_line_says_that_nothing_was_trimmed_where_it_was_asked_for() -> None
     assert done.line("a") == "a: 300 entries archived in 3 files (2.0 MB), 1,200 trimmed"
 
 
-def test_a_stream_that_is_another_one_by_now_is_not_trimmed(
+def test_a_stream_that_was_recreated_is_trimmed_only_to_its_own_archived_entries(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
 ) -> None:
-    """It is trimmed to what the archive holds of it, not to what it held of the one before."""
+    """It is trimmed to its own last archived entry, not to that of the deleted stream of the same name."""
     before, archive = fill(judge, range(400, 500)), Archive(tmp_path / "a")
     with archive.writing() as manifest:
         manifest = job(archive, url, stream="events").round(manifest)
     with judge.client() as client:
         client.delete("events")
         after = fill(judge, range(200))
-        with pytest.raises(ConnectorError, match="before being read: the stream 'events'"), archive.writing() as told:
-            job(archive, url, stream="events").round(told)
+        with (
+            pytest.raises(ConnectorError, match="before being read: the stream 'events'"),
+            archive.writing() as manifest,
+        ):
+            job(archive, url, stream="events").round(manifest)
         assert client.xlen("events") == 200
-        with archive.writing() as told:
-            manifest = job(archive, url, stream="events", failOnDataLoss="false").round(told)
+        with archive.writing() as manifest:
+            manifest = job(archive, url, stream="events", failOnDataLoss="false").round(manifest)
         assert client.xlen("events") == 1 and manifest.held("events") == StreamID.parse(after[199])
-        after += fill(judge, range(200, 250))  # below what the archive has of the stream before
-        with archive.writing() as told:
-            job(archive, url, stream="events", failOnDataLoss="false").round(told)
+        after += fill(judge, range(200, 250))  # below the archived IDs of the deleted stream
+        with archive.writing() as manifest:
+            job(archive, url, stream="events", failOnDataLoss="false").round(manifest)
         assert client.xlen("events") == 1
     assert by_glob(archive.path) == sorted(before + after)
 
 
-def test_what_was_deleted_before_it_was_seen_is_no_loss_in_a_later_run(
+def test_entries_deleted_before_the_first_batch_are_not_a_loss_in_a_later_run(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
 ) -> None:
-    """The manifest keeps all that the offset says: also of a stream that nothing was read of, or not to its end."""
+    """The manifest keeps the whole offset, also for a stream that was read partly or not at all."""
     ids, others, archive = fill(judge, range(400)), fill(judge, range(10), "others"), Archive(tmp_path / "a")
     with judge.client() as client:
         client.execute_command("XDEL", "events", ids.pop(300))
@@ -237,7 +236,9 @@ def test_what_was_deleted_before_it_was_seen_is_no_loss_in_a_later_run(
     assert by_manifest(archive) == by_glob(archive.path) == sorted(ids + others)
 
 
-def test_what_is_lost_is_counted_once_and_said(judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]) -> None:
+def test_lost_entries_are_counted_once_and_reported(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
     ids, archive = fill(judge, range(10)), Archive(tmp_path / "a")
     with archive.writing() as manifest:
         manifest = job(archive, url, stream="events").round(manifest)
@@ -246,20 +247,20 @@ def test_what_is_lost_is_counted_once_and_said(judge: Judge, url: str, tmp_path:
             client.execute_command("XTRIM", "events", "MAXLEN", "=", "0")
         with pytest.raises(ConnectorError, match="40 entries were lost before .*, another folder starts anew$"):
             job(archive, url, stream="events").round(manifest)
-        careless = job(archive, url, stream="events", failOnDataLoss="false")
+        tolerant = job(archive, url, stream="events", failOnDataLoss="false")
         for _ in range(3):
-            manifest = careless.round(manifest)
+            manifest = tolerant.round(manifest)
         with judge.client() as client:
             ids += fill(judge, range(50, 60))
             client.execute_command("XTRIM", "events", "MAXLEN", "=", "9")
-        careless.round(manifest)
-    assert (careless.done.lost, careless.done.unsure, careless.done.entries) == (41, False, 9)
-    assert careless.done.line("a").endswith(", 41 entries lost before")
+        tolerant.round(manifest)
+    assert (tolerant.done.lost, tolerant.done.unsure, tolerant.done.entries) == (41, False, 9)
+    assert tolerant.done.line("a").endswith(", 41 entries lost before archiving")
     assert by_manifest(archive) == sorted(ids[:10] + ids[51:])
 
 
 @pytest.mark.parametrize("wrong", [("n", b"\xff"), (b"\xfe", "1")])
-def test_bytes_that_an_archive_of_texts_cannot_hold_are_not_trimmed(
+def test_entries_with_bytes_that_a_string_archive_cannot_hold_are_not_trimmed(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any], wrong: tuple[Any, Any]
 ) -> None:
     ids, archive = fill(judge, range(5)), Archive(tmp_path / "a")
@@ -278,18 +279,16 @@ def test_bytes_that_an_archive_of_texts_cannot_hold_are_not_trimmed(
     assert len(by_manifest(archive)) == len(ids) + 1
 
 
-def test_what_is_left_out_of_the_archive_is_not_trimmed(tmp_path: Path) -> None:
-    from rillet.spark.pipelines.archive import untrimmed
-
+def test_options_that_skip_entries_are_rejected_together_with_trim(tmp_path: Path) -> None:
     given = {"url": "redis://localhost", "stream": "s", "startingOffsets": "5-0", "mode": "DROPMALFORMED"}
-    assert [text.split()[-1] for text in untrimmed(parse(given))] == ["archived", "archive"]
-    assert not untrimmed(parse({"url": "redis://localhost", "stream": "s"}))
+    assert [text.split()[-1] for text in trim_errors(parse(given))] == ["archived", "archive"]
+    assert not trim_errors(parse({"url": "redis://localhost", "stream": "s"}))
 
 
-def test_a_pattern_is_read_as_the_server_reads_it(
+def test_a_pattern_matches_as_it_does_on_the_server(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
 ) -> None:
-    """Else a stream that it matches would not be known again, and be archived twice."""
+    """Otherwise an archived stream would not be recognised in the next run, and its entries would be archived twice."""
     ids, archive = fill(judge, range(10), "events:[1]"), Archive(tmp_path / "a")
     for _ in range(2):
         for pattern in ("events:[^2]1?", "events:\\[?\\]", "ev*"):
@@ -308,39 +307,40 @@ def test_several_streams_and_jobs_share_a_folder(
     archive = Archive(tmp_path / "a")
     for options in ({"streamPattern": "events:*"}, {"stream": names[2]}, {"streams": "events:2,events:1"}):
         with archive.writing() as manifest:
-            told = job(archive, url, **options).round(manifest)
-    assert told.streams() == sorted(names)
-    found = ds.dataset(archive.path, partitioning="hive").to_table(columns=["stream", "id"]).to_pylist()
-    assert sorted((row["stream"], row["id"]) for row in found) == sorted((n, one) for n in names for one in ids[n])
+            latest = job(archive, url, **options).round(manifest)
+    assert latest.streams() == sorted(names)
+    rows = ds.dataset(archive.path, partitioning="hive").to_table(columns=["stream", "id"]).to_pylist()
+    assert sorted((row["stream"], row["id"]) for row in rows) == sorted((n, one) for n in names for one in ids[n])
     second = Archive(tmp_path / "a").writing()
-    with archive.writing(), pytest.raises(ArchiveError, match="another process is writing the archive"), second:
+    with archive.writing(), pytest.raises(ArchiveError, match="another process is writing to the archive"), second:
         pass
 
 
-def test_what_is_wrong_with_an_archive_is_said(tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match="s3a://bucket/events is no folder of a file system"):
+def test_errors_name_the_archive_and_the_cause(tmp_path: Path) -> None:
+    with pytest.raises(ArchiveError, match="s3a://bucket/events is not a folder of a file system"):
         Archive("s3a://bucket/events")
     with pytest.raises(ArchiveError, match="there is no archive at .*manifest.json is missing"):
         Archive(tmp_path).existing()
     for name in ("x" * 249, "\u6d41" * 28):
-        with pytest.raises(ArchiveError, match="is too long for a folder of an archive: 25[69] bytes with what has to"):
+        with pytest.raises(ArchiveError, match="is too long for a folder of an archive: 25[69] bytes after percent"):
             folder_of(name, 0)
     (tmp_path / OWN).mkdir()
     (tmp_path / OWN / "manifest.json").write_text('{"format": 1}')
     with pytest.raises(ArchiveError, match="the manifest of the archive .* is damaged"):
         Archive(tmp_path).manifest()
     (tmp_path / OWN / "manifest.json").write_text('{"format": 2}')
-    with pytest.raises(ArchiveError, match="has the format 2, this reads 1"):
+    with pytest.raises(ArchiveError, match="has format 2; this version reads 1"):
         Archive(tmp_path).manifest()
     assert folder_of("a:b/c", 19_000) == "date=2022-01-08/stream=a%3Ab%2Fc"
     assert folder_of("\u00c4A.Z~b", 0) == "date=1970-01-01/stream=%C3%84%41.%5A~b"
     names = ("Events", "events", "", "__HIVE_DEFAULT_PARTITION__", "%41", "a", "A")
     assert len({folder_of(name, 0).casefold() for name in names}) == len(names)
     assert folder_of("e", day_of(1 << 60)) == "date=__HIVE_DEFAULT_PARTITION__/stream=e"
-    assert can_exchange(tmp_path) and ArchiveManifest().last("e") == StreamID(0, 0)
+    assert can_exchange(tmp_path)
+    assert ArchiveManifest().last("e") == StreamID(0, 0)
 
 
-def test_ids_beyond_all_dates_are_not_of_the_first_day() -> None:
+def test_ids_beyond_the_year_9999_have_no_date() -> None:
     import pyarrow as pa
 
     from rillet.spark.pipelines.parquet import runs
@@ -352,8 +352,10 @@ def test_ids_beyond_all_dates_are_not_of_the_first_day() -> None:
     assert [(day, rows.num_rows) for _, day, rows in runs(ends)] == [(0, 1), (None, 1)]
 
 
-def test_a_killed_spark_and_its_successor(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
-    """A driver with its JVM and workers, killed for good between commit and renaming; ours takes over and compacts."""
+def test_a_new_driver_completes_the_commit_of_a_killed_one(
+    spark: SparkSession, judge: Judge, url: str, tmp_path: Path
+) -> None:
+    """A driver, its JVM and its workers are killed between commit and rename; this process continues and compacts."""
     from rillet.spark.pipelines import archive, compact
 
     wanted = fill(judge, range(3000))
@@ -375,7 +377,7 @@ def test_a_killed_spark_and_its_successor(spark: SparkSession, judge: Judge, url
     wanted += fill(judge, range(3000, 3100))
     shown: list[tuple[int, int | None]] = []
     done = archive(spark, tmp_path / "a", url=url, stream="events", small_files=100, trim=True,
-                   progress=lambda *told: shown.append(told))  # fmt: skip
+                   progress=lambda *counts: shown.append(counts))  # fmt: skip
     assert done.entries == 3100 - sum(file.rows for file in first.files)
     assert shown[-1][0] == done.entries
     merged = compact(spark, tmp_path / "a")
@@ -400,7 +402,7 @@ def test_an_embedded_store_is_archived_with_typed_columns(spark: SparkSession, t
         done = archive(spark, tmp_path / "a", path=str(tmp_path / "events.rillet"), stream="events",
                        schema="n int, user string", trim=True)  # fmt: skip
         assert (done.entries, done.trimmed, len(events)) == (50, 49, 1)
-        with pytest.raises(ArchiveError, match="has the columns .* and .* are asked for"):
+        with pytest.raises(ArchiveError, match="has the columns .*; the job writes"):
             archive(spark, tmp_path / "a", path=str(tmp_path / "events.rillet"), stream="events")
     rows = spark.read.parquet(str(tmp_path / "a")).where("n >= 48").select("id", "n", "user").collect()
     assert sorted(tuple(row) for row in rows) == [(entry_id(48), 48, "u48"), (entry_id(49), 49, "u49")]

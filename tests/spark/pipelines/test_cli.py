@@ -13,7 +13,8 @@ import pytest
 
 from rillet.cli import main
 from rillet.cli.pipeline import PIPELINES
-from rillet.spark.pipelines.cli_common import PipelineProgressBar, counted, told
+from rillet.spark.pipelines.cli_common import counted, error_line
+from rillet.store.progress import ProgressBar
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
 
@@ -46,7 +47,7 @@ def test_each_has_help_and_names_what_is_wrong_at_once(name: str, capsys: Said) 
     assert main(["pipeline", name, "--such", "--conf", "x"]) == 2
     err = capsys.readouterr().err
     assert err.startswith("rillet: ") and err.count("\n") == 1
-    assert "unknown argument --such" in err and "--conf is 'x': not NAME=VALUE" in err
+    assert "unknown argument --such" in err and "--conf is 'x': expected NAME=VALUE" in err
 
 
 @pytest.mark.once
@@ -62,8 +63,9 @@ def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
         "--compression", "best", "--option", "minPartitons=2", "--trim", "--schema",
     )  # fmt: skip
     for what in (
-        "--every is 'soon': not a time", "--small-files is '1': not a whole number from 2 up", "--file-size is 'big'",
-        "--compression is 'best': none of zstd,", "unknown option minpartitons (did you mean minPartitions?)",
+        "--every is 'soon': expected a time", "--small-files is '1': expected a whole number of at least 2",
+        "--file-size is 'big'",
+        "--compression is 'best': expected one of zstd,", "unknown option minpartitons (did you mean minPartitions?)",
         "give one of --url (redis://host:port/db) and --path (", "--stream is missing: the stream's key (or --streams,",
         "--schema needs a value",
     ):  # fmt: skip
@@ -72,7 +74,7 @@ def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
     assert (
         err == "rillet: --compact only merges files: not with --trim; --compact only merges files: not with --every\n"
     )
-    assert "have Spark's own sink write there (writeStream.format('parquet'))" in wrong("archive", "s3a://bucket/a")
+    assert "or write there with Spark's own sink (writeStream.format('parquet'))" in wrong("archive", "s3a://bucket/a")
     err = wrong("migrate", "--url", "http://x", "--prefix", "a:")
     assert "of the source: --url is neither redis://" in err
     assert "of the target: give one of --to-url (redis://host:port/db) and --to-path (" in err
@@ -82,10 +84,16 @@ def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
                  "--start is for a stream", "--to-url or --to-path is missing"):  # fmt: skip
         assert what in err
     err = wrong("replay", "--url", "redis://x", "--stream", "a", "--to", "a", "--start", "x")
-    assert "a stream cannot be replayed into itself" in err and "startingOffsets is 'x'" in err
-    (tmp_path / "a.toml").write_text("[source]\nurl = 'redis://x'\n")
-    err = wrong("aggregate", str(tmp_path / "a.toml"), "--batch", "--every", "1s")
-    assert "not with --every" in err and "source: stream is missing" in err and "[window] is missing" in err
+    assert "the source and the target are the same stream" in err and "startingOffsets is 'x'" in err
+    err = wrong("aggregate", "--url", "redis://x", "--batch", "--every", "1s", "--sql-file", str(tmp_path / "no.sql"),
+                "--watermark", "soon")  # fmt: skip
+    for what in (
+        "--stream is missing", "--batch reads the whole stream once: not with --every", "--watermark is 'soon'",
+        "no.sql': cannot be read: No such file", "give --parquet, --to, or both", "give one of --sql and --sql-file",
+    ):  # fmt: skip
+        assert what in err
+    err = wrong("aggregate", "--url", "redis://x", "--stream", "a", "--to", "a", "--to-url", "redis://x", "--sql", "x")
+    assert "--to is 'a': the source and the target are the same stream; --checkpoint is missing (or --batch)" in err
 
 
 @pytest.mark.once
@@ -108,17 +116,16 @@ def test_a_server_that_is_not_there_is_said_before_a_jvm_starts(
 
 
 @pytest.mark.once
-def test_a_replay_reaches_the_target_as_it_does_the_source() -> None:
+def test_a_target_at_the_same_server_uses_the_source_s_connection_options() -> None:
     pytest.importorskip("pyspark")
-    from rillet.spark.pipelines import cli_common as running
+    from rillet.spark.pipelines import cli_arguments
 
     module = importlib.import_module("rillet.spark.pipelines.replay")
 
     def target(*words: str) -> dict[str, str]:
-        parser = running.PipelineParser(prog="x")
+        parser = cli_arguments.PipelineParser(prog="x")
         module.add_arguments(parser)
-        found: dict[str, str] = module._target(parser.read(words, module))
-        return found
+        return cli_arguments.target_options(parser.read(words, module))
 
     source = ("--url", "rediss://h", "--stream", "a", "--option", "user=u", "--option", "caFile=c", "--to", "b")
     assert target(*source, "--option", "pageEntries=9") == {"url": "rediss://h", "user": "u", "caFile": "c"}
@@ -138,7 +145,7 @@ def keyboard() -> Iterator[None]:
 def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """At once, or by way of what it breaks; while the JVM starts it waits for that."""
     pytest.importorskip("pyspark")
-    from rillet.spark.pipelines import cli_common as running
+    from rillet.spark.pipelines import cli_common
 
     def interrupted(*_: object, **__: object) -> None:
         signal.raise_signal(signal.SIGINT)
@@ -149,7 +156,7 @@ def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyP
         except KeyboardInterrupt:
             raise OSError("the gateway is gone")  # noqa: B904 (as it comes)
 
-    monkeypatch.setattr("rillet.spark.pipelines.cli_common._reach", lambda given: None)
+    monkeypatch.setattr("rillet.spark.pipelines.cli_common._check_connection", lambda given: None)
     words = ["pipeline", "archive", str(tmp_path / "a"), "--url", "redis://x", "--stream", "s"]
     for session in (interrupted, broken):
         monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", session)
@@ -160,7 +167,7 @@ def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyP
     reached = []
 
     def starting() -> None:
-        with running._held():
+        with cli_common._deferred_interrupt():
             interrupted()
             reached.append("the end")
 
@@ -169,19 +176,11 @@ def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyP
     assert reached and signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-class Terminal(io.StringIO):
-    """A stream that somebody looks at."""
-
-    def isatty(self) -> bool:
-        return True
-
-
 @pytest.mark.once
-def test_the_bar_is_for_people_and_lines_are_for_logs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_off_a_terminal_the_progress_bar_writes_a_log_line_every_five_seconds() -> None:
     now = [0.0]
-    monkeypatch.setattr("rillet.spark.pipelines.cli_common.time.monotonic", lambda: now[0])
     log = io.StringIO()
-    with PipelineProgressBar("archiving", stream=log) as bar:
+    with ProgressBar("archiving", log, lambda: now[0], unit="entries", log=True) as bar:
         bar(10, 100)
         now[0] = 5.0
         bar(5000, 100_000)
@@ -192,8 +191,12 @@ def test_the_bar_is_for_people_and_lines_are_for_logs(monkeypatch: pytest.Monkey
     assert log.getvalue() == (
         "archiving: 5,000 of 100,000 entries, 1,000 a second\narchiving: 12,000 entries, 1,000 a second\n"
     )
+
+
+@pytest.mark.once
+def test_numbers_and_errors_are_printed_as_a_sentence_needs_them() -> None:
     assert counted(1, "entry", "entries") == "1 entry" and counted(2000, "file") == "2,000 files"
-    assert told(RuntimeError("x\n  rillet.spark.E: rillet: no stream 'a' at b\n")) == "no stream 'a' at b"
+    assert error_line(RuntimeError("x\n  rillet.spark.E: rillet: no stream 'a' at b\n")) == "no stream 'a' at b"
 
 
 @pytest.mark.spark

@@ -13,7 +13,8 @@ from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines import dead_letters as package_function
-from rillet.spark.pipelines.cli_common import PipelineError, PipelineParser, in_the_way
+from rillet.spark.pipelines.cli_arguments import PipelineParser
+from rillet.spark.pipelines.cli_common import PipelineError, foreign_files
 from rillet.spark.pipelines.dead_letters import (
     CONSUMER,
     Reprocessed,
@@ -192,15 +193,16 @@ def test_wrong_arguments_are_named_at_once() -> None:
         read("--url", "redis://h", "--stream", "s", "--pending", "--reprocess")
 
 
-def test_only_a_table_of_before_is_written_over(tmp_path: Path) -> None:
-    """--out . is no wish to have everything here replaced."""
+def test_only_a_folder_of_parquet_files_is_overwritten(tmp_path: Path) -> None:
+    """`--out .` must not delete the files of the current folder."""
     (tmp_path / "batch=0").mkdir()
     for name in ("_SUCCESS", "batch=0/part-0.zstd.parquet", "batch=0/.part-0.zstd.parquet.crc"):
         (tmp_path / name).touch()
-    assert not in_the_way(tmp_path) and not in_the_way(tmp_path / "none")
+    assert not foreign_files(tmp_path)
+    assert not foreign_files(tmp_path / "none")
     (tmp_path / "batch=0" / "thesis.txt").touch()
-    (told,) = in_the_way(tmp_path)
-    assert told.endswith("would be written anew, and holds batch=0/thesis.txt, which is no part of such a table")
+    (error,) = foreign_files(tmp_path)
+    assert error.endswith("would be overwritten, but it holds batch=0/thesis.txt, which is not a Parquet file")
 
 
 @pytest.mark.spark

@@ -112,7 +112,7 @@ def test_bounds_prune_files_and_cut_at_the_seam(
 
 
 def test_streams_that_are_gone_or_began_anew(judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]) -> None:
-    from rillet.spark.archive.layout import ArchiveError
+    from rillet.spark.archive.files import ArchiveError
 
     fill(judge, range(100))
     archive_all(tmp_path / "a", url, job)

@@ -16,7 +16,7 @@ import rillet
 from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, parse
-from rillet.spark.pipelines.cli_common import PipelineParser
+from rillet.spark.pipelines.cli_arguments import PipelineParser
 from rillet.spark.pipelines.lag import Samples, add_arguments, chart, history, report, sample, schema, watch
 from rillet.spark.pipelines.lag import lag as snapshot_of
 from tests.judge import Judge

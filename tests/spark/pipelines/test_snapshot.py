@@ -11,7 +11,7 @@ import pytest
 
 from rillet.errors import RilletError
 from rillet.spark.options import OptionError
-from rillet.spark.pipelines.cli_common import PipelineParser
+from rillet.spark.pipelines.cli_arguments import PipelineParser
 from rillet.spark.pipelines.snapshot import CORRUPT, add_arguments, report, run, task
 from rillet.spark.pipelines.snapshot import snapshot as snapshot_of
 from tests.judge import Judge

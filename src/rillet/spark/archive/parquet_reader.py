@@ -16,7 +16,7 @@ from typing import Any
 
 from rillet.columns.arrow_batch import record_batch, rows_for
 from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder
-from rillet.spark.archive.layout import ArchiveError
+from rillet.spark.archive.files import ArchiveError
 from rillet.spark.options import Options
 from rillet.types.stream.id import StreamID
 
@@ -27,12 +27,12 @@ _PAUSE = 0.05  # seconds between attempts to open a file that is being moved
 
 
 def entry_id(batch: Any, row: int) -> StreamID:
-    """Return the ID of a row; the columns are signed, the halves are not."""
+    """Return the ID of a row; the columns are signed, the parts of an ID are unsigned."""
     return StreamID(batch.column("id_ms")[row].as_py() % _U64, batch.column("id_seq")[row].as_py() % _U64)
 
 
 def open_file(places: Sequence[Path]) -> Any:
-    """Open a file of an archive at the first of its places where it is now."""
+    """Open a file of an archive at the first of its possible places where it exists."""
     import pyarrow.parquet as pq
 
     for attempt in range(_TRIES):
@@ -46,13 +46,14 @@ def open_file(places: Sequence[Path]) -> Any:
         if attempt + 1 < _TRIES:
             time.sleep(_PAUSE)
     raise ArchiveError(
-        f"rillet: {places[0]} is gone: it was compacted longer ago than replaced files are kept; read again"
+        f"rillet: {places[0]} no longer exists: compaction replaced it, and replaced files are kept for a limited "
+        "time. Read the archive again"
     )
 
 
 @dataclass(frozen=True)
 class ArchiveTask:
-    """What a task reads of a file: entries with after < ID <= last, of the `number`-th of `shares` parts."""
+    """The part of a file that a task reads: entries with after < ID <= last in row groups `number` of `shares`."""
 
     places: tuple[Path, ...]
     stream: str
@@ -63,11 +64,11 @@ class ArchiveTask:
 
 
 def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[Any]:
-    """Yield the rows of a share as record batches of a schema of the source."""
+    """Yield the rows of a share as record batches of the given schema."""
     with open_file(share.places) as file:
         have = file.schema_arrow
         if missing := missing_columns(have, schema):
-            raise ArchiveError(f"rillet: {share.places[0]} has no {', no '.join(missing)}, and no map called fields")
+            raise ArchiveError(f"rillet: {share.places[0]} has neither the map `fields` nor {', '.join(missing)}")
         direct = is_direct(have, schema)
         wanted = {field.name for field in schema} - set(IN_NAME) if direct else {"id", "fields"}
         columns = [name for name in have.names if name in wanted | {"id_ms", "id_seq"}]
@@ -79,25 +80,25 @@ def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[An
 
 
 def _groups(file: Any, share: ArchiveTask) -> range:
-    """Return the row groups of a share."""
+    """Return the numbers of a share's row groups."""
     count = file.metadata.num_row_groups
     return range(count * share.number // share.shares, count * (share.number + 1) // share.shares)
 
 
 def _overlaps(group: Any, share: ArchiveTask) -> bool:
-    """Tell whether a row group may hold entries of a share, by its least and largest id_ms."""
+    """Return whether a row group may hold entries of a share, by its least and largest id_ms."""
     for number in range(group.num_columns):
         column = group.column(number)
         if column.path_in_schema == "id_ms":
-            told = column.statistics
-            if told is None or not told.has_min_max or told.min < 0:
+            bounds = column.statistics
+            if bounds is None or not bounds.has_min_max or bounds.min < 0:
                 return True
-            return bool(told.max >= share.after.ms and told.min <= share.last.ms)
+            return bool(bounds.max >= share.after.ms and bounds.min <= share.last.ms)
     return True
 
 
 def is_direct(have: Any, schema: Any) -> bool:
-    """Tell whether a file has all columns of a schema as they are to be."""
+    """Return whether a file has all columns of a schema with their types."""
     return all(
         field.name in IN_NAME or (field.name in have.names and have.field(field.name).type.equals(field.type))
         and not (field.metadata or {}).get(b"field")
@@ -106,7 +107,7 @@ def is_direct(have: Any, schema: Any) -> bool:
 
 
 def missing_columns(have: Any, schema: Any) -> list[str]:
-    """Return the columns of a schema that a file cannot serve."""
+    """Return the columns of a schema that a file cannot provide."""
     if is_direct(have, schema) or "fields" in have.names:
         return []
     return [
@@ -117,7 +118,7 @@ def missing_columns(have: Any, schema: Any) -> list[str]:
 
 
 def between(batch: Any, after: StreamID, last: StreamID) -> Any:
-    """Return the rows of a batch in the order of IDs with after < ID <= last. O(log rows)"""
+    """Return the rows with after < ID <= last of a batch that is sorted by ID. O(log rows)"""
     high = batch.num_rows
     if not high or (entry_id(batch, 0) > after and entry_id(batch, high - 1) <= last):
         return batch
@@ -137,7 +138,7 @@ def _first_beyond(batch: Any, bound: StreamID, low: int) -> int:
 
 
 def shaped(batch: Any, stream: str, schema: Any) -> Any:
-    """Return the columns of a schema out of a file's rows, with the stream's name beside them."""
+    """Return the columns of a schema from a file's rows, with the stream's name added."""
     import pyarrow as pa
 
     arrays = [
@@ -148,7 +149,7 @@ def shaped(batch: Any, stream: str, schema: Any) -> Any:
 
 
 def decoded(batch: Any, stream: str, schema: Any, options: Options) -> Any:
-    """Return the columns of a schema decoded out of a file's IDs and fields, as the source decodes a stream's."""
+    """Return the columns of a schema, decoded from a file's IDs and fields as the source decodes a stream."""
     rows = rows_for(schema, stream.encode(), options.mode, options.corrupt_column)
     decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
     decoder.feed(b"*%d\r\n" % batch.num_rows)
@@ -164,7 +165,7 @@ def reply_of(batch: Any) -> bytes:
     import pyarrow.compute as pc
 
     fields = batch.column("fields")
-    ends = fields.offsets  # of a null none: it has no pairs
+    ends = fields.offsets  # a null map has no pairs
     low, high = ends[0].as_py(), ends[-1].as_py()
     keys, items = (column.slice(low, high - low) for column in (fields.keys, fields.items))
     bulks = pc.binary_join_element_wise(_bulk(keys), _bulk(items), pa.scalar(b"", pa.binary()))

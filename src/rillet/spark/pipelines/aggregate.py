@@ -1,18 +1,22 @@
-"""aggregate: counts, rates, sums, means and quantiles by time window and fields, as a file declares them (declared.py).
+"""aggregate: a Spark SQL query over a stream, written to Parquet files, to another stream, or to both.
 
-    aggregate(spark, "delays.toml", checkpoint="delays.checkpoint")     what is new, then it ends; or every 30 s
-    aggregate(spark, "delays.toml", batch=True)                         everything there is, once
-    windowed(frame, load("delays.toml"))                                the DataFrame alone
+    aggregate(spark, sql, url="redis://localhost", stream="flights", schema="origin string, dep_delay double",
+              watermark=3 * 3600, parquet="delays", checkpoint="delays.checkpoint")
 
-A row of the result is a window and a group: window_start, window_end, the group's columns, the measures.
+    SELECT window.start AS hour, origin, count(*) AS flights, percentile_approx(dep_delay, 0.95) AS p95
+    FROM entries GROUP BY window(timestamp, '1 hour'), origin
 
-Streaming, a window is given out when the watermark has passed its end, that is, when an entry has come that is
-`watermark` younger; later entries for it are dropped. So each window is written once, and the newest wait for what is
-to come. In a batch there is nothing to wait for, and all windows are given out.
+The view `entries` holds the source's rows: the typed columns of `schema`, or the connector's own columns without one.
+The query is ordinary Spark SQL. A streaming query groups by `window(...)` or `session_window(...)` of the time column.
 
-Outputs are exactly once. A micro-batch is one Parquet folder, batch=<number>, that is written anew when the batch is
-repeated; a stream takes it with the name (query, batch), under which the sink knows what it has of it. Rows are sorted
-by window and group first, so that a repeated batch is the same rows in the same order.
+Streaming: a window is written once, when an entry arrives that is `watermark` newer than the window's end. Entries
+that arrive later for that window are dropped. Batch: every window is written, because no later entries can arrive.
+
+Outputs are exactly once. A micro-batch is one Parquet folder, batch=<number>, which a repeated batch overwrites. A
+write to a stream carries the name (query, batch), by which the sink skips a write that it has already done. Rows are
+sorted by their columns in SELECT order, so that a repeated batch has the same rows in the same order. Therefore select
+the window and the grouping columns before the measures: a sum of doubles may differ in its last bit when it is
+repeated.
 """
 
 from __future__ import annotations
@@ -20,301 +24,283 @@ from __future__ import annotations
 import argparse
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.spark.pipelines import cli_common as running
-from rillet.spark.pipelines.aggregate_spec import WINDOW_COLUMNS, DeclarationError, Declared, Measure, Output, load
-from rillet.spark.pipelines.cli_common import Progress, counted, silent
+from rillet.spark.option_types import duration
+from rillet.spark.options import OptionError, parse
+from rillet.spark.pipelines import cli_arguments, cli_common
+from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
-LOOK = 1  # seconds between two looks at how far a query is
+VIEW = "entries"
+POLL = 1  # seconds between two reads of the query's progress
 
 
 @dataclass
-class Aggregated:
-    """What an aggregation did: rows of the result, entries that went into it, micro-batches."""
+class AggregateSummary:
+    """Result rows, entries read (streaming only) and micro-batches of an aggregation."""
 
     rows: int = 0
     entries: int = 0
     batches: int = 0
 
-    def line(self, declared: Declared) -> str:
-        """Return it as one sentence."""
-        to = " and ".join(one.parquet or f"the stream {one.options.get('stream')}" for one in declared.outputs)
-        read = f" of {counted(self.entries, 'entry', 'entries')}" if self.entries else ""
-        return f"{to}: {counted(self.rows, 'window', 'windows')} by group{read}"
+    def line(self, outputs: Outputs) -> str:
+        """Return the summary as one line."""
+        source = f" from {counted(self.entries, 'entry', 'entries')}" if self.entries else ""
+        return f"{outputs}: {counted(self.rows, 'row')}{source}"
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """The destinations of an aggregation: a folder of Parquet files, the options of a stream sink, or both."""
+
+    parquet: str | None
+    sink: Mapping[str, str] | None
+
+    def __str__(self) -> str:
+        names = [] if self.parquet is None else [self.parquet]
+        if self.sink is not None:
+            names.append(f"the stream {self.sink['stream']}")
+        return " and ".join(names)
+
+    def overwrite(self, rows: DataFrame, parquet: str | None, **transaction: str) -> None:
+        """Write rows to both outputs; `parquet` is the folder to replace."""
+        if parquet is not None:
+            rows.write.mode("overwrite").parquet(parquet)
+        if self.sink is not None:
+            rows.write.format("rillet").mode("append").options(**self.sink, **transaction).save()
 
 
 def aggregate(
     spark: SparkSession,
-    declared: str | Path | Declared,
+    sql: str,
     *,
+    parquet: str | Path | None = None,
+    sink: Mapping[str, str] | None = None,
+    schema: str | None = None,
+    time: str = "timestamp",
+    watermark: float = 0.0,
     batch: bool = False,
     checkpoint: str | Path | None = None,
     every: float | None = None,
     stop: threading.Event | None = None,
     progress: Progress = silent,
-) -> Aggregated:
-    """Run what a file declares and write its outputs; `checkpoint` (or `batch`) is needed."""
-    if not isinstance(declared, Declared):
-        declared = load(declared)
+    **source: str,
+) -> AggregateSummary:
+    """Run a query over a stream and write its rows: new entries once, or every `every` seconds until `stop` is set.
+
+    sink: the connector's write options; url or path default to the source's. watermark: seconds. batch: read the whole
+    stream once, without a checkpoint. source: the connector's read options.
+    """
+    outputs = Outputs(None if parquet is None else str(parquet), sink_options(source, sink))
+    if parquet is None and sink is None:
+        raise OptionError("rillet: the aggregation has no output: give parquet, sink, or both")
+    if not batch and checkpoint is None:
+        raise OptionError("rillet: a streaming aggregation needs a checkpoint folder; a batch does not (batch)")
+    frame = table(spark, source, schema, time, watermark, streaming=not batch)
+    frame.createOrReplaceTempView(VIEW)
+    try:
+        result = spark.sql(sql)
+    finally:
+        spark.catalog.dropTempView(VIEW)
     if batch:
-        return _once(windowed(table(spark, declared), declared), declared)
-    if checkpoint is None:
-        raise DeclarationError("rillet: a streaming aggregation needs a checkpoint, where it keeps how far it is")
-    if declared.parquet is not None:
-        raise DeclarationError("rillet: Parquet files are aggregated as a batch")
-    result = windowed(table(spark, declared, follow=True), declared)
-    return _follow(result, declared, str(checkpoint), every, stop or threading.Event(), progress)
+        return _once(result, outputs)
+    return _follow(result, outputs, str(checkpoint), every, stop or threading.Event(), progress)
 
 
-# ---- the frames ---------------------------------------------------------------------------------------------------
+def sink_options(source: Mapping[str, str], sink: Mapping[str, str] | None) -> dict[str, str] | None:
+    """Return the sink's options; the source's url or path is the default."""
+    if sink is None:
+        return None
+    options = dict(sink)
+    if not {"url", "path"} & options.keys():
+        options.update({name: source[name] for name in ("url", "path") if name in source})
+    parse(options).require_stream()
+    return options
 
 
-def table(spark: SparkSession, declared: Declared, follow: bool = False) -> DataFrame:
-    """Return the rows that are aggregated."""
-    if declared.parquet is not None:
-        return spark.read.parquet(declared.parquet)
-    reader: Any = spark.readStream if follow else spark.read
-    reader = reader.format("rillet").options(**declared.source)
-    if declared.schema is not None:
-        schema = declared.schema
-        if declared.time == "timestamp" and "timestamp" not in _names(schema):
-            schema = f"timestamp timestamp, {schema}"
-        reader = reader.schema(schema)
-    found: DataFrame = reader.load()
-    return found
+def table(
+    spark: SparkSession, source: Mapping[str, str], schema: str | None, time: str, watermark: float, streaming: bool
+) -> DataFrame:
+    """Return the rows that the query reads; a time column `timestamp` is added to a schema that lacks it."""
+    reader: Any = spark.readStream if streaming else spark.read
+    reader = reader.format("rillet").options(**source)
+    if schema is not None:
+        reader = reader.schema(with_timestamp(schema) if time == "timestamp" else schema)
+    frame: DataFrame = reader.load()
+    return frame.withWatermark(time, f"{round(watermark * 1000)} milliseconds") if streaming else frame
 
 
-def _names(schema: str) -> list[str]:
+def with_timestamp(schema: str) -> str:
+    """Return a schema text with the connector's column `timestamp`."""
     from pyspark.sql.types import StructType
 
-    found = StructType.fromDDL(schema)
-    assert isinstance(found, StructType)
-    return found.names
-
-
-def windowed(frame: DataFrame, declared: Declared) -> DataFrame:
-    """Return the measures of a frame's rows by window and group; DeclarationError names what Spark does not accept."""
-    from pyspark.sql import functions as F
-
-    _try_all(frame, declared)
-    if declared.where is not None:
-        frame = frame.where(declared.where)
-    when = F.expr(declared.time)
-    slide = None if declared.slide_ms is None else f"{declared.slide_ms} milliseconds"
-    kept = frame.select(
-        when.alias("_time"),
-        *(F.expr(text).alias(f"_group_{name}") for name, text in declared.groups.items()),
-        *(column for measure in declared.measures for column in _inputs(measure)),
-    )
-    if frame.isStreaming:
-        kept = kept.withWatermark("_time", f"{declared.watermark_ms} milliseconds")
-    window = F.window("_time", f"{declared.size_ms} milliseconds", slide)
-    grouped = kept.groupBy(window, *(F.col(f"_group_{name}").alias(name) for name in declared.groups))
-    found = grouped.agg(*(_result(measure, declared).alias(measure.name) for measure in declared.measures))
-    start, end = WINDOW_COLUMNS
-    return found.select(
-        F.col("window.start").alias(start), F.col("window.end").alias(end), *declared.groups,
-        *(measure.name for measure in declared.measures),
-    )  # fmt: skip
-
-
-def _inputs(measure: Measure) -> list[Column]:
-    """Return what a measure takes of a row: 1 or null for a count, its value or null for others."""
-    from pyspark.sql import functions as F
-
-    value = F.expr(measure.of) if measure.of else F.lit(1)
-    if measure.where is not None:
-        value = F.when(F.expr(measure.where), value)
-    return [value.alias(f"_of_{measure.name}")]
-
-
-def _result(measure: Measure, declared: Declared) -> Column:
-    """Return the aggregate of a measure."""
-    from pyspark.sql import functions as F
-
-    of = F.col(f"_of_{measure.name}")
-    results: dict[str, Callable[[], Column]] = {
-        "count": lambda: F.count(of),
-        "rate": lambda: F.count(of) * F.lit(measure.per_ms / declared.size_ms),
-        "sum": lambda: F.sum(of),
-        "mean": lambda: F.avg(of),
-        "min": lambda: F.min(of),
-        "max": lambda: F.max(of),
-        "stddev": lambda: F.stddev(of),
-        "distinct": lambda: F.approx_count_distinct(of),
-        "quantile": lambda: F.percentile_approx(of, measure.at, measure.accuracy),
-    }
-    return results[measure.kind]()
-
-
-def _try_all(frame: DataFrame, declared: Declared) -> None:
-    """Let Spark look at each expression on its own, so that all complaints come together."""
-    from pyspark.errors import PySparkException
-    from pyspark.sql import functions as F
-
-    wanted: list[tuple[str, str | None, str | None]] = [
-        ("window.time", declared.time, "timestamp"),
-        ("rows.where", declared.where, "boolean"),
-    ]
-    wanted += [(f"rows.group_by.{name}", text, None) for name, text in declared.groups.items()]
-    for measure in declared.measures:
-        wanted.append((f"measures.{measure.name}.of", measure.of or None, None))
-        wanted.append((f"measures.{measure.name}.where", measure.where, "boolean"))
-    wrong = []
-    for where, text, kind in wanted:
-        if text is None:
-            continue
-        try:
-            found = frame.select(F.expr(text)).schema[0].dataType.simpleString()
-            if kind is not None and not found.startswith(kind):
-                wrong.append(f"{where}: {text!r} is {found}, not {kind}")
-        except PySparkException as error:
-            reason = str(error).partition("\n")[0].partition(" SQLSTATE")[0]
-            wrong.append(f"{where}: {reason}")
-    if wrong:
-        raise DeclarationError(f"rillet: {declared.place}: " + "; ".join(wrong))
+    fields: Any = StructType.fromDDL(schema)
+    return schema if "timestamp" in fields.names else f"timestamp timestamp, {schema}"
 
 
 # ---- running ------------------------------------------------------------------------------------------------------
 
 
-def _once(result: DataFrame, declared: Declared) -> Aggregated:
-    wrong = [text for one in declared.outputs if one.parquet is not None for text in running.in_the_way(one.parquet)]
-    if wrong:
-        raise DeclarationError(f"rillet: {declared.place}: {'; '.join(wrong)}")
-    rows = result.repartition(1).sortWithinPartitions(*WINDOW_COLUMNS, *declared.groups).persist()
+def in_one_order(frame: DataFrame) -> DataFrame:
+    """Return the rows as one partition, sorted by every column that has an order, and cached."""
+    columns = [field.name for field in frame.schema if "map<" not in field.dataType.simpleString()]
+    return frame.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in columns)).persist()
+
+
+def _once(result: DataFrame, outputs: Outputs) -> AggregateSummary:
+    if outputs.parquet is not None and (wrong := cli_common.foreign_files(outputs.parquet)):
+        raise PipelineError(f"rillet: {'; '.join(wrong)}")
+    rows = in_one_order(result)
     try:
-        done = Aggregated(rows.count())
-        for output in declared.outputs:
-            if output.parquet is not None:
-                rows.write.mode("overwrite").parquet(output.parquet)
-            elif done.rows:
-                rows.write.format("rillet").mode("append").options(**output.options).save()
+        summary = AggregateSummary(rows.count())
+        outputs.overwrite(rows, outputs.parquet)
     finally:
         rows.unpersist()
-    return done
+    return summary
 
 
 def _follow(
-    result: DataFrame, declared: Declared, checkpoint: str, every: float | None, stop: threading.Event,
+    result: DataFrame, outputs: Outputs, checkpoint: str, every: float | None, stop: threading.Event,
     progress: Progress,
-) -> Aggregated:  # fmt: skip
-    done = Aggregated()
-    _require_own_folders(declared, checkpoint)
+) -> AggregateSummary:  # fmt: skip
+    summary = AggregateSummary()
+    _require_own_folder(outputs, checkpoint)
 
     def write(batch: DataFrame, number: int) -> None:
-        name = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
-        if name is None:  # not so with threads that are pinned, which is Spark's default
-            raise DeclarationError("rillet: Spark does not tell which query this is: leave PYSPARK_PIN_THREAD alone")
-        rows = batch.repartition(1).sortWithinPartitions(*WINDOW_COLUMNS, *declared.groups).persist()
+        query_id = batch.sparkSession.sparkContext.getLocalProperty("sql.streaming.queryId")
+        if query_id is None:  # happens only when PySpark's pinned threads (the default) are off
+            raise PipelineError("rillet: Spark does not pass the query's ID to Python: unset PYSPARK_PIN_THREAD")
+        rows = in_one_order(batch)
         try:
-            found = rows.count()
-            for place, output in enumerate(declared.outputs):
-                if found:
-                    write_batch(rows, output, f"{name}-{place}", number)
-            done.rows += found
-            done.batches += 1
+            count = rows.count()
+            if count:
+                write_batch(rows, outputs, query_id, number)
+            summary.rows += count
+            summary.batches += 1
         finally:
             rows.unpersist()
 
     writer = result.writeStream.foreachBatch(write).outputMode("append").option("checkpointLocation", checkpoint)
     trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=f"{every} seconds")
     query = trigger.start()
-    seen = -1
-    while not query.awaitTermination(LOOK):
-        last = query.lastProgress
-        if last is not None and last["batchId"] != seen:
-            seen = last["batchId"]
-            done.entries = sum(int(one["numInputRows"]) for one in query.recentProgress)
-            progress(done.entries, None)
+    newest = ""
+
+    def count_entries() -> None:
+        nonlocal newest
+        for report in query.recentProgress:
+            if report["timestamp"] > newest:
+                newest = report["timestamp"]
+                summary.entries += int(report["numInputRows"])
+        progress(summary.entries, None)
+
+    while not query.awaitTermination(POLL):
+        count_entries()
         if stop.is_set():
             query.stop()
-    done.entries = sum(int(one["numInputRows"]) for one in query.recentProgress)
-    return done
+    count_entries()
+    return summary
 
 
-def _require_own_folders(declared: Declared, checkpoint: str) -> None:
-    """Refuse an output that another query has begun: the batches of this one would overwrite its."""
+def _require_own_folder(outputs: Outputs, checkpoint: str) -> None:
+    """Reject a new checkpoint with a Parquet folder that holds files: its batch numbers would overwrite them."""
     begun = Path(checkpoint.removeprefix("file:")) / "offsets"
-    if "://" in checkpoint or begun.exists():
+    folder = outputs.parquet
+    if folder is None or "://" in checkpoint or "://" in folder or begun.exists():
         return
-    wrong = [
-        one.parquet for one in declared.outputs
-        if one.parquet is not None and "://" not in one.parquet and any(Path(one.parquet).glob("*"))
-    ]  # fmt: skip
-    if wrong:
-        raise DeclarationError(
-            f"rillet: the checkpoint {checkpoint} is new, and in {', '.join(wrong)} there is something already, which "
-            "its batches would overwrite: name another folder, or the checkpoint of before"
+    if any(Path(folder).glob("*")):
+        raise PipelineError(
+            f"rillet: the checkpoint {checkpoint} is new, but {folder} already holds files, which the new batches "
+            "would overwrite: name an empty folder, or the checkpoint that belongs to these files"
         )
 
 
-def write_batch(rows: DataFrame, output: Output, name: str, number: int) -> None:
-    """Write the rows of a micro-batch to one output; again, it changes nothing."""
-    if output.parquet is not None:
-        rows.write.mode("overwrite").parquet(str(Path(output.parquet) / f"batch={number}"))
-        return
-    known = {"txnAppId": name, "txnVersion": str(number)}
-    rows.write.format("rillet").mode("append").options(**output.options, **known).save()
+def write_batch(rows: DataFrame, outputs: Outputs, query_id: str, number: int) -> None:
+    """Write the rows of a micro-batch to every output; idempotent."""
+    folder = None if outputs.parquet is None else str(Path(outputs.parquet) / f"batch={number}")
+    outputs.overwrite(rows, folder, txnAppId=query_id, txnVersion=str(number))
 
 
 # ---- the command --------------------------------------------------------------------------------------------------
 
 EPILOG = """examples:
-  rillet pipeline aggregate examples/flights/delays.toml --batch
-  rillet pipeline aggregate delays.toml --checkpoint delays.checkpoint --every 30s
+  rillet pipeline aggregate --url redis://localhost --stream flights --schema 'origin string, dep_delay double' \\
+    --sql "SELECT window.start AS hour, origin, count(*) AS flights, avg(dep_delay) AS mean_delay
+           FROM entries GROUP BY window(timestamp, '1 hour'), origin" \\
+    --watermark 3h --parquet delays --checkpoint delays.checkpoint --every 30s
+  rillet pipeline aggregate --path demo-output/flights.rillet --stream flights --batch --to delays_by_airline \\
+    --schema 'carrier string, origin string, dep_delay double, distance double' --sql-file examples/flights/delays.sql
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.add_argument("file", type=Path, metavar="FILE.toml", help="what to aggregate (docs/pipelines.md)")
-    group = parser.add_argument_group("aggregate")
-    group.add_argument("--batch", action="store_true", help="everything there is, once, windows without end included")
-    group.add_argument("--checkpoint", metavar="FOLDER", help="where a streaming aggregation keeps how far it is")
-    group.add_argument("--every", type=running.seconds, metavar="TIME", help="go on, a micro-batch every 30s, 5m ...")
-    running.spark_arguments(parser)
+    """Declare the command's arguments."""
+    cli_arguments.source_arguments(parser)
+    group = parser.add_argument_group("query")
+    group.add_argument("--sql", help="a SELECT of Spark SQL over the view `entries`")
+    group.add_argument("--sql-file", type=sql_file, metavar="FILE", help="a file that holds the SELECT")
+    group.add_argument("--schema", help="names and types of the fields to read: 'origin string, delay double'")
+    group.add_argument("--time", default="timestamp", metavar="COLUMN",
+                       help="the event time (default: timestamp, the time in the entry's ID)")  # fmt: skip
+    group.add_argument("--watermark", type=duration, default=0.0, metavar="TIME",
+                       help="how late an entry may arrive: 30s, 2h ... (default: 0s)")  # fmt: skip
+    group = parser.add_argument_group("output")
+    group.add_argument("--parquet", metavar="FOLDER", help="write Parquet files to this folder")
+    cli_arguments.target_arguments(group, required=False)
+    group = parser.add_argument_group("run")
+    group.add_argument("--batch", action="store_true", help="read the whole stream once, and write every window")
+    group.add_argument("--checkpoint", metavar="FOLDER", help="where a streaming run stores its position")
+    group.add_argument("--every", type=duration, metavar="TIME",
+                       help="keep running, with a micro-batch every 30s, 5m ... (default: run once)")  # fmt: skip
+    cli_arguments.spark_arguments(parser)
 
 
-def complaints(options: argparse.Namespace) -> list[str]:
-    """Return what is wrong with the arguments taken together, and with the file."""
-    wrong = []
+def sql_file(path: str) -> str:
+    """Return the text of a file."""
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+
+
+def argument_errors(options: argparse.Namespace) -> list[str]:
+    """Return the errors in the combination of the arguments."""
+    wrong = cli_arguments.source_errors(options) + cli_arguments.target_errors(options)
+    if (options.sql is None) == (options.sql_file is None):
+        wrong.append("give one of --sql and --sql-file")
+    if options.parquet is None and options.to is None:
+        wrong.append("give --parquet, --to, or both: where the result goes")
     if options.batch:
         given = {"--checkpoint": options.checkpoint, "--every": options.every}
-        wrong += [f"--batch is once, from the beginning: not with {flag}" for flag, value in given.items() if value]
+        wrong += [f"--batch reads the whole stream once: not with {flag}" for flag, value in given.items() if value]
     elif options.checkpoint is None:
         wrong.append("--checkpoint is missing (or --batch)")
-    if options.file is not None:
-        try:
-            load(options.file)
-        except DeclarationError as error:
-            wrong.append(str(error).removeprefix("rillet: "))
     return wrong
 
 
 def run(options: argparse.Namespace) -> int:
     """Aggregate; print one line."""
-    declared = load(options.file)
-    spark = running.open_session(options, "aggregate")
+    source = cli_arguments.source_options(options)
+    sink = None if options.to is None else {**cli_arguments.target_options(options), "stream": options.to}
+    spark = cli_common.open_session(options, "aggregate")
     try:
         stop = threading.Event()
         signal.signal(signal.SIGTERM, lambda *_: stop.set())
-        with running.PipelineProgressBar(f"aggregating by {options.file}") as bar:
-            done = aggregate(
-                spark, declared, batch=options.batch, checkpoint=options.checkpoint, every=options.every, stop=stop,
-                progress=bar,
+        with cli_common.progress_bar("aggregating") as bar:
+            summary = aggregate(
+                spark, options.sql or options.sql_file, parquet=options.parquet, sink=sink, schema=options.schema,
+                time=options.time, watermark=options.watermark, batch=options.batch, checkpoint=options.checkpoint,
+                every=options.every, stop=stop, progress=bar, **source,
             )  # fmt: skip
-        print(done.line(declared))
+        print(summary.line(Outputs(options.parquet, sink)))
     finally:
         spark.stop()
-    return running.DONE
+    return cli_common.DONE
 
 
-__all__ = ["Aggregated", "aggregate", "load", "windowed"]
+__all__ = ["AggregateSummary", "aggregate"]

@@ -40,22 +40,16 @@ from typing import TYPE_CHECKING, Any
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.cli_common import (
-    DONE,
-    PipelineError,
-    PipelineProgressBar,
-    counted,
-    folder,
-    in_the_way,
-    open_session,
-    seconds,
+from rillet.spark.pipelines.cli_arguments import (
+    local_folder,
     source_arguments,
-    source_complaints,
+    source_errors,
     source_options,
     spark_arguments,
-    whole_number,
 )
+from rillet.spark.pipelines.cli_common import DONE, PipelineError, counted, foreign_files, open_session, progress_bar
 from rillet.spark.pipelines.group_info import groups_of, milliseconds, pending_pages, streams_of
 from rillet.spark.pipelines.tables import table, watched
 from rillet.spark.server_address import require_store
@@ -371,23 +365,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--min-deliveries", type=whole_number(1), metavar="N", help="with --pending: delivered so often"
     )
     parser.add_argument(
-        "--min-idle", type=seconds, metavar="TIME", help="with --pending: not delivered for so long (30m)"
+        "--min-idle", type=duration, metavar="TIME", help="with --pending: not delivered for so long (30m)"
     )
     parser.add_argument("--where", metavar="SQL", help="select: an expression of the columns, \"group = 'billing'\"")
     parser.add_argument("--show", type=whole_number(1), metavar="N", help="print so many of what is selected")
-    parser.add_argument("--out", type=folder, help="write what is selected to this folder, as Parquet")
+    parser.add_argument("--out", type=local_folder, help="write what is selected to this folder, as Parquet")
     parser.add_argument("--reprocess", action="store_true", help="put what is selected back into its stream")
     parser.add_argument("--to", metavar="STREAM", help="with --reprocess: into this stream")
     spark_arguments(parser)
 
 
-def complaints(options: argparse.Namespace) -> list[str]:
+def argument_errors(options: argparse.Namespace) -> list[str]:
     """Return what is wrong with the arguments taken together."""
-    wrong = source_complaints(options)
+    wrong = source_errors(options)
     if not options.pending and (options.min_deliveries is not None or options.min_idle is not None):
         wrong.append("--min-deliveries and --min-idle need --pending")
     if options.out is not None:
-        wrong += in_the_way(options.out)
+        wrong += foreign_files(options.out)
     if options.to is not None and not options.reprocess:
         wrong.append("--to needs --reprocess")
     if options.to is not None and options.pending:
@@ -410,7 +404,7 @@ def run(options: argparse.Namespace) -> int:
         rows = dead_letters(spark, **given)
     selected = rows if options.where is None else rows.where(options.where)
     selected = selected.persist()
-    with PipelineProgressBar("reading", "tasks") as bar:
+    with progress_bar("reading", "tasks") as bar:
         groups = watched(spark, bar, lambda: report(selected).collect())
         if options.out is not None:
             watched(spark, bar, lambda: selected.write.mode("overwrite").parquet(str(options.out)))
@@ -428,7 +422,7 @@ def run(options: argparse.Namespace) -> int:
     if options.out is not None:
         line += f", written to {options.out}"
     if options.reprocess:
-        with PipelineProgressBar("putting back", "tasks") as bar:
+        with progress_bar("putting back", "tasks") as bar:
             again = partial(reprocess, spark, selected, to=options.to, min_idle_ms=idle, **given)
             done = watched(spark, bar, again)
         line += f"; {done.moved:,} put back"

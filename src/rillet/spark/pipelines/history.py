@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from rillet.spark.pipelines import cli_common as running
+from rillet.spark.option_types import whole_number
+from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.cli_common import counted
 from rillet.spark.sessions import history
 
@@ -16,31 +17,31 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
-    parser.add_argument("archive", type=running.folder, metavar="FOLDER", help="the archive's folder")
-    running.source_arguments(parser)
+    """Declare the command's arguments."""
+    parser.add_argument("archive", type=cli_arguments.local_folder, metavar="FOLDER", help="the archive's folder")
+    cli_arguments.source_arguments(parser)
     group = parser.add_argument_group("history")
-    group.add_argument("--schema", help="typed columns in place of the map of fields: 'id string, delay double'")
+    group.add_argument("--schema", help="typed columns instead of the map `fields`: 'id string, delay double'")
     group.add_argument("--where", metavar="SQL", help="a condition on the columns")
-    group.add_argument("--to", metavar="FOLDER", help="write Parquet files there, in place of printing rows")
-    group.add_argument("--limit", type=running.whole_number(1), default=20, metavar="N",
-                       help="how many rows are printed (default: 20)")  # fmt: skip
-    running.spark_arguments(parser)
+    group.add_argument("--to", metavar="FOLDER", help="write Parquet files to this folder instead of printing rows")
+    group.add_argument("--limit", type=whole_number(1), default=20, metavar="N",
+                       help="the number of rows to print (default: 20)")  # fmt: skip
+    cli_arguments.spark_arguments(parser)
 
 
-def complaints(options: argparse.Namespace) -> list[str]:
-    """Return what is wrong with the arguments taken together."""
-    wrong = running.source_complaints(options)
+def argument_errors(options: argparse.Namespace) -> list[str]:
+    """Return the errors in the combination of the arguments."""
+    errors = cli_arguments.source_errors(options)
     if options.to is not None and Path(options.to).exists():
-        wrong.append(f"--to is {options.to!r}: it is there already")
-    return wrong
+        errors.append(f"--to is {options.to!r}: this path exists already")
+    return errors
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print rows, or write them; print one line."""
-    spark = running.open_session(options, "history")
+    """Print or write the rows; print one line."""
+    spark = cli_common.open_session(options, "history")
     try:
-        table = history(spark, archive=options.archive, schema=options.schema, **running.source_options(options))
+        table = history(spark, archive=options.archive, schema=options.schema, **cli_arguments.source_options(options))
         if options.where is not None:
             table = table.where(options.where)
         if options.to is None:
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
             print(f"{options.to}: {counted(spark.read.parquet(options.to).count(), 'entry', 'entries')}")
     finally:
         spark.stop()
-    return running.DONE
+    return cli_common.DONE
 
 
 __all__ = ["history"]

@@ -34,22 +34,16 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
+from rillet.spark.option_types import whole_number
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.cli_common import (
-    DONE,
-    FAILED,
-    PipelineError,
-    PipelineProgressBar,
-    counted,
-    folder,
-    open_session,
-    seconds,
+from rillet.spark.pipelines.cli_arguments import (
+    local_folder,
     source_arguments,
-    source_complaints,
+    source_errors,
     source_options,
     spark_arguments,
-    whole_number,
 )
+from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
 from rillet.spark.pipelines.group_info import (
     PAGE,
     consumers_of,
@@ -342,24 +336,19 @@ rillet pipeline lag --report lag --chart lag.png                               w
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     source_arguments(parser)
-    parser.add_argument("--every", type=_above_zero, default=10.0, help="time between samples (default 10s)")
-    parser.add_argument("--for", dest="lasting", type=_above_zero, help="how long to sample; until ^C without it")
-    parser.add_argument("--out", type=folder, help="the folder of Parquet files to sample into; without it one sample")
+    parser.add_argument("--every", type=timeout, default=10.0, help="time between samples (default 10s)")
+    parser.add_argument("--for", dest="lasting", type=timeout, help="how long to sample; until ^C without it")
+    parser.add_argument(
+        "--out", type=local_folder, help="the folder of Parquet files to sample into; without it one sample"
+    )
     parser.add_argument("--most-pending", type=whole_number(1), default=MOST_PENDING,
                         help="pending entries of a group that a sample looks at")  # fmt: skip
-    parser.add_argument("--report", type=folder, help="summarise the samples of this folder in place of sampling")
+    parser.add_argument("--report", type=local_folder, help="summarise the samples of this folder in place of sampling")
     parser.add_argument("--chart", type=Path, help="with --report: draw a PNG of them, too")
     spark_arguments(parser)
 
 
-def _above_zero(text: str) -> float:
-    found = seconds(text)
-    if found <= 0:
-        raise ValueError("not a time above 0")
-    return found
-
-
-def complaints(options: argparse.Namespace) -> list[str]:
+def argument_errors(options: argparse.Namespace) -> list[str]:
     """Return what is wrong with the arguments taken together."""
     wrong = []
     if options.report is not None:
@@ -368,7 +357,7 @@ def complaints(options: argparse.Namespace) -> list[str]:
         if not any(options.report.glob("**/*.parquet")):
             wrong.append(f"--report {options.report} holds no samples")
     else:
-        wrong += source_complaints(options, **_streams(source_options(options)))
+        wrong += source_errors(options, **_streams(source_options(options)))
         if options.chart is not None:
             wrong.append("--chart needs --report, the folder that was sampled into")
         if options.lasting is not None and options.out is None:
@@ -408,7 +397,7 @@ def run(options: argparse.Namespace) -> int:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
     try:
-        with PipelineProgressBar("sampling", "samples") as bar:
+        with progress_bar("sampling", "samples") as bar:
             taken, missed, last = watch(
                 checked, options.every, options.lasting, samples, stopped, options.most_pending, bar
             )

@@ -29,21 +29,16 @@ from typing import TYPE_CHECKING
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
 from rillet.protocol.reply_parser import ReplyError
+from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError, Options, parse
-from rillet.spark.pipelines.cli_common import (
-    DONE,
-    FAILED,
-    PipelineError,
-    PipelineProgressBar,
-    counted,
-    flagged,
-    open_session,
-    seconds,
-    setting,
+from rillet.spark.pipelines.cli_arguments import (
+    name_value,
     source_arguments,
     source_options,
     spark_arguments,
+    with_flags,
 )
+from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
 from rillet.spark.pipelines.group_info import streams_of
 from rillet.spark.pipelines.migrate_stream import REFUSE, REPLACE, RESUME, Plan, StreamMigrated, copy_stream
 from rillet.spark.pipelines.tables import in_bytes, table, watched
@@ -175,13 +170,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("target")
     group.add_argument("--to-url", help="redis://, rediss://, unix://, redis+cluster://")
     group.add_argument("--to-path", help="the directory of an embedded store; made where there is none")
-    group.add_argument("--to-option", type=setting, action="append", default=[], metavar="NAME=VALUE",
+    group.add_argument("--to-option", type=name_value, action="append", default=[], metavar="NAME=VALUE",
                        help="any other option of the target, again for each")  # fmt: skip
     group.add_argument("--prefix", default="", help="what goes before the names of the streams at the target")
     group.add_argument("--resume", action="store_true", help="go on with streams that are at the target already")
     group.add_argument("--replace", action="store_true", help="delete streams that are at the target already")
     parser.add_argument("--follow", action="store_true", help="look again for what is new until both sides are equal")
-    parser.add_argument("--follow-for", type=seconds, metavar="TIME", help="follow no longer than that (10m, 1h)")
+    parser.add_argument("--follow-for", type=duration, metavar="TIME", help="follow no longer than that (10m, 1h)")
     parser.add_argument("--no-verify", action="store_true", help="compare counters, not every entry")
     spark_arguments(parser)
 
@@ -194,7 +189,7 @@ def _target(options: argparse.Namespace) -> dict[str, str]:
     return found
 
 
-def complaints(options: argparse.Namespace) -> list[str]:
+def argument_errors(options: argparse.Namespace) -> list[str]:
     """Return what is wrong with the arguments taken together."""
     wrong = []
     try:
@@ -213,8 +208,8 @@ def complaints(options: argparse.Namespace) -> list[str]:
 def _flagged(complaint: str) -> str:
     """Return a complaint with the names of the command line, which the two sides have two of."""
     source, of, target = complaint.partition("of the target: ")
-    theirs = flagged(target).replace("--url", "--to-url").replace("--path", "--to-path")
-    return flagged(source) + of + theirs
+    theirs = with_flags(target).replace("--url", "--to-url").replace("--path", "--to-path")
+    return with_flags(source) + of + theirs
 
 
 def run(options: argparse.Namespace) -> int:
@@ -225,7 +220,7 @@ def run(options: argparse.Namespace) -> int:
         policy=policy, follow=options.follow, follow_for=options.follow_for, verify=not options.no_verify,
     )  # fmt: skip
     spark = open_session(options, "migrate")
-    with PipelineProgressBar("copying", "streams") as bar:
+    with progress_bar("copying", "streams") as bar:
         done = watched(spark, bar, lambda: copy_all(spark, plan, options.prefix))
     if not done:
         print("no stream at the source")

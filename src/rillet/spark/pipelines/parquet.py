@@ -2,10 +2,10 @@
 
 The input is record batches of the source, in ID order. The files omit the columns that the folder's name holds:
 
-    batches ──► runs of one stream and one day ──► a file each, row groups of about 128 Ki rows
+    batches ──► runs of one stream and one day ──► one file per run, row groups of about 128 Ki rows
 
-The rows never go through Spark's own rows: a task reads from the server into Arrow and writes Arrow to Parquet. IDs
-and times are written as differences (DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY), all else with dictionaries.
+A task reads from the server into Arrow and writes Arrow to Parquet, so no entry becomes a row of Spark. IDs and times
+are stored as differences (DELTA_BINARY_PACKED, DELTA_BYTE_ARRAY), all other columns with dictionaries.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from rillet.spark.archive.layout import DAY_MS, ArchiveError, Part, day_of
+from rillet.spark.archive.files import ArchiveError
+from rillet.spark.archive.layout import DAY_MS, Part, day_of
 from rillet.spark.archive.parquet_reader import IN_NAME, entry_id
 from rillet.spark.option_types import EARLIEST
 from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
-WAITING_BYTES = 128 << 20  # of all files that a task has open
+WAITING_BYTES = 128 << 20  # buffered over all open files of a task
 MOST_OPEN = 256
 DELTAS = {
     "id": "DELTA_BYTE_ARRAY", "id_ms": "DELTA_BINARY_PACKED", "id_seq": "DELTA_BINARY_PACKED",
@@ -33,13 +34,13 @@ _U64 = 1 << 64
 
 
 class ArchiveFileWriter:
-    """A Parquet file in the making; rows are kept until there are enough for a row group."""
+    """A Parquet file that is being written; rows are buffered until they fill a row group."""
 
     def __init__(self, root: Path, staging: str, schema: Any, compression: str) -> None:
         import pyarrow.parquet as pq
 
         self.path = f"{staging}/{uuid.uuid4().hex}.part"
-        self._file = open(root / self.path, "wb")  # noqa: SIM115 (closed when it is whole)
+        self._file = open(root / self.path, "wb")  # noqa: SIM115 (`close` closes it)
         columns = [field for field in schema.names if field not in DELTAS]
         self._writer = pq.ParquetWriter(
             self._file, schema, compression=compression,
@@ -60,7 +61,7 @@ class ArchiveFileWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write what waits as a row group."""
+        """Write the buffered rows as a row group."""
         import pyarrow as pa
 
         if self._rows:
@@ -69,7 +70,7 @@ class ArchiveFileWriter:
         self._batches, self._rows, self.waiting = [], 0, 0
 
     def close(self) -> int:
-        """Finish the file, bring it to the disk, and return its size."""
+        """Finish the file, sync it to disk, and return its size."""
         self.flush()
         self._writer.close()
         self._file.flush()
@@ -80,20 +81,20 @@ class ArchiveFileWriter:
 
 
 def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
-    """Return the paths of the Parquet columns of some fields: a map is two."""
+    """Return the paths of the fields' Parquet columns; a map has two."""
     import pyarrow as pa
 
-    found = []
+    paths = []
     for name in names:
         if pa.types.is_map(schema.field(name).type):
-            found += [f"{name}.key_value.key", f"{name}.key_value.value"]
+            paths += [f"{name}.key_value.key", f"{name}.key_value.value"]
         else:
-            found.append(name)
-    return found
+            paths.append(name)
+    return paths
 
 
 class PartitionedParquetWriter:
-    """The files that a task has open, one a stream: a source may give entries of several streams in turns."""
+    """The open files of a task, one per stream, because a source may alternate between streams."""
 
     def __init__(self, root: Path, staging: str, compression: str) -> None:
         self.root, self.staging, self.compression = root, staging, compression
@@ -101,42 +102,42 @@ class PartitionedParquetWriter:
         self.parts: list[Part] = []
 
     def write(self, stream: str, day: int | None, rows: Any) -> None:
-        """Add rows of one stream and day, whose IDs are larger than those of the stream before."""
-        known = self.open.pop(stream, None)
-        if known is not None and known[1] != day:
-            self._close(stream, known)
-            known = None
-        if known is None:
-            while len(self.open) >= MOST_OPEN:  # the one that had nothing for the longest time
+        """Add rows of one stream and day; their IDs are larger than the stream's earlier ones."""
+        current = self.open.pop(stream, None)
+        if current is not None and current[1] != day:
+            self._close(stream, current)
+            current = None
+        if current is None:
+            while len(self.open) >= MOST_OPEN:  # the least recently used file
                 oldest = next(iter(self.open))
                 self._close(oldest, self.open.pop(oldest))
-            known = (
+            current = (
                 ArchiveFileWriter(self.root, self.staging, rows.schema, self.compression),
                 day,
                 entry_id(rows, 0),
                 EARLIEST,
             )
-        known[0].write(rows)
-        self.open[stream] = (*known[:3], entry_id(rows, rows.num_rows - 1))
+        current[0].write(rows)
+        self.open[stream] = (*current[:3], entry_id(rows, rows.num_rows - 1))
         if sum(writer.waiting for writer, *_ in self.open.values()) > WAITING_BYTES:
             max((writer for writer, *_ in self.open.values()), key=lambda writer: writer.waiting).flush()
 
-    def _close(self, stream: str, known: tuple[ArchiveFileWriter, int | None, StreamID, StreamID]) -> None:
-        writer, day, first, last = known
+    def _close(self, stream: str, current: tuple[ArchiveFileWriter, int | None, StreamID, StreamID]) -> None:
+        writer, day, first, last = current
         size = writer.close()
         self.parts.append(Part(writer.path, stream, day, first, last, writer.rows, size))
 
     def close(self) -> list[Part]:
         """Finish all files."""
-        for stream, known in self.open.items():
-            self._close(stream, known)
+        for stream, current in self.open.items():
+            self._close(stream, current)
         return self.parts
 
 
 def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: str) -> list[Part]:
-    """Write record batches, a stream's in the order of their IDs, as a file for each stream and day.
+    """Write record batches as one file per stream and day.
 
-    They have the columns stream, id_ms and id_seq.
+    The batches have the columns stream, id_ms and id_seq, and the IDs of a stream rise.
     """
     writers = PartitionedParquetWriter(root, staging, compression)
     for batch in batches:
@@ -146,7 +147,7 @@ def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: s
 
 
 def texts_of_bytes(batch: Any) -> Any:
-    """Return a batch whose map `fields` has texts in place of bytes; ArchiveError where some are none."""
+    """Return a batch with strings instead of bytes in the map `fields`; raise ArchiveError if one is not UTF-8."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -154,28 +155,28 @@ def texts_of_bytes(batch: Any) -> Any:
     column = batch.column(place)
     kind = pa.map_(pa.string(), pa.string())
     try:
-        found = column.cast(kind)
+        texts = column.cast(kind)
     except pa.ArrowInvalid:
-        found = None
-    if found is None or pc.any(pc.match_substring(found.keys, "\ufffd")).as_py():
+        texts = None
+    if texts is None or pc.any(pc.match_substring(texts.keys, "\ufffd")).as_py():
         stream = batch.column("stream")[0].as_py()
         first, last = (entry_id(batch, row) for row in (0, batch.num_rows - 1))
         raise ArchiveError(
-            f"rillet: the stream {stream!r} has bytes that are not UTF-8 between {first} and {last}, and the "
-            "archive would hold texts and the stream be trimmed: archive it with the schema "
-            "'fields map<string,binary>', into a folder of its own, or without trim"
+            f"rillet: the stream {stream!r} has bytes that are not UTF-8 between {first} and {last}; the "
+            "archive cannot hold them as strings, so trimming would lose them: archive the stream with the schema "
+            "'fields map<string,binary>' into a separate folder, or without trim"
         )
-    return batch.set_column(place, pa.field("fields", kind, batch.schema.field(place).nullable), found)
+    return batch.set_column(place, pa.field("fields", kind, batch.schema.field(place).nullable), texts)
 
 
 def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
-    """Yield (stream, day, rows) for the pieces of a batch that lie in one stream and one day."""
+    """Yield (stream, day, rows) for each run of rows of one stream and one day."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not batch.num_rows:
         return
-    when = batch.column("id_ms")  # negative: from 2^63 on, and no day; division goes towards 0, the first day
+    when = batch.column("id_ms")  # negative from 2^63 on, which has no date; the division truncates towards 0
     days = pc.subtract(pc.divide(when, pa.scalar(DAY_MS, pa.int64())), pc.less(when, 0).cast(pa.int64()))
     ends = set()
     for column in (days, batch.column("stream")):
@@ -189,7 +190,7 @@ def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
 
 
 def merge_parts(root: Path, olds: Sequence[Part], staging: str, compression: str) -> Part:
-    """Write the rows of some files of one folder, in the order of their IDs, into one."""
+    """Merge files of one folder into one file, in the order of their IDs."""
     import pyarrow.parquet as pq
 
     writer: ArchiveFileWriter | None = None

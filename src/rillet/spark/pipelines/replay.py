@@ -44,7 +44,7 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.archive.layout import Archive
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options, parse
-from rillet.spark.pipelines import cli_common as running
+from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
 from rillet.spark.write.commits import record_key
 from rillet.types.stream.id import StreamID
@@ -445,31 +445,31 @@ EPILOG = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
-    running.source_arguments(parser)
+    cli_arguments.source_arguments(parser)
     group = parser.add_argument_group("what to replay")
     group.add_argument("--parquet", metavar="FOLDER", help="Parquet files with id and fields, such as an archive")
-    group.add_argument("--archive", type=running.folder, metavar="FOLDER", help="an archive, and its stream beyond it")
+    group.add_argument(
+        "--archive", type=cli_arguments.local_folder, metavar="FOLDER", help="an archive, and its stream beyond it"
+    )
     group.add_argument("--start", metavar="ID", help="the first ID, or milliseconds")
     group.add_argument("--end", metavar="ID", help="the last ID, or milliseconds")
     group = parser.add_argument_group("where to")
-    group.add_argument("--to", required=True, metavar="KEY", help="the stream to write to")
-    group.add_argument("--to-url", metavar="URL", help="its server (default: that of the source)")
-    group.add_argument("--to-path", metavar="FOLDER", help="its embedded store")
+    cli_arguments.target_arguments(group)
     group.add_argument("--retime", action="store_true", help="new IDs that begin now, with the same distances")
-    group.add_argument("--speed", type=running.factor, metavar="N", help="N times the recorded pace (default: at once)")
+    group.add_argument(
+        "--speed", type=cli_arguments.positive_number, metavar="N", help="N times the recorded pace (default: at once)"
+    )
     group.add_argument("--anew", action="store_true", help="forget an earlier replay that was not finished")
-    running.spark_arguments(parser)
+    cli_arguments.spark_arguments(parser)
 
 
-def complaints(options: argparse.Namespace) -> list[str]:
+def argument_errors(options: argparse.Namespace) -> list[str]:
     """Return what is wrong with the arguments taken together."""
-    wrong = []
+    wrong = cli_arguments.target_errors(options, reads_stream=options.parquet is None)
     if options.parquet is not None and options.archive is not None:
         wrong.append("give one of --parquet and --archive")
-    if options.to_url is not None and options.to_path is not None:
-        wrong.append("give one of --to-url and --to-path")
     if options.parquet is None:
-        wrong += running.source_complaints(options, **_range(options))
+        wrong += cli_arguments.source_errors(options, **_range(options))
         if options.streams or options.stream_pattern:
             wrong.append("one stream is replayed at a time: --stream")
     else:
@@ -477,10 +477,8 @@ def complaints(options: argparse.Namespace) -> list[str]:
                   if getattr(options, name) is not None]  # fmt: skip
         if not Path(options.parquet).exists():
             wrong.append(f"--parquet is {options.parquet!r}: it is not there")
-        if not {"url", "path"} & _target(options).keys():
+        if not {"url", "path"} & cli_arguments.target_options(options).keys():
             wrong.append("--to-url or --to-path is missing: where the stream to write to is")
-    if options.to is not None and options.to == options.stream and not options.parquet and _same_place(options):
-        wrong.append(f"--to is {options.to!r}: a stream cannot be replayed into itself")
     return wrong
 
 
@@ -489,41 +487,23 @@ def _range(options: argparse.Namespace) -> dict[str, str]:
     return {name: value for name, value in bounds.items() if value is not None}
 
 
-_REACH = ("url", "path", "user", "password", "cafile", "certfile", "keyfile", "tlsverify", "timeout")
-"""The source's options that say how to reach it, which are those of a target at the same place."""
-
-
-def _target(options: argparse.Namespace) -> dict[str, str]:
-    """Return where to write."""
-    named = {"url": options.to_url, "path": options.to_path}
-    found = {name: value for name, value in named.items() if value is not None}
-    if found:
-        return found
-    return {name: value for name, value in running.source_options(options).items() if name.lower() in _REACH}
-
-
-def _same_place(options: argparse.Namespace) -> bool:
-    given = running.source_options(options)
-    return all(given.get(name) == value for name, value in _target(options).items() if name in ("url", "path"))
-
-
 def run(options: argparse.Namespace) -> int:
     """Replay; print one line."""
-    spark = running.open_session(options, "replay")
+    spark = cli_common.open_session(options, "replay")
     try:
-        given = {**running.source_options(options), **_range(options)}
+        given = {**cli_arguments.source_options(options), **_range(options)}
         frame, ordered = table(spark, parquet=options.parquet, archive=options.archive, **given)
         source = str(options.parquet or options.archive or given.get("url") or given.get("path"))
         source += f" {given.get('stream', '')} {options.start or ''} {options.end or ''}"
-        with running.PipelineProgressBar(f"replaying into {options.to}") as bar:
+        with cli_common.progress_bar(f"replaying into {options.to}") as bar:
             done = replay(
                 frame, options.to, retime=options.retime, speed=options.speed, ordered=ordered, source=source,
-                anew=options.anew, progress=bar, total=None, **_target(options),
+                anew=options.anew, progress=bar, total=None, **cli_arguments.target_options(options),
             )  # fmt: skip
         print(done.line(options.to))
     finally:
         spark.stop()
-    return running.DONE
+    return cli_common.DONE
 
 
 __all__ = ["ReplaySummary", "replay", "table"]

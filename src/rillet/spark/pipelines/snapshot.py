@@ -27,17 +27,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import LogCorrupt, RilletError
+from rillet.spark.option_types import whole_number
 from rillet.spark.options import OptionError
-from rillet.spark.pipelines.cli_common import (
-    DONE,
-    FAILED,
-    PipelineProgressBar,
-    counted,
-    folder,
-    open_session,
+from rillet.spark.pipelines.cli_arguments import (
+    local_folder,
     spark_arguments,
-    whole_number,
 )
+from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
 from rillet.spark.pipelines.tables import in_bytes, table, watched
 from rillet.store.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
 
@@ -163,7 +159,9 @@ def task(file: str, name: str, mode: str) -> Iterator[Any]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare what the command takes."""
     parser.add_argument("places", nargs="+", metavar="PLACE", help="RDB files, folders of them, or globs")
-    parser.add_argument("--out", type=folder, help="write tables to this folder, as Parquet: OUT/keys, OUT/entries ...")
+    parser.add_argument(
+        "--out", type=local_folder, help="write tables to this folder, as Parquet: OUT/keys, OUT/entries ..."
+    )
     parser.add_argument(
         "--tables", type=_tables, default=("keys",), help="which, with commas: keys,entries,groups,pending"
     )
@@ -183,7 +181,7 @@ def _tables(text: str) -> tuple[str, ...]:
     return names
 
 
-def complaints(options: argparse.Namespace) -> list[str]:
+def argument_errors(options: argparse.Namespace) -> list[str]:
     """Return what is wrong with the arguments taken together."""
     wrong = []
     try:
@@ -201,7 +199,7 @@ def run(options: argparse.Namespace) -> int:
     """Read the files, print the report, write the tables that are asked for; return the exit status."""
     files = rdb_files(options.places)
     spark = open_session(options, "snapshot")
-    with PipelineProgressBar("reading", "tasks") as bar:
+    with progress_bar("reading", "tasks") as bar:
         if options.out is not None:
             for name in options.tables:
                 made, place = snapshot(spark, files, name), f"{options.out}/{name}"

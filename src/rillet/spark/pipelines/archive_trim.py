@@ -1,0 +1,67 @@
+"""Trimming of archived streams: XTRIM MINID, after the commit, when the files and the manifest are on disk.
+
+Trimming never removes
+
+    the last archived entry          the data-loss guard finds it in the next batch, and sees that nothing was lost
+    what a group has yet to read     entries after its last-delivered-id, and its oldest pending entry
+
+so a stream keeps what its slowest group needs. A stream that no longer has the last archived entry is not trimmed: it
+may be another stream of the same name, whose entries are not archived. The server does not know readers without a
+group, such as another Spark job, so trimming does not wait for them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from rillet.client.errors import ConnectorError
+from rillet.spark.archive.layout import ArchiveManifest
+from rillet.spark.option_types import EARLIEST
+from rillet.spark.options import Options
+from rillet.types.stream.id import StreamID
+
+if TYPE_CHECKING:
+    from rillet.client.servers import Servers
+
+
+def trim_errors(options: Options) -> list[str]:
+    """Return why a stream that is read with these options cannot be trimmed: some entries are not archived."""
+    skipping = [name for name in ("startingOffsets", "startingTimestamp") if name.lower() in options.named]
+    errors = [f"trim would remove entries before {name}, which are not archived" for name in skipping]
+    if options.mode == "DROPMALFORMED":
+        errors.append("trim would remove entries that mode=DROPMALFORMED keeps out of the archive")
+    return errors
+
+
+def trim_streams(servers: Servers, manifest: ArchiveManifest, streams: Iterable[str]) -> int:
+    """Remove archived entries that no group needs; return their number."""
+    removed = 0
+    for stream in streams:
+        key, last = stream.encode(), manifest.held(stream)
+        if last == EARLIEST:
+            continue
+        try:
+            last_id = b"%d-%d" % last
+            if not servers.call(key, b"XRANGE", key, last_id, last_id):
+                continue  # another stream of the same name, or trimmed further by someone else
+            bound = min([last, *needed(servers, key)])
+            removed += servers.call(key, b"XTRIM", key, b"MINID", b"=", b"%d-%d" % bound)
+        except ConnectorError as error:
+            if "no such key" not in str(error):
+                raise ConnectorError(f"{error} (trimming the archived stream {stream!r})") from None
+    return removed
+
+
+def needed(servers: Servers, key: bytes) -> list[StreamID]:
+    """Return for each group of a stream its last-delivered-id and the ID of its oldest pending entry."""
+    from rillet.spark.pipelines.group_info import groups_of
+
+    bounds = []
+    for group in groups_of(servers, key):  # raises if the server rejects the command; empty means no groups
+        bounds.append(StreamID.parse(group["last-delivered-id"]))
+        if group["pending"]:
+            oldest = servers.call(key, b"XPENDING", key, group["name"])[1]
+            if oldest is not None:
+                bounds.append(StreamID.parse(oldest))
+    return bounds

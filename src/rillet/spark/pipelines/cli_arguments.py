@@ -1,0 +1,223 @@
+"""Command-line arguments of the pipelines: a parser that reports every error at once, value types, shared groups.
+
+argparse stops at the first bad argument. `PipelineParser` collects instead: values that a `type` rejects, missing
+arguments, unknown arguments, and the errors that the pipeline's own `argument_errors` finds in the combination. The
+user gets all of them in one message.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NoReturn
+
+from rillet.spark.options import OptionError, parse
+
+
+class _Missing:
+    """Stands for the value of an option that was given without one."""
+
+
+class PipelineParser(argparse.ArgumentParser):
+    """An argument parser that reports all errors together."""
+
+    def error(self, message: str) -> NoReturn:
+        """Raise OptionError instead of exiting the process."""
+        raise OptionError(message)
+
+    def read(self, words: Sequence[str], module: ModuleType) -> argparse.Namespace:
+        """Return the parsed arguments of a pipeline module; raise one OptionError that lists every error."""
+        if {"-h", "--help"} & set(words):
+            return self.parse_args(words)
+        errors: list[str] = []
+        required: list[argparse.Action] = []
+        for action in self._actions:
+            if action.required:
+                required.append(action)
+                action.required = False
+                if not action.option_strings:
+                    action.nargs = "?" if action.nargs is None else "*"
+            if action.option_strings and action.nargs is None and not isinstance(action, argparse._VersionAction):
+                action.nargs, action.const = "?", _Missing
+            if action.nargs != 0:
+                action.type = _collecting(action, errors)
+                action.choices = None
+        options, unknown = self.parse_known_args(words)
+        for action in self._actions:
+            value = getattr(options, action.dest, None)
+            if value is _Missing or (isinstance(value, list) and _Missing in value):
+                errors.append(f"{_name(action)} needs a value")
+                setattr(options, action.dest, None)
+            elif action in required and value in (None, []) and not _reported(errors, action):
+                errors.append(f"{_name(action)} is missing: {action.help}")
+        errors += [f"unknown argument {word}" for word in unknown]
+        errors += getattr(module, "argument_errors", lambda _: [])(options)
+        if errors:
+            raise OptionError("; ".join(errors))
+        return options
+
+
+def _name(action: argparse.Action) -> str:
+    return action.option_strings[-1] if action.option_strings else str(action.metavar or action.dest)
+
+
+def _reported(errors: list[str], action: argparse.Action) -> bool:
+    return any(text.startswith(f"{_name(action)} ") for text in errors)
+
+
+def _collecting(action: argparse.Action, errors: list[str]) -> Callable[[str], Any]:
+    """Return a type function that converts as the action's own does, but appends a rejection to `errors`."""
+    convert: Callable[[str], Any] = action.type if callable(action.type) else str
+    choices = action.choices
+
+    def read(text: str) -> Any:
+        try:
+            value = convert(text)
+            if choices is not None and value not in choices:
+                raise ValueError(f"expected one of {', '.join(map(str, choices))}")
+        except (ValueError, TypeError, argparse.ArgumentTypeError) as error:
+            errors.append(f"{_name(action)} is {text!r}: {error}")
+            return None
+        return value
+
+    return read
+
+
+# ---- types of values ----------------------------------------------------------------------------------------------
+
+
+def byte_size(text: str) -> int:
+    """Return a size in bytes, from a number with or without a unit: 64k, 128m, 1g."""
+    match = re.fullmatch(r"([0-9]+)([kmg]?)b?", text.strip().lower())
+    if match is None or not int(match[1]):
+        raise ValueError("expected a size in bytes, or a number with a unit (64k, 128m, 1g)")
+    return int(match[1]) << {"": 0, "k": 10, "m": 20, "g": 30}[match[2]]
+
+
+def positive_number(text: str) -> float:
+    """Return a number above 0, such as 0.5 or 10."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e9:
+        raise ValueError("expected a number above 0")
+    return value
+
+
+def name_value(text: str) -> tuple[str, str]:
+    """Return the two parts of NAME=VALUE."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise ValueError("expected NAME=VALUE")
+    return name, value
+
+
+def local_folder(text: str) -> Path:
+    """Return the path of a folder; reject a file, and a URL such as s3a://bucket, which pathlib would misread."""
+    if "://" in text:
+        raise ValueError("expected a folder of a file system that all executors share")
+    path = Path(text)
+    if path.exists() and not path.is_dir():
+        raise ValueError("expected a folder, not a file")
+    return path
+
+
+# ---- the source: --url, --path, --stream ... ----------------------------------------------------------------------
+
+_LOCATION = (
+    ("--url", "url", "redis://[user:password@]host[:port][/db], rediss://, unix://, redis+cluster://"),
+    ("--path", "path", "the directory of an embedded store, instead of a url"),
+)
+_STREAMS = (
+    ("--stream", "stream", "the stream's key"),
+    ("--streams", "streams", "several keys, separated by commas"),
+    ("--stream-pattern", "streamPattern", "a glob of keys, matched again for every batch"),
+)
+
+
+def source_arguments(parser: argparse.ArgumentParser, streams: bool = True) -> None:
+    """Declare the arguments that name the source; `source_options` reads them."""
+    group = parser.add_argument_group("source")
+    for flag, _, line in _LOCATION + (_STREAMS if streams else ()):
+        group.add_argument(flag, help=line)
+    group.add_argument("--option", type=name_value, action="append", default=[], metavar="NAME=VALUE",
+                       help="any other option of the source; may be repeated (docs/spark.md)")  # fmt: skip
+
+
+def source_options(options: argparse.Namespace) -> dict[str, str]:
+    """Return the connector's options from the arguments that `source_arguments` declared."""
+    values = dict(pair for pair in options.option or () if pair is not None)
+    for flag, name, _ in (*_LOCATION, *_STREAMS):
+        value = getattr(options, flag[2:].replace("-", "_"), None)
+        if value is not None:
+            values[name] = value
+    return values
+
+
+def source_errors(options: argparse.Namespace, **more: str) -> list[str]:
+    """Return the connector's errors about its options, with command-line names."""
+    try:
+        parse({**source_options(options), **more}).require_stream()
+    except OptionError as error:
+        return [with_flags(str(error).removeprefix("rillet: "))]
+    return []
+
+
+def with_flags(message: str) -> str:
+    """Return an error message of the connector with its option names replaced by command-line flags."""
+    parts = message.replace("one of url (", "one of --url (").replace(" and path (", " and --path (").split("; ")
+    for number, part in enumerate(parts):
+        before, colon, text = part.rpartition("of the source: ")  # migrate has two sides and names them
+        word, _, rest = text.partition(" ")
+        for flag, name, line in (*_LOCATION, *_STREAMS):
+            if word == name:
+                parts[number] = f"{before}{colon}{flag} {rest}"
+                if name == "stream" and rest.startswith("is missing"):
+                    parts[number] = f"{before}{colon}{flag} is missing: {line} (or --streams, --stream-pattern)"
+    return "; ".join(parts)
+
+
+# ---- the target: --to, --to-url, --to-path ------------------------------------------------------------------------
+
+_CONNECTION = ("url", "path", "user", "password", "cafile", "certfile", "keyfile", "tlsverify", "timeout")
+"""The source's options that describe the connection; a target at the same server uses them too."""
+
+
+def target_arguments(group: Any, required: bool = True) -> None:
+    """Declare the arguments that name a stream to write to; `target_options` reads them."""
+    group.add_argument("--to", required=required, metavar="KEY", help="the stream to write to")
+    group.add_argument("--to-url", metavar="URL", help="its server (default: the source's)")
+    group.add_argument("--to-path", metavar="FOLDER", help="its embedded store, instead of a server")
+
+
+def target_options(options: argparse.Namespace) -> dict[str, str]:
+    """Return the connector's options that reach the target's server or store."""
+    if options.to_url is not None:
+        return {"url": options.to_url}
+    if options.to_path is not None:
+        return {"path": options.to_path}
+    return {name: value for name, value in source_options(options).items() if name.lower() in _CONNECTION}
+
+
+def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> list[str]:
+    """Return the errors in the combination of the target's arguments with the source's."""
+    errors = []
+    if options.to_url is not None and options.to_path is not None:
+        errors.append("give one of --to-url and --to-path")
+    source = source_options(options)
+    same = all(source.get(name) == value for name, value in target_options(options).items() if name in ("url", "path"))
+    if reads_stream and options.to is not None and options.to == options.stream and same:
+        errors.append(f"--to is {options.to!r}: the source and the target are the same stream")
+    return errors
+
+
+def spark_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments of the Spark session."""
+    group = parser.add_argument_group("Spark")
+    group.add_argument("--master", default="local[*]", help="local[n], spark://host:port, ... (default: local[*])")
+    group.add_argument("--conf", type=name_value, action="append", default=[], metavar="NAME=VALUE",
+                       help="a Spark setting; may be repeated")  # fmt: skip
