@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
-from rillet.spark.option_types import whole_number
+from rillet.spark.option_types import timeout, whole_number
 from rillet.spark.options import Options, parse
 from rillet.spark.pipelines.cli_arguments import (
     local_folder,
