@@ -2,10 +2,13 @@
 
 PLAN is JSON: url, folder. The stream `events` is copied twice, each time in micro-batches of two tasks:
 
-    into `plain`, at least once        a writing worker is killed in the middle of its rows, and another after its last
-    into `once`, exactly once          the same two, and then the driver's JVM in the middle of a batch, which ends all
+    into `plain`, at least once     batch 0: a writing worker is killed between two of its Arrow batches
+                                    batch 1: a worker is killed after its task's last row
+    into `once`, exactly once       the same kills; batch 2: the driver's JVM is killed between two Arrow batches
 
-Each strike happens once: a file in the folder says that it has. Tasks may fail three times (local[2,4]).
+Each kill happens once, in the first task of its batch that reaches the moment: that task creates a file in the folder.
+`exactTriggers` makes the batches equally large, so the number of batches does not depend on how the IDs are spread. A
+task may fail three times (local[2,4]).
 """
 
 from __future__ import annotations
@@ -29,7 +32,7 @@ PER_BATCH = 1000
 
 
 class StruckSource(RilletDataSource):
-    """The data source under another name, with writers that are struck."""
+    """The data source under another name; its writers are killed."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,50 +40,52 @@ class StruckSource(RilletDataSource):
         return "struck"
 
     def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Return the struck writer."""
+        """Return the writer that is killed."""
         return StruckWriter(self.parsed, schema)
 
 
 class StruckWriter(StreamWriter):
-    """Ends its own process, or the JVM, at the moments of the essay above."""
+    """Kills its own process, or the JVM, at the moments that the module's docstring lists."""
 
     def __init__(self, options: Options, schema: Any) -> None:
         super().__init__(options, schema)
         self.folder = Path(os.environ["RILLET_STRIKES"])
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Write a task's rows, if it lives so long."""
+        """Write a task's rows, unless the process is killed first."""
         message = super().write(self._rows(iterator))
-        self._strike("after", 1, 1)
+        self._strike("after", 1)
         return message
 
     def _rows(self, iterator: Iterator[Any]) -> Iterator[Any]:
         for place, batch in enumerate(iterator):
             if place == 1:
-                self._strike("amid", 0, 0, 1)
+                self._strike("amid", 0)
                 if self.options.exactly_once != "none":
-                    self._strike("driver", 2, 0, 1)
+                    self._strike("driver", 2)
             yield batch
 
-    def _strike(self, name: str, batch: int, *partitions: int) -> None:
+    def _strike(self, name: str, batch: int) -> None:
         context = TaskContext.get()
         assert context is not None
-        flag = self.folder / f"{name}-{self.options.stream}"
-        here = context.getLocalProperty("streaming.sql.batchId") == str(batch)
-        if not here or context.partitionId() not in partitions or flag.exists():
+        if context.getLocalProperty("streaming.sql.batchId") != str(batch):
             return
-        flag.touch()
+        try:
+            (self.folder / f"{name}-{self.options.stream}").touch(exist_ok=False)
+        except FileExistsError:
+            return
         daemon = os.getppid()
         jvm = int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
         os.kill(jvm if name == "driver" else os.getpid(), signal.SIGKILL)
         if name == "driver":
-            signal.pause()  # its daemon ends it
+            signal.pause()  # the worker's daemon ends it
 
 
 def copy(spark: Any, source: str, url: str, folder: Path, target: str, **options: str) -> Any:
-    """Copy `events` into a stream, from a checkpoint of its own, to its end."""
+    """Copy `events` into a stream with a checkpoint of its own, and return at the end of `events`."""
     frame = spark.readStream.format("rillet").options(url=url, stream="events", minPartitions="2")
-    frame = frame.option("maxEntriesPerTrigger", str(PER_BATCH)).schema("n long, name string").load()
+    frame = frame.options(maxEntriesPerTrigger=str(PER_BATCH), exactTriggers="true")
+    frame = frame.schema("n long, name string").load()
     writer = frame.writeStream.format(source).options(url=url, stream=target, transactionBytes="8192", **options)
     query = writer.option("checkpointLocation", str(folder / target)).trigger(availableNow=True).start()
     query.awaitTermination()

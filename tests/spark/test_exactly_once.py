@@ -392,7 +392,11 @@ def copied(judge: Judge, stream: str) -> list[int]:
 def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
     spark: SparkSession, judge: Judge, url: str, tmp_path: Path
 ) -> None:
-    write(numbered(range(EVENTS)), {"url": url, "stream": "events"})
+    with judge.client() as client:
+        pipe = client.pipeline(transaction=False)
+        for n in range(EVENTS):  # evenly spaced IDs, so each batch is split into two tasks
+            pipe.execute_command("XADD", "events", f"{n + 1}-0", "n", n, "name", f"row {n:06} of them all")
+        pipe.execute()
     plan = json.dumps({"url": url, "folder": str(tmp_path)})
     ended = subprocess.run(
         [sys.executable, "-m", "tests.spark.struck_writer", plan],

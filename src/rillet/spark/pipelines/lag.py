@@ -299,6 +299,7 @@ def watch(
 ) -> tuple[int, int, list[dict[str, Any]]]:  # fmt: skip
     """Sample until the time is over or `stopped` is set; return (samples, missed ones, the last sample's rows)."""
     began = time.monotonic()
+    total = None if lasting is None else max(math.ceil(lasting / every), 1)
     taken = missed = 0
     last: list[dict[str, Any]] = []
     with Servers(options) as servers:
@@ -314,10 +315,9 @@ def watch(
                 missed += 1
                 print(f"rillet: a sample is missing: {str(error).removeprefix('rillet: ')}", file=sys.stderr)
             if show is not None:
-                show(taken, None if lasting is None else max(math.ceil(lasting / every), 1))
+                show(taken, total)
             due = began + (taken + missed) * every
-            over = lasting is not None and due - began >= lasting
-            if over or stopped.wait(max(due - time.monotonic(), 0)):
+            if taken + missed == total or stopped.wait(max(due - time.monotonic(), 0)):
                 break
     if samples is not None and samples.rows:
         samples.flush()
