@@ -21,7 +21,7 @@ from rillet.client.redirection import Redirection
 from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from rillet.spark.pipelines.group_info import consumers_of, groups_of, stream_facts
-from rillet.spark.read.stream_info import groups_told, streams_told
+from rillet.spark.read.stream_info import xinfo_groups, xinfo_streams
 from tests.judge import Judge, free_port, running_redis
 from tests.server.harness import running
 
@@ -156,12 +156,12 @@ def test_a_refusal_is_never_taken_for_nothing_there(judge: Judge) -> None:
         client.xadd("events", {"f": "v"}, id="1-1")
         client.xgroup_create("events", "g")
         client.set("text", "no stream")
-        assert [told and told["length"] for told in streams_told(found, [b"none", KEY])] == [None, 1]
-        assert [told and told[0]["name"] for told in groups_told(found, [KEY, b"none"])] == [b"g", None]
+        assert [told and told["length"] for told in xinfo_streams(found, [b"none", KEY])] == [None, 1]
+        assert [told and told[0]["name"] for told in xinfo_groups(found, [KEY, b"none"])] == [b"g", None]
         assert (
             groups_of(found, b"none") == consumers_of(found, KEY, b"none") == consumers_of(found, b"none", b"g") == []
         )
-        for ask in (streams_told, groups_told):
+        for ask in (xinfo_streams, xinfo_groups):
             with pytest.raises(ConnectorError, match=f"{address(judge)} refused XINFO: WRONGTYPE .* .stream 'text'.$"):
                 ask(found, [KEY, b"text"])
         client.execute_command("ACL", "SETUSER", "bob", "on", ">p", "+xlen", "~*")

@@ -138,11 +138,11 @@ def estimated(
         return seen
 
     made = Estimate(identifier(number(entries[0]) - 1), after, last, entries[-1], len(entries))
-    asked = made.first_look(48)
-    made.take(asked, look(asked))
+    asked = made.first_cells(48)
+    made.add_probes(asked, look(asked))
     for _ in range(looks - 1):
-        if asked := made.look_again(positions, 8192):
-            made.take(asked, look(asked))
+        if asked := made.refine(positions, 8192):
+            made.add_probes(asked, look(asked))
     return made
 
 

@@ -24,7 +24,7 @@ from rillet.client.redirection import Patience
 from rillet.client.servers import Servers
 from rillet.spark.options import parse
 from rillet.spark.read.data_loss import DataLoss
-from rillet.spark.read.metadata import keys_of_all
+from rillet.spark.read.metadata import key_count
 from tests.judge import Judge, _wait_until_ready, free_port, redis_binary
 from tests.spark.calls import Query, stopped  # noqa: F401
 from tests.spark.test_reading import cutting_proxy
@@ -273,7 +273,7 @@ def test_what_loads_is_waited_for_where_all_nodes_are_asked(tmp_path: Path, wait
         with Servers(chosen) as servers:
             servers.waits = True
             assert len(servers.scan("s*")) == 200
-            assert keys_of_all(servers) == 200
+            assert key_count(servers) == 200
         assert waiting.is_set()
     finally:
         held.client.close()

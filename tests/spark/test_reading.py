@@ -27,7 +27,7 @@ from rillet.spark.options import OptionError  # noqa: E402
 from rillet.spark.read.data_loss import DataLoss, Place  # noqa: E402
 from rillet.spark.read.metadata import count_ahead  # noqa: E402
 from rillet.spark.read.page_reader import read_task  # noqa: E402
-from rillet.spark.read.stream_info import facts_of  # noqa: E402
+from rillet.spark.read.stream_info import stream_infos  # noqa: E402
 from rillet.spark.source import BatchReader, RilletDataSource, StreamReader  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.judge import Judge, running_redis  # noqa: E402
@@ -123,9 +123,9 @@ def test_errors_name_the_server_and_the_stream(judge: Judge, url: str) -> None:
     with pytest.raises(ConnectorError, match=f"there is no stream 'absent' at 127.0.0.1:{judge.port}"):
         BatchReader(options(url, "absent"), SPARK_SCHEMA, 1).partitions()
     with Servers(options(url)) as servers:
-        assert facts_of(servers, ["absent"]) == {"absent": None}
+        assert stream_infos(servers, ["absent"]) == {"absent": None}
         with pytest.raises(ConnectorError, match="WRONGTYPE.*'text'"):
-            facts_of(servers, ["text"])
+            stream_infos(servers, ["text"])
     with pytest.raises(ConnectorError, match="reading 'text' from .*WRONGTYPE"):
         numbers(read_task(options(url, "text"), [("text", *WHOLE[0][1:])], SCHEMA))
     with pytest.raises(ConnectorError, match="no server answers at 127.0.0.1:1: .* .waited for it for 0.1 s"):

@@ -43,7 +43,7 @@ def entries_after(after: StreamID, added: int | None, now: StreamInfo) -> tuple[
     """Return how many entries lie after an ID, and whether that is exact."""
     if now.first is None or now.last <= after:
         return 0, True
-    if now.behind(after):
+    if now.all_after(after):
         return now.length, True
     if added is not None and now.added is not None and (now.deleted is None or now.deleted <= after):
         return max(now.added - added, 0), True
@@ -85,7 +85,7 @@ def _unread(
     """Return the bytes and the age of what is not read yet; what a server does not tell is left out."""
     keys = {stream.encode(): stream for stream in known}
     after = {key: read.get(stream, EARLIEST) for key, stream in keys.items()}
-    begun = [key for key, stream in keys.items() if not known[stream].behind(after[key])]  # its first entry is read
+    begun = [key for key, stream in keys.items() if not known[stream].all_after(after[key])]  # its first entry is read
     nodes = [of_node for _, of_node in servers.by_node(list(keys))]
     replies = iter(servers.each([
         *((key, (b"MEMORY", b"USAGE", key)) for key in keys),

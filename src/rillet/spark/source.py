@@ -41,12 +41,12 @@ from rillet.spark.option_types import EARLIEST, before
 from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
 from rillet.spark.read.data_loss import Place
 from rillet.spark.read.filters import EVERYTHING, SWITCH, Pushed
-from rillet.spark.read.metadata import found, require_streams
+from rillet.spark.read.metadata import require_streams, selected_streams
 from rillet.spark.read.micro_batch import MicroBatchReader
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.page_reader import read_task
-from rillet.spark.read.planner import Planner, spans_of
-from rillet.spark.read.stream_info import StreamInfo, facts_of
+from rillet.spark.read.planner import Planner, ranges_between
+from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.spark.server_address import require_store
 from rillet.types.stream.id import StreamID
 
@@ -225,11 +225,11 @@ class BatchReader(_Reading, DataSourceReader):
                 return [HistoryPartition(task) for task in plan(self)] or [RangePartition(())]
         guarded = "failondataloss" in self.options.named  # a stream that is being trimmed is read as far as it goes
         with plainly(), Servers(self.options) as servers:
-            streams = [stream for stream in found(self.options, servers) if self.keeps(stream)]
-            known = facts_of(servers, streams)
+            streams = [stream for stream in selected_streams(self.options, servers) if self.keeps(stream)]
+            known = stream_infos(servers, streams)
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
-            batch = planner.cut(planner.weigh(spans_of(known, self.bounds(known))), None)
+            batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
         # Of what is counted as removed now nothing is missed: what is there is all that was planned.
         since = {
             stream: Place(EARLIEST, facts.added - facts.length)

@@ -50,9 +50,9 @@ from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import before
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLoss
-from rillet.spark.read.metadata import text
+from rillet.spark.read.metadata import id_text
 from rillet.spark.read.offsets import Part, Task
-from rillet.spark.read.stream_info import groups_told
+from rillet.spark.read.stream_info import xinfo_groups
 from rillet.types.stream.id import MAX, StreamID
 
 ACKNOWLEDGED = 1000  # entries of an XACK
@@ -90,7 +90,7 @@ class _Group:
         """
         names = list(streams)
         found: dict[str, StreamID | None] = {}
-        for name, told in zip(names, groups_told(self.servers, [name.encode() for name in names]), strict=True):
+        for name, told in zip(names, xinfo_groups(self.servers, [name.encode() for name in names]), strict=True):
             if told is not None:
                 ours = [StreamID.parse(group["last-delivered-id"]) for group in told if group["name"] == self.name]
                 found[name] = ours[0] if ours else None
@@ -104,7 +104,7 @@ class _Group:
                 self.place(move)
 
     def _words(self, move: Move, counted: bool = True) -> list[bytes]:
-        words = [b"XGROUP", b"CREATE" if move.make else b"SETID", move.stream.encode(), self.name, text(move.at)]
+        words = [b"XGROUP", b"CREATE" if move.make else b"SETID", move.stream.encode(), self.name, id_text(move.at)]
         return [*words, b"ENTRIESREAD", b"%d" % move.read] if counted and move.read is not None else words
 
     def place(self, move: Move) -> None:
@@ -191,7 +191,7 @@ class Deliverer(_Group):
 
     def pending_after(self, stream: str, after: StreamID, high: bytes, count: int) -> list[StreamID]:
         """Return the same from the ID behind `after` on; a server refuses to look behind the largest there is."""
-        return [] if after.ms == after.seq == MAX else self.pending(stream, b"(" + text(after), high, count)
+        return [] if after.ms == after.seq == MAX else self.pending(stream, b"(" + id_text(after), high, count)
 
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
         """Acknowledge what is pending for us up to the offsets; O(entries acknowledged)."""
@@ -200,8 +200,8 @@ class Deliverer(_Group):
                 continue
             key = stream.encode()
             try:
-                while found := self.pending(stream, b"-", text(at), ACKNOWLEDGED):
-                    self.servers.call(key, b"XACK", key, self.name, *map(text, found))
+                while found := self.pending(stream, b"-", id_text(at), ACKNOWLEDGED):
+                    self.servers.call(key, b"XACK", key, self.name, *map(id_text, found))
             except ConnectorError as error:
                 if "NOGROUP" not in str(error):
                     raise
@@ -362,14 +362,14 @@ class History:
 
         Asking for IDs first says how many entries of the history the range holds: a reply has no other end.
         """
-        found = self.group.pending_after(self.stream, self.after, text(self.last), count)
+        found = self.group.pending_after(self.stream, self.after, id_text(self.last), count)
         if not found:  # what was handed out is claimed by others, or not known any more to have been
             stands = self.group.positions([self.stream]).get(self.stream)
             if self.group.options.fail_on_data_loss and stands is not None and stands < self.last:
                 raise set_back(self.group.options, self.group.servers, self.stream, stands, self.last)
             return False
         asked = DeliveryRequest(self.group.servers, self.stream)
-        came = asked.read(rows, self.group.name, self.group.consumer, text(self.after), len(found))
+        came = asked.read(rows, self.group.name, self.group.consumer, id_text(self.after), len(found))
         self.missing += asked.missing
         if came != len(found) or asked.last != found[-1]:
             raise ConnectorError(

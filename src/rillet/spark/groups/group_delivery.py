@@ -31,7 +31,7 @@ from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLoss, Place
 from rillet.spark.read.micro_batch import Look, MicroBatchReader, Seen
 from rillet.spark.read.offsets import Offset, Task
-from rillet.spark.read.stream_info import facts_of
+from rillet.spark.read.stream_info import stream_infos
 from rillet.types.stream.id import StreamID
 
 
@@ -58,7 +58,7 @@ class Delivering(MicroBatchReader):
         look = self._look(start)
         pages = self._deliver(look, cap)
         if not pages and self.targets is None and self._wait(look):
-            look.known.update(facts_of(self.servers, look.known))
+            look.known.update(stream_infos(self.servers, look.known))
             pages = self._deliver(look, cap)
         if not pages:
             return None
@@ -98,7 +98,7 @@ class Delivering(MicroBatchReader):
     def _look(self, start: Offset) -> Look:
         """Look at the streams and their groups; groups that are missing are made, or their loss is told."""
         streams = self._streams()
-        known = facts_of(self.servers, [*start.streams, *streams])
+        known = stream_infos(self.servers, [*start.streams, *streams])
         self._refuse_strangers(start, streams, known)
         self._seen = Seen(streams, known)
         there = self.consumer.positions([name for name, facts in known.items() if facts is not None])

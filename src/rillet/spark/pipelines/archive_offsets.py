@@ -65,9 +65,9 @@ def starting_offset(manifest: ArchiveManifest, initial: dict[str, Any], options:
 
 def entries_behind(servers: Servers, offset: Offset) -> int:
     """Return the approximate number of entries after an offset, for the progress bar."""
-    from rillet.spark.read.stream_info import facts_of
+    from rillet.spark.read.stream_info import stream_infos
 
     return sum(
         entries_after(offset.streams[stream], offset.added.get(stream), info)[0]
-        for stream, info in facts_of(servers, offset.streams).items() if info is not None
+        for stream, info in stream_infos(servers, offset.streams).items() if info is not None
     )  # fmt: skip

@@ -18,7 +18,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
-from rillet.spark.read.stream_info import groups_told, named, refused, streams_told
+from rillet.spark.read.stream_info import pairs_to_dict, stream_error, xinfo_groups, xinfo_streams
 from rillet.types.stream.id import MAX, StreamID
 
 PAGE = 1000
@@ -42,13 +42,13 @@ def streams_of(servers: Servers, options: Options) -> list[bytes]:
 
 def stream_facts(servers: Servers, key: bytes) -> dict[str, Any] | None:
     """Return what XINFO STREAM tells; None where there is no such key."""
-    (told,) = streams_told(servers, [key])
+    (told,) = xinfo_streams(servers, [key])
     return told
 
 
 def groups_of(servers: Servers, key: bytes) -> list[dict[str, Any]]:
     """Return what XINFO GROUPS tells, a dictionary for each group; none where there is no such key."""
-    (told,) = groups_told(servers, [key])
+    (told,) = xinfo_groups(servers, [key])
     return told or []
 
 
@@ -57,9 +57,9 @@ def consumers_of(servers: Servers, key: bytes, group: bytes) -> list[dict[str, A
     (reply,) = servers.replies(key, [(b"XINFO", b"CONSUMERS", key, group)])
     if isinstance(reply, ReplyError):
         if reply.prefix != "NOGROUP" and "no such key" not in str(reply):
-            raise refused(servers, key, "XINFO", str(reply))
+            raise stream_error(servers, key, "XINFO", str(reply))
         return []
-    return [named(one) for one in reply]
+    return [pairs_to_dict(one) for one in reply]
 
 
 def after(identifier: StreamID) -> bytes | None:

@@ -145,7 +145,7 @@ class DataLossGuard:
             return then, _doubt(then, now, offset.deleted.get(stream, then.after))
         lost = self._lost(stream, Place(then.after, then.added), now)
         if lost is not None and lost < 0:
-            if not now.behind(then.after):
+            if not now.all_after(then.after):
                 lost = 0  # a failover took back entries that had been read; all that came since is there
             else:
                 what = f"is another one now: {now.length} entries are there, and {now.added - then.added} were added"
@@ -159,7 +159,7 @@ class DataLossGuard:
         """Return how many entries after an offset were removed; None: at least one, too many to count. O(1) mostly."""
         assert now.added is not None and then.added is not None
         since = now.added - then.added
-        if now.behind(then.after):
+        if now.all_after(then.after):
             return since - now.length
         if now.deleted is None or now.deleted <= then.after:
             return 0
@@ -212,14 +212,14 @@ def _doubt(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
     """Return what may be lost where no counter tells; up to `deleted` there were holes before."""
     if now.deleted is not None and now.deleted > max(then.after, deleted):
         return Loss(1, True, f"had entries deleted up to {now.deleted}")
-    if then.after == EARLIEST or now.last == then.after or not now.behind(then.after):
+    if then.after == EARLIEST or now.last == then.after or not now.all_after(then.after):
         return None
     return Loss(0, True, _front(now))
 
 
 def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID) -> int:
     """Return how many entries lie in (after, last]: by rank at a rillet server, else O(n), 0.7 us each."""
-    from rillet.spark.read.metadata import MetadataPage, glimpses
+    from rillet.spark.read.metadata import ProbeRequest, probe
 
     key = stream.encode()
     try:
@@ -231,7 +231,7 @@ def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID
         pass  # not a rillet server
     total = 0
     while after < last:
-        (seen,) = glimpses(servers, [MetadataPage(stream, after, last, COUNT_PAGE)])
+        (seen,) = probe(servers, [ProbeRequest(stream, after, last, COUNT_PAGE)])
         total += seen.entries
         if seen.entries < COUNT_PAGE:
             break

@@ -34,11 +34,11 @@ from rillet.spark.archive.layout import Archive, ArchiveManifest
 from rillet.spark.archive.layout import Part as ArchivedFile
 from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
 from rillet.spark.options import Options
-from rillet.spark.read.metadata import found, missing
+from rillet.spark.read.metadata import missing_stream, selected_streams
 from rillet.spark.read.offsets import Part as Range
 from rillet.spark.read.page_reader import read_task
-from rillet.spark.read.planner import Planner, spans_of
-from rillet.spark.read.stream_info import StreamInfo, facts_of
+from rillet.spark.read.planner import Planner, ranges_between
+from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.store.names import matches
 from rillet.types.stream.id import StreamID
 
@@ -98,8 +98,8 @@ def plan(reader: HistoryReader) -> list[HistoryTask]:
             if info is not None and info.length and max(after, seam) < last:
                 live[stream] = (max(after, seam), last)
         planner = Planner(options, servers, reader.parallelism, hurried=False)
-        spans = spans_of({stream: extents[stream] for stream in live}, live)
-        batch = planner.cut(planner.weigh(spans), None)
+        spans = ranges_between({stream: extents[stream] for stream in live}, live)
+        batch = planner.cut(planner.measure(spans), None)
     parallelism = options.min_partitions or reader.parallelism
     return [*archive_tasks(archive, manifest, archived, parallelism), *map(StreamRanges, batch.tasks)]
 
@@ -111,8 +111,8 @@ def consistent_state(
     options, manifest = reader.options, archive.existing()
     for _ in range(PLAN_ATTEMPTS):
         archived = _selected_streams(manifest, options)
-        streams = sorted(stream for stream in {*found(options, servers), *archived} if reader.keeps(stream))
-        extents = facts_of(servers, streams)
+        streams = sorted(stream for stream in {*selected_streams(options, servers), *archived} if reader.keeps(stream))
+        extents = stream_infos(servers, streams)
         later = archive.existing()
         if all(
             (info is not None and info.first is not None and info.first <= manifest.read_up_to(stream))
@@ -124,7 +124,7 @@ def consistent_state(
     for stream, info in extents.items():
         seam = manifest.read_up_to(stream)
         if info is None and stream not in archived and options.keys() is not None:
-            raise missing(servers, stream)
+            raise missing_stream(servers, stream)
         if info is None:
             extents[stream] = StreamInfo(0, None, seam, None, None)
         elif info.last < seam and options.fail_on_data_loss:

@@ -44,10 +44,10 @@ from rillet.spark.metrics import report
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLossGuard, Place
-from rillet.spark.read.metadata import found, keys_of_all, missing, require_streams, wait_for_news
+from rillet.spark.read.metadata import key_count, missing_stream, require_streams, selected_streams, wait_for_entries
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.planner import Planner, SizedRange, StreamRange
-from rillet.spark.read.stream_info import StreamInfo, facts_of
+from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.types.stream.id import StreamID
 
 FEW_KEYS = 20_000
@@ -125,7 +125,7 @@ class MicroBatchReader:
         return self._initial
 
     def _start(self) -> Offset:
-        known = facts_of(self.servers, self._streams())
+        known = stream_infos(self.servers, self._streams())
         require_streams(self.options, self.servers, known)
         streams, added = {}, {}
         for stream, facts in known.items():
@@ -139,7 +139,7 @@ class MicroBatchReader:
 
     def fix_targets(self) -> None:
         """Fix the last IDs that this query reads to those that are the last now."""
-        known = self._again(lambda: facts_of(self.servers, self._streams()))
+        known = self._again(lambda: stream_infos(self.servers, self._streams()))
         self.targets = {stream: facts.last for stream, facts in known.items() if facts is not None}
 
     def report(self) -> dict[str, Any]:
@@ -151,7 +151,7 @@ class MicroBatchReader:
             known = seen.known
             if known is None:
                 streams = self._streams() if seen.streams is None else seen.streams
-                known = facts_of(self.servers, [*streams, *reached.streams])
+                known = stream_infos(self.servers, [*streams, *reached.streams])
             guard = self.guard
             return report(self.servers, known, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
 
@@ -184,18 +184,18 @@ class MicroBatchReader:
         self._goes_on_from(start)
         if end.plan is not None:
             if end != self.reached:  # planned before a restart, and what it reads may be gone by now
-                self._again(lambda: self.guard.check(start, facts_of(self.servers, start.streams)))
+                self._again(lambda: self.guard.check(start, stream_infos(self.servers, start.streams)))
             return end.plan
         begin = end.start if end.start is not None else start.streams
 
         def plan() -> Sequence[Task]:
-            known = facts_of(self.servers, end.streams)
+            known = stream_infos(self.servers, end.streams)
             spans = [
                 StreamRange(stream, begin.get(stream, EARLIEST), min(last, facts.last), facts)
                 for stream, last in end.streams.items()
                 if (facts := known[stream]) is not None
             ]
-            return self.planner.cut(self.planner.weigh(spans), None).tasks
+            return self.planner.cut(self.planner.measure(spans), None).tasks
 
         return self._again(plan)
 
@@ -208,10 +208,10 @@ class MicroBatchReader:
     def _streams(self, now: bool = False) -> list[str]:
         """Return the streams to read; a pattern that takes long to look up is not looked up each time, unless `now`."""
         if self.options.keys() is not None:
-            return found(self.options, self.servers)
+            return selected_streams(self.options, self.servers)
         begun = time.monotonic()
-        if now or begun - self._looked > 20 * self._look_took or keys_of_all(self.servers) <= FEW_KEYS:
-            self._matched = found(self.options, self.servers)
+        if now or begun - self._looked > 20 * self._look_took or key_count(self.servers) <= FEW_KEYS:
+            self._matched = selected_streams(self.options, self.servers)
             self._looked = time.monotonic()
             self._look_took = self._looked - begun
         return self._matched
@@ -219,7 +219,7 @@ class MicroBatchReader:
     def _look(self, start: Offset) -> Look:
         """Look at the streams, those that are there and those of the offset, and let the guard compare."""
         streams = self._streams()
-        known = facts_of(self.servers, [*streams, *start.streams])
+        known = stream_infos(self.servers, [*streams, *start.streams])
         self._refuse_strangers(start, streams, known)
         self._seen = Seen(streams, known)
         places = self.guard.check(start, known)
@@ -230,7 +230,7 @@ class MicroBatchReader:
             if facts is not None:  # what was removed before we saw it is no loss
                 places[stream] = Place(EARLIEST, None if facts.added is None else facts.added - facts.length)
             elif self.options.keys() is not None and self.options.partitioned is None:
-                raise missing(self.servers, stream)
+                raise missing_stream(self.servers, stream)
         return Look(known, places)
 
     def _move_group(self, start: Offset, look: Look) -> None:
@@ -262,12 +262,12 @@ class MicroBatchReader:
                 continue
             last = facts.last if self.targets is None else min(facts.last, self.targets[stream])
             spans.append(StreamRange(stream, place.after, last, facts, place.added))
-        return self.planner.weigh(spans)
+        return self.planner.measure(spans)
 
     def _wait(self, look: Look) -> bool:
         """Wait for an entry that is not there yet; return False if certainly none came."""
         bounds = {stream: EARLIEST if facts is None else facts.last for stream, facts in look.known.items()}
-        return wait_for_news(self.servers, bounds)
+        return wait_for_entries(self.servers, bounds)
 
     def _held_back(self, look: Look, found: Sequence[SizedRange], least: int | None) -> bool:
         """Tell whether a batch has to wait for more entries; wait a little then."""
@@ -291,7 +291,7 @@ class MicroBatchReader:
             if facts is not None and at != place.after:
                 count, hole = facts.added if at == facts.last else None, facts.deleted
             if count is None and facts is not None and facts.added is not None:
-                if facts.behind(at) and at <= facts.last:  # all that is there comes after it
+                if facts.all_after(at) and at <= facts.last:  # all that is there comes after it
                     count = facts.added - facts.length
             if count is not None:
                 added[stream] = count

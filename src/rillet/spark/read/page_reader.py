@@ -43,7 +43,7 @@ from rillet.columns.resp_decoder import BEGUN, DONE, FULL, MORE, RangeDecoder, R
 from rillet.errors import ProtocolError
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import Place
-from rillet.spark.read.metadata import text
+from rillet.spark.read.metadata import id_text
 from rillet.spark.read.node_reader import read_nodes
 from rillet.spark.read.offsets import Part, successor
 from rillet.spark.read.trim_detection import TrimWatch
@@ -91,7 +91,7 @@ class Cursor:
     def request(self, proving: bool) -> bytes:
         """Return the packed request for the next page; proving: from the last entry on, that one included."""
         low, count = (self.after, self.count + 1) if proving else (successor(self.after), self.count)
-        return pack(b"XRANGE", self.key, text(low), text(self.last), b"COUNT", b"%d" % count)
+        return pack(b"XRANGE", self.key, id_text(low), id_text(self.last), b"COUNT", b"%d" % count)
 
 
 class PageReader:

@@ -1,25 +1,27 @@
-"""A batch before it is read: how far it goes in each stream, and which tasks read what.
+"""Plans a batch: how far it reads in each stream, and which task reads which ranges.
 
-    spans       what there is to read: (after, last] of each stream
-    weighed     how many entries that is: told by counters, exactly where they can; else estimated (shares.py)
-    cut         ends of the batch, given a cap; tasks of about equal size
+    StreamRange   (after, last] of a stream: the unread entries
+    SizedRange    its number of entries: exact if counters or the server provide it, else an estimate (splits.py)
+    Batch         the end of the batch in each stream, given a cap; tasks of about equal size
 
-What a weight comes from, the cheapest first:
+Sources of a size, the cheapest first:
 
     the whole stream          XLEN
-    since a known offset      entries-added now, less entries-added at the offset
-    a rillet engine           RILLET.XRANK: exact, O(log n)
-    a short stream            looking at all of it
-    anything else             an estimate from probes; the whole is known, so it is only the fraction that is guessed
+    since an earlier offset   entries-added now, less entries-added at the offset
+    a rillet server           RILLET.XRANK: exact, O(log n)
+    a short stream            one XRANGE that covers it
+    anything else             an estimate from probes; XLEN fixes the total, so only the fraction is estimated
 
-Where a cap ends a batch: at a rillet engine by RILLET.XAFTER, exactly. Elsewhere a small cap (SMALL) is counted out,
-exactly; a larger one is estimated, unless `exactTriggers` asks for counting it out too, which reads as many entries
-here as the batch has. The tasks' cuts are always estimates, but for rillet engines: they decide only who reads.
+The end of a capped batch: a rillet server returns it exactly (RILLET.XAFTER). For other servers, the planner counts
+entries if the cap is small (SMALL) or `exactTriggers` is set, which transfers all entries of the batch to the driver.
+A larger cap is estimated. The cuts between tasks are estimates, except on rillet servers; they only affect how evenly
+the tasks are loaded.
 
-A trigger looks at SAMPLES places of a stream, and no more than twice at TRIGGER_PROBES others; so planning costs some
-milliseconds, however long the stream is. A batch read may look longer, since it is planned once.
+The cost of a trigger does not depend on the length of the stream: SAMPLES probes per stream, then at most
+TRIGGER_ROUNDS - 1 rounds with TRIGGER_PROBES more, a few milliseconds in all. A batch read is planned once, so it may
+use more probes.
 
-Nothing here is remembered between two calls: a planner that was restarted plans the same.
+A planner keeps no state between two calls: after a restart it plans the same batch.
 """
 
 from __future__ import annotations
@@ -30,11 +32,11 @@ from dataclasses import dataclass
 from rillet.client.servers import Servers
 from rillet.spark.option_types import EARLIEST, before
 from rillet.spark.options import Options
-from rillet.spark.read.metadata import MetadataPage, count_ahead, glimpses, places, ranking, ranks
+from rillet.spark.read.metadata import ProbeRequest, count_ahead, ids_after, may_rank, probe, ranks
 from rillet.spark.read.offsets import Task, identifier
 from rillet.spark.read.splits import (
+    MIN_TASK_ENTRIES,
     PROBE,
-    WORTH_A_TASK,
     Estimate,
     SplitBoundaries,
     capped,
@@ -45,286 +47,286 @@ from rillet.spark.read.splits import (
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
-SMALL = 4000  # entries that are rather counted than estimated
-FEW = 128  # entries of one of many streams that are rather counted than estimated: looks cost as much
-SHORT = 256  # entries of a stream that is rather looked at as a whole
-SAMPLES = 48  # probes of one stream at first, and of all streams three times as many
-TRIGGER_LOOKS, TRIGGER_PROBES = 3, 96
-BATCH_LOOKS, BATCH_PROBES = 4, 8192
+SMALL = 4000  # a cap up to this is counted exactly
+FEW = 128  # a stream's share of the cap up to this is counted exactly: probing costs as much
+SHORT = 256  # a stream up to this length is read as a whole
+SAMPLES = 48  # probes of one stream in the first round; three times as many for all streams together
+TRIGGER_ROUNDS, TRIGGER_PROBES = 3, 96
+BATCH_ROUNDS, BATCH_PROBES = 4, 8192
 
 
 @dataclass(frozen=True)
 class StreamRange:
-    """What is to be read of a stream, (after, last], and what is known about it."""
+    """The range (after, last] of a stream to read, with the stream's counters."""
 
     stream: str
     after: StreamID
     last: StreamID
-    known: StreamInfo
+    info: StreamInfo
     added: int | None = None  # entries-added at `after`
 
     @property
     def empty(self) -> bool:
-        """Tell whether certainly nothing is in it."""
-        return self.known.first is None or self.last < self.known.first or self.last <= self.after
+        """Return whether the range certainly holds no entries."""
+        return self.info.first is None or self.last < self.info.first or self.last <= self.after
 
     @property
     def low(self) -> StreamID:
-        """Return the ID behind which its entries begin: `after`, or what is just before the stream's first entry."""
+        """Return the ID after which the entries begin: `after`, or the ID just before the stream's first entry."""
         return max(self.after, self.floor)
 
     @property
     def floor(self) -> StreamID:
         """Return the ID just before the stream's first entry."""
-        first = self.known.first or EARLIEST
+        first = self.info.first or EARLIEST
         return before(first) if first > EARLIEST else first
 
 
 @dataclass
 class SizedRange:
-    """A span and how many entries it holds; `wanted` of them belong to the batch, which ends at `end` then."""
+    """A range with its number of entries, of which the batch contains the first `wanted`, up to the ID `end`."""
 
     span: StreamRange
     count: float
-    sure: bool = True  # whether there are certainly no more
+    sure: bool = True  # whether `count` is exact
     wanted: float = 0.0
     end: StreamID = EARLIEST
     estimate: Estimate | None = None
 
     def ids(self, positions: Sequence[float]) -> list[StreamID]:
-        """Return the IDs that so many entries, in rising order, are thought to be before or at."""
+        """Return the estimated IDs up to which so many entries lie; positions ascend."""
         assert self.estimate is not None
-        scale = self.estimate.count() / self.count  # counters are more exact than an estimate
+        scale = self.estimate.count() / self.count  # `count` may come from exact counters
         return located(self.estimate.inside(), [position * scale for position in positions])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """How far a batch goes in each stream that it reads from, and its tasks."""
+    """A planned batch: its last ID in each of its streams, and its tasks."""
 
     ends: dict[str, StreamID]
     tasks: tuple[Task, ...]
 
 
 class Planner:
-    """Plans batches with the help of the servers; `parallelism` is the number of tasks if options do not say it."""
+    """Plans batches; `parallelism` is the number of tasks unless the option minPartitions sets it."""
 
     def __init__(self, options: Options, servers: Servers, parallelism: int, hurried: bool) -> None:
         self.options = options
         self.servers = servers
         self.parallelism = parallelism
         self.probes = TRIGGER_PROBES if hurried else BATCH_PROBES
-        self.looks = TRIGGER_LOOKS if hurried else BATCH_LOOKS
-        self.ranked = False  # whether the servers rank exactly; found out by weighing
+        self.rounds = TRIGGER_ROUNDS if hurried else BATCH_ROUNDS
+        self.ranked = False  # whether the servers support RILLET.XRANK; set by `measure`
 
-    # ---- how much there is ----
+    # ---- sizes ----
 
-    def weigh(self, spans: Sequence[StreamRange]) -> list[SizedRange]:
-        """Return the spans that may hold entries with how many they hold, those that have waited longest first."""
-        spans = sorted((span for span in spans if not span.empty), key=lambda span: (span.low, span.stream))
+    def measure(self, ranges: Sequence[StreamRange]) -> list[SizedRange]:
+        """Return the ranges that may hold entries, with their sizes; the one with the oldest unread entry is first."""
+        ranges = sorted((span for span in ranges if not span.empty), key=lambda span: (span.low, span.stream))
         exact = None
-        if spans and ranking(self.servers, spans[0].stream):
-            exact = ranks(self.servers, {span.stream: (span.low, span.last) for span in spans})
+        if ranges and may_rank(self.servers, ranges[0].stream):
+            exact = ranks(self.servers, {span.stream: (span.low, span.last) for span in ranges})
         self.ranked = exact is not None
         if exact is not None:
-            found = [SizedRange(span, float(exact[span.stream][1] - exact[span.stream][0])) for span in spans]
+            sized = [SizedRange(span, float(exact[span.stream][1] - exact[span.stream][0])) for span in ranges]
         else:
-            found = self._weigh_by_looking(spans)
-        return [one for one in found if one.count > 0]
+            sized = self._measure_by_probing(ranges)
+        return [one for one in sized if one.count > 0]
 
-    def _weigh_by_looking(self, spans: Sequence[StreamRange]) -> list[SizedRange]:
-        found = [SizedRange(span, _told(span)) for span in spans]
-        unknown = [one for one in found if one.count < 0]
-        short = [one for one in unknown if one.span.known.length <= SHORT and not one.span.known.large]
-        pages = [MetadataPage(one.span.stream, one.span.low, one.span.last, one.span.known.length) for one in short]
-        for one, seen in zip(short, glimpses(self.servers, pages), strict=True):
-            one.count = float(seen.entries)
-        guessed = [one for one in unknown if one.count < 0]
-        self._look_first(guessed)
-        for one in guessed:
+    def _measure_by_probing(self, ranges: Sequence[StreamRange]) -> list[SizedRange]:
+        sized = [SizedRange(span, _counted_entries(span)) for span in ranges]
+        unknown = [one for one in sized if one.count < 0]
+        short = [one for one in unknown if one.span.info.length <= SHORT and not one.span.info.large]
+        pages = [ProbeRequest(one.span.stream, one.span.low, one.span.last, one.span.info.length) for one in short]
+        for one, page in zip(short, probe(self.servers, pages), strict=True):
+            one.count = float(page.entries)
+        estimated = [one for one in unknown if one.count < 0]
+        self._first_probes(estimated)
+        for one in estimated:
             assert one.estimate is not None
             one.count, one.sure = one.estimate.count(), False
-        return found
+        return sized
 
-    # ---- where the entries lie ----
+    # ---- estimates ----
 
-    def _look_first(self, found: Sequence[SizedRange]) -> None:
-        """Make estimates of streams that have none."""
-        found = [one for one in found if one.estimate is None]
-        samples = max(2, min(SAMPLES, 3 * SAMPLES // max(len(found), 1)))
-        asked = []
-        for one in found:
+    def _first_probes(self, sized: Sequence[SizedRange]) -> None:
+        """Create the estimates of ranges that have none."""
+        sized = [one for one in sized if one.estimate is None]
+        samples = max(2, min(SAMPLES, 3 * SAMPLES // max(len(sized), 1)))
+        requests = []
+        for one in sized:
             span = one.span
-            one.estimate = Estimate(span.floor, span.low, span.last, span.known.last, span.known.length)
-            if span.known.large:
+            one.estimate = Estimate(span.floor, span.low, span.last, span.info.last, span.info.length)
+            if span.info.large:
                 one.estimate.spread()
             else:
-                asked.append((one, one.estimate.first_look(samples)))
-        self._look(asked)
+                requests.append((one, one.estimate.first_cells(samples)))
+        self._probe(requests)
 
-    def _look(self, asked: Sequence[tuple[SizedRange, list[tuple[int, int]]]]) -> None:
-        """Look at cells of several streams at once."""
+    def _probe(self, requests: Sequence[tuple[SizedRange, list[tuple[int, int]]]]) -> None:
+        """Probe cells of several streams at once."""
         pages = [
-            MetadataPage(one.span.stream, identifier(start), identifier(end), PROBE)
-            for one, cells in asked
+            ProbeRequest(one.span.stream, identifier(start), identifier(end), PROBE)
+            for one, cells in requests
             for start, end in cells
         ]
-        seen = glimpses(self.servers, pages)
+        probes = probe(self.servers, pages)
         place = 0
-        for one, cells in asked:
+        for one, cells in requests:
             assert one.estimate is not None
-            one.estimate.take(cells, seen[place : place + len(cells)])
+            one.estimate.add_probes(cells, probes[place : place + len(cells)])
             place += len(cells)
 
-    def _look_closely(self, found: Sequence[tuple[SizedRange, list[tuple[float, float]]]]) -> None:
-        """Make estimates fine enough around positions (shares.py), within what a planner may ask."""
-        self._look_first([one for one, _ in found])
-        for _ in range(self.looks - 1):
+    def _refine(self, sized: Sequence[tuple[SizedRange, list[tuple[float, float]]]]) -> None:
+        """Refine the estimates around positions (splits.py), within the planner's limit of probes."""
+        self._first_probes([one for one, _ in sized])
+        for _ in range(self.rounds - 1):
             left = self.probes
             again = []
-            for one, positions in found:
+            for one, positions in sized:
                 assert one.estimate is not None
                 scale = one.estimate.count() / one.count
                 scaled = [(position * scale, grain * scale) for position, grain in positions]
-                cells = [] if one.span.known.large else one.estimate.look_again(scaled, left)
+                cells = [] if one.span.info.large else one.estimate.refine(scaled, left)
                 left -= len(cells)
                 if cells:
                     again.append((one, cells))
             if not again:
                 return
-            self._look(again)
+            self._probe(again)
 
     # ---- the batch ----
 
-    def cut(self, found: Sequence[SizedRange], cap: int | None) -> Batch:
-        """Return the batch of what was weighed, or of the first `cap` entries of it."""
-        shares = None if cap is None else capped({one.span.stream: one.count for one in found}, cap)
+    def cut(self, sized: Sequence[SizedRange], cap: int | None) -> Batch:
+        """Return the batch that contains all entries of the ranges, or the first `cap` of them."""
+        shares = None if cap is None else capped({one.span.stream: one.count for one in sized}, cap)
         taken = sorted(
-            (one for one in found if shares is None or one.span.stream in shares), key=lambda one: one.span.stream
+            (one for one in sized if shares is None or one.span.stream in shares), key=lambda one: one.span.stream
         )
         for one in taken:
             one.wanted = one.count if shares is None else min(one.count, float(shares[one.span.stream]))
             one.end = one.span.last
         total = sum(one.wanted for one in taken)
         parts = self._parts(total, taken)
-        stretches = line([one.wanted for one in taken], parts) if taken else []
+        boundaries = line([one.wanted for one in taken], parts) if taken else []
         if cap is not None:
-            self._end(taken, stretches, total / parts, cap / max(total, 1.0))
-        cuts = self._places(taken, stretches, total / parts)
+            self._find_ends(taken, boundaries, total / parts, cap / max(total, 1.0))
+        cuts = self._cut_ids(taken, boundaries, total / parts)
         ranges = [(one.span.stream, one.span.low, one.end) for one in taken]
-        return Batch({one.span.stream: one.end for one in taken}, tuple(tasks(ranges, stretches, cuts)))
+        return Batch({one.span.stream: one.end for one in taken}, tuple(tasks(ranges, boundaries, cuts)))
 
-    def _parts(self, total: float, found: Sequence[SizedRange]) -> int:
-        """Return how many tasks a batch of so many entries gets."""
+    def _parts(self, total: float, sized: Sequence[SizedRange]) -> int:
+        """Return the number of tasks for a batch of `total` entries."""
         if self.options.min_partitions is not None:
             return self.options.min_partitions
-        if any(one.span.known.large for one in found):
+        if any(one.span.info.large for one in sized):
             return self.parallelism
-        return max(1, min(self.parallelism, int(total) // WORTH_A_TASK))
+        return max(1, min(self.parallelism, int(total) // MIN_TASK_ENTRIES))
 
-    def _end(
-        self, taken: Sequence[SizedRange], stretches: Sequence[SplitBoundaries], share: float, room: float
+    def _find_ends(
+        self, taken: Sequence[SizedRange], boundaries: Sequence[SplitBoundaries], share: float, room: float
     ) -> None:
-        """Find the ends of streams of which a part is wanted; a look for one is a look for its tasks' cuts, too.
+        """Find the end of each range that the cap divides; the probes also serve the cuts between its tasks.
 
-        room: how many times what is wanted fits into the cap; more than once where estimates say that this is all.
+        room: the cap divided by the entries in the batch; above 1 if, by the estimates, the batch contains everything.
         """
         total = room * sum(one.wanted for one in taken)
-        counting = self.options.exact_triggers or (total <= SMALL and not any(one.span.known.large for one in taken))
-        found = [one for one in taken if one.wanted < one.count or (counting and not one.sure)]
-        if not found:
+        counting = self.options.exact_triggers or (total <= SMALL and not any(one.span.info.large for one in taken))
+        sized = [one for one in taken if one.wanted < one.count or (counting and not one.sure)]
+        if not sized:
             return
-        asked = [(one.span.stream, one.span.low, int(one.wanted)) for one in found]
-        if self.ranked and (exact := places(self.servers, asked)) is not None:
-            for one, end in zip(found, exact, strict=True):
+        requests = [(one.span.stream, one.span.low, int(one.wanted)) for one in sized]
+        if self.ranked and (exact := ids_after(self.servers, requests)) is not None:
+            for one, end in zip(sized, exact, strict=True):
                 one.end = min(end, one.span.last)
         elif counting:
-            self._count(found, room, total <= SMALL)
+            self._count_out(sized, room, total <= SMALL)
         else:
-            self._count([one for one in found if one.wanted <= FEW], 1.0, True)
-            guessed = [
-                (one, [*_around(stretch, share), (one.wanted, max(one.wanted / 16, PROBE))])
-                for one, stretch in zip(taken, stretches, strict=True)
+            self._count_out([one for one in sized if one.wanted <= FEW], 1.0, True)
+            estimated = [
+                (one, [*_cut_positions(split, share), (one.wanted, max(one.wanted / 16, PROBE))])
+                for one, split in zip(taken, boundaries, strict=True)
                 if FEW < one.wanted < one.count
             ]
-            self._look_closely(guessed)
-            for one, _ in guessed:
+            self._refine(estimated)
+            for one, _ in estimated:
                 (one.end,) = one.ids([one.wanted])
-            self._settle([one for one, _ in guessed])
+            self._snap_to_entries([one for one, _ in estimated])
 
-    def _count(self, found: Sequence[SizedRange], room: float, at_once: bool) -> None:
+    def _count_out(self, sized: Sequence[SizedRange], room: float, at_once: bool) -> None:
         """Find ends by counting entries."""
-        most = [  # one at the least, also where an estimate says less than one
-            max(1, int(one.wanted * max(room, 1.0) if one.wanted == one.count else one.wanted)) for one in found
+        most = [  # at least one, even if the estimate is below one
+            max(1, int(one.wanted * max(room, 1.0) if one.wanted == one.count else one.wanted)) for one in sized
         ]
         if at_once:
             pages = [
-                MetadataPage(one.span.stream, one.span.low, one.span.last, n)
-                for one, n in zip(found, most, strict=True)
+                ProbeRequest(one.span.stream, one.span.low, one.span.last, n)
+                for one, n in zip(sized, most, strict=True)
             ]
-            for one, seen, n in zip(found, glimpses(self.servers, pages), most, strict=True):
-                one.end = seen.last if seen.entries >= n else one.span.last
+            for one, page, n in zip(sized, probe(self.servers, pages), most, strict=True):
+                one.end = page.last if page.entries >= n else one.span.last
             return
-        for one, n in zip(found, most, strict=True):
+        for one, n in zip(sized, most, strict=True):
             span = one.span
             one.end = count_ahead(self.servers, span.stream, span.low, span.last, n, 10 * SMALL)
 
-    def _settle(self, found: Sequence[SizedRange]) -> None:
-        """Move guessed ends to the entry there: the one before, or where there is none the first that is to be read.
+    def _snap_to_entries(self, sized: Sequence[SizedRange]) -> None:
+        """Move estimated ends to an entry: the last one before, or the first of the range if there is none.
 
-        An offset at an entry can be kept by whoever trims (XTRIM MINID); and a batch that ends there is not empty.
+        A program that trims the stream can keep an offset that is an entry (XTRIM MINID), and the batch is not empty.
         """
-        ahead = [MetadataPage(one.span.stream, one.span.low, one.end, 1, True) for one in found]
-        first = [MetadataPage(one.span.stream, one.span.low, one.span.last, 1) for one in found]
-        seen = glimpses(self.servers, [*ahead, *first])
-        for one, before_end, after_low in zip(found, seen[: len(found)], seen[len(found) :], strict=True):
+        ahead = [ProbeRequest(one.span.stream, one.span.low, one.end, 1, True) for one in sized]
+        first = [ProbeRequest(one.span.stream, one.span.low, one.span.last, 1) for one in sized]
+        probes = probe(self.servers, [*ahead, *first])
+        for one, before_end, after_low in zip(sized, probes[: len(sized)], probes[len(sized) :], strict=True):
             one.end = max(before_end.last, after_low.last)
 
-    def _places(
-        self, found: Sequence[SizedRange], stretches: Sequence[SplitBoundaries], share: float
+    def _cut_ids(
+        self, sized: Sequence[SizedRange], boundaries: Sequence[SplitBoundaries], share: float
     ) -> list[list[StreamID]]:
-        """Return the IDs at which tasks' cuts fall inside the streams."""
-        asked = [
+        """Return the IDs of the cuts between tasks, for each range."""
+        requests = [
             (one.span.stream, one.span.low, max(1, round(cut)))
-            for one, stretch in zip(found, stretches, strict=True)
-            for cut in stretch.cuts
+            for one, split in zip(sized, boundaries, strict=True)
+            for cut in split.cuts
         ]
-        if asked and self.ranked and (exact := places(self.servers, asked)) is not None:
+        if requests and self.ranked and (exact := ids_after(self.servers, requests)) is not None:
             ids = iter(exact)
-            return [[next(ids) for _ in stretch.cuts] for stretch in stretches]
+            return [[next(ids) for _ in split.cuts] for split in boundaries]
         inner = [
-            (one, _around(stretch, share))
-            for one, stretch in zip(found, stretches, strict=True)
-            if stretch.cuts and (one.estimate is None or one.wanted == one.count)
+            (one, _cut_positions(split, share))
+            for one, split in zip(sized, boundaries, strict=True)
+            if split.cuts and (one.estimate is None or one.wanted == one.count)
         ]
-        self._look_closely(inner)
-        return [one.ids(stretch.cuts) if stretch.cuts else [] for one, stretch in zip(found, stretches, strict=True)]
+        self._refine(inner)
+        return [one.ids(split.cuts) if split.cuts else [] for one, split in zip(sized, boundaries, strict=True)]
 
 
-def _around(stretch: SplitBoundaries, share: float) -> list[tuple[float, float]]:
-    """Return the cuts of a stretch as positions to look at: half a task may be hidden around each."""
-    return [(cut, max(share / 2, PROBE)) for cut in stretch.cuts]
+def _cut_positions(split: SplitBoundaries, share: float) -> list[tuple[float, float]]:
+    """Return the cuts of a range as positions to refine; a cell may hold half a task around each."""
+    return [(cut, max(share / 2, PROBE)) for cut in split.cuts]
 
 
-def _told(span: StreamRange) -> float:
-    """Return how many entries a span holds as far as counters tell; -1 where they do not."""
-    known = span.known
-    if span.last < known.last:
+def _counted_entries(span: StreamRange) -> float:
+    """Return the number of entries in a range if the counters provide it, else -1."""
+    info = span.info
+    if span.last < info.last:
         return -1.0
     if span.after <= span.floor:
-        return float(known.length)
-    if span.added is not None and known.added is not None and known.added >= span.added:
-        return float(min(known.length, max(1, known.added - span.added)))  # XSETID may have set the counter
+        return float(info.length)
+    if span.added is not None and info.added is not None and info.added >= span.added:
+        return float(min(info.length, max(1, info.added - span.added)))  # XSETID may have changed the counter
     return -1.0
 
 
-def spans_of(
-    known: Mapping[str, StreamInfo | None], bounds: Mapping[str, tuple[StreamID, StreamID]]
+def ranges_between(
+    infos: Mapping[str, StreamInfo | None], bounds: Mapping[str, tuple[StreamID, StreamID]]
 ) -> list[StreamRange]:
-    """Return the spans between bounds, of streams that are there."""
-    found = []
+    """Return the ranges between bounds of the streams that exist."""
+    ranges = []
     for stream, (after, last) in bounds.items():
-        facts = known.get(stream)
-        if facts is not None:
-            found.append(StreamRange(stream, after, min(last, facts.last), facts))
-    return found
+        info = infos.get(stream)
+        if info is not None:
+            ranges.append(StreamRange(stream, after, min(last, info.last), info))
+    return ranges

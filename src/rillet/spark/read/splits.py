@@ -1,28 +1,28 @@
-"""How entries are shared: a trigger's cap among streams, a batch's ranges among tasks. Arithmetic only, no server.
+"""Divides entries: a trigger's cap among streams, and a batch's ranges among tasks. Arithmetic only; no server access.
 
-Redis tells how many entries a stream has, but not how many lie between two IDs. So an `Estimate` cuts the space of IDs
-into cells, looks at the first few entries (PROBE) behind the start of each, and guesses:
+Redis returns how many entries a stream has, but not how many lie between two IDs. An `Estimate` therefore divides the
+ID space into cells, reads the first few entries (PROBE) after the start of each cell, and extrapolates:
 
     ├────cell────┼────cell────┼────cell────┼────cell────┤
     x.x..x.xx.x  xxxxxxxx                               x
-    seen: dense  seen: denser  the entries seen lie beyond the cell: it holds exactly those inside (here none)
+    probe: dense probe: denser the probe ends after the cell: the count inside the cell is exact (here 0)
 
-A cell whose probe ran into the next one is known exactly; any other gets the density of the entries seen, and all of
-those are scaled so that the whole adds up to XLEN, which is exact. Scaling is what makes the guess good where entries
-come in bursts: each probe is wrong there, and all are wrong by about the same factor. A cell in which a cut falls and
-that holds too much for a good cut is looked at again in pieces, up to FINER of them.
+If a probe reaches the next cell, the cell's count is exact. Every other cell gets the density of its probe. The counts
+of these cells are then scaled so that all cells add up to XLEN, which is exact. Scaling corrects the error of bursty
+streams: each probe is wrong there, but all are wrong by about the same factor. A cell that contains a cut and holds too
+many entries for a good cut is divided into up to FINER pieces, which are probed in turn.
 
-`line` then lays the ranges of all streams end to end and cuts the line into equal tasks: one huge stream becomes many
-tasks, many small ones become one, and at most one range more is made than there are tasks. A cut that falls near the
-border of two streams is moved there.
+`line` concatenates the ranges of all streams and cuts the line into equal tasks. So a huge stream becomes many tasks,
+many small streams become one task, and the cuts add at most one range per task. A cut close to the border between two
+streams moves to the border.
 
     |----- events -----|-- a --|- b -|-- c --|---------- orders ----------|
     |     task    |      task     |     task      |     task     |   task  |
 
-It decides only who reads how much, never what is read: the ranges are disjoint and cover everything.
+An estimate only affects how much each task reads. The ranges are always disjoint and cover everything.
 
-Rejected: paging through the entries to count them (0.7 s for a million; `exactTriggers` asks for it), and a script
-(it blocks the server for as long).
+Rejected: paging through the entries to count them (`exactTriggers` does it on request), and a Lua script (it blocks the
+server for longer). docs/design/0019-capped-triggers.md has the measurements.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from rillet.types.stream.id import StreamID
 
 PROBE = 8
 FINER = 16
-WORTH_A_TASK = 2000  # entries; starting a Python task costs as much as reading that many many times over
-TYPICAL = 4  # as many times as dense as the median a cell is at the most, if it is like the others
-NEAR = 0.1  # of a task: as near to the border of two streams a cut is moved there
+MIN_TASK_ENTRIES = 2000  # starting a Python task costs much more than reading this many entries
+TYPICAL = 4  # a cell with more than this many times the median density is an outlier
+NEAR = 0.1  # a cut closer than this fraction of a task to a border between streams moves to the border
 
 
 class Cell(NamedTuple):
-    """A piece of the ID space, (start, end] as numbers, and how many entries it is thought to hold."""
+    """A piece of the ID space, (start, end] as numbers, with its known or estimated number of entries."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class Cell(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """What a look at a page showed: how many entries, and the first and the last of their IDs if there were any."""
+    """The result of reading one page: the number of entries, and their first and last ID if there are any."""
 
     entries: int
     first: StreamID
@@ -60,34 +60,34 @@ class Probe(NamedTuple):
 
 
 def cells(start: int, end: int, count: int) -> list[tuple[int, int]]:
-    """Return the bounds of `count` equal pieces of (start, end], without those that are empty."""
+    """Return the bounds of `count` equal pieces of (start, end], without empty pieces."""
     cuts = [start + (end - start) * i // count for i in range(count + 1)]
     return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
 
 
 class Estimate:
-    """Where the entries of a stream lie, as far as probes tell; the part that matters is (after, last]."""
+    """The distribution of a stream's entries over the ID space, from probes; (after, last] is the part to read."""
 
     def __init__(self, first: StreamID, after: StreamID, last: StreamID, end: StreamID, entries: int) -> None:
-        """`first` is just below the stream's first entry, `end` its last ID, `entries` its length."""
+        """`first` is the ID just before the first entry, `end` the last ID, `entries` the length of the stream."""
         self.entries = entries
         self.low, self.high = number(after), number(last)
         self.cells: list[Cell] = []
-        self._raw: list[Cell] = []  # the same, before they were scaled
+        self._raw: list[Cell] = []  # the same cells before scaling
         self._edges = [(number(first), self.low), (self.low, self.high), (self.high, number(end))]
         self._unit = 1 << 64 if self.low >> 64 != self.high >> 64 else 1
 
-    def first_look(self, samples: int) -> list[tuple[int, int]]:
-        """Return the cells to probe first: most of them inside, some outside so that the whole is known."""
+    def first_cells(self, samples: int) -> list[tuple[int, int]]:
+        """Return the first cells to probe: most inside the part to read, some outside it, to cover all entries."""
         some = max(1, samples // 4)
         counts = (some, samples, some)
         return [cell for (a, b), n in zip(self._edges, counts, strict=True) if a < b for cell in cells(a, b, n)]
 
-    def look_again(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
-        """Return finer cells, at most so many, for those in which a position falls that hold too much for it.
+    def refine(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
+        """Return pieces, `most` at most, of the cells that contain a position and hold too many entries for it.
 
-        A position is a number of entries from the beginning, and how many a cell may hold around it; they rise. Where
-        most entries are hidden from the probes, all cells hold too much.
+        A position is a number of entries from the start, and the number that its cell may hold; positions ascend.
+        If the probes miss most of the entries, all cells are divided.
         """
         hidden = sum(cell.load for cell in self._raw) < self.entries / 2
         chosen: list[tuple[int, int]] = []
@@ -108,25 +108,25 @@ class Estimate:
             passed += cell.load if inside else 0.0
         return chosen
 
-    def take(self, bounds: Sequence[tuple[int, int]], seen: Sequence[Probe]) -> None:
-        """Take what the probes of some cells saw; they replace the coarser cells that they are pieces of."""
+    def add_probes(self, bounds: Sequence[tuple[int, int]], seen: Sequence[Probe]) -> None:
+        """Store the probes of some cells; pieces replace the cell that they divide."""
         coarse = {cell.start: cell for cell in self._raw}
         usual = TYPICAL * self._median_density()
         done: list[Cell] = []
         pieces: list[Cell] = []
-        for (start, end), found in zip(bounds, seen, strict=True):
-            pieces.append(self._measured(start, end, found))
+        for (start, end), sized in zip(bounds, seen, strict=True):
+            pieces.append(self._measured(start, end, sized))
             parent = coarse.get(pieces[0].start)
             if parent is None or end == parent.end:
-                done += pieces if parent is None else _as_heavy(pieces, parent, usual)
+                done += pieces if parent is None else _rescaled(pieces, parent, usual)
                 coarse.pop(pieces[0].start, None)
                 pieces = []
         self._raw = sorted([*coarse.values(), *done])
         self.cells = self._scaled()
 
     def _median_density(self) -> float:
-        found = sorted(cell.load / (cell.end - cell.start) for cell in self._raw if not cell.exact)
-        return found[len(found) // 2] if found else 0.0
+        sized = sorted(cell.load / (cell.end - cell.start) for cell in self._raw if not cell.exact)
+        return sized[len(sized) // 2] if sized else 0.0
 
     def _measured(self, start: int, end: int, seen: Probe) -> Cell:
         if seen.entries < PROBE:
@@ -134,61 +134,61 @@ class Estimate:
         return Cell(start, end, PROBE * ((end - start) / max(number(seen.last) - number(seen.first), self._unit)))
 
     def _scaled(self) -> list[Cell]:
-        """Return the cells with the guessed ones scaled so that all add up to the stream's length."""
+        """Return the cells, with the estimated ones scaled so that all add up to the stream's length."""
         exact = sum(cell.load for cell in self._raw if cell.exact)
-        guessed = sum(cell.load for cell in self._raw if not cell.exact)
-        factor = max(self.entries - exact, 0) / guessed if guessed else 1.0
+        estimated = sum(cell.load for cell in self._raw if not cell.exact)
+        factor = max(self.entries - exact, 0) / estimated if estimated else 1.0
         return [
             cell if cell.exact else Cell(cell.start, cell.end, max(float(PROBE), cell.load * factor))
             for cell in self._raw
         ]
 
     def spread(self) -> None:
-        """Take the entries to lie evenly over the whole, without any look."""
+        """Assume that the entries are spread evenly, without probing."""
         whole = sum(b - a for a, b in self._edges) or 1
         self._raw = [Cell(a, b, self.entries * (b - a) / whole) for a, b in self._edges if a < b]
         self.cells = self._raw
 
     def inside(self) -> list[Cell]:
-        """Return the cells of the part that matters."""
+        """Return the cells of the part to read."""
         return [cell for cell in self.cells if self.low <= cell.start < self.high]
 
     def count(self) -> float:
-        """Return how many entries the part that matters is thought to hold."""
+        """Return the estimated number of entries in the part to read."""
         return sum(cell.load for cell in self.inside())
 
 
-def _as_heavy(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Cell]:
-    """Return the pieces of a cell, made as heavy together as it was if they seem much too light.
+def _rescaled(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Cell]:
+    """Return the pieces of a cell, scaled up to the cell's count if their own counts add up to less than half of it.
 
-    They tell more than the cell did. But where entries come in bursts, small cells are guessed with another error than
-    large ones, and only cells of one size can be compared; then the cell was right, unless it was denser than `usual`.
+    Pieces usually give the better estimate. In a bursty stream, however, the error depends on the size of a cell, and
+    only cells of one size are comparable: the cell's count is then the better one, unless it was denser than `usual`.
     """
     exact = sum(cell.load for cell in pieces if cell.exact)
-    guessed = sum(cell.load for cell in pieces if not cell.exact)
+    estimated = sum(cell.load for cell in pieces if not cell.exact)
     rest = parent.load - exact
-    if not 0 < guessed < rest / 2 or parent.load > usual * (parent.end - parent.start):
+    if not 0 < estimated < rest / 2 or parent.load > usual * (parent.end - parent.start):
         return pieces
-    return [cell if cell.exact else Cell(cell.start, cell.end, cell.load * rest / guessed) for cell in pieces]
+    return [cell if cell.exact else Cell(cell.start, cell.end, cell.load * rest / estimated) for cell in pieces]
 
 
-def located(found: Sequence[Cell], positions: Sequence[float]) -> list[StreamID]:
-    """Return the IDs that so many entries, in rising order, are thought to be before or at."""
+def located(sized: Sequence[Cell], positions: Sequence[float]) -> list[StreamID]:
+    """Return the estimated IDs up to which so many entries lie; positions ascend."""
     ids: list[StreamID] = []
     passed = 0.0
-    for cell in found:
+    for cell in sized:
         while len(ids) < len(positions) and cell.load and passed + cell.load >= positions[len(ids)]:
             part = (positions[len(ids)] - passed) / cell.load
             ids.append(identifier(min(cell.end, cell.start + int((cell.end - cell.start) * part))))
         passed += cell.load
-    return ids + [identifier(found[-1].end)] * (len(positions) - len(ids))
+    return ids + [identifier(sized[-1].end)] * (len(positions) - len(ids))
 
 
 def capped(waiting: Mapping[str, float], cap: int) -> dict[str, int]:
-    """Return how many entries of each stream belong to a batch of `cap`: in proportion to what waits.
+    """Return how many entries of each stream a batch of `cap` entries contains: proportional to its unread entries.
 
-    `waiting` has the streams that have waited longest first: each gets one entry as long as the cap lasts, so that a
-    busy stream does not keep a quiet one from being read.
+    `waiting` lists the streams by age of their oldest unread entry. Each gets at least one entry while the cap lasts,
+    so a busy stream cannot starve a quiet one.
     """
     total = sum(waiting.values())
     if total <= cap:
@@ -208,17 +208,17 @@ def capped(waiting: Mapping[str, float], cap: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SplitBoundaries:
-    """One stream's piece of the line: where cuts fall inside it, and whether a task ends with it."""
+    """The cuts inside one stream's part of the line, and whether a task ends at the end of that part."""
 
     cuts: list[float]
     ends: bool
 
 
 def line(weights: Sequence[float], parts: int) -> list[SplitBoundaries]:
-    """Cut ranges of these weights, laid end to end, into `parts` equal tasks."""
+    """Cut ranges of these weights, concatenated, into `parts` equal tasks."""
     weights = weights if sum(weights) > 0 else [1.0] * len(weights)
     share = sum(weights) / parts
-    found = [SplitBoundaries([], False) for _ in weights]
+    sized = [SplitBoundaries([], False) for _ in weights]
     begin = 0.0
     border = 1
     for place, weight in enumerate(weights):
@@ -227,21 +227,21 @@ def line(weights: Sequence[float], parts: int) -> list[SplitBoundaries]:
             cut = share * border
             border += 1
             if min(cut - begin, end - cut) > NEAR * share:
-                found[place].cuts.append(cut - begin)
+                sized[place].cuts.append(cut - begin)
             elif cut - begin > end - cut:
-                found[place] = replace(found[place], ends=True)
+                sized[place] = replace(sized[place], ends=True)
             elif place:
-                found[place - 1] = replace(found[place - 1], ends=True)
+                sized[place - 1] = replace(sized[place - 1], ends=True)
         begin = end
-    return found
+    return sized
 
 
 def tasks(
-    ranges: Sequence[Part], stretches: Sequence[SplitBoundaries], cuts: Sequence[Sequence[StreamID]]
+    ranges: Sequence[Part], boundaries: Sequence[SplitBoundaries], cuts: Sequence[Sequence[StreamID]]
 ) -> list[Task]:
-    """Return the tasks of a line: the ranges, cut at these IDs; none is empty."""
+    """Return the tasks of a line: the ranges, cut at these IDs. No task is empty."""
     done: list[list[Part]] = [[]]
-    for (stream, after, last), stretch, inner in zip(ranges, stretches, cuts, strict=True):
+    for (stream, after, last), split, inner in zip(ranges, boundaries, cuts, strict=True):
         for cut in inner:
             if after < cut < last:
                 done[-1].append((stream, after, cut))
@@ -249,6 +249,6 @@ def tasks(
             done.append([])
         if after < last:
             done[-1].append((stream, after, last))
-        if stretch.ends:
+        if split.ends:
             done.append([])
     return [tuple(task) for task in done if task]

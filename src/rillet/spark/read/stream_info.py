@@ -1,20 +1,21 @@
-"""What servers tell of streams and their groups: the one place that asks XINFO STREAM, and XINFO GROUPS, and reads it.
+"""The state of streams and groups on the servers: the only module that sends XINFO STREAM and XINFO GROUPS.
 
-    facts_of(servers, ["a", "b"])          {"a": Facts(...), "b": None}     planner, guard and progress: typed, by name
-    streams_told(servers, [b"a"])          [{"length": 3, ...}]             pipelines: everything that is told, as it is
-    groups_told(servers, [b"a", b"b"])     [[{"name": b"g", ...}], None]    a group's dictionary each
+    stream_infos(servers, ["a", "b"])        {"a": StreamInfo(...), "b": None}    for planning, data loss, metrics
+    xinfo_streams(servers, [b"a"])           [{"length": 3, ...}]                 the complete reply, for pipelines
+    xinfo_groups(servers, [b"a", b"b"])      [[{"name": b"g", ...}], None]        a dictionary per group
 
-All keys are asked about at once, a pipeline for each node. A key that is missing is None. A refusal (a key of another
-type, a user who may not) is a ConnectorError and never taken for "nothing there": who trims or copies would act on it.
+Requests for many keys are sent together, one pipeline per node. The result for a missing key is None. Any other error
+reply (a key of another type, a missing permission) raises ConnectorError: a caller that trims or copies streams must
+not mistake it for a missing key.
 
-`Facts` is what the planner's cost and the guard's proofs rest on:
+The planner and the data-loss check use these values of `StreamInfo`:
 
-    length                 entries there are
-    first                  the ID of the first one
-    last                   last-generated-id: the largest ID ever given; grows, whatever is removed
-    added                  entries-added: how many were ever added; grows, whatever is removed     (Redis 7.0)
-    deleted                max-deleted-entry-id: the largest ID that XDEL removed; XTRIM does not move it   (7.0)
-    large                  whether looking at entries is not worth their transfer, as far as the first and the last tell
+    length     number of entries
+    first      ID of the first entry
+    last       last-generated-id: the largest ID ever generated; it never decreases
+    added      entries-added: how many entries were ever added; it never decreases        (since Redis 7.0)
+    deleted    max-deleted-entry-id: the largest ID that XDEL removed; XTRIM does not change it     (since 7.0)
+    large      whether the first or the last entry is so large that probing entries costs too much
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ LARGE_ENTRY = 16384  # bytes
 
 @dataclass(frozen=True)
 class StreamInfo:
-    """What XINFO STREAM tells of a stream; `added` and `deleted` are None before Redis 7.0."""
+    """The counters of a stream from XINFO STREAM; `added` and `deleted` are None before Redis 7.0."""
 
     length: int
     first: StreamID | None
@@ -43,57 +44,61 @@ class StreamInfo:
     large: bool = False
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> StreamInfo:
-        """Read one stream of `streams_told`."""
-        edges = [entry for entry in (told.get("first-entry"), told.get("last-entry")) if entry]
-        deleted = told.get("max-deleted-entry-id")
+    def from_reply(cls, reply: Mapping[str, Any]) -> StreamInfo:
+        """Return the info of one reply of `xinfo_streams`."""
+        edges = [entry for entry in (reply.get("first-entry"), reply.get("last-entry")) if entry]
+        deleted = reply.get("max-deleted-entry-id")
         return cls(
-            told["length"],
-            StreamID.parse(told["first-entry"][0]) if told.get("first-entry") else None,
-            StreamID.parse(told["last-generated-id"]),
-            told.get("entries-added"),
+            reply["length"],
+            StreamID.parse(reply["first-entry"][0]) if reply.get("first-entry") else None,
+            StreamID.parse(reply["last-generated-id"]),
+            reply.get("entries-added"),
             StreamID.parse(deleted) if deleted else None,
             any(sum(map(len, entry[1] or ())) > LARGE_ENTRY for entry in edges),
         )
 
-    def behind(self, offset: StreamID) -> bool:
-        """Return whether all entries lie after an offset, so that nothing of what it knew is left."""
+    def all_after(self, offset: StreamID) -> bool:
+        """Return whether every entry lies after an offset; True for an empty stream."""
         return self.first is None or self.first > offset
 
 
-def facts_of(servers: Servers, streams: Iterable[str]) -> dict[str, StreamInfo | None]:
-    """Return the facts of streams, None for one that is missing; a key of another type is a ConnectorError."""
+def stream_infos(servers: Servers, streams: Iterable[str]) -> dict[str, StreamInfo | None]:
+    """Return the info of each stream, None for a missing one; raise ConnectorError for a key of another type."""
     names = list(dict.fromkeys(streams))
-    found = streams_told(servers, [name.encode() for name in names])
-    return {name: None if told is None else StreamInfo.of(told) for name, told in zip(names, found, strict=True)}
+    replies = xinfo_streams(servers, [name.encode() for name in names])
+    return {
+        name: None if reply is None else StreamInfo.from_reply(reply)
+        for name, reply in zip(names, replies, strict=True)
+    }
 
 
-def streams_told(servers: Servers, keys: Sequence[bytes]) -> list[dict[str, Any] | None]:
-    """Return what XINFO STREAM tells of keys, by its names; None for one that is missing."""
-    return [None if reply is None else named(reply) for reply in _told(servers, b"STREAM", keys)]
+def xinfo_streams(servers: Servers, keys: Sequence[bytes]) -> list[dict[str, Any] | None]:
+    """Return the XINFO STREAM reply of each key as a dictionary; None for a missing key."""
+    return [None if reply is None else pairs_to_dict(reply) for reply in _xinfo(servers, b"STREAM", keys)]
 
 
-def groups_told(servers: Servers, keys: Sequence[bytes]) -> list[list[dict[str, Any]] | None]:
-    """Return what XINFO GROUPS tells of the groups of keys, by its names; None for a key that is missing."""
-    return [None if reply is None else [named(one) for one in reply] for reply in _told(servers, b"GROUPS", keys)]
+def xinfo_groups(servers: Servers, keys: Sequence[bytes]) -> list[list[dict[str, Any]] | None]:
+    """Return the XINFO GROUPS reply of each key as dictionaries, one per group; None for a missing key."""
+    replies = _xinfo(servers, b"GROUPS", keys)
+    return [None if reply is None else [pairs_to_dict(group) for group in reply] for reply in replies]
 
 
-def _told(servers: Servers, what: bytes, keys: Sequence[bytes]) -> list[Any]:
-    replies = servers.each([(key, (b"XINFO", what, key)) for key in keys])
-    for place, (key, reply) in enumerate(zip(keys, replies, strict=True)):
+def _xinfo(servers: Servers, subcommand: bytes, keys: Sequence[bytes]) -> list[Any]:
+    replies = servers.each([(key, (b"XINFO", subcommand, key)) for key in keys])
+    for index, (key, reply) in enumerate(zip(keys, replies, strict=True)):
         if isinstance(reply, ReplyError):
             if "no such key" not in str(reply):
-                raise refused(servers, key, "XINFO", str(reply))
-            replies[place] = None
+                raise stream_error(servers, key, "XINFO", str(reply))
+            replies[index] = None
     return replies
 
 
-def named(flat: Sequence[Any]) -> dict[str, Any]:
-    """Return names and values in turn as a dictionary."""
+def pairs_to_dict(flat: Sequence[Any]) -> dict[str, Any]:
+    """Return a flat reply of alternating names and values as a dictionary."""
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 
-def refused(servers: Servers, key: bytes, command: str, line: str) -> ConnectorError:
-    """Return the error about a stream for which a server refused a command."""
+def stream_error(servers: Servers, key: bytes, command: str, line: str) -> ConnectorError:
+    """Return the ConnectorError for a command on a stream to which a server replied with the error `line`."""
     where = servers.connection(key).address
     return ConnectorError(f"{refusal(where, command, line)} (stream {key.decode('utf-8', 'backslashreplace')!r})")

@@ -42,7 +42,7 @@ from collections.abc import Mapping, Set
 from rillet.client.servers import Servers
 from rillet.spark.read.data_loss import DataLoss, Place
 from rillet.spark.read.offsets import Part, successor
-from rillet.spark.read.stream_info import StreamInfo, facts_of
+from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.types.stream.id import StreamID
 
 
@@ -63,7 +63,7 @@ class TrimWatch:
         stream, after, last = part
         if stream in self.free:
             return
-        now = facts_of(self.servers, [stream])[stream]
+        now = stream_infos(self.servers, [stream])[stream]
         if now is None:
             found = "is gone"
         else:
@@ -81,7 +81,7 @@ class TrimWatch:
         """Return how a stream looks now if entries beyond `at` may be gone; nothing where none is."""
         if now.last < at:
             return f"is another one: it ends at {now.last}"
-        if not now.behind(at) or now.first == successor(at):
+        if not now.all_after(at) or now.first == successor(at):
             return ""
         if now.added is not None and then is not None and then.added is not None and then.after <= at:
             if now.added - then.added - now.length == read:
