@@ -19,7 +19,7 @@ timed       = --durations=30 --durations-min=1 --junit-xml=build/times-$(1).xml
 MINUTES     = 30
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve test test-fast test-interpreted test-compiled test-long wheel bench lint docs
+.PHONY: help setup demo serve test test-fast test-interpreted test-spark test-compiled test-long wheel bench lint docs
 
 help:
 	@echo 'make setup      a virtual environment in .venv, the packages, the compiled build, a Java if there is none'
@@ -62,18 +62,22 @@ demo: setup
 serve: $(COMPILED)/.stamp
 	@PYTHONPATH="$(CURDIR)/$(COMPILED)" $(BIN)/python -m rillet serve $(ARGS)
 
-# At once: each of the two runs mostly in one process, and waits for servers much of the time.
+# Two at a time, so that both cores are busy: the third starts when the first ends.
 test: setup
-	@$(MAKE) --no-print-directory -j2 test-interpreted test-compiled
+	@$(MAKE) --no-print-directory -j2 test-interpreted test-spark test-compiled
 	@echo 'rillet: all tests passed at both speeds'
 
 test-interpreted: setup
 	@echo '== interpreted: src, with Cython out of the way'
 	@$(interpreted) $(pytest) -q -m 'not spark and not once and not long' $(call timed,interpreted)
 
+test-spark: setup
+	@echo '== Spark, on the compiled build'
+	@$(compiled) $(pytest) -q -m 'spark and not long' $(call timed,spark)
+
 test-compiled: setup
 	@echo '== compiled: $(COMPILED)'
-	@$(compiled) $(pytest) -q -m 'not long' $(call timed,compiled)
+	@$(compiled) $(pytest) -q -m 'not spark and not long' $(call timed,compiled)
 
 test-long: setup
 	@JAVA_HOME="$$(cat $(VENV)/java-home)" $(BIN)/python tools/test_long.py --minutes $(MINUTES) $(ARGS)
