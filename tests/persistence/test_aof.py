@@ -10,7 +10,8 @@ import pytest
 
 import rillet
 from rillet.errors import LogCorrupt, NewerFormat
-from rillet.persistence.aof.log import AppendOnlyLog, TornLog
+from rillet.persistence.aof.loader import TornLog
+from rillet.persistence.aof.log import AppendOnlyLog
 from tests.persistence.state import WORK, Opened, content_of
 
 
@@ -195,8 +196,8 @@ def test_blocked_consumers_are_logged_when_they_are_served(tmp_path: Path) -> No
 def test_everysec_syncs_in_the_background(tmp_path: Path) -> None:
     with Opened(tmp_path, "everysec") as opened:
         synced = threading.Event()
-        real = opened.log._sync
-        opened.log._sync = lambda: (real(), synced.set())  # type: ignore[assignment,func-returns-value]
+        real = opened.log.syncer.sync
+        opened.log.syncer.sync = lambda: (real(), synced.set())  # type: ignore[assignment,func-returns-value]
         opened("SET", "a", "1")
         assert opened.log.synced < opened.log.size
         assert synced.wait(5) and opened.log.synced == opened.log.size
@@ -243,7 +244,7 @@ def test_a_missing_manifest_or_file_is_not_an_empty_log(tmp_path: Path) -> None:
     manifest = tmp_path / "appendonly.aof.manifest"
     kept = manifest.read_bytes()
     manifest.unlink()
-    with pytest.raises(LogCorrupt, match=r"the manifest is missing, and appendonly.aof.1.incr.aof is there"):
+    with pytest.raises(LogCorrupt, match=r"the manifest is missing, but appendonly.aof.1.incr.aof exists"):
         Opened(tmp_path)
     manifest.write_bytes(kept)
     (tmp_path / "appendonly.aof.1.incr.aof").rename(tmp_path / "away")

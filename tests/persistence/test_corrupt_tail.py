@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from rillet.errors import LogCorrupt
-from rillet.persistence.aof.log import AppendOnlyLog, TornLog
+from rillet.persistence.aof.loader import TornLog
+from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from tests.differential.wire import Local
@@ -34,7 +35,7 @@ def opened(folder: Path, corrupt_tail: int, truncates: bool = True) -> Local:
     """Open the log, which is closed again, and return who holds its data."""
     local = Local(Engine(Settings()))
     log = AppendOnlyLog(folder, fsync="no")
-    log.corrupt_tail, log.truncates = corrupt_tail, truncates
+    log.corrupt_tail_max_size, log.load_truncated = corrupt_tail, truncates
     log.open(local.engine)
     log.close()
     return local

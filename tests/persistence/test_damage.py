@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from rillet.errors import LogCorrupt, NewerFormat
-from rillet.persistence.aof.loader import begins_a_command
-from rillet.persistence.aof.log import TornLog
+from rillet.persistence.aof.loader import TornLog, begins_a_command
 from tests.persistence.state import WORK, Opened
 
 NAME = "appendonly.aof.1.incr.aof"

@@ -127,7 +127,7 @@ def test_a_sync_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsyn
             opened("SET", "during", "1")
     else:
         opened.log.sync_soon()
-        while opened.log._sync_error is None:
+        while opened.log.syncer.error is None:
             threading.Event().wait(0.002)
         opened.log.tick(0)
     monkeypatch.undo()

@@ -15,7 +15,7 @@ import pytest
 
 import rillet
 from rillet.errors import Misconf, StoreError
-from rillet.persistence.aof.log import WAITING
+from rillet.persistence.aof.states import WAIT_REWRITE
 from rillet.protocol.reply_parser import parse_all
 from tests.persistence.power_loss import Crashes, CrashFailure, Figures, Opened, Plan, Workload
 from tests.persistence.simulated_disk import FOREVER, SimulatedDisk
@@ -60,15 +60,15 @@ class FaultyRun(Workload):
         def recovered() -> None:
             engine.refusal = None
 
-        log.on_failure = failed
-        log.on_recovery = recovered
+        log.failures.on_failure = failed
+        log.failures.on_recovery = recovered
 
     def note(self) -> None:
         """Note how far it is; from a failed sync until there is a new base, nothing more becomes a second old.
 
         What was acknowledged in the second before it is in doubt, and stays so.
         """
-        broken = self.log.state == WAITING or self.log._sync_error is not None
+        broken = self.log.state == WAIT_REWRITE or self.log.syncer.error is not None
         self.stopped = min(self.stopped, self.now) if broken else FOREVER
         now, self.now = self.now, min(self.now, self.stopped)
         super().note()

@@ -14,11 +14,12 @@ import pytest
 
 from rillet.errors import Misconf
 from rillet.persistence.aof.base import write_base
-from rillet.persistence.aof.log import OFF, ON, WAITING, AppendOnlyLog
+from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import Ended, InlineBaseWriter, SpawnedBaseWriter
 from rillet.persistence.aof.rewrite_process import compact, end_with
+from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.disk import Disk, DiskFile
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
@@ -261,7 +262,7 @@ def test_the_first_base_of_a_log_that_begins_late(tmp_path: Path) -> None:
     opened("SET", "before", "1")
     opened.log.start_waiting(opened.engine)
     opened("SET", "nowhere", "but in the base")
-    assert opened.log.state == WAITING and opened.log.settled(opened.log.position)
+    assert opened.log.state == WAIT_REWRITE and opened.log.settled(opened.log.position)
     opened.rewriting.begin()
     opened("SET", "collected", "1")
     assert _names(folder) == ["temp base", "temp-appendonly.aof.incr"]
@@ -338,12 +339,12 @@ def test_after_a_failed_sync_only_new_files_are_believed(tmp_path: Path, fsync: 
         if opened.writer.started:
             opened.writer.end()
             opened.tick(0.01)
-        assert str(opened("SET", "a", "3")).startswith("MISCONF ") and opened.log.broken
+        assert str(opened("SET", "a", "3")).startswith("MISCONF ") and opened.log.needs_base
         disk.failing.clear()
         opened.tick(5)
         opened.writer.end()
         opened.tick(0.01)
-        assert not opened.log.broken and opened("SET", "a", "4") == b"OK"
+        assert not opened.log.needs_base and opened("SET", "a", "4") == b"OK"
         assert _names(folder)[-1] == "manifest" and "1.incr.aof" not in {
             file.name for file in read_manifest(folder / f"{NAME}.manifest").history}
         _same_after_a_crash(opened, folder)
@@ -359,12 +360,12 @@ def test_a_folder_that_goes_and_comes_back(tmp_path: Path) -> None:
         assert opened.failures == ["Errors writing to the AOF file: No such file or directory"]
         assert str(opened("SET", "a", "3")).startswith("MISCONF ") and opened("GET", "a") == b"1"
         opened.tick()
-        assert opened.log.broken
+        assert opened.log.needs_base
         folder.unlink()
         opened.tick()
         opened.writer.end()
         opened.tick()
-        assert not opened.log.broken and _names(folder) == ["1.base.rdb", "2.incr.aof", "manifest"]
+        assert not opened.log.needs_base and _names(folder) == ["1.base.rdb", "2.incr.aof", "manifest"]
         opened("SET", "a", "4")
         _same_after_a_crash(opened, folder)
 
@@ -436,7 +437,7 @@ def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
 
 def test_history_that_could_not_be_removed_goes_later(tmp_path: Path) -> None:
     with Rewritten(tmp_path) as opened:
-        opened.log.keeps_history = True
+        opened.log.keep_history = True
         opened("SET", "a", "1")
         for _ in range(2):
             opened.rewriting.begin()
@@ -482,7 +483,7 @@ def test_a_process_that_cannot_read_the_log_says_so(tmp_path: Path) -> None:
         opened("SET", "a", "1")
         said: list[str] = []
         rewriting = Rewriting(opened.log, opened.engine, SpawnedBaseWriter(opened.engine.settings), say=said.append)
-        opened.log.rotate()
+        opened.log.rotation.rotate()
         (tmp_path / f"{NAME}.1.incr.aof").write_bytes(b"!")
         rewriting.begin()
         while rewriting.in_progress:
@@ -545,7 +546,7 @@ def test_a_torn_end_is_refused_where_the_settings_say_so(tmp_path: Path) -> None
     path = tmp_path / f"{NAME}.1.incr.aof"
     path.write_bytes(path.read_bytes()[:-3])
     log = AppendOnlyLog(tmp_path)
-    log.truncates = False
+    log.load_truncated = False
     with pytest.raises(Exception, match="offset 23: Unexpected end of file reading the append only file"):
         log.load(Engine())
 
@@ -600,7 +601,7 @@ def test_a_failure_that_another_met_is_that_of_all_who_are_not_answered_yet(tmp_
         disk.failing["sync"] = errno.EIO
         log.sync_soon()
         log.write()
-        assert log.state == WAITING
+        assert log.state == WAIT_REWRITE
         with pytest.raises(Misconf):
             log.settled(log.write(answered))
         assert log.write(log.position) == 0
@@ -633,10 +634,10 @@ def test_who_asks_while_a_log_breaks_is_not_told_that_all_is_well(tmp_path: Path
                     told.append(log.settled(position))
                 told.append("refused")
 
-        log._syncing = Asking()  # type: ignore[assignment]
+        log.syncer.lock = Asking()  # type: ignore[assignment]
         log.write()
-        log._syncing = threading.Lock()
-        assert told == ["refused"] and log.broken
+        log.syncer.lock = threading.Lock()
+        assert told == ["refused"] and log.needs_base
         disk.failing.clear()
 
 

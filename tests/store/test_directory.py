@@ -179,7 +179,7 @@ def test_config_set_of_appendfsync(tmp_path: Path) -> None:
         for policy in ("always", "no", "everysec", "always"):
             store.execute("CONFIG", "SET", "appendfsync", policy)
             assert store.execute("CONFIG", "GET", "appendfsync") == [b"appendfsync", policy.encode()]
-            assert store.link.engine.log.fsync == policy  # type: ignore[attr-defined]
+            assert store.link.engine.log.syncer.fsync == policy  # type: ignore[attr-defined]
         with pytest.raises(rillet.CommandError, match="CONFIG SET failed"):
             store.execute("CONFIG", "SET", "appendonly", "yes")
 

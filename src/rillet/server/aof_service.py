@@ -18,9 +18,11 @@ from pathlib import Path
 
 from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof.base import write_base
-from rillet.persistence.aof.log import OFF, ON, WAITING, AppendOnlyLog, LoadResult, TornLog
+from rillet.persistence.aof.loader import LoadResult, TornLog
+from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import PURPOSE, ForkedBaseWriter
+from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.fork import Children
 from rillet.persistence.write_gate import LOG, WriteGate
@@ -74,9 +76,9 @@ class ServerLog:
 
     def _take_settings(self) -> None:
         settings = self._engine.settings
-        self.log.truncates = settings.aof_load_truncated
-        self.log.corrupt_tail = settings.aof_load_corrupt_tail_max_size
-        self.log.keeps_history = settings.aof_disable_auto_gc
+        self.log.load_truncated = settings.aof_load_truncated
+        self.log.corrupt_tail_max_size = settings.aof_load_corrupt_tail_max_size
+        self.log.keep_history = settings.aof_disable_auto_gc
         self.log.feed.timestamps = settings.aof_timestamp_enabled
 
     def setting_changed(self, name: str) -> None:
@@ -95,7 +97,7 @@ class ServerLog:
 
     def _remove_history(self) -> None:
         try:
-            self.log.remove_history()
+            self.log.files.remove_history()
         except OSError as error:
             say(f"History files cannot be removed: {error.strerror}", WARNING)
 
@@ -181,7 +183,7 @@ class ServerLog:
         """Empty the databases and fill them from the files (debug.c: DEBUG LOADAOF)."""
         log, engine = self.log, self._engine
         self.rewriting.settle()
-        if not log.path.exists():
+        if not log.files.manifest_path.exists():
             raise CommandError("there is no append-only file to load")
         log.write()
         if log.failure is not None:
@@ -206,7 +208,7 @@ class ServerLog:
 
     def begin_anew(self) -> None:
         """Let the log lead to the data that are here now, which came from elsewhere. O(data)"""
-        if self.log.state == WAITING:
+        if self.log.state == WAIT_REWRITE:
             self.rewriting.abort()  # its base is of what was here before
         if self.log.state == ON:
             try:
@@ -224,7 +226,7 @@ class ServerLog:
         """End a rewrite before the server ends (prepareForShutdown); CommandError where the end has to wait for it."""
         self.rewriting.settle()
         if self.rewriting.in_progress:
-            if self.log.state == WAITING and self.log.failure is None:
+            if self.log.state == WAIT_REWRITE and self.log.failure is None:
                 if not force:
                     say("Writing initial AOF, can't exit.", WARNING)
                     raise CommandError("Writing initial AOF, can't exit.")

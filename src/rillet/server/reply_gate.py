@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rillet.errors import CommandError
-from rillet.persistence.aof.log import OFF
+from rillet.persistence.aof.states import OFF
 from rillet.persistence.fork import Children
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine

@@ -238,8 +238,7 @@ class Server:
             self._release_settled()
             if self._unsettled:
                 # Others are served while the log is synced; that serves all who came before it began.
-                log.on_synced = self._synced
-                log.sync_soon()
+                log.sync_soon(self._synced)
 
     def _release_settled(self) -> None:
         """Let the replies leave for which the log has come far enough; the guard is held."""

@@ -204,9 +204,9 @@ class Owner:
 
     def _take_settings(self) -> None:
         settings = self.engine.settings
-        self.log.truncates = settings.aof_load_truncated
-        self.log.corrupt_tail = settings.aof_load_corrupt_tail_max_size
-        self.log.keeps_history = settings.aof_disable_auto_gc
+        self.log.load_truncated = settings.aof_load_truncated
+        self.log.corrupt_tail_max_size = settings.aof_load_corrupt_tail_max_size
+        self.log.keep_history = settings.aof_disable_auto_gc
         self.log.feed.timestamps = settings.aof_timestamp_enabled
 
     def rewrite(self, later: bool = False) -> bool:

@@ -15,7 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rillet.persistence.aof.log import AppendOnlyLog, TornLog
+from rillet.persistence.aof.loader import TornLog
+from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
 from rillet.store.progress import ProgressBar
 

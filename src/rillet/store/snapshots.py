@@ -25,9 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from rillet.errors import CommandError, StoreError
-from rillet.persistence.aof.log import ON, AppendOnlyLog
+from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import SNAPSHOT, SpawnedBaseWriter
+from rillet.persistence.aof.states import ON
 from rillet.persistence.disk import REAL, write_all
 from rillet.persistence.fork import ChildOutcome
 from rillet.persistence.rdb.snapshots import Snapshots
@@ -76,7 +77,7 @@ class StoreSnapshots(Snapshots):
             return os.getpid()
         log.write()
         if log.size != self._rotated_at:
-            log.rotate()
+            log.rotation.rotate()
             self._rotated_at = log.size
         sources = [log.folder / file.name for file in log.manifest.loaded[:-1]]
         self._writer.start(path, sources, lambda error, _kind: self._over(error))

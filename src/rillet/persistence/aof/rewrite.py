@@ -36,8 +36,9 @@ from collections.abc import Callable
 
 from rillet.errors import Corrupt
 from rillet.persistence.aof.base import part_of
-from rillet.persistence.aof.log import OFF, ON, WAITING, AppendOnlyLog
+from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite_format import BaseWriter, InlineBaseWriter
+from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 
@@ -104,7 +105,7 @@ class Rewriting:
         log = self.log
         log.write()
         if log.state == OFF:
-            log.manifest = log.find()
+            log.files.manifest = log.files.find()
         self._rounds = 0
         self._started = self._now
         if log.state == ON and log.threads and log.failure is None and log.size - log.synced > _LITTLE:
@@ -116,13 +117,13 @@ class Rewriting:
     def _go(self) -> None:
         """Rotate, and start the writer."""
         log = self.log
-        waiting = log.state == WAITING
+        waiting = log.state == WAIT_REWRITE
         self._at_work = self._from_memory if waiting or log.state == OFF else self._writer
         try:
             if waiting:
-                log.open_aside()
+                log.rotation.open_temp_incr()
             elif log.state == ON:
-                log.rotate()
+                log.rotation.rotate()
             else:
                 log.disk.make_folder(log.folder)
             self.rewrites += 1
@@ -131,7 +132,7 @@ class Rewriting:
             sources = [log.folder / file.name for file in files[: len(files) - kept]]
             self._at_work.start(log.folder / self._draft, sources, self._written)
         except OSError as error:
-            log.close_aside()
+            log.rotation.drop_temp_incr()
             self._phase = IDLE
             self.succeeded = False
             self._not_before = self._now + _RETRY_SECONDS
@@ -159,13 +160,13 @@ class Rewriting:
         """Put the new base in force; not by the one who holds the engine, unless there are no threads."""
         self._error = ""
         try:
-            self.log.take_over(self._draft, as_rdb)
+            self.log.rotation.install_base(self._draft, as_rdb)
         except OSError as error:
             self._error = error.strerror or str(error)
             return
-        if not self.log.keeps_history:
+        if not self.log.keep_history:
             with contextlib.suppress(OSError):  # they stay history, and the next rewrite removes them
-                self.log.remove_history()
+                self.log.files.remove_history()
 
     def _finished(self) -> None:
         if self._job is not None:
@@ -174,7 +175,7 @@ class Rewriting:
         if self._error:
             self._failed(f"Background AOF rewrite could not be put in force: {self._error}")
             return
-        self.log.resumed()
+        self.log.base_installed()
         self.failures = 0
         self.succeeded = True
         self._say("Background AOF rewrite finished successfully")
@@ -189,11 +190,11 @@ class Rewriting:
         for path in (log.folder / self._draft, part_of(log.folder / self._draft)):
             with contextlib.suppress(OSError):
                 log.disk.remove(path)
-        if log.state == WAITING:
-            self._say(f"Removing the temp incr aof file {log.aside} in the background")
-            log.close_aside()
+        if log.state == WAIT_REWRITE:
+            self._say(f"Removing the temp incr aof file {log.files.temp_incr} in the background")
+            log.rotation.drop_temp_incr()
             self.scheduled = True
-            if log.broken:
+            if log.needs_base:
                 self._not_before = self._now + min(2**self.failures, _LONGEST_WAIT)
         self._over()
 
@@ -238,11 +239,11 @@ class Rewriting:
         self._now = now
         log = self.log
         log.tick(now)
-        log.relaxed = self._settings.no_appendfsync_on_rewrite and (self._phase == WRITING or self._busy())
+        log.syncer.paused = self._settings.no_appendfsync_on_rewrite and (self._phase == WRITING or self._busy())
         if self._phase == SYNCING:
             self._sync_on()
         elif self._phase == WRITING:
-            if log.state != OFF and not log.collects:
+            if log.state != OFF and not log.collecting:
                 self._at_work.stop()
                 self._failed("Background AOF rewrite was given up: what is logged meanwhile cannot be written")
             else:
@@ -269,7 +270,7 @@ class Rewriting:
         log = self.log
         if self._now < self._not_before:
             return
-        if log.broken or ((self.scheduled or self._has_grown()) and not self._limited()):
+        if log.needs_base or ((self.scheduled or self._has_grown()) and not self._limited()):
             with contextlib.suppress(OSError, Corrupt):
                 self.begin()
 
@@ -320,7 +321,8 @@ class Rewriting:
         return {
             "aof_current_size": log.current_size, "aof_base_size": log.base_size,
             "aof_pending_rewrite": int(self.scheduled), "aof_buffer_length": log.unwritten,
-            "aof_pending_bio_fsync": int(log.size > log.synced and log.fsync == "always"), "aof_delayed_fsync": 0,
+            "aof_pending_bio_fsync": int(log.size > log.synced and log.syncer.fsync == "always"),
+            "aof_delayed_fsync": 0,
         }  # fmt: skip
 
 

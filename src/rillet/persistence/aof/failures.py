@@ -1,0 +1,58 @@
+"""The failure state of a log: the reason, the position at which it failed, and the host's callbacks.
+
+    write fails           the bytes stay in the buffer; `AppendOnlyLog.tick` retries once a second
+    sync fails, or        the content of the files is unknown and is never reported safe again; the log needs a new
+    the file is removed   base, written from memory into new files (rillet.persistence.aof.rewrite)
+
+While there is a reason, writes must be rejected (docs/design/0006). A reply that was waiting when the failure occurred
+must be rejected too: its position is below `position`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+
+class AofFailures:
+    """Why a log cannot be written, if it cannot; the thread that holds the engine changes it.
+
+    on_failure receives the text of the MISCONF error; on_recovery is called when writes are accepted again.
+    """
+
+    __slots__ = ("on_failure", "on_recovery", "position", "reason")
+
+    def __init__(self, on_failure: Callable[[str], None] | None, on_recovery: Callable[[], None] | None) -> None:
+        self.on_failure = on_failure
+        self.on_recovery = on_recovery
+        self.reason: str | None = None
+        # The end of the log when it failed: bytes before it may not be safe.
+        self.position = 0
+
+    def fail(self, error: OSError, position: int) -> None:
+        """Enter the failure state and call on_failure."""
+        self.note(error, position)
+        if self.on_failure is not None and self.reason is not None:
+            self.on_failure(self.reason)
+
+    def note(self, error: OSError, position: int) -> None:
+        """Record the failure of a retry; the host knows already that the log fails."""
+        self.position = position
+        self.reason = describe(error)
+
+    def recover(self) -> None:
+        """Leave the failure state and call on_recovery."""
+        self.reason = None
+        if self.on_recovery is not None:
+            self.on_recovery()
+
+    def position_after(self, since: int | None) -> int:
+        """Return the position that replies from `since` on must wait for: the failed one, or 0 if they began later."""
+        return self.position if since is not None and since < self.position else 0
+
+
+def describe(error: OSError) -> str:
+    """Return the text of the MISCONF error (server.c: writeCommandsDeniedByDiskError)."""
+    return f"Errors writing to the AOF file: {error.strerror or error}"
+
+
+__all__ = ["AofFailures", "describe"]

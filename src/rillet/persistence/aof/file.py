@@ -1,0 +1,108 @@
+"""The incremental file that a log appends to: frames, partial writes, the final frame.
+
+With `aof-checksums yes` each write is one frame (rillet.persistence.aof.frames), and the file begins with an empty
+frame that is synced before a manifest names the file. Otherwise the file is plain RESP, as Redis writes it.
+
+`size` counts the bytes that the operating system has, `synced` the bytes that are on the disk.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from rillet.persistence.aof.frames import batch
+from rillet.persistence.disk import Disk, DiskFile, write_all
+
+
+class AofFile:
+    """One incremental file, open for appending; `seq` is its number in the manifest."""
+
+    __slots__ = ("_checksums", "_file", "_sealed", "path", "seq", "size", "synced")
+
+    def __init__(self, file: DiskFile, path: Path, *, seq: int, checksums: bool, size: int = 0) -> None:
+        self._file = file
+        self.path = path
+        self.seq = seq
+        self.size = self.synced = size
+        self._checksums = checksums
+        self._sealed = True  # no later frame is needed to state that the bytes before it are synced
+        if not size:
+            try:
+                self._begin()
+            except OSError:
+                file.close()
+                raise
+
+    @classmethod
+    def create(cls, disk: Disk, path: Path, *, seq: int, checksums: bool) -> AofFile:
+        """Create an empty file, or replace the file that has this path; OSError."""
+        return cls(disk.create(path), path, seq=seq, checksums=checksums)
+
+    @classmethod
+    def append_to(cls, disk: Disk, path: Path, *, seq: int, checksums: bool) -> AofFile:
+        """Open the file at its end; create it if it does not exist. OSError."""
+        file = disk.append_to(path)
+        return cls(file, path, seq=seq, checksums=checksums, size=disk.size(path))
+
+    def _begin(self) -> None:
+        if self._checksums:
+            head = batch(b"", offset=0, synced=0, seq=self.seq)
+            write_all(self._file, head)
+            self._file.sync()
+            self.size = self.synced = len(head)
+
+    def frame(self, data: bytes, unwritten: int = 0) -> bytes:
+        """Return the data in the form of the file, for the place that `unwritten` bytes separate from its end."""
+        if not self._checksums or not data:
+            return data
+        self._sealed = False
+        return batch(data, offset=self.size + unwritten, synced=self.synced, seq=self.seq)
+
+    def append(self, data: bytes) -> tuple[int, OSError | None]:
+        """Write the data; return the number of bytes that the file keeps, and the error that stopped the write.
+
+        After an error a partial write is truncated, so that the file ends with a whole command. If that fails too,
+        the file keeps the partial write, and the next write must supply the rest.
+        """
+        done = 0
+        try:
+            while done < len(data):
+                done += self._file.write(memoryview(data)[done:] if done else data)
+        except OSError as error:
+            if done:
+                try:
+                    self._file.truncate(self.size)
+                    done = 0
+                except OSError:
+                    self.size += done
+            return done, error
+        self.size += done
+        return done, None
+
+    def sync(self) -> None:
+        """Put all that was written before on the disk; OSError."""
+        size = self.size
+        self._file.sync()
+        self.synced = size
+
+    def seal(self) -> None:
+        """Append an empty frame, which states that the whole file is synced; ignore errors, because it is optional."""
+        if self._checksums and not self._sealed and self.synced == self.size:
+            try:
+                write_all(self._file, batch(b"", offset=self.size, synced=self.size, seq=self.seq))
+                self._file.sync()
+            except OSError:
+                with contextlib.suppress(OSError):
+                    self._file.truncate(self.size)
+
+    def close(self) -> None:
+        """Close the file without syncing it."""
+        self._file.close()
+
+    def fileno(self) -> int:
+        """Return the file descriptor, -1 if the disk has none."""
+        return self._file.fileno()
+
+
+__all__ = ["AofFile"]

@@ -1,0 +1,167 @@
+"""The folder of a log: find its manifest, repair it after a crash, open the last file, commit, remove old files.
+
+    <dir>/appendonly.aof                    the single file of a server before 7.0; becomes the first base
+    <dir>/appendonlydir/<name>.manifest     rillet.persistence.aof.manifest
+                       /temp-<name>.incr    collects commands while the log waits for its base (getTempIncrAofName)
+                       /temp-<name>.*       drafts; a crash leaves them behind, and `find` removes them
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from rillet.errors import LogCorrupt
+from rillet.persistence.aof.file import AofFile
+from rillet.persistence.aof.manifest import AofManifest, LogFile, commit, read_manifest, recover
+from rillet.persistence.disk import Disk
+
+
+class AofFolder:
+    """The files of one log, and the manifest in force; a log that is being rewritten must not call `find`."""
+
+    def __init__(self, path: Path, name: str, disk: Disk) -> None:
+        self.path = path
+        self.name = name
+        self.disk = disk
+        self.manifest = AofManifest()
+
+    @property
+    def manifest_path(self) -> Path:
+        """The path of the manifest."""
+        return self.path / f"{self.name}.manifest"
+
+    @property
+    def temp_incr(self) -> str:
+        """The name of the file that collects commands while the log waits for its base (getTempIncrAofName)."""
+        return f"temp-{self.name}.incr"
+
+    def find(self) -> AofManifest:
+        """Read the manifest after completing or undoing an interrupted commit; an empty one if there is no log."""
+        disk = self.disk
+        if not disk.exists(self.path):
+            return AofManifest()
+        recover(self.manifest_path, disk)
+        for name in disk.names(self.path):
+            if name.startswith(f"temp-{self.name}."):
+                disk.remove(self.path / name)
+        manifest = self.read()
+        if not manifest.loaded:
+            own = re.compile(re.escape(self.name) + r"\.\d+\.(base|incr)\.(rdb|aof)")
+            for name in disk.names(self.path):
+                if own.fullmatch(name) and disk.size(self.path / name) and not disk.exists(self.manifest_path):
+                    raise LogCorrupt(str(self.manifest_path), 0, f"the manifest is missing, but {name} exists")
+        return manifest
+
+    def read(self) -> AofManifest:
+        """Read the manifest and repair nothing; an empty one if there is none."""
+        return read_manifest(self.manifest_path, self.disk) if self.disk.exists(self.manifest_path) else AofManifest()
+
+    def adopt_single_file(self) -> None:
+        """Make the single file of a server before 7.0 the base of the log (aofUpgradePrepare).
+
+        The manifest is committed first, so that a second run completes the move after a crash.
+        """
+        disk, manifest = self.disk, self.manifest
+        old, new = self.path.parent / self.name, self.path / self.name
+        begun = manifest.loaded and [file.name for file in manifest.files] == [self.name] and not disk.exists(new)
+        if not disk.exists(old) or (manifest.loaded and not begun):
+            return
+        if not begun:
+            disk.make_folder(self.path)
+            self.manifest = AofManifest(LogFile(self.name, 1, "b"), base_seq=1)
+            commit(self.manifest_path, self.manifest, [], disk)
+        disk.rename(old, new)
+        disk.sync_folder(self.path)
+        disk.sync_folder(self.path.parent)
+
+    def loaded_paths(self) -> list[Path]:
+        """Return the files to replay, in order; LogCorrupt if one is missing."""
+        paths = [self.path / file.name for file in self.manifest.loaded]
+        for path in paths:
+            if not self.disk.exists(path):
+                # aof.c: loadAppendOnlyFiles, "doesn't exist"
+                reason = f"the file {path.name} is missing: {os.strerror(errno.ENOENT)}"
+                raise LogCorrupt(str(self.manifest_path), 0, reason)
+        return paths
+
+    def open_last(self, write_base: Callable[[Path], str] | None, *, checksums: bool, new_file: bool) -> AofFile:
+        """Open the last incremental file, and create and commit the files that a new log lacks; OSError.
+
+        write_base: writes the base of a log without files to the path, and returns "rdb" or "aof".
+        new_file: with checksums, the last file ends with commands without checksums, so begin another file.
+        """
+        disk, manifest = self.disk, self.manifest
+        moves: list[tuple[str, str]] = []
+        disk.make_folder(self.path)
+        if not manifest.loaded and write_base is not None:
+            draft = f"temp-{self.name}.base"
+            manifest = manifest.with_base(self.name, write_base(self.path / draft) == "rdb", 0)
+            assert manifest.base is not None
+            moves.append((draft, manifest.base.name))
+        if checksums and new_file and manifest.incrs:
+            last = disk.append_to(self.path / manifest.incrs[-1].name)
+            try:
+                last.sync()
+            finally:
+                last.close()
+            manifest = manifest.with_incr(self.name)
+        if not manifest.incrs:
+            manifest = manifest.with_incr(self.name)
+        current = manifest.incrs[-1]
+        is_new = manifest.incrs != self.manifest.incrs
+        if is_new:
+            moves.append((self.temp_incr, current.name))
+            file = AofFile.create(disk, self.path / self.temp_incr, seq=current.seq, checksums=checksums)
+        else:
+            file = AofFile.append_to(disk, self.path / current.name, seq=current.seq, checksums=checksums)
+        try:
+            # A process that was killed may have left bytes and names that are visible but not on the disk.
+            file.sync()
+            if manifest is self.manifest:
+                disk.sync_folder(self.path)
+            else:
+                self.commit(manifest, moves)
+                file.path = self.path / current.name
+            disk.sync_folder(self.path.parent)
+        except OSError:
+            file.close()
+            raise
+        return file
+
+    def commit(self, manifest: AofManifest, moves: list[tuple[str, str]]) -> None:
+        """Put the manifest in force, and rename the files that it names for the first time; OSError.
+
+        A commit that raises may be on the disk all the same, so none of its numbers is used again.
+        """
+        try:
+            commit(self.manifest_path, manifest, moves, self.disk)
+        except OSError:
+            current = {file.name for file in self.manifest.files}
+            orphans = tuple(replace(file, type="h") for file in manifest.files if file.name not in current)
+            self.manifest = replace(self.manifest, base_seq=manifest.base_seq, incr_seq=manifest.incr_seq,
+                                    history=(*orphans, *self.manifest.history))  # fmt: skip
+            raise
+        self.manifest = manifest
+
+    def remove_history(self) -> None:
+        """Remove the files that the log no longer needs (aofDelHistoryFiles); from any thread, but not during a
+        rotation.
+        """
+        if self.manifest.history:
+            for file in self.manifest.history:
+                self.disk.remove(self.path / file.name)
+            manifest = self.manifest.without_history()
+            commit(self.manifest_path, manifest, [], self.disk)
+            self.manifest = manifest
+
+    def size(self, files: list[LogFile]) -> int:
+        """Return the bytes of the files."""
+        return sum(self.disk.size(self.path / file.name) for file in files)
+
+
+__all__ = ["AofFolder"]
