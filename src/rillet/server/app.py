@@ -14,8 +14,8 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.server.host import DurableHost
 from rillet.server.log_lines import JOURNAL, WARNING, say
+from rillet.server.persistence import ServerPersistence
 from rillet.server.redis_conf import Configuration, load
-from rillet.server.reply_gate import ReplyGate
 from rillet.server.server import Server, calm_garbage_collector, event_loop_factory
 
 
@@ -52,15 +52,15 @@ async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> 
     build = "compiled" if rillet.compiled() else "interpreted"
     version = f"rillet {rillet.__version__} ({build}, {loop_name})"
     engine = Engine(settings)
-    durability = ReplyGate(engine, folder)
+    persistence = ServerPersistence(engine, folder)
     server = Server(engine)
-    durability.attach(server)
-    engine.host = DurableHost(server, durability, configuration)
+    persistence.attach(server)
+    engine.host = DurableHost(server, persistence, configuration)
     engine.loading = True
     try:
         await server.start()
         say(f"{version} has started, as Redis {settings.compat.redis_version}, PID: {os.getpid()}")
-        if not await durability.open(server.is_stopping):
+        if not await persistence.open(server.is_stopping):
             return 0
         where = [f"{settings.bind.split()[0]}:{server.port}"] if server.port else []
         where += [settings.unixsocket] if settings.unixsocket else []
@@ -70,7 +70,7 @@ async def _serve(configuration: Configuration, folder: Path, loop_name: str) -> 
         await server.wait()
     finally:
         await server.stop()
-        durability.close()
+        persistence.close()
     return 0
 
 

@@ -16,8 +16,8 @@ from rillet.server.log_lines import LEVELS, say
 from rillet.server.stats import memory
 
 if TYPE_CHECKING:
+    from rillet.server.persistence import ServerPersistence
     from rillet.server.redis_conf import Configuration
-    from rillet.server.reply_gate import ReplyGate
     from rillet.server.server import Server
 
 # Settings that only a server with an append-only file can change.
@@ -67,7 +67,7 @@ class ServerHost(DefaultHost):
 class DurableHost(ServerHost):
     """The host of a server with files. `configuration` names the file that CONFIG REWRITE writes."""
 
-    def __init__(self, server: Server, files: ReplyGate, configuration: Configuration) -> None:
+    def __init__(self, server: Server, files: ServerPersistence, configuration: Configuration) -> None:
         super().__init__(server)
         self._files = files
         self._configuration = configuration
@@ -86,7 +86,7 @@ class DurableHost(ServerHost):
         return {
             "clients": figures.clients,
             "stats": lambda: {**figures.stats(), **children.stats()},
-            "persistence": self._files.facts,
+            "persistence": self._files.info,
         }
 
     def reset_statistics(self) -> None:
@@ -137,7 +137,7 @@ class DurableHost(ServerHost):
 
     def load_log(self) -> None:
         """Load the append-only file."""
-        self._files.aof.reload()
+        self._files.load_log()
 
 
 __all__ = ["NEEDS_LOG", "DurableHost", "ServerHost"]

@@ -67,4 +67,9 @@ def say(text: str, level: int = NOTICE) -> None:
     JOURNAL.say(text, level)
 
 
-__all__ = ["DEBUG", "JOURNAL", "LEVELS", "NOTICE", "VERBOSE", "WARNING", "ServerLogger", "say"]
+def say_line(text: str, *, warning: bool = False) -> None:
+    """Write a line to this process's log, for the services of rillet.persistence."""
+    say(text, WARNING if warning else NOTICE)
+
+
+__all__ = ["DEBUG", "JOURNAL", "LEVELS", "NOTICE", "VERBOSE", "WARNING", "ServerLogger", "say", "say_line"]

@@ -33,14 +33,14 @@ from rillet.persistence.rdb.snapshots import PURPOSE, Snapshots, draft_name
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
-from rillet.server.log_lines import NOTICE, WARNING, say
+from rillet.server.log_lines import WARNING, say, say_line
 from rillet.server.server import Server
 
 _FOREVER_MS = 1 << 62
 _SIGNAL_SETTINGS = {signal.SIGINT: "shutdown_on_sigint", signal.SIGTERM: "shutdown_on_sigterm"}
 
 
-class ServerSnapshots:
+class RdbService:
     """The RDB file of a server's engine; `end_log` is told whether the end is forced, and may raise CommandError."""
 
     def __init__(self, engine: Engine, children: Children, refusals: WriteGate,
@@ -52,7 +52,7 @@ class ServerSnapshots:
         self._server: Server
         self._ending = False
         self._folder: str = engine.settings.dir
-        self.snapshots = Snapshots(engine, children=children, refusals=refusals, say=_tell)
+        self.snapshots = Snapshots(engine, children=children, refusals=refusals, say=say_line)
 
     def open(self, progress: Callable[[int, int], None] | None = None) -> None:
         """Load the file, if there is one, and tell what was found; StoreError says why it cannot be read."""
@@ -165,8 +165,4 @@ class ServerSnapshots:
             self.shutdown("save" in flags, "nosave" in flags, "force" in flags)
 
 
-def _tell(text: str, *, warning: bool = False) -> None:
-    say(text, WARNING if warning else NOTICE)
-
-
-__all__ = ["ServerSnapshots"]
+__all__ = ["RdbService"]

@@ -40,7 +40,7 @@ class Directory:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._lock = -1
-        self._claim = DirectoryLock()
+        self.log_lock = DirectoryLock()
         # The number of the process that owned the store before and did not close it.
         self.killed: int | None = None
         self._prepare()
@@ -92,7 +92,7 @@ class Directory:
         self._lock = handle
         try:
             if (self.path / LOG_FOLDER).exists():
-                self._claim.take(self.path / LOG_FOLDER)
+                self.log_lock.take(self.path / LOG_FOLDER)
             before = self.owner()
             self.killed = before[0] if before is not None else None
             self._remove_leavings()
@@ -110,7 +110,7 @@ class Directory:
 
     def claim_log(self) -> None:
         """Lock the log's folder, too, which servers lock; once more where it was removed and made anew."""
-        self._claim.take(self.path / LOG_FOLDER)
+        self.log_lock.take(self.path / LOG_FOLDER)
 
     def _remove_leavings(self) -> None:
         """Remove what an owner that was killed left behind."""
@@ -129,7 +129,7 @@ class Directory:
             self._unlock()
 
     def _unlock(self) -> None:
-        self._claim.release()
+        self.log_lock.release()
         os.close(self._lock)
         self._lock = -1
 

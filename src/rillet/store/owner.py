@@ -16,16 +16,14 @@ import asyncio
 import contextlib
 import os
 import threading
-import time
 import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rillet.errors import CommandError, Corrupt, StoreError
-from rillet.persistence.aof.log import AppendOnlyLog
-from rillet.persistence.aof.rewrite import Rewriting
+from rillet.errors import StoreError
 from rillet.persistence.aof.rewrite_format import InlineBaseWriter, SpawnedBaseWriter
-from rillet.persistence.write_gate import LOG, WriteGate
+from rillet.persistence.aof.service import AofService
+from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings import SettingError, Settings
@@ -120,7 +118,7 @@ class OwnerHost(ServerHost):
         owner = self._owner
         return {
             **super().info_sections(),
-            "persistence": lambda: {**owner.snapshots.facts(), **owner.rewriting.facts()},
+            "persistence": lambda: {**owner.snapshots.facts(), **owner.aof.info()},
         }
 
     def setting_changed(self, name: str) -> None:
@@ -145,7 +143,7 @@ class OwnerHost(ServerHost):
 
     def rewrite_log(self, *, later: bool) -> bool:
         """Rewrite the log in another process."""
-        return self._owner.rewrite(later)
+        return self._owner.aof.rewrite(later)
 
 
 class Owner:
@@ -160,20 +158,17 @@ class Owner:
         names = directory.redis_logs() or [settings.appendfilename]
         if len(names) > 1:
             raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave one there")
-        self.log = AppendOnlyLog(directory.path / LOG_FOLDER, name=names[0], fsync=settings.appendfsync,
-                                 on_failure=self._failed, on_recovery=self._recovered)  # fmt: skip
-        self.log.checksums = settings.aof_checksums
-        self._inline = InlineBaseWriter(self.engine)
+        inline, gate = InlineBaseWriter(self.engine), WriteGate(self.engine)
         self._spawned = SpawnedBaseWriter(settings)
-        writer = self._spawned if SpawnedBaseWriter.possible() else self._inline
-        self.rewriting = Rewriting(self.log, self.engine, writer, from_memory=self._inline, busy=self._saving)
-        self._refusals = WriteGate(self.engine)
-        self.snapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, self._refusals)
-        self._take_settings()
-        try:
-            self.recovery = recover(directory.path, directory.killed, self.engine, self.log, progress)
-        except OSError as error:
-            raise StoreError(f"{error.filename or directory.path} cannot be opened: {error.strerror}") from error
+        self.aof = AofService(
+            self.engine, directory.path / LOG_FOLDER, names[0],
+            self._spawned if SpawnedBaseWriter.possible() else inline, from_memory=inline, lock=directory.log_lock,
+            gate=gate, on_failure=self._warn, busy=lambda: self.snapshots.saving,
+        )  # fmt: skip
+        self.log = self.aof.log
+        self.rewriting = self.aof.rewriting
+        self.snapshots = StoreSnapshots(self.engine, directory.path, self.log, self.rewriting, gate)
+        self.recovery = recover(directory.path, directory.killed, self.aof, progress)
         self._server: Server
         self._loop: asyncio.AbstractEventLoop
         self._ready = threading.Event()
@@ -183,48 +178,16 @@ class Owner:
         self._ready.wait()
         if self._problem is not None:
             self._thread.join()
-            self.engine.log = None
-            self.log.close()
+            self.aof.close()
             if isinstance(self._problem, OSError):
                 raise StoreError(f"{directory.path} cannot be served: {self._problem}") from self._problem
             raise self._problem
 
-    def _failed(self, reason: str) -> None:
-        self._refusals.set(LOG, reason)
-        warnings.warn(f"{self.directory.path}: {reason}; writes are refused from now on", RuntimeWarning, stacklevel=2)
-
-    def _recovered(self) -> None:
-        # The folder may be another one than before.
-        with contextlib.suppress(OSError, StoreError):
-            self.directory.claim_log()
-        self._refusals.set(LOG, None)
-
-    def _saving(self) -> bool:
-        return self.snapshots.saving
-
-    def _take_settings(self) -> None:
-        settings = self.engine.settings
-        self.log.load_truncated = settings.aof_load_truncated
-        self.log.corrupt_tail_max_size = settings.aof_load_corrupt_tail_max_size
-        self.log.keep_history = settings.aof_disable_auto_gc
-        self.log.feed.timestamps = settings.aof_timestamp_enabled
-
-    def rewrite(self, later: bool = False) -> bool:
-        """Begin a rewrite (BGREWRITEAOF); False where that comes later, CommandError where it cannot be."""
-        rewriting = self.rewriting
-        if rewriting.in_progress:
-            raise CommandError("Background append only file rewriting already in progress")
-        if later or self._saving():
-            rewriting.scheduled = True
-            return False
-        try:
-            rewriting.begin()
-        except (OSError, Corrupt) as error:
-            raise CommandError(f"Can't execute an AOF background rewriting: {error}") from error
-        return True
+    def _warn(self, text: str) -> None:
+        warnings.warn(f"{self.directory.path}: {text}", RuntimeWarning, stacklevel=2)
 
     def _cron(self) -> None:
-        self.rewriting.tick(time.monotonic())
+        self.aof.cron()
         self.snapshots.tick()
 
     def _serve(self) -> None:
@@ -255,16 +218,15 @@ class Owner:
 
     def setting_changed(self, name: str) -> None:
         """Apply a setting that CONFIG SET changed; SettingError rejects it."""
-        if name == "appendfsync":
-            self.log.set_fsync(self.engine.settings.appendfsync)
-        elif name == "appendonly":
+        if name == "appendonly":
             raise SettingError("a store in a directory has a log")
         elif name == "dir":
             raise SettingError("a store stays in its directory")
         else:
             self.snapshots.refuse_or_not()
-            self._take_settings()
-            self._server.setting_changed(name)
+            self.aof.setting_changed(name)
+            if name != "appendfsync":
+                self._server.setting_changed(name)
 
     def forget_in_child(self) -> None:
         """After a fork: put nothing in the way of the parent, which goes on serving.
@@ -295,9 +257,7 @@ class Owner:
         try:
             with self.lock:
                 self.snapshots.stop_child()
-                self.rewriting.abort()
-                self.engine.log = None
-                self.log.close()
+                self.aof.close()
         finally:
             self.directory.unlock()
 

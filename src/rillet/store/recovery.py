@@ -10,14 +10,11 @@ is seen without any set-up, else as information. `Store.recovery` has the figure
 from __future__ import annotations
 
 import logging
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from rillet.persistence.aof.loader import TornLog
-from rillet.persistence.aof.log import AppendOnlyLog
-from rillet.runtime.engine import Engine
+from rillet.persistence.aof.service import AofService
 from rillet.store.progress import ProgressBar
 
 LOGGER = logging.getLogger("rillet.store")
@@ -53,16 +50,11 @@ class Recovery:
         return f"{self.path}: {'; '.join(parts)}"
 
 
-def recover(path: Path, killed: int | None, engine: Engine, log: AppendOnlyLog,
+def recover(path: Path, killed: int | None, service: AofService,
             progress: Callable[[int, int], None] | None) -> Recovery:  # fmt: skip
-    """Open the log, replay it into the engine, and tell what was found; progress(bytes read, bytes in all)."""
-    with warnings.catch_warnings(record=True) as told, ProgressBar(f"{path.name}: replaying") as bar:
-        warnings.simplefilter("always", TornLog)
-        replayed = log.open(engine, progress or bar)
-    torn = [str(one.message) for one in told if issubclass(one.category, TornLog)]
-    for one in told:
-        if not issubclass(one.category, TornLog):
-            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
+    """Open the log, replay it into the engine, and report the result; progress(bytes read, bytes in total)."""
+    with ProgressBar(f"{path.name}: replaying") as bar:
+        replayed, torn = service.open(progress or bar)
     found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
                      replayed.offset, "; ".join(torn))  # fmt: skip
     LOGGER.log(logging.WARNING if killed is not None or torn else logging.INFO, "%s", found)

@@ -1,0 +1,124 @@
+"""The files of a server: its append-only log, and the RDB file that SAVE writes.
+
+    rillet.persistence.aof.service     the log: replayed at the start, written before replies leave, rewritten
+    rdb_service.py                     the RDB file: loaded at the start if there is no log (server.c:
+                                       loadDataFromDisk), SAVE, BGSAVE, SHUTDOWN
+
+Both share one child process at a time, one cron, one write gate, and the shutdown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from rillet.errors import CommandError, Misconf
+from rillet.persistence.aof.loader import LoadResult
+from rillet.persistence.aof.rewrite_format import PURPOSE, ForkedBaseWriter
+from rillet.persistence.aof.service import AofService
+from rillet.persistence.aof.states import OFF
+from rillet.persistence.directory_lock import DirectoryLock
+from rillet.persistence.fork import Children
+from rillet.persistence.write_gate import WriteGate
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import SettingError
+from rillet.server.loading import LoadingPhase
+from rillet.server.log_lines import WARNING, say, say_line
+from rillet.server.rdb_service import RdbService
+from rillet.server.server import Server
+
+
+class ServerPersistence:
+    """The log and the RDB file of a server's engine."""
+
+    def __init__(self, engine: Engine, folder: Path) -> None:
+        self._engine = engine
+        self.children = children = Children()
+        settings, gate = engine.settings, WriteGate(engine)
+        self.aof = AofService(
+            engine, folder / settings.appenddirname, settings.appendfilename, ForkedBaseWriter(engine, children),
+            lock=DirectoryLock(), gate=gate, on_failure=lambda text: say(text, WARNING), say=say_line,
+            busy=lambda: children.active is not None and not children.is_at(PURPOSE),
+        )  # fmt: skip
+        self.rdb = RdbService(engine, children, gate, self.aof.prepare_shutdown)
+        self._snapshots = self.rdb.snapshots
+        self._loading = LoadingPhase(engine)
+        self._loaded = False
+
+    async def open(self, stopping: Callable[[], bool]) -> bool:
+        """Replay the log, or load the RDB file with `appendonly no`, while clients are answered.
+
+        Return False if `stopping` returned True meanwhile.
+        """
+        job = self._open_log if self._engine.settings.appendonly else self.rdb.open
+        self._loaded = await self._loading.run(job, stopping)
+        return self._loaded
+
+    def _open_log(self, progress: Callable[[int, int], None] | None = None) -> None:
+        result, torn = self.aof.open(progress, begin_with_base=True)
+        for text in torn:
+            say(text, WARNING)
+        say(_summary(result))
+
+    def close(self) -> None:
+        """Write and sync the rest; log nothing more."""
+        try:
+            self.aof.close()
+        except Misconf as error:
+            say(f"Fail to fsync the AOF file: {error}", WARNING)
+        self.children.stop()
+
+    def attach(self, server: Server) -> None:
+        """Run the periodic jobs on the server's timer, and shut the server down on a signal."""
+        # Replies that wait for a log that is turned off are as safe as they will be.
+        self.aof.on_closed = lambda: server.call_soon(server.flush)
+        self.rdb.attach(server)
+        server.cron_jobs.append(self._cron)
+
+    def _cron(self) -> None:
+        """Poll the child and start what is due, in the order of server.c: serverCron."""
+        if not self._loaded:
+            return
+        self.children.poll()
+        self._snapshots.cron()
+        self.aof.cron()
+        self._snapshots.cron_scheduled()
+
+    def setting_changed(self, name: str) -> None:
+        """Apply a setting of the files; SettingError rejects it."""
+        if name == "appendonly" and not self._loaded:
+            raise SettingError("the dataset is still being loaded")
+        self.rdb.setting_changed(name)
+        self.aof.setting_changed(name)
+
+    def info(self) -> dict[str, object]:
+        """Return the fields of INFO persistence."""
+        return {**self.rdb.facts(), **self.aof.info(), **self._loading.facts()}
+
+    def reload(self, save: bool, flush: bool, merge: bool) -> None:
+        """Write and load the RDB file (DEBUG RELOAD); if the data may have changed, rewrite the log."""
+        if save:
+            self._snapshots.write()
+        try:
+            self._snapshots.reload(False, flush, merge)
+        except CommandError as error:
+            if self.aof.log.state != OFF:
+                # The log no longer leads to this data: a replay might reject the commands that would follow.
+                self.aof.lose(str(error).removeprefix("ERR "))
+            raise
+        if not (save and flush):
+            self.aof.begin_anew()
+
+    def load_log(self) -> None:
+        """Empty the databases and replay the log (DEBUG LOADAOF)."""
+        say(_summary(self.aof.reload()))
+
+
+def _summary(result: LoadResult) -> str:
+    """Return the line of the server's log about a replay."""
+    dropped = f", {result.dropped} bytes of a torn end dropped" if result.dropped else ""
+    return (f"DB loaded from append only file: {result.seconds:.3f} seconds, {result.commands} commands, "
+            f"{result.keys} keys of a base, {result.bytes} bytes{dropped}")  # fmt: skip
+
+
+__all__ = ["ServerPersistence"]
