@@ -12,7 +12,7 @@ import re
 from zlib import crc32
 
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.aof.frames import batch
+from rillet.persistence.aof.frames import frame
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import PARAMETERS, Settings
@@ -225,7 +225,7 @@ def mutated_log(source: random.Random, streams: list[tuple[int, list[Token]]]) -
     out = preamble
     in_batches = source.random() < 0.5 and not preamble
     if in_batches:
-        out = batch(b"", offset=0, synced=0, seq=1)
+        out = frame(b"", offset=0, synced=0, seq=1)
     while units:
         count = source.randint(1, 4)
         some, units = units[:count], units[count:]
@@ -233,7 +233,7 @@ def mutated_log(source: random.Random, streams: list[tuple[int, list[Token]]]) -
         if in_batches:
             odd = source.random() < 0.03
             synced = source.choice(EXTREMES) if odd else source.randrange(len(out) + 1)
-            data = batch(data, offset=len(out), synced=synced % 10**19, seq=source.choice((1, 2)) if odd else 1)
+            data = frame(data, offset=len(out), synced=synced % 10**19, seq=source.choice((1, 2)) if odd else 1)
             in_batches = source.random() > 0.03  # a redis-server wrote on
         out += data
     way = source.random()

@@ -370,7 +370,7 @@ def test_a_reply_waits_for_what_was_written_before_it_and_failed(folder: Path) -
         assert client.reply() == b"-MISCONF Errors writing to the AOF file: File too large\r\n"
         assert client.rest() == b""
         with server.client() as other:  # what is in memory only is not given up for what is in the file
-            assert other.call("DEBUG LOADAOF").startswith(b"-ERR the append-only file does not hold what is here: ")
+            assert other.call("DEBUG LOADAOF").startswith(b"-ERR the append-only file lacks recent writes: ")
             assert other.call("STRLEN k") == b":300\r\n"
         server.process.kill()
         server.ended()

@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
-from rillet.persistence.aof.frames import batch
+from rillet.persistence.aof.frames import frame
 from rillet.persistence.disk import Disk, DiskFile, write_all
 
 
@@ -47,7 +47,7 @@ class AofFile:
 
     def _begin(self) -> None:
         if self._checksums:
-            head = batch(b"", offset=0, synced=0, seq=self.seq)
+            head = frame(b"", offset=0, synced=0, seq=self.seq)
             write_all(self._file, head)
             self._file.sync()
             self.size = self.synced = len(head)
@@ -57,7 +57,7 @@ class AofFile:
         if not self._checksums or not data:
             return data
         self._sealed = False
-        return batch(data, offset=self.size + unwritten, synced=self.synced, seq=self.seq)
+        return frame(data, offset=self.size + unwritten, synced=self.synced, seq=self.seq)
 
     def append(self, data: bytes) -> tuple[int, OSError | None]:
         """Write the data; return the number of bytes that the file keeps, and the error that stopped the write.
@@ -90,7 +90,7 @@ class AofFile:
         """Append an empty frame, which states that the whole file is synced; ignore errors, because it is optional."""
         if self._checksums and not self._sealed and self.synced == self.size:
             try:
-                write_all(self._file, batch(b"", offset=self.size, synced=self.size, seq=self.seq))
+                write_all(self._file, frame(b"", offset=self.size, synced=self.size, seq=self.seq))
                 self._file.sync()
             except OSError:
                 with contextlib.suppress(OSError):

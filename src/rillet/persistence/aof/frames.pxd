@@ -1,7 +1,6 @@
 cimport cython
 from rillet.protocol.reply_writer cimport put_digits
 
-cdef unsigned int _by_table(const unsigned char *buf, Py_ssize_t size, unsigned int crc) noexcept
 cdef unsigned int _crc32(bytes data, Py_ssize_t start, Py_ssize_t stop, unsigned int crc) except? 0
 cdef bytes _numbers(unsigned long long length, unsigned long long synced, unsigned long long seq)
 cdef bytes _begin(unsigned int crc)
@@ -30,4 +29,4 @@ cdef class FrameReader:
     cdef Py_ssize_t _whole(self, Py_ssize_t behind) except -2
     cdef Py_ssize_t _read_line(self, bytes data, Py_ssize_t start) except -1
     cdef bint _break(self, long long at, str why) except -1
-    cpdef long long vouched_for(self) except -1
+    cpdef long long checked_end(self) except -1

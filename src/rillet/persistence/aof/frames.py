@@ -1,40 +1,36 @@
-"""Batches: what one write adds to a log, with a checksum, so that what a power loss leaves can be told.
+"""Frames: each write to the log with a checksum, so that the loader can tell what a power loss left behind.
 
-    #RILLET:<crc> <length> <synced> <seq>\\r\\n      one line, then so many bytes: whole commands, whole transactions
+    #RILLET:<crc> <length> <synced> <seq>\\r\\n      a header line, then whole commands, whole transactions
     *2 $6 SELECT ... *5 $4 XADD ...
 
-RESP has no checksums. Of what was not synced, a power loss may leave any sector and take any other: zeroes between two
-commands, or in the middle of a value, where a reader of RESP sees nothing wrong. A byte that flips is not seen either.
-A line that begins with # is passed over by every redis-server since 7.0, so the checksum stands in one, and the file
-is as good for Redis as before.
+RESP has no checksums. A power loss may keep or lose each sector that was not synced. The result can be zeroes between
+two commands or inside a value, where a RESP parser finds no error; the same holds for a flipped bit. redis-server 7.0
+and later skip lines that begin with #, so the checksum is in such a line, and Redis can read the file as before.
 
-    crc       CRC-32 of all that follows it, begun with the place of the line in the file; eight hexadecimal digits
-    length    of the bytes behind the line
-    synced    so many bytes of this file were known to be on the disk when the line was written
-    seq       the number of the file: a line of another file, left in a sector that was reused, is none of this one
+    crc       CRC-32 of the rest of the frame, started with the frame's offset in the file; eight hexadecimal digits
+    length    the bytes after the line
+    synced    the bytes of this file that were on the disk when the line was written
+    seq       the number of the file; identifies a frame of another file in a reused sector
 
-A file of rillet begins with an empty batch, which is on the disk before a manifest names the file; a file that does not
-is another's, and read as it is. In a file of ours, behind a batch, there may be
+A file of rillet begins with an empty frame, which is synced before a manifest names the file. A file that begins
+otherwise comes from another server and is read as plain RESP. After a frame the reader accepts:
 
-    the end, or a batch                      fine
-    SELECT, MULTI, or #TS:                   a redis-server wrote on: what follows is read as it is
-    anything else, or a wrong checksum       broken
+    the end, or a frame                      normal
+    SELECT, MULTI, or #TS:                   a redis-server continued the file: the rest is plain RESP
+    anything else, or a wrong checksum       a break
 
-A break where a later batch says that it was synced is damage. Where none does, nothing behind it was ever promised to
-be on the disk: it was torn, and the file ends before the break. A batch is taken whole or not at all, as the replies
-are that wait for it.
+If a later frame states that the break was synced, the file is damaged. Otherwise nothing after the break was promised
+to be on the disk: the write was torn, and the file ends before it. A frame is loaded whole or not at all, like the
+replies that wait for it.
 
-Costs: a line of about 35 bytes a write (not a command), and a CRC-32. A store that adds one entry at a time has a batch
-for each, so this is compiled: a line is read in place, no object is made for it, and the checksum of a few hundred
-bytes is a table's, at hand sooner than zlib, which takes four bytes in a nanosecond, is called. Rejected: a file of
-checksums beside the log (a second write and a second sync); trusting the order in which a file system writes (ext4 with
-data=ordered keeps it for files that grow, others do not); a faster library for CRC-32 (the checksum of large batches is
-a hundredth of what their commands cost).
+Cost: a line of about 35 bytes and one CRC-32 per write (not per command). A store that adds one entry at a time writes
+a frame for each, so this module is compiled and parses the line without creating objects. Rejected: a separate file of
+checksums (a second write and a second sync); trusting the order in which the file system writes (ext4 with
+data=ordered keeps it for files that grow, others do not).
 """
 
 from __future__ import annotations
 
-from array import array
 from pathlib import Path
 from typing import BinaryIO
 from zlib import crc32
@@ -51,80 +47,38 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 
 MARK = b"#RILLET:"
 _MARK = cython.declare(bytes, MARK)
-_LONGEST = cython.declare(cython.Py_ssize_t, 128)  # of a line
-_DIGITS = cython.declare(cython.Py_ssize_t, 16)  # where those of the checksum end
-_SMALL = cython.declare(cython.Py_ssize_t, 512)  # bytes, from which on zlib is called
+_LONGEST = cython.declare(cython.Py_ssize_t, 128)  # the longest header line
+_DIGITS = cython.declare(cython.Py_ssize_t, 16)  # the end of the checksum in the line
+_SMALL = cython.declare(cython.Py_ssize_t, 4096)
 _32_BITS = cython.declare(cython.uint, 0xFFFFFFFF)
-# What a redis-server begins with.
+# A redis-server that continues the file begins with one of these.
 _TIME = b"#TS:"
 WRITTEN_ON = (b"*2\r\n$6\r\nSELECT\r\n", b"*1\r\n$5\r\nMULTI\r\n", _TIME)
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
-
-
-def _table() -> bytes:
-    """Return eight rows of 256: what a byte with 0 to 7 bytes behind it adds to a CRC-32."""
-    rows = [[row] for row in range(256)]
-    for row in rows:
-        for _ in range(8):
-            row[0] = (row[0] >> 1) ^ 0xEDB88320 if row[0] & 1 else row[0] >> 1
-    for row in rows:
-        for place in range(7):
-            row.append(rows[row[place] & 0xFF][0] ^ (row[place] >> 8))
-    return array("I", [row[place] for place in range(8) for row in rows]).tobytes()
-
-
-_ROWS = cython.declare(bytes, _table() if cython.compiled else b"")
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _by_table(buf: cython.p_const_uchar, size: cython.Py_ssize_t, crc: cython.uint) -> cython.uint:
-    """Return the CRC-32 of so many bytes, continued from crc: eight bytes a step."""
-    rows: cython.p_uint = cython.cast(cython.p_uint, cython.cast(cython.p_const_uchar, _ROWS))
-    at: cython.Py_ssize_t = 0
-    crc ^= _32_BITS
-    while size - at >= 8:
-        crc = (
-            rows[1792 + ((crc ^ buf[at]) & 0xFF)]
-            ^ rows[1536 + (((crc >> 8) ^ buf[at + 1]) & 0xFF)]
-            ^ rows[1280 + (((crc >> 16) ^ buf[at + 2]) & 0xFF)]
-            ^ rows[1024 + (((crc >> 24) ^ buf[at + 3]) & 0xFF)]
-            ^ rows[768 + buf[at + 4]]
-            ^ rows[512 + buf[at + 5]]
-            ^ rows[256 + buf[at + 6]]
-            ^ rows[buf[at + 7]]
-        )
-        at += 8
-    while at < size:
-        crc = rows[(crc ^ buf[at]) & 0xFF] ^ (crc >> 8)
-        at += 1
-    return crc ^ _32_BITS
 
 
 @cython.cfunc
 @cython.exceptval(0, check=True)
 def _crc32(data: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, crc: cython.uint) -> cython.uint:
     """Return the CRC-32 of data[start:stop], continued from crc."""
-    buf: cython.p_const_uchar = data
-    if cython.compiled and stop - start < _SMALL:
-        return _by_table(buf + start, stop - start, crc)
+    if stop - start < _SMALL:
+        return crc32(data[start:stop], crc)  # copying a few bytes is faster than creating a view
     return crc32(memoryview(data)[start:stop], crc)
 
 
-def batch(data: bytes, *, offset: cython.longlong, synced: cython.ulonglong, seq: cython.ulonglong) -> bytes:
-    """Return the data with its line before it, to be written at the offset of file number `seq`. O(bytes)"""
-    rest: bytes = _numbers(len(data), synced, seq)
-    crc: cython.uint = _crc32(rest, 0, len(rest), offset & _32_BITS)
-    return _begin(_crc32(data, 0, len(data), crc)) + rest + data
+def frame(data: bytes, *, offset: cython.longlong, synced: cython.ulonglong, seq: cython.ulonglong) -> bytes:
+    """Return the data as a frame for this offset of file number `seq`. O(bytes)"""
+    body: bytes = _numbers(len(data), synced, seq) + data  # one call of zlib costs more than this copy
+    return _begin(crc32(body, offset & _32_BITS)) + body
 
 
-# Filled and copied while nobody else runs.
+# Shared by all calls: filled and copied while the GIL is held.
 _scratch = cython.declare(bytearray, bytearray(128))
 
 
 @cython.cfunc
 def _numbers(length: cython.ulonglong, synced: cython.ulonglong, seq: cython.ulonglong) -> bytes:
-    """Return what a line has behind its checksum."""
+    """Return the part of the header line after the checksum."""
     buf: cython.p_uchar = _scratch
     at: cython.Py_ssize_t
     buf[0] = 32
@@ -140,7 +94,7 @@ def _numbers(length: cython.ulonglong, synced: cython.ulonglong, seq: cython.ulo
 
 @cython.cfunc
 def _begin(crc: cython.uint) -> bytes:
-    """Return a line up to its checksum."""
+    """Return the header line up to the end of the checksum."""
     buf: cython.p_uchar = _scratch
     mark: cython.p_const_uchar = _MARK
     i: cython.Py_ssize_t
@@ -155,10 +109,10 @@ def _begin(crc: cython.uint) -> bytes:
 @cython.final
 @cython.cclass
 class FrameReader:
-    """Reads a file of a log and hands on what its checksums vouch for; `file` stands at offset `at`.
+    """Reads one file of a log and returns the bytes whose checksums are right; `file` is positioned at offset `at`.
 
-    ours: whether the file begins with a batch; others are handed on as they are. plain_from: where a redis-server wrote
-    on, -1 where none did. break_at: where the first break is, -1 where there is none; why: what is wrong there.
+    ours: the file begins with a frame; other files are returned unchanged. plain_from: the offset at which a
+    redis-server continued the file, or -1. break_at: the offset of the first break, or -1; why: what is wrong there.
     """
 
     __slots__ = ("ours", "plain_from", "break_at", "why", "_file", "_size", "_buffer", "_at", "_begun", "_file_seq",
@@ -183,23 +137,23 @@ class FrameReader:
         self._size = size
         self._buffer = b""
         self._at = at  # the offset of the buffer's first byte
-        self._begun = False  # whether a batch told the file's number
+        self._begun = False  # whether a frame has set _file_seq
         self._file_seq = 0
-        # What the line says that was read last.
+        # The fields of the last header line.
         self._crc = 0
         self._length = self._synced = self._seq = 0
         self.plain_from = -1
         self.break_at = -1
         self.why = ""
         self._need(_LONGEST)
-        # A first line that is no batch is a damaged one, unless it is what a redis-server notes.
+        # A first line with # is a damaged frame, unless it is the timestamp of a redis-server.
         self.ours = self._at == 0 and self._buffer[:1] == b"#" and not self._buffer.startswith(_TIME)
         if not self.ours:
             self.plain_from = at
 
     @cython.ccall
     def read(self) -> bytes:
-        """Return the next bytes, of whole batches; b"" at the end or at the break."""
+        """Return the contents of the next whole frames; b"" at the end of the file or at the break."""
         if self.plain_from >= 0:
             return self._plain()
         taken: cython.Py_ssize_t = 0
@@ -224,7 +178,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _need(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Have so many bytes in the buffer; whether the file holds them."""
+        """Fill the buffer to this size; return whether the file is long enough."""
         pieces: list[bytes] = [self._buffer]
         got: cython.Py_ssize_t = len(self._buffer)
         while got < size:
@@ -240,7 +194,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _next(self, skip: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the length of the batch that begins there, with its line; 0 where there is none."""
+        """Return the length of the frame that begins there, including its line; 0 if there is none."""
         at: cython.longlong = self._at + skip
         if len(self._buffer) - skip < _LONGEST and not self._need(skip + _LONGEST) and len(self._buffer) == skip:
             return 0
@@ -249,15 +203,15 @@ class FrameReader:
             if self._buffer.startswith(WRITTEN_ON, skip):
                 self.plain_from = at
             else:
-                self._break(at, f"a batch expected, found {self._buffer[skip : skip + 16]!r}")
+                self._break(at, f"expected a frame, found {self._buffer[skip : skip + 16]!r}")
             return 0
         end: cython.Py_ssize_t = self._whole(behind)
         if end < 0:
-            self._break(at, f"a batch of {self._length} bytes expected, and the file ends")
+            self._break(at, f"the file ends inside a frame of {self._length} bytes")
             return 0
-        found: cython.uint = _crc32(self._buffer, skip + _DIGITS, end, at & _32_BITS)
-        if found != self._crc:
-            self._break(at, f"the checksum of a batch is {self._crc:08x}, of its bytes it is {found:08x}")
+        actual: cython.uint = _crc32(self._buffer, skip + _DIGITS, end, at & _32_BITS)
+        if actual != self._crc:
+            self._break(at, f"the checksum of a frame is {self._crc:08x}, but its bytes have {actual:08x}")
             return 0
         self._begun = True
         self._file_seq = self._seq
@@ -266,7 +220,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def _whole(self, behind: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Have all of the batch whose line ends there in the buffer and return its end; -1 where the file ends."""
+        """Buffer the whole frame whose line ends there and return its end; -1 if the file is too short."""
         left: cython.longlong = self._size - self._at - behind
         if left < 0 or self._length > cython.cast(cython.ulonglong, left):
             return -1
@@ -278,7 +232,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_line(self, data: bytes, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read the line that begins there and return where it ends; 0 where there is none, or not all of it."""
+        """Parse the header line that begins there and return its end; 0 if it is not one, or is truncated."""
         buf: cython.p_const_uchar = data
         mark: cython.p_const_uchar = _MARK
         size: cython.Py_ssize_t = len(data)
@@ -308,7 +262,7 @@ class FrameReader:
             at = first = at + 1
             number = 0
             while at < size and at < first + 19 and 48 <= buf[at] <= 57:
-                number = number * 10 + (buf[at] - 48)  # of 19 digits, which 64 bits hold
+                number = number * 10 + (buf[at] - 48)  # 19 digits fit in 64 bits
                 at += 1
             if at == first:
                 return 0
@@ -329,16 +283,16 @@ class FrameReader:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def vouched_for(self) -> cython.longlong:
-        """Return where the batches end that were handed on; 0 in a file of another."""
+    def checked_end(self) -> cython.longlong:
+        """Return the end of the frames that were returned; 0 in a file of another server."""
         if not self.ours:
             return 0
         return self._at if self.plain_from < 0 else self.plain_from
 
     def was_synced(self) -> bool:
-        """Whether a batch behind the break says that the break's place was on the disk: then it is damage. O(bytes)
+        """Return whether a frame after the break states that the break was synced, which makes it damage. O(bytes)
 
-        What a file begins with is on the disk before a manifest names the file.
+        The first frame of a file is synced before a manifest names the file.
         """
         if self.break_at == 0:
             return True
@@ -357,8 +311,8 @@ class FrameReader:
         return False
 
 
-def holds_nothing(disk: Disk, path: Path) -> bool:
-    """Whether the file is empty, or holds only what a file of batches begins with."""
+def is_empty(disk: Disk, path: Path) -> bool:
+    """Return whether the file is empty or holds only the empty frame that begins a file."""
     size = disk.size(path)
     if 0 < size <= _LONGEST:
         with disk.read_from(path) as file:
@@ -367,4 +321,4 @@ def holds_nothing(disk: Disk, path: Path) -> bool:
     return not size
 
 
-__all__ = ["FrameReader", "batch", "holds_nothing"]
+__all__ = ["FrameReader", "frame", "is_empty"]

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from rillet.errors import LogCorrupt
 from rillet.keyspace.clock import ManualClock
-from rillet.persistence.aof.frames import FrameReader, batch
+from rillet.persistence.aof.frames import FrameReader, frame
 from rillet.persistence.aof.loader import LoadResult, TornLog
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.runtime.engine import Engine
@@ -74,11 +74,11 @@ def _read(data: bytes) -> tuple[bytes, FrameReader]:
 
 @given(parts=st.lists(st.binary(max_size=300), max_size=6), at=st.integers(0, 10_000), flip=st.integers(1, 255))
 def test_no_byte_of_a_batch_can_change(parts: list[bytes], at: int, flip: int) -> None:
-    made = batch(b"", offset=0, synced=0, seq=7)
+    made = frame(b"", offset=0, synced=0, seq=7)
     starts = [0]
     for part in parts:
         starts.append(len(made))
-        made += batch(part, offset=len(made), synced=len(made), seq=7)
+        made += frame(part, offset=len(made), synced=len(made), seq=7)
     assert _read(made)[0] == made and _read(made)[1].break_at == -1
     at %= len(made)
     changed = made[:at] + bytes((made[at] ^ flip,)) + made[at + 1 :]
@@ -91,22 +91,22 @@ def test_no_byte_of_a_batch_can_change(parts: list[bytes], at: int, flip: int) -
         assert reader.was_synced() == (broken != starts[-1])
     # A cut is a break, too, and nothing behind it says otherwise.
     got, reader = _read(made[:at])
-    assert at < starts[0] + len(batch(b"", offset=0, synced=0, seq=7)) or got == made[: max(
+    assert at < starts[0] + len(frame(b"", offset=0, synced=0, seq=7)) or got == made[: max(
         start for start in [*starts, len(made)] if start <= at)]  # fmt: skip
 
 
 def test_a_batch_of_another_place_is_none() -> None:
-    head = batch(b"", offset=0, synced=0, seq=1)
-    moved = batch(b"*1\r\n$4\r\nPING\r\n", offset=0, synced=0, seq=1)
-    other = batch(b"*1\r\n$4\r\nPING\r\n", offset=len(head), synced=0, seq=2)
+    head = frame(b"", offset=0, synced=0, seq=1)
+    moved = frame(b"*1\r\n$4\r\nPING\r\n", offset=0, synced=0, seq=1)
+    other = frame(b"*1\r\n$4\r\nPING\r\n", offset=len(head), synced=0, seq=2)
     for one in (moved, other):
         got, reader = _read(head + one)
         assert got == head and reader.break_at == len(head)
 
 
 def test_a_large_batch() -> None:
-    head = batch(b"", offset=0, synced=0, seq=1)
-    data = head + batch(b"x" * 5_000_000, offset=len(head), synced=0, seq=1)
+    head = frame(b"", offset=0, synced=0, seq=1)
+    data = head + frame(b"x" * 5_000_000, offset=len(head), synced=0, seq=1)
     assert _read(data)[0] == data
 
 
@@ -121,14 +121,14 @@ def test_damage_is_refused_and_a_torn_end_is_cut(tmp_path: Path) -> None:
         path.write_bytes(whole[:at] + bytes((whole[at] ^ 0x20,)) + whole[at + 1 :])
         start = max(one for one in starts if one <= at)
         if start == starts[-1]:  # which only says that all before it is on the disk
-            with pytest.warns(TornLog, match=f"of an unfinished batch were dropped at offset {start}"):
+            with pytest.warns(TornLog, match=f"of an unfinished frame were dropped at offset {start}"):
                 assert _state_of(tmp_path) == before
         else:
             with pytest.raises(LogCorrupt, match=f"{FILE}: offset {start}: "):
                 Store(tmp_path)
             assert path.stat().st_size == len(whole)
     path.write_bytes(whole[: starts[3] + 40])
-    with pytest.warns(TornLog, match=f"40 bytes of an unfinished batch were dropped at offset {starts[3]}"):
+    with pytest.warns(TornLog, match=f"40 bytes of an unfinished frame were dropped at offset {starts[3]}"):
         _state_of(tmp_path)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -179,7 +179,7 @@ def test_a_batch_that_ends_inside_a_transaction_or_command_is_damage(
         _log(tmp_path)
     path = tmp_path / FILE
     whole = path.read_bytes()
-    made = batch(b"*2\r\n$4\r\nINCR\r\n$1\r\nm\r\n" + inside, offset=len(whole), synced=0, seq=1)
+    made = frame(b"*2\r\n$4\r\nINCR\r\n$1\r\nm\r\n" + inside, offset=len(whole), synced=0, seq=1)
     path.write_bytes(whole + made + behind)
     # A cut in the middle would make the next opening take the whole batch for torn, and the INCR with it.
     with pytest.raises(LogCorrupt, match=f"{FILE}: offset {len(whole + made) - len(inside)}: "):
@@ -201,7 +201,7 @@ def test_what_a_redis_server_wrote_behind_a_torn_batch_is_kept(tmp_path: Path) -
     second = whole.index(b"*3\r\n$3\r\nSET\r\n$1\r\nc")
     written_on = whole[:second] + b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*3\r\n$3\r\nSET\r\n$1\r\nr\r\n$1\r\n1\r\n"
     log.write_bytes(written_on)
-    with pytest.warns(TornLog, match=r"the file as it was is kept: .*\.torn-\d+"):
+    with pytest.warns(TornLog, match=r"a copy of it is kept: .*\.torn-\d+"):
         assert _state_of(tmp_path / "log") == before
     (kept,) = (tmp_path / "log").glob("*.torn-*")
     assert kept.read_bytes() == written_on
