@@ -270,7 +270,7 @@ def test_several_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
         opened("SET", "new", "1")
     assert b"new" in (tmp_path / "i2.aof").read_bytes()
     (tmp_path / "i1.aof").write_bytes(command("APPEND", "a", "1")[:-3])
-    with pytest.raises(LogCorrupt, match=r"i1.aof: offset 0: the file ends inside a command, but it is not the last file"):
+    with pytest.raises(LogCorrupt, match=r"i1.aof: offset 0: the file ends inside a command, and is not the last"):
         Opened(tmp_path)
 
 

@@ -22,7 +22,6 @@ A store that is open is not checked: its owner is writing.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import warnings
@@ -36,6 +35,7 @@ from rillet.persistence.aof.loader import TornLog, replay
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.persistence.file_lock import try_lock
 from rillet.persistence.rdb.reader import MAGICS, load_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
@@ -151,12 +151,10 @@ def _locked(store: Path) -> Iterator[None]:
         yield
         return
     # A lock can be had through a file that is only read, so a store on a read-only file system is checked, too.
-    number = os.open(store / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    number = os.open(store / "lock", os.O_RDONLY)
     try:
-        try:
-            fcntl.flock(number, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StoreBusy(f"{store} is open{_by_whom(store)}: close it there, then check it") from None
+        if not try_lock(number):
+            raise StoreBusy(f"{store} is open{_by_whom(store)}: close it there, then check it")
         yield
     finally:
         os.close(number)

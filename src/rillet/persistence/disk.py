@@ -1,71 +1,93 @@
-"""The disk, as far as persistence needs it: the one place where files are opened, written, synced and renamed.
+"""The file system calls of persistence: the only place that opens, writes, syncs and renames its files.
 
-    Disk       files by their path: append_to, create, read_from, rename, remove, truncate, sync_folder ...
-    DiskFile   one that is written: write, sync, truncate, close
+    Disk       files by path: append_to, create, read_from, rename, remove, truncate, sync_folder ...
+    DiskFile   a file open for writing: write, sync, truncate, close
 
-What lies behind it decides what a power loss leaves, so each call says what it promises:
+The durability of each call:
 
-    write         the bytes are the kernel's: the end of this process costs none, a power loss any of them, in any order
-    sync          all that was written to the file before is on the disk
-    create,       the file is found under its name by who lives; after a power loss the folder may hold the state before
-    rename,       or after, until sync_folder says that it is on the disk. A rename replaces what is there in one step
+    write         the operating system has the bytes: they survive the end of this process, but a power loss may lose
+                  any of them, in any order
+    sync          every byte written to the file before is on the disk
+    create,       other processes see the name; after a power loss the folder may have the state before or after, until
+    rename,       sync_folder returns. A rename replaces an existing file in one step
     remove
 
-So whatever must be found whole is written under another name, synced, renamed, and then the folder is synced. Every
-call raises OSError where it fails. Tests put a disk behind the same calls that forgets what was not synced, tears it,
-and fails when told to (tests/persistence/simulated_disk.py).
+So a file that must be complete is written under another name, synced and renamed, and then the folder is synced. Every
+call raises OSError if it fails. Tests replace the disk with one that loses and tears what was not synced, and fails on
+request (tests/persistence/simulated_disk.py).
+
+Windows has no fdatasync and cannot sync a folder: NTFS logs changes of names itself.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import BinaryIO, Protocol
+
+_BINARY = getattr(os, "O_BINARY", 0)
+_CAN_OPEN_FOLDERS = hasattr(os, "O_DIRECTORY")
 
 
 class DiskFile(Protocol):
     """A file that is written at its end."""
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        """Write the bytes, or as many of them as there is room for, and return how many."""
+        """Write as many of the bytes as there is room for, and return their number."""
 
     def sync(self) -> None:
-        """Put what was written on the disk (fdatasync); after a failure nobody knows what is there."""
+        """Put the written bytes on the disk (fdatasync); after a failure their state is unknown."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to so many bytes; what is written next follows them."""
+        """Cut the file to this size; the next write follows."""
 
     def close(self) -> None:
-        """Let go of the file, without syncing it."""
+        """Close the file without syncing it."""
 
     def fileno(self) -> int:
-        """Return the operating system's number of the file, -1 where it has none."""
+        """Return the file descriptor, -1 if there is none."""
 
 
 class _RealFile:
     """A file of the operating system."""
 
-    __slots__ = ("_number",)
+    __slots__ = ("_descriptor",)
 
     def __init__(self, path: Path, flags: int) -> None:
-        self._number = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | flags, 0o644)
+        self._descriptor = _open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | _BINARY | flags)
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
-        return os.write(self._number, data)
+        return os.write(self._descriptor, data)
 
     def sync(self) -> None:
-        os.fdatasync(self._number)
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(self._descriptor)
+        else:
+            os.fsync(self._descriptor)
 
     def truncate(self, size: int) -> None:
-        os.ftruncate(self._number, size)
+        os.ftruncate(self._descriptor, size)
 
     def close(self) -> None:
-        number, self._number = self._number, -1
-        if number >= 0:
-            os.close(number)
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
 
     def fileno(self) -> int:
-        return self._number
+        return self._descriptor
+
+
+def _open(path: Path, flags: int) -> int:
+    if sys.platform == "win32":  # pragma: no cover
+        import _winapi
+        import msvcrt
+
+        # Unlike os.open, allow that other handles read, write and rename the file while it is open.
+        creation = 2 if flags & os.O_TRUNC else 4  # CREATE_ALWAYS, OPEN_ALWAYS
+        access = 0xC0000000  # GENERIC_READ | GENERIC_WRITE
+        return msvcrt.open_osfhandle(_winapi.CreateFile(str(path), access, 7, 0, creation, 0x80, 0), flags)
+    return os.open(path, flags, 0o644)
 
 
 class Disk:
@@ -74,64 +96,66 @@ class Disk:
     __slots__ = ()
 
     def append_to(self, path: Path) -> DiskFile:
-        """Open a file to write at its end; it is made where there is none."""
+        """Open a file to write at its end; create it if it does not exist."""
         return _RealFile(path, 0)
 
     def create(self, path: Path) -> DiskFile:
-        """Open an empty file to be written, in place of one that is there."""
+        """Open an empty file for writing, replacing an existing one."""
         return _RealFile(path, os.O_TRUNC)
 
     def read_from(self, path: Path) -> BinaryIO:
-        """Open a file to read; unbuffered, so the reader asks for large pieces."""
+        """Open a file for reading, unbuffered: the reader should request large pieces."""
         return open(path, "rb", buffering=0)
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file or folder of that name."""
+        """Return whether there is a file or folder of that name."""
         return path.exists()
 
     def size(self, path: Path) -> int:
-        """Return the bytes that the file holds."""
+        """Return the size of the file in bytes."""
         return path.stat().st_size
 
     def names(self, folder: Path) -> list[str]:
-        """Return what lies in the folder, by name; nothing where there is no folder."""
+        """Return the sorted names in the folder; none if it does not exist."""
         try:
             return sorted(os.listdir(folder))
         except FileNotFoundError:
             return []
 
     def make_folder(self, path: Path) -> None:
-        """Make the folder, and those above it, where it is not there."""
+        """Create the folder and its parents if they do not exist."""
         path.mkdir(parents=True, exist_ok=True)
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give the file another name, in one step, in place of what has that name."""
+        """Rename the file in one step, replacing an existing one."""
         os.replace(old, new)
 
     def remove(self, path: Path) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file, if it exists."""
         path.unlink(missing_ok=True)
 
     def truncate(self, path: Path, size: int) -> None:
-        """Cut a file that nobody writes to so many bytes, on the disk when this returns."""
-        number = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+        """Cut a file that no process writes to this size, and sync it."""
+        descriptor = os.open(path, os.O_WRONLY | _BINARY)
         try:
-            os.ftruncate(number, size)
-            os.fsync(number)
+            os.ftruncate(descriptor, size)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
     def sync_folder(self, folder: Path) -> None:
-        """Put the folder's own entries on the disk: which files it has, under which names."""
-        number = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+        """Put the folder's own entries on the disk: the names of its files."""
+        if not _CAN_OPEN_FOLDERS:
+            return
+        descriptor = os.open(folder, os.O_RDONLY)
         try:
-            os.fsync(number)
+            os.fsync(descriptor)
         finally:
-            os.close(number)
+            os.close(descriptor)
 
 
 def write_all(file: DiskFile, data: bytes | bytearray | memoryview) -> None:
-    """Write all of the bytes, in as many calls as that takes."""
+    """Write all of the bytes, in as many calls as necessary."""
     written = file.write(data)
     if written < len(data):
         rest = memoryview(data)

@@ -32,6 +32,7 @@ exit handlers and import the main module), one Python thread instead (it would s
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import json
 import os
@@ -143,7 +144,7 @@ class Child:
         O(memory of this process / 4096), some microseconds a MB.
         """
         if not hasattr(os, "fork"):
-            raise OSError("this operating system has no fork")
+            raise OSError(errno.ENOTSUP, "this operating system has no fork")
         reading, writing = os.pipe()
         usual = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         try:

@@ -83,7 +83,10 @@ class RdbService:
 
         self._children.watch = watch
         for number in _SIGNAL_SETTINGS:
-            loop.add_signal_handler(number, self._signalled, number)
+            try:
+                loop.add_signal_handler(number, self._signalled, number)
+            except NotImplementedError:  # Windows
+                signal.signal(number, lambda received, _: loop.call_soon_threadsafe(self._signalled, received))
 
     def setting_changed(self, name: str) -> None:
         """Act on CONFIG SET; SettingError where a setting cannot be had."""

@@ -29,6 +29,7 @@ from rillet.server.host import NEEDS_LOG, ServerHost
 from rillet.server.log_lines import JOURNAL
 from rillet.server.stats import ServerStats
 
+UNIX_SOCKETS = hasattr(socket, "AF_UNIX")
 _LAST_REPLIES = 1.0  # seconds that clients are given at the end to take their replies
 
 
@@ -104,6 +105,9 @@ class Server:
             self._listeners.append(listener)
 
     async def _listen_unix(self, path: Path) -> None:
+        if not UNIX_SOCKETS:
+            await self._close_listeners()
+            raise CannotListen(f"cannot listen on {path}: this operating system has no Unix sockets")
         # Both event loops would take the path away from a server that lives.
         if answers(path):
             await self._close_listeners()
@@ -311,7 +315,9 @@ class Server:
 
 
 def answers(path: str | Path) -> bool:
-    """Whether a process accepts connections on the Unix socket."""
+    """Return whether a process accepts connections on the Unix socket."""
+    if not UNIX_SOCKETS:
+        return False
     with socket.socket(socket.AF_UNIX) as probe:
         try:
             probe.connect(str(path))
@@ -337,4 +343,4 @@ def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
     return factory
 
 
-__all__ = ["CannotListen", "Server", "answers", "calm_garbage_collector", "event_loop_factory"]
+__all__ = ["UNIX_SOCKETS", "CannotListen", "Server", "answers", "calm_garbage_collector", "event_loop_factory"]

@@ -14,7 +14,6 @@ nothing to clean up: the next opener gets the lock, replays the log and owns the
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import tempfile
@@ -22,8 +21,9 @@ from pathlib import Path
 
 import rillet
 from rillet.errors import NewerFormat, NotAStore, StoreBusy, StoreError
-from rillet.persistence.directory_lock import DirectoryLock, holder
+from rillet.persistence.directory_lock import DirectoryLock
 from rillet.persistence.disk import REAL
+from rillet.persistence.file_lock import holder, try_lock
 
 FORMAT = 1
 MARKER = "rillet.json"
@@ -78,17 +78,17 @@ class Directory:
     def lock(self) -> bool:
         """Become the owner if nobody is; False where another opener (here or elsewhere) is."""
         try:
-            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
             raise StoreError(f"{self.path}/lock cannot be opened: {error.strerror}") from error
         try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            os.close(handle)
-            return False
+            locked = try_lock(handle)
         except OSError as error:
             os.close(handle)
             raise StoreError(f"{self.path}/lock cannot be locked: {error.strerror}") from error
+        if not locked:
+            os.close(handle)
+            return False
         self._lock = handle
         try:
             if (self.path / LOG_FOLDER).exists():
@@ -160,7 +160,7 @@ class Directory:
     def holder(self) -> int | None:
         """Return the process that holds the lock, as the system tells it; None where it does not."""
         try:
-            handle = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+            handle = os.open(self.path / "lock", os.O_RDONLY)
         except OSError:
             return None
         try:

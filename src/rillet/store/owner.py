@@ -29,7 +29,7 @@ from rillet.runtime.host import DefaultHost
 from rillet.runtime.settings import SettingError, Settings
 from rillet.server.connection import ClientConnection
 from rillet.server.host import ServerHost
-from rillet.server.server import Server, event_loop_factory
+from rillet.server.server import UNIX_SOCKETS, Server, event_loop_factory
 from rillet.store.directory import LOG_FOLDER, Directory
 from rillet.store.recovery import recover
 from rillet.store.snapshots import StoreSnapshots
@@ -191,19 +191,26 @@ class Owner:
         self.snapshots.tick()
 
     def _serve(self) -> None:
-        with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
-            runner.run(self._main())
+        try:
+            with asyncio.Runner(loop_factory=event_loop_factory()) as runner:
+                runner.run(self._main())
+        except BaseException as error:
+            if self._ready.is_set():
+                raise
+            self._problem = error  # the event loop could not be created
+            self._ready.set()
 
     async def _main(self) -> None:
         try:
-            self._settings.unixsocket = str(self.directory.socket_path())
+            if UNIX_SOCKETS:
+                self._settings.unixsocket = str(self.directory.socket_path())
             self._server = GuardedServer(self.engine, connection=GuardedConnection, guard=self.lock)
             self.engine.host = OwnerHost(self, self._server)
             self._server.cron_jobs.append(self._cron)
             self._loop = asyncio.get_running_loop()
             await self._server.start(tcp=False)
-            assert self._server.unix_path is not None
-            self.directory.announce(self._server.unix_path)
+            if self._server.unix_path is not None:
+                self.directory.announce(self._server.unix_path)
         except BaseException as error:
             self._problem = error
             return
@@ -234,7 +241,7 @@ class Owner:
         The numbers of the parent's files and sockets stay taken, by /dev/null, because objects of this process still
         hold them; `_from_parents` keeps those objects.
         """
-        null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
+        null = os.open(os.devnull, os.O_RDWR)
         numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors(),
                    *self.snapshots.descriptors()]
         for number in numbers:

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -37,6 +36,7 @@ from rillet.runtime.engine import Engine
 from rillet.store.transports.transport import wait_for
 
 _PIECE = 1 << 20
+_SIGKILL = 9  # Windows has no such signal, but INFO and the callers expect its number
 _BUSY = "already in progress"
 
 
@@ -103,7 +103,7 @@ class StoreSnapshots(Snapshots):
         """End the process, if there is one, and remove what it wrote."""
         if self._writer.pid:
             self._writer.stop()
-            self._over("it was stopped", signal.SIGKILL)
+            self._over("it was stopped", _SIGKILL)
 
     def facts(self) -> dict[str, object]:
         """Return what INFO persistence tells of it; why the last one failed as well, since nobody reads a log here."""

@@ -30,7 +30,7 @@ from rillet.persistence.rdb.writer import write_rdb
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
-from rillet.server.server import answers
+from rillet.server.server import UNIX_SOCKETS, answers
 from rillet.store.channels import Names, Subscription, one_reply
 from rillet.store.directory import Directory
 from rillet.store.encoding import Value, decode, encode, encode_name, id_of_reply, parse_id
@@ -448,6 +448,8 @@ class _Shared(_Home):
             owner = self._directory.owner()
             number = owner[0] if owner else self._directory.holder()
             holder = f"process {number}" if number else "another process"
+            if not UNIX_SOCKETS:
+                raise StoreBusy(f"{self.path} is open in {holder}; without Unix sockets only one process can open it")
             raise StoreBusy(f"{self.path} is held by {holder}, which does not answer")
         return found[0]
 

@@ -169,7 +169,7 @@ class _FileReplay:
     def _cut(self, size: int, in_frame: bool) -> None:
         """Cut an unfinished frame, command or transaction off the end of the last file."""
         if not self.last:
-            raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, but it is not the last file")
+            raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and is not the last")
         if not in_frame:
             try:
                 self._check_tail()
