@@ -20,10 +20,12 @@ import rillet  # noqa: E402
 from rillet.client.address import Address  # noqa: E402
 from rillet.client.connection import Connection  # noqa: E402
 from rillet.client.errors import ConnectorError  # noqa: E402
+from rillet.client.pages import PageRange, RangeReader  # noqa: E402
 from rillet.client.servers import Servers  # noqa: E402
+from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
 from rillet.protocol.command_parser import pack_command  # noqa: E402
 from rillet.spark.options import parse  # noqa: E402
-from rillet.spark.read.page_reader import PageReader, read_task  # noqa: E402
+from rillet.spark.read.page_reader import read_task  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.server.harness import running  # noqa: E402
 from tests.spark.conftest import entry_id, number, options  # noqa: E402
@@ -56,11 +58,12 @@ def table(batches: Iterator[Any]) -> Any:
 
 
 def by_range(chosen: Any, ranges: Any) -> Any:
-    """Return what XRANGE gives of ranges."""
+    """Return the entries of ranges as XRANGE returns them."""
+    rows = rows_for(SCHEMA, b"")
     with Servers(chosen) as servers:
-        pages = PageReader(chosen, servers, SCHEMA)
-        pages.add(ranges)
-        return table(pages.read())
+        pages = [PageRange(stream.encode(), after, last) for stream, after, last in ranges]
+        batches = [record_batch(rows, SCHEMA) for _ in RangeReader(servers, rows, pages, nodes=False).read()]
+        return table(iter(batches))
 
 
 @pytest.mark.parametrize(("page", "batch"), [(1, 1), (3, 100), (100, 7), (1000, 10_000)])
@@ -150,7 +153,7 @@ def answering(reply: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        (pack_command([b"1-1", b"1-1"]), "a page that goes on after 1-1, where it began"),
+        (pack_command([b"1-1", b"1-1"]), "a page continues after 1-1, where it began"),
         (pack_command([b"9-9", b"1-1", bytes(16), b"no listpack"]), "a stream node is no listpack"),
         (pack_command([b"9-9", b"1-1", b"key", b""]), "a stream node's key is an ID of 16 bytes"),
         (b"*3\r\n$3\r\n9-9\r\n$1\r\n", "invalid reply to RILLET.XNODES"),

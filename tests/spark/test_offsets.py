@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.spark.read.offsets import Offset, OffsetError, identifier, number, successor
+from rillet.client.pages import successor
+from rillet.spark.read.offsets import Offset, OffsetError, identifier, number
 from rillet.spark.read.splits import PROBE, Estimate, Probe, capped, line, located, tasks
 from rillet.types.stream.id import MAX, StreamID
 

@@ -195,11 +195,11 @@ def test_the_sentence_says_how_far_reading_was(
 
     with pytest.raises(
         DataLoss,
-        match=r"from 0-\d+ to 60-0 were planned and read up to \S+, and now it begins at 30-0; failOnDataLoss=",
+        match=r"from 0-\d+ to 60-0 were planned and read up to \S+, and now it begins at 30-0. Set failOnDataLoss=",
     ):
         read(place, before_pages, trim, pageEntries="1")
     fill(client, last=ENTRIES, first=ENTRIES + 1)
-    with pytest.raises(DataLoss, match="'events' at .* now it is gone;"):
+    with pytest.raises(DataLoss, match="'events' at .* now it is gone. Set"):
         read(place, before_pages, lambda asked: client.delete("events"))
 
 

@@ -35,8 +35,8 @@ from rillet.client.address import Address
 from rillet.client.servers import Servers
 from rillet.errors import RilletError
 from rillet.spark.errors import plainly
-from rillet.spark.groups.group import read_all_delivered
-from rillet.spark.groups.group_delivery import Delivering
+from rillet.spark.groups.delivered_reader import read_delivered
+from rillet.spark.groups.group_delivery import GroupDelivery
 from rillet.spark.option_types import EARLIEST, before
 from rillet.spark.options import BATCH_ONLY, FOLLOW_ONLY, WRITE_ONLY, OptionError, Options, parse
 from rillet.spark.read.data_loss import Place
@@ -201,7 +201,7 @@ class _Reading:
                 return
             ranges: Task = getattr(partition, "ranges", ())
             if self.options.group is not None and self.options.group_mode == "deliver":
-                yield from read_all_delivered(self.options, ranges, self.arrow_schema)
+                yield from read_delivered(self.options, ranges, self.arrow_schema)
             else:
                 guarded = getattr(partition, "guarded", False) and self.options.fail_on_data_loss
                 since = getattr(partition, "since", {}) if guarded else None
@@ -303,7 +303,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         """Return what plans this query's batches; it holds connections, so it is made on the driver, when needed."""
         if self._follower is None:
             delivers = self.options.group is not None and self.options.group_mode == "deliver"
-            self._follower = (Delivering if delivers else MicroBatchReader)(self.options, self.parallelism)
+            self._follower = (GroupDelivery if delivers else MicroBatchReader)(self.options, self.parallelism)
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:
@@ -347,7 +347,7 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         with plainly():
             begin = Offset.parse(start)
             # Of a stream's first batch nothing is promised: it begins where the stream is being trimmed, often.
-            guarded = not begin.initial and not isinstance(self.follower, Delivering)
+            guarded = not begin.initial and not isinstance(self.follower, GroupDelivery)
             since = {name: Place(begin.streams[name], count) for name, count in begin.added.items()}
             tasks = self.follower.tasks(begin, Offset.parse(end))
             return [RangePartition(task, guarded, since, begin.unread) for task in tasks]

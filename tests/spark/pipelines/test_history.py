@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,9 +81,9 @@ def test_what_is_archived_trimmed_and_compacted_while_it_is_read(
     assert sorted(reader.numbers()) == list(range(2000))
 
     fill(judge, range(2000, 3000))
-    from rillet.spark.read import page_reader as reading
+    module: Any = import_module("rillet.spark.read.history")
 
-    whole, pages = reading.read_task, [0]
+    whole, pages = module.read_task, [0]
 
     def in_between(*words: Any) -> Any:
         for batch in whole(*words):
@@ -91,7 +92,7 @@ def test_what_is_archived_trimmed_and_compacted_while_it_is_read(
                 archive_all(folder, url, job)
             yield batch
 
-    monkeypatch.setattr(reading, "read_task", in_between)
+    monkeypatch.setattr(module, "read_task", in_between)
     assert sorted(reader.numbers()) == list(range(3000))
     assert pages[0] >= 3
 

@@ -1,22 +1,24 @@
-"""Following streams as a consumer of their group: groupMode=deliver. What the driver of such a query does.
+"""Plans the micro-batches of a query that reads as a consumer of a group: groupMode=deliver, on the driver.
 
-    next(start):  acknowledge what is pending for us up to `start`
-                  see that the groups are still there, and make them for streams that have appeared
-                  take what a crash left in our hands, or be given new entries, up to the cap
-                  store ends and tasks; groups.py says why they are the same entries when a batch is repeated
+    next(start)   acknowledge the consumer's pending entries up to `start`
+                  check that the groups still exist; create them for streams that have appeared
+                  take entries that a crash left pending, then new ones, up to the cap
+                  return the end of the batch with its tasks (deliverer.py: why a repeated batch has the same entries)
 
-The rest is as in following.py, which this extends. A trigger that met a server that went away is planned again as a
-whole: what is acknowledged already is not pending any more, and what was handed out without our hearing of it is
-pending for us like what a crash leaves. A stream whose last ID is where its group is has nothing to hand out, and is
-not asked: of a thousand idle streams a trigger asks no more than where they and their groups are, all at once.
-`minEntriesPerTrigger` has no meaning here: Redis does not tell how many entries it would hand out without handing them
-out.
+The rest is inherited from read/micro_batch.py. After a lost connection the whole trigger is planned again: entries that
+were acknowledged are no longer pending, and entries whose delivery was not received are pending like those that a crash
+left. A stream whose last ID is the group's position has nothing to deliver and is skipped, so a trigger over a thousand
+idle streams only reads the state of streams and groups, in one round trip per node. `minEntriesPerTrigger` has no
+effect: Redis cannot count the entries that a group would deliver.
 
-Loss shows otherwise than where a range is read. That entries before the group's position are trimmed means nothing.
-Entries that were delivered and then deleted are pending without fields. A group that is gone, with its stream or
-alone, took what was pending with it; where losses are counted it is made anew, at the beginning of what is there. A
-group that stands before the offset was moved back, or its server crashed and lost its last second; then what it hands
-out again is read again, rather than not at all.
+Data loss looks different in this mode:
+
+- Trimmed entries before the group's position were delivered before, so they are no loss.
+- Entries that were delivered and then deleted are pending without fields.
+- A group that was deleted, alone or with its stream, has lost its pending entries. With failOnDataLoss=false it is
+  created again at the start of the stream.
+- A group whose position is before the offset was moved back, or its server crashed and lost its last second. With
+  failOnDataLoss=false, entries that it delivers again are read again.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rillet.client.errors import ConnectorError
-from rillet.spark.groups.group import DeliveredPage, Deliverer, ends, set_back, tasks
+from rillet.spark.groups.delivered_reader import moved_back
+from rillet.spark.groups.deliverer import DeliveredPage, Deliverer, ends, tasks
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLoss, Place
@@ -35,13 +38,13 @@ from rillet.spark.read.stream_info import stream_infos
 from rillet.types.stream.id import StreamID
 
 
-class Delivering(MicroBatchReader):
-    """Plans the batches of one streaming query out of what its consumer is given."""
+class GroupDelivery(MicroBatchReader):
+    """Plans the batches of one streaming query from the entries that its consumer receives."""
 
     def __init__(self, options: Options, parallelism: int) -> None:
         super().__init__(options, parallelism)
         self.consumer = Deliverer(options, self.servers)
-        self.consumer.lost = self.guard.settled  # counted together
+        self.consumer.lost = self.guard.settled  # one count for both
 
     def _start(self) -> Offset:
         start = super()._start()
@@ -50,7 +53,7 @@ class Delivering(MicroBatchReader):
         )
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
-        """Return the end of the next batch with its plan; None when nothing is pending for us and nothing is new."""
+        """Return the end of the next batch with its plan; None if nothing is pending and nothing is new."""
         return super().next(start, None, cap)
 
     def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
@@ -64,7 +67,7 @@ class Delivering(MicroBatchReader):
             return None
         places = {name: place.after for name, place in look.places.items()}
         again = any(places.get(name, at) != at for name, at in start.streams.items())
-        # What is read again may be the very batch that `start` ends: Spark must not take its end for the same offset.
+        # A batch that is read again may have the same end as `start`: Spark must not take the two for equal.
         told = start.initial or (again and start.start is None)
         return Offset(
             {**places, **ends(pages)},
@@ -77,12 +80,12 @@ class Delivering(MicroBatchReader):
         self.consumer.clean.clear()
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """Return the tasks that were planned: what they read is pending for our consumer."""
+        """Return the planned tasks; their entries are pending for the consumer."""
         self._goes_on_from(start)
         return end.plan or ()
 
     def _deliver(self, look: Look, cap: int | None) -> list[DeliveredPage]:
-        """Take entries; an available-now query takes none of a stream that has reached its target."""
+        """Take entries; an available-now query takes none from a stream that has reached its target."""
         wanted = {}
         for name, place in look.places.items():
             facts, targets = look.known[name], self.targets
@@ -91,12 +94,12 @@ class Delivering(MicroBatchReader):
                 wanted[name] = place.after
         try:
             return self.consumer.deliver(wanted, cap)
-        except ConnectorError:  # what was given to us meanwhile is pending for us
+        except ConnectorError:  # entries that were delivered meanwhile are pending now
             self.consumer.clean.clear()
             raise
 
     def _look(self, start: Offset) -> Look:
-        """Look at the streams and their groups; groups that are missing are made, or their loss is told."""
+        """Read the state of streams and groups; create missing groups, or raise DataLoss."""
         streams = self._streams()
         known = stream_infos(self.servers, [*start.streams, *streams])
         self._refuse_strangers(start, streams, known)
@@ -115,23 +118,23 @@ class Delivering(MicroBatchReader):
         return Look(known, places)
 
     def _moved_back(self, name: str, at: StreamID, stands: StreamID) -> StreamID:
-        """Tell or count that a group stands before what it handed out; return where reading goes on."""
+        """Raise or count a group whose position is before its delivered entries; return the ID to continue after."""
         if self.options.fail_on_data_loss:
-            raise set_back(self.options, self.servers, name, stands, at)
+            raise moved_back(self.options, self.servers, name, stands, at)
         self.guard.unsure.add(name)
         self.consumer.done.pop(name, None)
         self.consumer.clean.discard(name)
         return self.consumer.begin(name, EARLIEST)
 
     def _gone(self, name: str, at: StreamID, whole: bool) -> None:
-        """Tell or count that a group was taken from us, with its stream or alone."""
+        """Raise or count the loss of a group, alone or with its stream."""
         where = self.servers.connection(name.encode()).address
         what = "stream" if whole else f"group {self.options.group!r} of the stream"
         if self.options.fail_on_data_loss:
             raise DataLoss(
-                f"rillet: entries may have been lost before being read: the {what} {name!r} at {where} is gone, which "
-                f"was read up to {at}; failOnDataLoss=false makes the group anew and goes on, a new checkpointLocation "
-                "starts anew"
+                f"rillet: entries may have been lost before being read: the {what} {name!r} at {where} is gone. It was "
+                f"read up to {at}. Set failOnDataLoss=false to create the group again and continue, or use a new "
+                "checkpointLocation to start over"
             )
         self.guard.unsure.add(name)
         self.consumer.done.pop(name, None)

@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 
 from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.pages import successor
 from rillet.client.protocol import pack
 from rillet.client.servers import IN_FLIGHT, Servers
 from rillet.columns.resp_decoder import MORE, RangeDecoder, ReplyFailed
 from rillet.columns.row_builder import RowBuilder
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
-from rillet.spark.read.offsets import successor
 from rillet.spark.read.splits import Probe
 from rillet.spark.read.stream_info import StreamInfo, stream_error
 from rillet.types.stream.id import StreamID

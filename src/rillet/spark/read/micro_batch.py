@@ -39,7 +39,7 @@ from typing import Any, TypeVar
 from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway
 from rillet.client.redirection import Patience
 from rillet.client.servers import Servers
-from rillet.spark.groups import group as groups
+from rillet.spark.groups.group_position import GroupFollower
 from rillet.spark.metrics import report
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
@@ -77,7 +77,7 @@ class MicroBatchReader:
         self.options = options
         self.servers = Servers(options)
         self.guard = DataLossGuard(options, self.servers)
-        self.group = groups.GroupFollower(options, self.servers) if options.group is not None else None
+        self.group = GroupFollower(options, self.servers) if options.group is not None else None
         self.reached: Offset | None = None  # the end of the batch that was planned last
         self.planner = Planner(options, self.servers, parallelism, hurried=True)
         self.targets: dict[str, StreamID] | None = None  # of an available-now query

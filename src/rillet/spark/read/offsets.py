@@ -54,11 +54,6 @@ def identifier(value: int) -> StreamID:
     return StreamID(value >> 64, value & MAX)
 
 
-def successor(bound: StreamID) -> StreamID:
-    """Return the next larger ID (t_stream.c, streamIncrID)."""
-    return identifier(number(bound) + 1)
-
-
 @dataclass(frozen=True)
 class Offset:
     """How far the streams of a query have been read."""

@@ -1,86 +1,89 @@
-"""A trim that overtakes a task: noticed with each page that the task reads, and settled by counters where they can.
+"""Notices entries that are trimmed after a task was planned and before the task reads them.
 
-A planned range is cut to the entries that there were. What is removed between planning and reading, or between two
-pages, is a loss that nobody would see: the page just begins further on. So every page proves that it follows the one
-before:
+A planned range ends at the last entry that existed. If entries are removed between planning and reading, or between two
+pages, the next page simply begins later: without a check, nobody would notice the loss. So every page must prove that
+it continues the page before (client/pages.py calls `TrimWatch.check` for a page without proof):
 
-    by XRANGE    the page is asked for from the last entry that was read, that entry included. Is it there, then nothing
-                 behind it was trimmed before the page was read, for a trim removes from the front only:
+    XRANGE          the request begins at the last entry that was read, that entry included. If the entry is in the
+                    reply, nothing after it was trimmed before the page was read, because a trim removes from the front:
 
-                     read       │ next page
-                     1 2 3 4 (5)│(5) 6 7 8 9        sound: one command, so nothing comes in between
-                     1 2 3 4 (5)│ 8 9 10 11 12      5 is gone: in doubt, 6 and 7 may have been there
+                        read       │ next page
+                        1 2 3 4 (5)│(5) 6 7 8 9        proven: one command read both
+                        1 2 3 4 (5)│ 8 9 10 11 12      5 is missing: 6 and 7 may have existed
 
-    by nodes     RILLET.XNODES tells the stream's first ID with each page; not beyond the page's beginning it is sound
+    RILLET.XNODES   the reply contains the stream's first ID; if it is not beyond the start of the page, that is proof
 
-A range's first page is proved likewise: a stream's first range begins at an entry that was there or right before it,
-any other one inside of the stream. One entry more a page is all that it costs (of 2,500), no round trip.
+The first page of a range is checked in the same way: a stream's first range begins at an existing entry or just before
+one, every other range begins inside the stream. The cost is one more entry per page of 2,500, and no round trip.
 
-A page in doubt is settled by XINFO STREAM, on a connection of its own:
+`check` sends XINFO STREAM on a separate connection:
 
-    the first entry is not beyond the place, or right behind it     sound: only what was read is gone (XDEL)
-    removed since the batch's beginning = read by this task         sound: the trim has come up to the task
-    anything else                                                   DataLoss
+    the first entry is not beyond the position, or directly after it     no loss: XDEL removed an entry already read
+    entries removed since the start of the batch = entries read          no loss: the trim has reached the position
+    anything else                                                        DataLoss
 
-where `removed` is entries-added less the length, now, less the same at the beginning (`since`). A doubt that is left
-and may be a false alarm: the trim came exactly up to a task whose range does not begin the batch, or went on before
-XINFO was answered; entries were deleted one by one (XDEL) as well; no counter is known (before Redis 7.0, after a cap
-that was estimated). What XDEL takes out of the middle of a batch, between planning and reading, is not noticed.
+`removed` is entries-added minus the length now, less the same difference at the start of the batch (`since`).
 
-A stream of which nothing was read yet, and nothing promised (offsets.py: `unread`), is in no doubt.
+A false alarm is possible in three cases: the trim reaches exactly the start of a task that is not the first one of its
+batch, or continues before XINFO is executed; XDEL removed entries as well; the counters are unknown (before Redis 7.0,
+or after an estimated cap). Entries that XDEL removes from the middle of a batch between planning and reading are not
+noticed.
 
-With a replica it is the same: what it holds is a beginning of what its master holds or held, and the doubt is
-settled with the master. Rejected: a question for the stream's first entry beside each page (XRANGE - + COUNT 1). Two
-commands are carried out together only as long as they arrive together, a slot on its way wants ASKING before each, and
-whoever asks after the page has handed on rows before he knows.
+A stream of which nothing was read and nothing was promised yet (offsets.py: `unread`) is not checked.
+
+Replicas need no special case: a replica holds a prefix of its master's data, and `check` asks the master.
+
+Rejected: reading the stream's first entry with each page (XRANGE - + COUNT 1). Two commands are only atomic if they
+arrive together, a migrating slot requires ASKING before each, and checking after a page is too late, because the rows
+have been returned by then.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
 
+from rillet.client.pages import PageRange, successor
 from rillet.client.servers import Servers
 from rillet.spark.read.data_loss import DataLoss, Place
-from rillet.spark.read.offsets import Part, successor
 from rillet.spark.read.stream_info import StreamInfo, stream_infos
 from rillet.types.stream.id import StreamID
 
 
 class TrimWatch:
-    """Settles doubts of a task; `since` is where its batch's streams were read up to, as far as counters are known."""
+    """Checks a task's pages for trimmed entries; `since` has the offsets at which its batch starts."""
 
-    def __init__(self, servers: Servers, since: Mapping[str, Place], free: Set[str] = frozenset()) -> None:
-        """servers: with connections on which nobody reads pages; free: streams of which nothing was promised yet."""
+    def __init__(self, servers: Servers, since: Mapping[str, Place], unread: Set[str] = frozenset()) -> None:
+        """servers: must not share connections with the reader of pages; unread: streams that are not checked."""
         self.servers = servers
         self.since = since
-        self.free = free
+        self.unread = unread
 
-    def settle(self, part: Part, at: StreamID, read: int) -> None:
-        """Raise DataLoss unless nothing of a range is gone beyond `at`, up to where so many of its entries were read.
+    def check(self, pages: PageRange, at: StreamID) -> None:
+        """Raise DataLoss if entries of a range after `at` may be missing.
 
-        A lost connection is ConnectionLost; then the page has to be read again.
+        ConnectionLost passes through; the page must then be read again.
         """
-        stream, after, last = part
-        if stream in self.free:
+        stream = pages.key.decode()
+        if stream in self.unread:
             return
         now = stream_infos(self.servers, [stream])[stream]
         if now is None:
-            found = "is gone"
+            problem = "is gone"
         else:
-            found = self._missing(now, self.since.get(stream), at, read)
-        if found:
-            where = self.servers.connection(stream.encode()).address
-            upto = f" and read up to {at}" if at > after else ""
+            problem = self._problem(now, self.since.get(stream), at, pages.read)
+        if problem:
+            where = self.servers.connection(pages.key).address
+            progress = f" and read up to {at}" if at > pages.start else ""
             raise DataLoss(
                 f"rillet: entries may have been lost before being read: the stream {stream!r} at {where} was trimmed "
-                f"after its entries from {after} to {last} were planned{upto}, and now it {found}; "
-                "failOnDataLoss=false goes on with what is left"
+                f"after its entries from {pages.start} to {pages.last} were planned{progress}, and now it {problem}. "
+                "Set failOnDataLoss=false to continue with the remaining entries"
             )
 
-    def _missing(self, now: StreamInfo, then: Place | None, at: StreamID, read: int) -> str:
-        """Return how a stream looks now if entries beyond `at` may be gone; nothing where none is."""
+    def _problem(self, now: StreamInfo, then: Place | None, at: StreamID, read: int) -> str:
+        """Return a description of the stream if entries after `at` may be missing; else an empty text."""
         if now.last < at:
-            return f"is another one: it ends at {now.last}"
+            return f"is a different stream: it ends at {now.last}"
         if not now.all_after(at) or now.first == successor(at):
             return ""
         if now.added is not None and then is not None and then.added is not None and then.after <= at:

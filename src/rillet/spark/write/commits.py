@@ -95,6 +95,7 @@ class Record:
 
     def __init__(self, stream: bytes, identity: Identity) -> None:
         self.identity = identity
+        self.stream = stream
         self.key = record_key(stream, identity.query)
         self.field = b"%d" % identity.partition
         self.fence = b"%b:%d" % (self.key, identity.partition)
@@ -103,7 +104,7 @@ class Record:
         """Return the command that reads what there is."""
         return (b"HMGET", self.key, b"done", self.field)
 
-    def told(self, reply: Sequence[bytes | None]) -> CommitProgress | None:
+    def progress(self, reply: Sequence[bytes | None]) -> CommitProgress | None:
         """Return what the reply to `look` says of this task; None where the whole batch is complete."""
         done, field = reply
         if done is not None and int(done) >= self.identity.batch:

@@ -1,0 +1,164 @@
+"""Takes entries from a consumer group: groupMode=deliver, for groups that other consumers share.
+
+    trigger     acknowledge the consumer's pending entries up to the committed offset    XPENDING, XACK
+                take its pending entries after the offset, left by a crash               XPENDING, XREADGROUP 0
+                or else new entries, up to the cap                                       XREADGROUP >
+    task        read its range of the consumer's pending entries                         XPENDING, XREADGROUP <after>
+
+Delivered entries stay pending for the consumer until they are acknowledged. So a repeated batch consists of the same
+entries, and the range (after, last] of the consumer's pending entries is the batch, even if entries of other consumers
+lie between them. An entry that was deleted meanwhile is pending without fields; it counts as lost. XCLAIM by another
+consumer takes an entry away: its minimum idle time must be longer than a batch takes. Every query needs a `consumer` of
+its own.
+
+A query starts at the group's position, and before the consumer's oldest pending entry. `startingOffsets` is only used
+when the group is created.
+
+Costs: Redis delivers entries with their fields, so the planner receives everything that the tasks receive again (it
+decodes the IDs only), and keeps a pending entry of about 100 bytes for each. The cap bounds both (DELIVERED without
+one). Rejected: a consumer for each task. After a restart with another number of cores, its pending entries would not be
+those of one task.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from rillet.client.errors import ConnectorError
+from rillet.client.servers import Servers
+from rillet.columns.row_builder import RowBuilder
+from rillet.spark.groups.delivered_reader import DeliveredRange, GroupRead, deleted_entries, moved_back
+from rillet.spark.groups.group_position import GroupMove, GroupPosition
+from rillet.spark.groups.pending import pending_after, pending_ids
+from rillet.spark.option_types import before
+from rillet.spark.options import Options
+from rillet.spark.read.metadata import id_text
+from rillet.spark.read.offsets import Part, Task
+from rillet.spark.read.splits import MIN_TASK_ENTRIES
+from rillet.types.stream.id import StreamID
+
+ACKNOWLEDGED = 1000  # entries of one XACK
+DELIVERED = 100_000  # entries of a trigger without a cap
+
+
+@dataclass(frozen=True)
+class DeliveredPage:
+    """Entries that were delivered to the consumer: those of its pending entries with after < ID <= last."""
+
+    stream: str
+    after: StreamID
+    last: StreamID
+    entries: int
+    missing: int = 0  # of these entries, deleted before they could be read
+
+
+class Deliverer(GroupPosition):
+    """Takes entries as a consumer of the group, and acknowledges the entries that Spark has committed."""
+
+    def __init__(self, options: Options, servers: Servers) -> None:
+        super().__init__(options, servers)
+        self.lost: dict[str, int] = {}  # deleted entries among those that a crash left pending
+        self.clean: set[str] = set()  # streams without entries that a crash left pending
+        self.latest: dict[str, StreamID] = {}  # the group's position when it was last read
+
+    def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
+        """Return and remember the group's position in each stream."""
+        positions = super().positions(streams)
+        self.latest.update({stream: position for stream, position in positions.items() if position is not None})
+        return positions
+
+    def may_have(self, stream: str, last: StreamID) -> bool:
+        """Return whether a stream whose last ID is `last` may have entries for the consumer."""
+        return stream not in self.clean or stream not in self.latest or self.latest[stream] < last
+
+    def begin(self, stream: str, start: StreamID) -> StreamID:
+        """Return the ID after which a new query starts; create the group at `start` if it is missing."""
+        position = self.positions([stream]).get(stream)
+        if position is None:
+            self.move(GroupMove(stream, start, create=True))
+            return start
+        oldest = pending_ids(self, stream, b"-", b"+", 1)
+        return before(oldest[0]) if oldest else position
+
+    def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
+        """Acknowledge the consumer's pending entries up to the offsets. O(entries acknowledged)"""
+        for stream, offset in streams.items():
+            if self.done.get(stream) == offset:
+                continue
+            key = stream.encode()
+            try:
+                while ids := pending_ids(self, stream, b"-", id_text(offset), ACKNOWLEDGED):
+                    self.servers.call(key, b"XACK", key, self.name, *map(id_text, ids))
+            except ConnectorError as error:
+                if "NOGROUP" not in str(error):
+                    raise
+            self.done[stream] = offset
+
+    def deliver(self, streams: Mapping[str, StreamID], cap: int | None) -> list[DeliveredPage]:
+        """Return the pages of the next batch: entries that a crash left pending, then new ones.
+
+        streams: the offset in each stream. cap: of the trigger. Streams take turns, a page each.
+        """
+        left = DELIVERED if cap is None else cap
+        pages: list[DeliveredPage] = []
+        active = dict(streams)
+        while active and left > 0:
+            for stream, after in list(active.items()):
+                count = min(left, self.options.page_entries)
+                page = None if stream in self.clean else self._left_pending(stream, after, count)
+                page = page or self._new_entries(stream, after, count)
+                if page is not None:
+                    pages.append(page)
+                    active[stream] = page.last
+                    left -= page.entries
+                if page is None or (stream in self.clean and page.entries < count):  # the stream has no more
+                    del active[stream]
+                if left <= 0:
+                    break
+        for page in pages:  # counted at the end, because a trigger that fails is repeated as a whole
+            if page.missing:
+                self.lost[page.stream] = self.lost.get(page.stream, 0) + page.missing
+        return pages
+
+    def _left_pending(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
+        """Return entries that were delivered and never committed; None if there are none, now and later."""
+        ids = pending_after(self, stream, after, b"+", count)
+        if not ids:
+            self.clean.add(stream)
+            return None
+        delivered = DeliveredRange(self.options, self.servers, (stream, after, ids[-1]))
+        delivered.page(RowBuilder(stream.encode()), len(ids))
+        if delivered.missing and self.options.fail_on_data_loss:
+            raise deleted_entries(self.options, self.servers, stream, delivered.missing)
+        return DeliveredPage(stream, after, ids[-1], len(ids), delivered.missing)
+
+    def _new_entries(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
+        """Return new entries of the group, which are pending for the consumer from now on; None if there are none."""
+        request = GroupRead(self.servers, stream)
+        if request.read(RowBuilder(stream.encode()), self.name, self.consumer, b">", count) == 0:
+            return None
+        if request.last <= after:  # the group was moved back after `positions`
+            raise moved_back(self.options, self.servers, stream, request.last, after)
+        return DeliveredPage(stream, after, request.last, request.entries)
+
+
+def tasks(pages: Sequence[DeliveredPage], parallelism: int) -> tuple[Task, ...]:
+    """Divide pages among tasks of about the same number of entries; consecutive pages become one range."""
+    total = sum(page.entries for page in pages)
+    parts = max(1, min(parallelism, total // MIN_TASK_ENTRIES))
+    divided: list[list[Part]] = [[] for _ in range(parts)]
+    passed = 0
+    for page in sorted(pages, key=lambda page: (page.stream, page.after)):
+        task = divided[min(passed * parts // max(total, 1), parts - 1)]
+        if task and task[-1][0] == page.stream and task[-1][2] == page.after:
+            task[-1] = (page.stream, task[-1][1], page.last)
+        else:
+            task.append((page.stream, page.after, page.last))
+        passed += page.entries
+    return tuple(tuple(task) for task in divided if task)
+
+
+def ends(pages: Sequence[DeliveredPage]) -> dict[str, StreamID]:
+    """Return the last ID of each stream in the pages."""
+    return {page.stream: page.last for page in sorted(pages, key=lambda page: page.last)}
