@@ -31,7 +31,7 @@ from __future__ import annotations
 import base64
 import json
 from collections.abc import Callable
-from decimal import Decimal
+from decimal import Decimal, DecimalException
 from typing import Any
 
 from rillet.columns.value_parsing import ValueParser, exactly
@@ -59,7 +59,9 @@ def reader(kind: Any) -> Callable[[bytes], Any] | None:
         try:
             return value(decode(text.decode("utf-8", "replace")))
         except RecursionError:
-            raise ValueError("nested too deeply") from None
+            raise ValueError("the JSON is nested too deeply") from None
+        except DecimalException:
+            raise ValueError("the exponent is beyond every decimal") from None
 
     return read
 

@@ -310,8 +310,8 @@ class NodeReader:
             names.append(self._word(data, p))
             p = self.next
             count -= 1
-        self.names = bytes(self.buf[first:p])
         self.shape = self.rows.shape_of(names)
+        self.names = bytes(self.buf[first:p])
         self.next = p
         return True
 
@@ -397,6 +397,8 @@ class NodeReader:
         start: cython.Py_ssize_t
         size: cython.Py_ssize_t
         rows.begin_as(self.shape, ms, seq)
+        if items is not None:  # the map repeats the names, which the node holds once, in every row
+            rows.nbytes += len(self.shape.texts)
         while slot is not None:
             if p < stop and 0x80 <= data[p] < 0xC0:  # a text of up to 63 bytes, as most values are
                 size = data[p] & 0x3F

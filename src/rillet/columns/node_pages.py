@@ -134,6 +134,8 @@ class NodePages(ReceiveBuffer):
         key = bytes(self.buf[self.after : self.after + 16])
         size = self._length(self.after + 18, 0x24)
         p = self.after
+        if size == _NULL:
+            raise Corrupt("a stream node is null")
         if size == _INCOMPLETE or size > self.end - p - 2:
             return False
         self.reader.open(self.buf, p, size, key_ms(key), key_seq(key))

@@ -438,11 +438,13 @@ class RangeDecoder(ReceiveBuffer):
     @cython.inline
     def _fields_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Return the number of names and values that follow p, _NULL where null takes their place."""
+        n: cython.Py_ssize_t
         if p < self.end and self.buf[p] != _ARRAY:
-            if self._header(p, _BULK) == _INCOMPLETE:
-                return _INCOMPLETE
-            return _NULL
-        n: cython.Py_ssize_t = self._header(p, _ARRAY)
+            n = self._header(p, _BULK)
+            if n >= 0:
+                raise ProtocolError("an entry's fields are an array or null")
+            return n
+        n = self._header(p, _ARRAY)
         if n > 0 and n & 1:
             raise ProtocolError("an entry has a name without a value")
         return n

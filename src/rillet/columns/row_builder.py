@@ -286,6 +286,7 @@ class RowBuilder:
         if self.position != 0:
             self._forget()
         self.shape = None  # type: ignore[assignment]
+        self.id_size = _ABSENT
         self.ms = ms
         self.seq = seq
         return True
@@ -569,7 +570,9 @@ class RowBuilder:
             if column.bad != _ABSENT:
                 what = f"the field {column.name.decode('utf-8', 'replace')!r}"
                 kind = column.label
-                if column.bad == _NUMBER:
+                if column.source == _STREAM:  # its text is the key, which lies outside `data`
+                    what = "the key"
+                elif column.bad == _NUMBER:
                     shown = f"{column.number}"
                 else:
                     text = bytes(data[column.start : column.start + column.bad]).decode("utf-8", "replace")

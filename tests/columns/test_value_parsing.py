@@ -202,3 +202,18 @@ def test_a_value_outside_its_buffer_is_an_index_error() -> None:
         for start, size in ((0, 3), (-1, 2), (1, -1), (3, 1)):
             with pytest.raises(IndexError):
                 read(bytearray(b"12"), start, size)
+
+
+def test_numbers_in_a_word_are_the_digits_one_by_one() -> None:
+    parser = ValueParser()
+    for text in (
+        b"12345678",
+        b"1234567a",
+        b"/2345678",
+        b":2345678",
+        b"00000001",
+        b"123456789012345678",
+        b"1234567\xb1",
+    ):
+        expected = int(text) if text.isdigit() else None
+        assert (parser.number if parser.integer(bytearray(text), 0, len(text)) else None) == expected

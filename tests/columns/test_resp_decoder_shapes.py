@@ -14,7 +14,7 @@ from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
 from rillet.columns.resp_decoder import DONE, MORE, RangeDecoder, ReplyFailed  # noqa: E402
 from rillet.errors import ProtocolError  # noqa: E402
 from tests.columns.model import NAMES, U64, VALUES, Entry, expected_default, reply  # noqa: E402
-from tests.columns.test_resp import DEFAULT, TYPED, as_rows, decode  # noqa: E402
+from tests.columns.test_resp_decoder import DEFAULT, TYPED, as_rows, decode  # noqa: E402
 
 SHAPES = st.lists(st.lists(NAMES, min_size=1, max_size=5), min_size=1, max_size=3)
 PIECES = st.lists(st.integers(1, 90), max_size=40)

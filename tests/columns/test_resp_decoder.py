@@ -15,7 +15,7 @@ from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
 from rillet.columns.resp_decoder import BEGUN, DONE, FULL, MORE, RangeDecoder, ReplyFailed  # noqa: E402
 from rillet.columns.value_parsing import ValueParser  # noqa: E402
 from rillet.errors import ProtocolError  # noqa: E402
-from tests.columns.model import ENTRIES, Entry, expected_default, reply, text  # noqa: E402
+from tests.columns.model import ENTRIES, Entry, bulk, expected_default, reply, text  # noqa: E402
 
 DEFAULT = pa.schema(
     [
@@ -187,6 +187,22 @@ def test_empty_null_and_deleted() -> None:
     decoder = RangeDecoder(rows_for(DEFAULT, b"k"))
     decoder.feed(deleted)
     assert (decoder.decode(), decoder.missing, decoder.entries, decoder.last_seq) == (DONE, 3, 3, 3)
+
+
+@pytest.mark.parametrize("unusual", [b"007-1", b"18446744073709551615-7", b"1-00"])
+@pytest.mark.parametrize("null", [b"*-1", b"$-1", b"_"])
+@pytest.mark.parametrize("size", [1, 2, 7, 100])
+def test_an_entry_after_a_deleted_one_has_its_own_id(unusual: bytes, null: bytes, size: int) -> None:
+    data = b"*2\r\n*2\r\n$7\r\n1000-55\r\n" + null + b"\r\n*2\r\n" + bulk(unusual) + b"*2\r\n$1\r\nn\r\n$1\r\n7\r\n"
+    ms, seq = map(int, unusual.split(b"-"))
+    table = decode(data, TYPED, [size] * len(data))
+    assert table.column("id").to_pylist() == [f"{ms}-{seq}"]
+
+
+@pytest.mark.parametrize("fields", [b"$0\r\n\r\n", b"$5\r\nhello\r\n", b"$12\r\n"])
+def test_an_entry_whose_fields_are_a_string_is_a_protocol_error(fields: bytes) -> None:
+    with pytest.raises(ProtocolError, match="fields"):
+        decode(b"*1\r\n*2\r\n$3\r\n1-1\r\n" + fields, TYPED)
 
 
 def test_pages_follow_one_another() -> None:

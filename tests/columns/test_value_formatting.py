@@ -15,7 +15,7 @@ from rillet.columns import row_packing as pack  # noqa: E402
 from rillet.columns.row_packing import RowPacker  # noqa: E402
 from rillet.columns.string_column import as_texts, texts  # noqa: E402
 from rillet.columns.value_formatting import FIRST_DAY, LAST_DAY, ValueFormatter  # noqa: E402
-from tests.columns.test_pack import commands, packed  # noqa: E402
+from tests.columns.test_row_packing import commands, packed  # noqa: E402
 
 SHORT = st.builds(lambda digits, places: digits / 10**places, st.integers(-(10**16), 10**16), st.integers(0, 12))
 DOUBLES = st.one_of(

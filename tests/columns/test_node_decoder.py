@@ -11,26 +11,24 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
-from rillet.columns.node_decoder import DONE, FULL, NodeDecoder, NodeReader, nodes_of  # noqa: E402
-from rillet.columns.node_pages import ANSWER, MORE, NodePages  # noqa: E402
-from rillet.columns.resp_decoder import ReplyFailed  # noqa: E402
+from rillet.columns.node_decoder import DONE, FULL, NodeDecoder, nodes_of  # noqa: E402
 from rillet.columns.row_builder import BadValue  # noqa: E402
-from rillet.errors import Corrupt, ProtocolError  # noqa: E402
+from rillet.errors import Corrupt  # noqa: E402
 from rillet.types.stream.value import Stream  # noqa: E402
-from tests.columns import test_modes as modes  # noqa: E402
+from tests.columns import test_bad_values as modes  # noqa: E402
 from tests.columns.model import ENTRIES, Entry, reply, rising  # noqa: E402
-from tests.columns.test_modes import MODES, mixed, read  # noqa: E402
-from tests.columns.test_resp import DEFAULT, TYPED, as_rows, decode  # noqa: E402
+from tests.columns.test_bad_values import MODES, mixed, read  # noqa: E402
+from tests.columns.test_resp_decoder import DEFAULT, TYPED, as_rows, decode  # noqa: E402
 
 FIRST, LAST = (0, 0), (2**64 - 1, 2**64 - 1)
 
 
-def filled(entries: list[Entry], node_max_entries: int = 3) -> Stream:
+def filled(entries: list[Entry], node_max_entries: int = 3, node_max_bytes: int = 4096) -> Stream:
     """Return a stream of the entries, in small nodes."""
     stream = Stream()
     for ms, seq, fields in entries:
         flat = [word for pair in fields for word in pair]
-        stream.append(flat, 0, len(fields), ms, seq, 4096, node_max_entries)
+        stream.append(flat, 0, len(fields), ms, seq, node_max_bytes, node_max_entries)
     return stream
 
 
@@ -121,76 +119,15 @@ def test_bad_values_are_bad_in_nodes_too(entries: list[Entry], mode: str, node_m
         assert record_batch(rows, modes.SCHEMA).to_pylist() == expected
 
 
-# ---- replies of RILLET.XNODES ------------------------------------------------------------------------------------
-
-
-def page(stream: Stream, go_on: bytes | None = None, first: bytes | None = None) -> bytes:
-    """Return a reply with all nodes of a stream."""
-    words = [go_on, first, *(word for key, node in stream.rax.items() for word in (key, node.to_bytes()))]
-    bulks = [b"$-1\r\n" if word is None else b"$%d\r\n%b\r\n" % (len(word), word) for word in words]
-    return b"*%d\r\n" % len(words) + b"".join(bulks)
-
-
-def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_rows: int = 2) -> tuple[Any, list[Any]]:
-    """Return the table that replies give which arrive in pieces, and the IDs at their heads."""
-    rows = rows_for(schema, b"events")
-    pages = NodePages(NodeReader(rows, FIRST, LAST, max_rows))
-    batches, found = [], []
-    while count:
-        state = pages.decode()
-        if state == MORE:
-            size = pieces.pop() if pieces else len(replies)
-            with pages.space(len(replies)) as room:
-                room[: len(replies[:size])] = replies[:size]
-            pages.filled(len(replies[:size]))
-            if not replies:
-                raise ProtocolError("the reply has no end")
-            replies = replies[size:]
-        elif state == FULL:
-            batches.append(record_batch(rows, schema))
-        elif state == ANSWER:
-            found.append((pages.go_on, pages.first))
-        else:
-            count -= 1
-    batches.append(record_batch(rows, schema))
-    return pa.Table.from_batches(batches, schema), found
-
-
-@settings(deadline=None, max_examples=50)
-@given(ENTRIES, ENTRIES, st.sampled_from([DEFAULT, TYPED]), st.lists(st.integers(1, 50), max_size=40))
-def test_pages_that_arrive_in_pieces_are_the_stream(
-    first: list[Entry], second: list[Entry], schema: Any, pieces: list[int]
-) -> None:
-    streams = [filled(rising(first)), filled(rising(second))]
-    found, heads = paged(page(streams[0], b"7-8") + page(streams[1], None, b"1-2"), schema, pieces, 2)
-    assert as_rows(found) == as_rows(table(streams[0], schema)) + as_rows(table(streams[1], schema))
-    assert heads == [((7, 8), None), (None, (1, 2))]
-
-
-@settings(deadline=None, max_examples=50)
-@given(ENTRIES.filter(len), st.data())
-def test_pages_of_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
-    raw = bytearray(page(filled(rising(entries))))
-    for _ in range(data.draw(st.integers(1, 3))):
-        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
-    try:
-        found, _ = paged(bytes(raw), DEFAULT, [])
-        found.validate(full=True)
-    except (Corrupt, ProtocolError, ReplyFailed):
-        pass
-
-
-@pytest.mark.parametrize(
-    "reply",
-    [b"$3\r\nabc\r\n", b"*3\r\n$-1\r\n$-1\r\n", b"*0\r\n", b"*1\r\n$-1\r\n", b"*2\r\n$1\r\nx\r\n", b"*x\r\n",
-     b"*2\r\n$99999999999\r\n", b"*2\r\n$-1\r\n$1\r\nx\r\n", b"*4\r\n$-1\r\n$-1\r\n$2\r\nab\r\n$0\r\n\r\n",
-     b"*4\r\n$-1\r\n$-1\r\n$16\r\n" + bytes(16) + b"\r\n$0\r\n\r\n"],
-)  # fmt: skip
-def test_what_is_no_page_is_refused(reply: bytes) -> None:
-    with pytest.raises((Corrupt, ProtocolError)):
-        paged(reply, DEFAULT, [])
-
-
-def test_a_refusal_is_told() -> None:
-    with pytest.raises(ReplyFailed, match="unknown command"):
-        paged(b"-ERR unknown command 'RILLET.XNODES'\r\n", DEFAULT, [])
+def test_a_batch_ends_when_the_names_in_its_map_reach_the_limit() -> None:
+    """A node holds its names once, and the map repeats them in every row: 4 KB of names make 50 MB of rows."""
+    stream = filled([(1, n, [(b"n" * 4000, b"")]) for n in range(1, 12_500)], node_max_entries=0, node_max_bytes=0)
+    for schema, most in ((pa.schema([("fields", pa.map_(pa.string(), pa.string()))]), 300), (TYPED, 12_499)):
+        rows = rows_for(schema, b"events")
+        decoder = NodeDecoder(rows, stream, FIRST, LAST, 16384, 1 << 20)
+        lengths = []
+        while decoder.decode() == FULL:
+            lengths.append(rows.length)
+            record_batch(rows, schema)
+        assert sum(lengths) + rows.length == 12_499
+        assert max([*lengths, rows.length]) <= most
