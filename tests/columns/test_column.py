@@ -49,7 +49,7 @@ def array_of(column: Column) -> Any:
         del buffers[1]
     array = pa.Array.from_buffers(kind, length, [None if b is None else pa.py_buffer(b) for b in buffers], nulls)
     array.validate(full=True)
-    assert array.null_count == sum(value is None for value in array.to_pylist())
+    assert array.is_null().to_pylist().count(True) == nulls
     return array
 
 

@@ -336,3 +336,131 @@ def test_binary_maps_keep_every_byte() -> None:
 @given(st.binary(max_size=30))
 def test_utf8_is_replaced_as_python_replaces_it(value: bytes) -> None:
     assert decode(reply([(1, 1, [(b"user", value)])]), TYPED).column("user").to_pylist() == [text(value)]
+
+
+# ---- arrival -------------------------------------------------------------------------------------------------------
+
+SAMPLE: list[Entry] = [
+    (1526919030474, 0, [(b"user", b"ada"), (b"n", b"7")]),
+    (1526919030474, 1, [(b"user", b""), (b"n", b"-9223372036854775808")]),
+    (1526919030475, 0, [(b"user", b"\r\n*2\r\n$3\r\n"), (b"n", b"x" * 120)]),
+    (2**64 - 1, 2**64 - 1, [(b"17", b"1"), (b"amount", b"0.5"), ("größe".encode(), b"\xff")]),
+]
+
+
+@pytest.mark.parametrize("schema", [DEFAULT, TYPED, pa.schema([("n", pa.string())])], ids=["default", "typed", "one"])
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 16])
+def test_a_reply_in_equal_pieces_is_the_whole_reply(schema: Any, size: int) -> None:
+    data = reply(SAMPLE)
+    assert as_rows(decode(data, schema, [size] * len(data))) == as_rows(decode(data, schema))
+
+
+@pytest.mark.parametrize("schema", [DEFAULT, TYPED], ids=["default", "typed"])
+def test_a_reply_that_is_split_at_any_byte_is_the_whole_reply(schema: Any) -> None:
+    data = reply(SAMPLE)
+    whole = as_rows(decode(data, schema))
+    for split in range(1, len(data)):
+        assert as_rows(decode(data, schema, [split])) == whole, split
+
+
+def test_two_replies_that_are_split_at_any_byte_are_two_replies() -> None:
+    data = reply(SAMPLE[:2]) + reply(SAMPLE[2:])
+    for split in range(len(data) + 1):
+        rows = rows_for(DEFAULT, b"events")
+        decoder = RangeDecoder(rows)
+        done, entries = 0, 0
+        for piece in (data[:split], data[split:]):
+            decoder.feed(piece)
+            while decoder.decode() == DONE:
+                done += 1
+                entries += decoder.entries
+        assert (done, entries, rows.length) == (2, 4, 4)
+        assert as_rows(pa.Table.from_batches([record_batch(rows, DEFAULT)])) == expected_default(b"events", SAMPLE)
+
+
+def test_every_prefix_of_a_reply_waits_for_more() -> None:
+    data = reply(SAMPLE)
+    for size in range(len(data)):
+        rows = rows_for(DEFAULT, b"events")
+        decoder = RangeDecoder(rows)
+        decoder.feed(data[:size])
+        assert decoder.decode() == MORE
+        assert decoder.decode() == MORE
+        whole = [entry for i, entry in enumerate(SAMPLE) if len(reply(SAMPLE[: i + 1])) <= size]
+        assert rows.length == len(whole)
+        assert as_rows(pa.Table.from_batches([record_batch(rows, DEFAULT)])) == expected_default(b"events", whole)
+
+
+@pytest.mark.parametrize(
+    ("head", "state"),
+    [(b"*1099511627776\r\n", MORE), (b"*1\r\n*2\r\n$3\r\n1-1\r\n*1099511627776\r\n", MORE),
+     (b"*1\r\n*2\r\n$1099511627776\r\n", MORE), (b"*1099511627777\r\n", None), (b"*9223372036854775808\r\n", None),
+     (b"*1\r\n*2\r\n$3\r\n1-1\r\n*2\r\n$18446744073709551617\r\n", None), (b"*" + b"0" * 50 + b"1\r\n", MORE)],
+)  # fmt: skip
+def test_huge_lengths_allocate_nothing_and_overflow_nothing(head: bytes, state: int | None) -> None:
+    decoder = RangeDecoder(rows_for(DEFAULT, b"k"))
+    decoder.feed(head)
+    size = len(decoder.buf)
+    if state is None:
+        with pytest.raises(ProtocolError, match="invalid length"):
+            decoder.decode()
+    else:
+        assert decoder.decode() == state
+    assert len(decoder.buf) == size
+
+
+@pytest.mark.parametrize("max_bytes", [1, 60, 61, 200, 10_000])
+def test_a_batch_is_full_at_its_limit_of_bytes(max_bytes: int) -> None:
+    entries: list[Entry] = [(1, n, [(b"user", b"x" * 30)]) for n in range(1, 40)]
+    rows = rows_for(TYPED, b"k")
+    decoder = RangeDecoder(rows, 1 << 30, max_bytes)
+    decoder.feed(reply(entries))
+    lengths, sizes = [], []
+    while (state := decoder.decode()) == FULL:
+        lengths.append(rows.length)
+        sizes.append(rows.nbytes)
+        record_batch(rows, TYPED)
+    assert state == DONE
+    one = len(reply(entries[9:10])) - len(b"*1\r\n")
+    assert all(max_bytes <= size < max_bytes + one for size in sizes)
+    assert sum(lengths) + rows.length == len(entries)
+
+
+@pytest.mark.parametrize("wrong", [(-1, 0), (0, -1), (0, 1 << 40)])
+def test_positions_outside_the_buffer_are_an_index_error(wrong: tuple[int, int]) -> None:
+    decoder = RangeDecoder(rows_for(DEFAULT, b"k"))
+    decoder.feed(b"*1\r\n")
+    decoder.pos, decoder.end = wrong
+    with pytest.raises(IndexError):
+        decoder.decode()
+
+
+@pytest.mark.parametrize("text", [b"-ERR x\r\n", b"-\r\n", b"-LOADING \xff\r\n"])
+@pytest.mark.parametrize("before", [b"", b"*2\r\n", b"*1\r\n*2\r\n", b"*1\r\n*2\r\n$3\r\n1-1\r\n"])
+def test_an_error_is_raised_wherever_it_replaces_an_element(text: bytes, before: bytes) -> None:
+    with pytest.raises(ReplyFailed) as caught:
+        decode(before + text, DEFAULT, [1] * 60)
+    assert str(caught.value) == text[1:-2].decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize("size", [0, 1, 9, 10, 63, 64, 99, 100, 999, 1000, 65535, 65536, 300_000])
+def test_values_of_any_length_arrive_whole(size: int) -> None:
+    entries: list[Entry] = [(1, n, [(b"user", b"v" * size), (b"n" * (size % 1000), b"1")]) for n in (1, 2, 3)]
+    assert as_rows(decode(reply(entries), DEFAULT, [4096] * 500)) == expected_default(b"events", entries)
+
+
+def test_expected_entries_are_met_in_pieces_and_counted_once() -> None:
+    data = reply(SAMPLE)
+    for most, met in ((1, True), (2, True), (3, True), (9, True), (2, False)):
+        rows = rows_for(DEFAULT, b"events")
+        decoder = RangeDecoder(rows)
+        decoder.expect(1526919030474 + (not met), 0, most)
+        states = []
+        for i in range(len(data)):
+            decoder.feed(data[i : i + 1])
+            while (state := decoder.decode()) != MORE:
+                states.append(state)
+                if state == BEGUN:
+                    assert decoder.met is met
+        assert states == [BEGUN, DONE]
+        assert decoder.entries == rows.length == min(most, len(SAMPLE) - met)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
@@ -12,9 +13,13 @@ from hypothesis import strategies as st
 
 pa = pytest.importorskip("pyarrow")
 
+from rillet.columns.arrow_batch import record_batch, rows_for  # noqa: E402
+from rillet.columns.node_decoder import DONE, NodeDecoder  # noqa: E402
 from rillet.columns.row_packing import RowPacker, StringArrays  # noqa: E402
 from rillet.columns.string_column import texts as as_column  # noqa: E402
-from rillet.protocol.command_parser import CommandParser  # noqa: E402
+from rillet.protocol.command_parser import CommandParser, pack_command  # noqa: E402
+from rillet.runtime.engine import Engine  # noqa: E402
+from rillet.runtime.settings import Settings  # noqa: E402
 
 
 def texts(array: Any, name: bytes = b"") -> StringArrays:
@@ -152,3 +157,159 @@ def test_what_other_types_are_as_texts() -> None:
     }
     assert rows[1][b"decimal"] == b"0.0000000000"
     assert set(rows[2]) == {b"moment", b"plain", b"day", b"large"}
+
+
+# ---- through the engine and back -----------------------------------------------------------------------------------
+
+
+def added(data: bytes) -> dict[bytes, Any]:
+    """Run packed commands in an engine; return its streams."""
+    engine = Engine(Settings())
+    session = engine.session()
+    for command in commands(data):
+        assert engine.execute(session, command)
+        assert not session.out.take().startswith(b"-"), command
+    return dict(engine.databases[0].values.items())
+
+
+def table_of(stream: Any, schema: Any) -> Any:
+    rows = rows_for(schema, b"k")
+    decoder = NodeDecoder(rows, stream, (0, 0), (2**64 - 1, 2**64 - 1))
+    while decoder.decode() != DONE:
+        raise AssertionError("the batch is full")
+    return record_batch(rows, schema)
+
+
+ROUND_TRIPS: list[tuple[Any, st.SearchStrategy[Any]]] = [
+    (pa.string(), st.text(max_size=30)),
+    (pa.binary(), st.binary(max_size=70)),
+    (pa.bool_(), st.booleans()),
+    (pa.int8(), st.integers(-128, 127)),
+    (pa.int16(), st.integers(-(2**15), 2**15 - 1)),
+    (pa.int32(), st.integers(-(2**31), 2**31 - 1)),
+    (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
+    (pa.float32(), st.floats(width=32, allow_nan=False)),
+    (pa.float64(), st.floats(allow_nan=False)),
+    (pa.decimal128(20, 4), st.decimals(-(10**15), 10**15, places=4)),
+    (pa.date32(), st.dates()),
+    (pa.timestamp("us", tz="UTC"), st.datetimes(timezones=st.just(UTC))),
+    (pa.timestamp("us"), st.datetimes()),
+]
+
+
+@pytest.mark.parametrize(("type_", "cells"), ROUND_TRIPS, ids=lambda value: str(value)[:20])
+@given(data=st.data())
+def test_values_that_are_written_are_read_back_by_the_same_type(
+    type_: Any, cells: st.SearchStrategy[Any], data: st.DataObject
+) -> None:
+    """Arrow array -> XADD -> engine -> listpack nodes -> Arrow array."""
+    array = pa.array(data.draw(st.lists(st.one_of(st.none(), cells), min_size=1, max_size=25)), type_)
+    packer = RowPacker([b"XADD", b"k"])
+    packer.rows_of([as_column(pa.array(["x"] * len(array)), "always"), as_column(array, "f")], None)
+    stream = added(packed(packer, len(array)))[b"k"]
+    batch = table_of(stream, pa.schema([("f", type_), ("always", pa.string())]))
+    assert batch.column(0).equals(array)
+    assert batch.column(1).to_pylist() == ["x"] * len(array)
+
+
+@given(
+    st.lists(
+        st.dictionaries(st.text(max_size=6), st.text(max_size=12), min_size=1, max_size=6), min_size=1, max_size=15
+    )
+)
+def test_maps_that_are_written_are_read_back_in_order(maps: list[dict[str, str]]) -> None:
+    type_ = pa.map_(pa.string(), pa.string())
+    array = pa.array([list(pairs.items()) for pairs in maps], type_)
+    ids = as_column(pa.array([f"{number}-{number}" for number in range(1, len(maps) + 1)]))
+    packer = RowPacker([b"XADD", b"k"])
+    ends = array.buffers()[1].to_pybytes()
+    packer.rows_of_map(ends, 0, as_column(array.keys), as_column(array.items), ids)
+    batch = table_of(added(packed(packer, len(maps)))[b"k"], pa.schema([("id", pa.string()), ("fields", type_)]))
+    assert batch.column(0).to_pylist() == [f"{number}-{number}" for number in range(1, len(maps) + 1)]
+    assert batch.column(1).to_pylist() == [list(pairs.items()) for pairs in maps]
+
+
+@given(
+    st.lists(st.tuples(st.sampled_from([b"a", b"b", b"long key" * 9]), st.binary(max_size=9)), min_size=1, max_size=20)
+)
+def test_each_rows_stream_gets_its_own_entries(rows: list[tuple[bytes, bytes]]) -> None:
+    packer = RowPacker([b"XADD", b"unused"])
+    keys = as_column(pa.array([key for key, _ in rows], pa.binary()))
+    packer.rows_of([as_column(pa.array([value for _, value in rows], pa.binary()), "f")], None, keys)
+    streams = added(packed(packer, len(rows), 100))
+    for key in {key for key, _ in rows}:
+        values = table_of(streams[key], pa.schema([("f", pa.binary())])).column(0).to_pylist()
+        assert values == [value for other, value in rows if other == key]
+    assert b"unused" not in streams
+
+
+# ---- bytes ---------------------------------------------------------------------------------------------------------
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=90)), min_size=1, max_size=5), max_size=12)
+)
+def test_packed_rows_are_what_pack_command_makes(rows: list[list[tuple[bytes, bytes]]]) -> None:
+    ends = [0]
+    for pairs in rows:
+        ends.append(ends[-1] + len(pairs))
+    flat = [pair for pairs in rows for pair in pairs]
+    names, values = (as_column(pa.array([pair[i] for pair in flat], pa.binary())) for i in (0, 1))
+    packer = RowPacker([b"XADD", b"k", b"MINID", b"~", b"1"])
+    packer.rows_of_map(struct.pack(f"={len(ends)}i", *ends), 0, names, values, None)
+    expected = b"".join(
+        pack_command([b"XADD", b"k", b"MINID", b"~", b"1", b"*", *(word for pair in pairs for word in pair)])
+        for pairs in rows
+    )
+    assert packed(packer, len(rows)) == expected
+
+
+@pytest.mark.parametrize("limit", [1, 40, 41, 500, 1 << 20])
+def test_a_pack_ends_behind_the_row_that_reaches_the_limit(limit: int) -> None:
+    packer = RowPacker([b"XADD", b"k"])
+    packer.rows_of([as_column(pa.array(["v" * 10] * 50), "f")], None)
+    one = len(pack_command([b"XADD", b"k", b"*", b"f", b"v" * 10]))
+    row = packer.pack(0, 50, limit)
+    assert row == min(50, -(-limit // one))
+    assert packer.commands == row
+    assert packer.used == row * one
+    assert packer.pack(row, 50, limit) == row  # full until it is taken
+    assert len(packer.take()) == row * one
+    assert (packer.used, packer.commands) == (0, 0)
+
+
+@pytest.mark.parametrize("size", [0, 15, 16, 17, 31, 32, 33, 65_000, 65_536, 70_000, 1_000_000])
+def test_a_value_crosses_the_growth_of_the_buffer(size: int) -> None:
+    packer = RowPacker([b"XADD", b"k"])
+    cells = [b"a" * size, b"", b"b" * size, None, b"c" * (size + 1)]
+    packer.rows_of([as_column(pa.array(["x"] * 5), "always"), as_column(pa.array(cells, pa.binary()), "f")], None)
+    rows = [row[6] if len(row) > 5 else None for row in commands(packed(packer, 5, 1 << 30))]
+    assert rows == cells
+
+
+def test_the_word_after_the_id_follows_it() -> None:
+    """With IDMP, the column of IDs holds the names of messages, and the server chooses the ID."""
+    packer = RowPacker([b"XADD", b"k", b"IDMP", b"producer"], b"*")
+    packer.rows_of([as_column(pa.array(["v", "w"]), "f")], as_column(pa.array(["m1", "m2"])))
+    assert commands(packed(packer, 2)) == [
+        [b"XADD", b"k", b"IDMP", b"producer", name, b"*", b"f", value] for name, value in ((b"m1", b"v"), (b"m2", b"w"))
+    ]
+
+
+def test_a_null_name_in_a_map_is_an_error() -> None:
+    packer = RowPacker([b"XADD", b"k"])
+    names, values = as_column(pa.array([None, "b"], pa.string())), as_column(pa.array(["1", "2"]))
+    packer.rows_of_map(struct.pack("=2i", 0, 2), 0, names, values, None)
+    with pytest.raises(ValueError, match="name in the map"):
+        packer.pack(0, 1, 100)
+
+
+@pytest.mark.parametrize(
+    "ends", [b"", bytes(4), struct.pack("=2i", 0, 3), struct.pack("=2i", -1, 1), struct.pack("=2i", 0, 2**31 - 1)]
+)
+def test_offsets_of_a_map_outside_its_arrays_are_an_index_error(ends: bytes) -> None:
+    packer = RowPacker([b"XADD", b"k"])
+    column = as_column(pa.array(["1", "2"]))
+    packer.rows_of_map(ends, 0, column, column, None)
+    with pytest.raises(IndexError):
+        packer.pack(0, 1, 100)

@@ -512,13 +512,12 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     def _short_header(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
-        """Handle fewer than five bytes at p: RESP3's null and one digit can be whole, anything else is incomplete."""
-        if p + 3 <= self.end and bytes(self.buf[p : p + 3]) == b"_\r\n":
-            self.after = p + 3
-            return _NULL
+        """Return the length in a line of fewer than five bytes at p: one digit or a null."""
+        if p < self.end and self.buf[p] != kind:
+            return self._odd_header(p)
         if p + 4 > self.end:
             return _INCOMPLETE
-        if self.buf[p] != kind or self.buf[p + 1] < 0x30 or self.buf[p + 1] > 0x39:
+        if self.buf[p + 1] < 0x30 or self.buf[p + 1] > 0x39:
             return self._odd_header(p)
         return self._long_header(p + 1)
 
