@@ -97,13 +97,13 @@ def test_failing_fast_names_everything() -> None:
     with pytest.raises(ValueError) as caught:
         read(long, "FAILFAST", schema)
     assert str(caught.value) == (
-        f"rillet: in the stream 'events', entry 5-2, the field 'amount' is no decimal(6,2): '{'x' * 100}'... "
+        f"rillet: in the stream 'events', entry 5-2, the field 'amount' is not of type decimal(6,2): '{'x' * 100}'... "
         "(mode FAILFAST)"
     )
-    with pytest.raises(BadValue, match="the field 'user' is no string: 'a\ufffd'"):
+    with pytest.raises(BadValue, match="the field 'user' is not of type string: 'a\ufffd'"):
         read([(5, 3, [(b"user", b"a\xff")])], "FAILFAST", schema)
     assert read([(5, 3, [(b"raw", b"a\xff")])], "FAILFAST", schema)[0]["raw"] == b"a\xff"
-    with pytest.raises(BadValue, match="in the column 'fields' is no string"):
+    with pytest.raises(BadValue, match="in the column 'fields' is not of type string"):
         read([(5, 3, [(b"a\xff", b"")])], "FAILFAST", pa.schema([("fields", pa.map_(pa.string(), pa.string()))]))
 
 
@@ -113,7 +113,7 @@ def test_failing_fast_shows_no_bytes_from_outside_the_entry(size: int) -> None:
     rows = rows_for(pa.schema([("stream", pa.string())]), b"\xff" * size, "FAILFAST")
     decoder = RangeDecoder(rows)
     decoder.feed(reply([(1, 1, [(b"secret", b"value")])]))
-    with pytest.raises(BadValue, match=r"entry 1-1, the key is no string: bytes that are not UTF-8 \(mode FAILFAST\)"):
+    with pytest.raises(BadValue, match=r"entry 1-1, the key is not of type string: bytes that are not UTF-8 \(mode FAILFAST\)"):
         decoder.decode()
 
 

@@ -323,7 +323,7 @@ def test_schemas_that_cannot_be_served_are_refused_column_by_column() -> None:
 def test_a_column_that_is_not_null_says_what_is_missing() -> None:
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     assert decode(reply([(1, 1, [(b"n", b"1")])]), schema).to_pylist() == [{"n": 1}]
-    with pytest.raises(ValueError, match="'n' is declared NOT NULL, and 1 of 1 entries"):
+    with pytest.raises(ValueError, match="'n' is declared NOT NULL, but 1 of 1 entries"):
         decode(reply([(1, 1, [(b"n", b"x")])]), schema)
 
 

@@ -1,15 +1,17 @@
-"""Entries into Arrow columns, without a Python object for each value.
+"""Stream entries into Arrow columns and back, without a Python object for each value.
 
-    text.py     bytes of a field -> long, double, decimal, boolean, timestamp, date      COMPILED
-    column.py   one column under construction: data, offsets, validity                  COMPILED
-    builder.py  Rows: all columns of one batch, and which field goes where              COMPILED
-    resp.py     XRANGE replies, as they come off a socket -> Rows                        COMPILED
-    nodes.py    listpack nodes of an embedded stream -> Rows                             COMPILED
-    pack.py     Arrow columns -> XADD commands                                           COMPILED
-    nested.py   JSON texts -> values of struct, array and map columns
-    texts.py    Arrow arrays -> columns of texts for pack.py
-    arrow.py    Rows <-> pyarrow: a schema's columns, the hand-over of the buffers
+    value_parsing.py     text of a field -> long, double, decimal, boolean, timestamp, date     COMPILED
+    column.py            one column under construction: data, offsets, validity                 COMPILED
+    row_builder.py       the columns of a batch, and the column of each field                   COMPILED
+    receive_buffer.py    received bytes that a decoder reads in place                           COMPILED
+    resp_decoder.py      replies to XRANGE -> rows                                              COMPILED
+    node_decoder.py      listpack nodes of a stream -> rows                                     COMPILED
+    node_pages.py        replies to RILLET.XNODES (whole nodes) -> rows                         COMPILED
+    value_formatting.py  numbers, moments and days -> text                                      COMPILED
+    row_packing.py       Arrow columns -> XADD commands                                         COMPILED
+    string_column.py     Arrow arrays -> the buffers that row_packing.py reads
+    json_column.py       JSON texts -> values of struct, array and map columns
+    arrow_batch.py       Arrow schema -> columns; columns -> record batch
 
-pyarrow is imported when a function is called, never when a module is. Each docstring draws the bytes that its module
-reads or writes; start with column.py.
+Functions import pyarrow when they are called; no module imports it. Start with column.py.
 """

@@ -1,12 +1,12 @@
-"""Rows as pyarrow record batches: which column an Arrow schema asks for, and the hand-over of the buffers.
+"""Arrow schemas into columns, and columns into pyarrow record batches.
 
-pyarrow is imported when a function is called, never when the module is: only the Spark extra brings it.
+A schema's field is one of the entry's own columns if it has a reserved name (`stream id id_ms id_seq timestamp
+fields`), otherwise the entry's field of that name. Metadata {"field": "id"} selects the entry's field of that name,
+whatever the column's name is. This is the only way to read a field that has a reserved name.
 
-A schema's field is one of the entry's own columns when its name is (`stream id id_ms id_seq timestamp fields`),
-otherwise the field of that name. Metadata {"field": "id"} asks for the entry's field of that name whatever the
-column is called, which is the way to a field that has one of the reserved names.
+A batch shares its memory with the columns' bytearrays: Arrow keeps them alive, and the columns allocate new ones.
 
-The hand-over copies nothing: Arrow keeps the bytearrays alive, and the columns begin new ones.
+Functions import pyarrow when they are called, because only the Spark extra installs it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ KIND_NAMES = (
 
 
 def kind_of(kind: Any) -> int | None:
-    """Return the column kind of an Arrow type, None where there is none."""
+    """Return the column kind of an Arrow type, or None for an unsupported type."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind):
@@ -50,36 +50,36 @@ def kind_of(kind: Any) -> int | None:
         return DECIMAL
     if pa.types.is_nested(kind):
         return JSON if nested.reader(kind) is not None else None
-    known = {
+    kinds = {
         pa.string(): STRING, pa.large_string(): STRING, pa.binary(): BINARY, pa.large_binary(): BINARY,
         pa.bool_(): BOOLEAN, pa.int8(): BYTE, pa.int16(): SHORT, pa.int32(): INT, pa.int64(): LONG,
         pa.float32(): FLOAT, pa.float64(): DOUBLE, pa.date32(): DATE,
     }  # fmt: skip
-    return known.get(kind)
+    return kinds.get(kind)
 
 
 def rows_for(schema: Any, key: bytes, mode: str = "PERMISSIVE", corrupt: str = "_corrupt") -> RowBuilder:
-    """Return empty Rows for an Arrow schema; ValueError names every column that cannot be served.
+    """Return a builder with the columns of an Arrow schema; ValueError lists every unsupported column.
 
-    `mode` is what becomes of an entry with a value that is none of its column's type (builder.py); a string column
-    named `corrupt` shows such entries.
+    `mode` selects how entries with a malformed value are handled (row_builder.py). A string column named `corrupt`
+    shows such entries.
     """
     rows = RowBuilder(key, MODES[mode])
-    wrong = [text for field in schema if (text := _add(rows, field, corrupt))]
-    if wrong:
-        raise ValueError("; ".join(wrong))
+    errors = [error for field in schema if (error := _add(rows, field, corrupt))]
+    if errors:
+        raise ValueError("; ".join(errors))
     return rows
 
 
 def _alias(metadata: dict[bytes, bytes]) -> bytes | None:
-    """Return the field that a column's metadata names; Spark packs all of a column's metadata into one JSON."""
+    """Return the field that a column's metadata names; Spark packs a column's metadata into one JSON text."""
     plain = metadata.get(b"field")
     named = json.loads(metadata.get(b"SPARK::metadata::json", b"{}")).get("field")
     return named.encode() if plain is None and isinstance(named, str) else plain
 
 
 def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
-    """Add the column of one field to rows; return what is wrong with it, if anything."""
+    """Add the column of one schema field to rows; return an error message if it is unsupported."""
     alias = _alias(field.metadata or {})
     source = SOURCES.get(field.name) if alias is None else None
     kind = kind_of(field.type)
@@ -90,12 +90,12 @@ def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
         rows.add_map(value)
     elif source is not None:
         if kind != SOURCE_KINDS[source]:
-            return f"column {field.name!r} cannot be {field.type}: it comes from the entry's ID or key"
+            return f"column {field.name!r} cannot be {field.type}: its values are the entry's ID or key"
         rows.add_source(source)
     elif kind == STRING and alias is None and field.name == corrupt:
         rows.add_corrupt()
     elif kind is None:
-        return f"column {field.name!r} cannot be {field.type} (possible: {KIND_NAMES})"
+        return f"column {field.name!r} cannot be {field.type} (supported: {KIND_NAMES})"
     else:
         try:
             column = rows.add_field(field.name.encode() if alias is None else alias, kind)
@@ -110,31 +110,31 @@ def _add(rows: RowBuilder, field: Any, corrupt: str) -> str | None:
 
 
 def _map_value(kind: Any) -> int | None:
-    """Return STRING or BINARY for a map of strings to those."""
+    """Return the kind of a map's values, STRING or BINARY; None for other maps and other types."""
     import pyarrow as pa
 
     if not pa.types.is_map(kind) or kind.key_type != pa.string():
         return None
-    found = kind_of(kind.item_type)
-    return found if found in (STRING, BINARY) else None
+    value = kind_of(kind.item_type)
+    return value if value in (STRING, BINARY) else None
 
 
 class NullValue(RilletError, ValueError):
-    """A column that may have no null has one."""
+    """A NOT NULL column would contain a null."""
 
 
 def record_batch(rows: RowBuilder, schema: Any) -> Any:
-    """Take the finished rows as a pyarrow.RecordBatch of that schema; rows begin anew."""
+    """Return the finished rows as a pyarrow.RecordBatch of that schema, and empty the builder."""
     import pyarrow as pa
 
     length = rows.length
-    rows.begin(0, 0)  # what an unfinished entry left is not part of it
+    rows.begin(0, 0)  # drops the values of an unfinished entry
     arrays = []
     for field, column in zip(schema, rows.columns, strict=True):
         if column.nulls and not field.nullable:
             raise NullValue(
-                f"rillet: column {field.name!r} is declared NOT NULL, and {column.nulls} of {length} entries "
-                f"have no such field, or none that is a {field.type}"
+                f"rillet: column {field.name!r} is declared NOT NULL, but {column.nulls} of {length} entries "
+                f"lack the field or have a value that is not {field.type}"
             )
         arrays.append(_map_array(rows, field.type) if column.source == MAP else _array(column, field.type))
     rows.clear()
@@ -142,7 +142,7 @@ def record_batch(rows: RowBuilder, schema: Any) -> Any:
 
 
 def _array(column: Column, kind: Any) -> Any:
-    """Take one column as a pyarrow array."""
+    """Return one column as a pyarrow array, and empty the column."""
     import pyarrow as pa
 
     if column.kind == JSON:
@@ -157,7 +157,7 @@ def _array(column: Column, kind: Any) -> Any:
 
 
 def _map_array(rows: RowBuilder, kind: Any) -> Any:
-    """Take the map column: the pairs' two columns below int32 offsets."""
+    """Return the map column: int32 offsets over the column of names and the column of values."""
     import pyarrow as pa
 
     length, _, _, _, ends = rows.map_ends.take()

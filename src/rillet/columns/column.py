@@ -1,36 +1,35 @@
 """One Arrow column under construction.
 
-The buffers are Arrow's own, so that finishing a column copies nothing:
+The buffers have Arrow's layout, so that a finished column is not copied:
 
-    fixed width   data     n values of 1, 2, 4, 8 or 16 bytes (decimals), in the machine's order
+    fixed width   data     n values of 1, 2, 4, 8 or 16 bytes (decimals), in native byte order
     boolean       data     n bits, least significant first
-    string        data     all texts one after the other
+    string        data     all texts, concatenated
                   offsets  n + 1 int32: value i is data[offsets[i]:offsets[i + 1]]
-    any           valid    n bits, 1 = not null; stays empty until the first null
-    JSON          objects  what nested.py read, as Python's lists and dicts, until the batch is taken
-    WHOLE, REAL   data     n int64, n doubles: of a column whose type was found, not told
+    any           valid    n bits, 1 = not null; empty until the first null
+    JSON          objects  the values of json_column.py, Python lists and dicts, until the batch is taken
+    WHOLE, REAL   data     n int64, n doubles: columns with an inferred type
 
-Each is an over-allocated bytearray: `used` and `length` say how much of it is real. A null takes its place in the data
-too (zero bytes of a string, a zero otherwise), as Arrow wants it.
+Each buffer is an over-allocated bytearray, of which `used` and `length` are valid. A null occupies a place in the data
+too, as Arrow requires: zero bytes in a string column, a zero otherwise.
 
-`put` takes the text of a field and turns it into the column's type; text that is no value of the type becomes null, and
-`bad` and `parser.bad` say so. `put_text` is the same for a caller that has checked that the text lies inside its
-buffer: it reads through a pointer. Pointers live for one call and nothing is resized meanwhile.
+`put` converts the text of a field to the column's type. Malformed text becomes null, and sets `bad` and `parser.bad`.
+`put_text` does the same for a caller that has checked that the text is inside its buffer; it reads through a pointer.
+A pointer lives for one call, which resizes no buffer that it points to.
 
-WHOLE and REAL take nothing but plain numbers, so that what a column's first texts were (`store/schema_inference.py`)
-is true of
-all of them: digits as a whole number writes itself (7, -12; not 007, +7, -0); digits with a point among them perhaps
-and an exponent behind, nan and inf. An empty text is null. WHOLE becomes REAL by itself, for which no text is needed;
-anything else is NotPlain, and its reader begins anew with texts.
+WHOLE and REAL accept only canonical numbers, so that a column inferred from its first texts (store/schema_discovery.py)
+loses nothing: whole numbers without leading zeros or plus (7, -12; not 007, +7, -0); digits with an optional point and
+exponent, nan and inf. An empty text is null. A WHOLE column becomes REAL by itself. Any other text raises NotPlain, and
+the reader starts again with a column of strings.
 
-The text of an ID is made from that of the ID before, of which all digits but four are mostly the same.
+The text of an ID reuses that of the previous ID: mostly all digits but the last four of its milliseconds.
 
-Strings are checked for UTF-8 when they are copied: the OR of all bytes, eight at a time, settles ASCII, and the rest is
-validated by a small automaton. What is not UTF-8 is replaced (U+FFFD), because one stray byte in one event must
-not fail a job over millions of them; a binary column takes any bytes.
+Strings are validated when they are copied. The OR of all bytes, eight at a time, detects ASCII; an automaton validates
+other texts. Bytes that are not UTF-8 are replaced (U+FFFD), because one stray byte in one event must not fail a job
+over millions of events. A binary column accepts any bytes.
 
-A string column holds at most 2^31 - 1 bytes a batch (its offsets are int32); the builder ends a batch long
-before, and one entry that exceeds it alone raises OverflowError.
+The texts of a string column have at most 2^31 - 1 bytes per batch (int32 offsets). Batches end long before; a single
+entry that exceeds the limit raises OverflowError.
 
 Cost: amortised O(n) for a value of n bytes. Rejected: pyarrow's builders (a Python object and a call for each value),
 numpy (a dependency, and no faster for texts).
@@ -96,14 +95,14 @@ SPECIAL = frozenset((b"nan", b"inf", b"-inf", b"NaN", b"Infinity", b"-Infinity")
 
 
 class NotPlain(RilletError):
-    """A column of found numbers met a text that is none."""
+    """A column of an inferred number type received another text."""
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def start_of(buf: bytearray) -> cython.p_uchar:
-    """Return where the bytes of buf begin: a pointer for the current call, which resizes nothing."""
+    """Return a pointer to the bytes of buf; it is valid until buf is resized."""
     if cython.compiled:
         return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(buf))
     return buf
@@ -125,7 +124,7 @@ def size_of(buf: bytearray) -> cython.Py_ssize_t:
 def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.bint:
     """Write value as the i-th int32 of dst."""
     if i < 0 or i > (size_of(dst) >> 2) - 1:
-        raise IndexError("write outside the buffer")
+        raise IndexError("a write is outside the buffer")
     if cython.compiled:
         narrow: cython.int = cython.cast(cython.int, value)
         memcpy(start_of(dst) + 4 * i, cython.address(narrow), 4)
@@ -138,9 +137,9 @@ def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) ->
 @cython.inline
 @cython.exceptval(-1, check=False)
 def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the i-th int32 of buf, which is not negative."""
+    """Return the i-th int32 of buf; none is negative."""
     if i < 0 or i > (len(buf) >> 2) - 1:
-        raise IndexError("read outside the buffer")
+        raise IndexError("a read is outside the buffer")
     if cython.compiled:
         narrow: cython.int = 0
         memcpy(cython.address(narrow), start_of(buf) + 4 * i, 4)
@@ -152,9 +151,9 @@ def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
-    """Write value, which fits, in `width` bytes at dst[at:]."""
+    """Write value, which fits into `width` bytes, at dst[at:]."""
     if at < 0 or at > size_of(dst) - width:
-        raise IndexError("write outside the buffer")
+        raise IndexError("a write is outside the buffer")
     if cython.compiled:
         to: cython.p_uchar = start_of(dst) + at
         if width == 8:
@@ -178,7 +177,7 @@ def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, wid
 def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
     """Write a double at dst[at:]."""
     if at < 0 or at > size_of(dst) - 8:
-        raise IndexError("write outside the buffer")
+        raise IndexError("a write is outside the buffer")
     if cython.compiled:
         memcpy(start_of(dst) + at, cython.address(value), 8)
         return True
@@ -190,9 +189,9 @@ def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cyt
 @cython.inline
 @cython.exceptval(-1, check=False)
 def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
-    """Write a float at dst[at:]: the nearest one, or infinity beyond its range."""
+    """Write the nearest float at dst[at:]; infinity beyond the range of floats."""
     if at < 0 or at > len(dst) - 4:
-        raise IndexError("write outside the buffer")
+        raise IndexError("a write is outside the buffer")
     if cython.compiled:
         single: cython.float = value
         memcpy(start_of(dst) + at, cython.address(single), 4)
@@ -207,28 +206,28 @@ def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> c
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def seen_in(data: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglong:
-    """Return the OR of the n bytes at data, in no particular places; compiled only."""
+def union_of(data: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglong:
+    """Return an OR over the n bytes at data, in any byte positions. Compiled only."""
     i: cython.Py_ssize_t = 8
-    seen: cython.ulonglong = 0
+    union: cython.ulonglong = 0
     word: cython.ulonglong = 0
     half: cython.uint = 0
-    if n >= 8:  # the last word may overlap the one before
-        memcpy(cython.address(seen), data, 8)
+    if n >= 8:  # the last word may overlap the previous one
+        memcpy(cython.address(union), data, 8)
         while i < n - 8:
             memcpy(cython.address(word), data + i, 8)
-            seen |= word
+            union |= word
             i += 8
         memcpy(cython.address(word), data + n - 8, 8)
-        return seen | word
+        return union | word
     if n >= 4:
         memcpy(cython.address(half), data, 4)
-        seen = half
+        union = half
         memcpy(cython.address(half), data + n - 4, 4)
-        return seen | half
+        return union | half
     if n > 0:
-        seen = data[0] | data[n >> 1] | data[n - 1]
-    return seen
+        union = data[0] | data[n >> 1] | data[n - 1]
+    return union
 
 
 @cython.cfunc
@@ -238,32 +237,32 @@ def put_part(
     dst: bytearray, at: cython.Py_ssize_t, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t,
     limit: cython.Py_ssize_t,
 ) -> cython.int:  # fmt: skip
-    """Copy data[start:start + n], which lies before `limit`, to dst[at:]; tell whether a byte of it is not ASCII.
+    """Copy data[start:start + n], which ends before `limit`, to dst[at:]; return whether any byte is not ASCII.
 
-    Most values are short: where source and target have 16 bytes, 16 are copied, which needs no call, and looked at as
-    two words. What is behind the n bytes is overwritten by the next value.
+    Most values are short. If source and target have 16 bytes, 16 are copied and tested as two words, without a call.
+    The next value overwrites the bytes after the n.
     """
     if cython.compiled:
         room: cython.Py_ssize_t = PyByteArray_GET_SIZE(dst) - at
         if n < 0 or start < 0 or at < 0 or start > limit - n or n > room:
-            raise IndexError("copy outside a buffer")
+            raise IndexError("a copy is outside a buffer")
         to: cython.p_uchar = start_of(dst) + at
         low: cython.ulonglong = 0
         high: cython.ulonglong = 0
         data += start
         if n > 16 or start > limit - 16 or room < 16:
             memcpy(to, data, n)
-            return 1 if seen_in(data, n) & _HIGH else 0
+            return 1 if union_of(data, n) & _HIGH else 0
         memcpy(cython.address(low), data, 8)
         memcpy(cython.address(high), data + 8, 8)
         memcpy(to, data, 16)
         if not _LITTLE:
-            return 1 if seen_in(data, n) & _HIGH else 0
+            return 1 if union_of(data, n) & _HIGH else 0
         if n > 8:
             return 1 if (low | high << (8 * (16 - n))) & _HIGH else 0
         return 1 if n > 0 and (low << (8 * (8 - n))) & _HIGH else 0
     if n < 0 or start < 0 or at < 0 or start > limit - n or at > len(dst) - n:
-        raise IndexError("copy outside a buffer")
+        raise IndexError("a copy is outside a buffer")
     piece = data[start : start + n]
     dst[at : at + n] = piece
     return 0 if piece.isascii() else 1
@@ -282,7 +281,7 @@ def negated(value: cython.longlong) -> cython.ulonglong:
 @cython.cfunc
 @cython.exceptval(check=False)
 def is_utf8(buf: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether buf[start:start + n] is UTF-8 as the Unicode standard has it (table 3-7)."""
+    """Return whether buf[start:start + n] is well-formed UTF-8 (Unicode standard, table 3-7)."""
     if not cython.compiled:
         try:
             buf[start : start + n].decode()
@@ -332,7 +331,7 @@ def is_utf8(buf: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ss
 @cython.inline
 @cython.exceptval(check=False)
 def is_whole(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether a text, not empty, begins and ends as a whole number writes itself."""
+    """Return whether a non-empty text begins and ends like a canonical whole number."""
     first: cython.int = data[start]
     if first == 0x2D:
         if n == 1 or data[start + 1] == 0x30:
@@ -347,7 +346,7 @@ def is_whole(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_
 @cython.inline
 @cython.exceptval(check=False)
 def begins_plain(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether a text, not empty, begins and ends with digits, a sign before them perhaps, and no needless zero."""
+    """Return whether a non-empty text begins and ends like a canonical number: [-]digits, no leading zero."""
     sign: cython.Py_ssize_t = 1 if data[start] == 0x2D else 0
     first: cython.int
     last: cython.int = data[start + n - 1]
@@ -365,7 +364,7 @@ def begins_plain(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython
 def is_sure(
     real: cython.double, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
-    """Tell whether a number is far from the ends of doubles, or 0 because it has no digit but 0 and no exponent."""
+    """Return whether a number is within a double's range, or 0 with only zeros as digits and no exponent."""
     i: cython.Py_ssize_t
     if real < 0:
         real = -real
@@ -380,7 +379,7 @@ def is_sure(
 @cython.final
 @cython.cclass
 class Column:
-    """A named column of one kind; the registers start, size, number hold the value of the entry being read."""
+    """A named column of one kind; the registers start, size, number hold the current entry's value."""
 
     __slots__ = (
         "name", "source", "kind", "width", "length", "nulls", "data", "used", "offsets", "valid", "start", "size",
@@ -401,16 +400,16 @@ class Column:
     size: cython.Py_ssize_t
     number: cython.longlong
     parser: ValueParser
-    next: Column  # the column on its right in the batch
-    label: str  # the type, in Spark's words
+    next: Column  # the next column of the batch
+    label: str  # Spark's name of the type
     precision: cython.int
     scale: cython.int
     bound: Any  # 10^precision
-    read: Any  # what makes an object of a JSON text
+    read: Any  # the function that converts a JSON text
     objects: list[Any]
-    strict: cython.bint  # bytes that are not UTF-8 are no string
-    bad: cython.Py_ssize_t  # size of the entry's text that is no value of the kind, else ABSENT
-    upper: cython.ulonglong  # the last ID's milliseconds without four digits; 0 is that of none
+    strict: cython.bint  # bytes that are not UTF-8 are a bad value
+    bad: cython.Py_ssize_t  # the size of the entry's bad value, NUMBER for a number; else ABSENT
+    upper: cython.ulonglong  # the last ID's milliseconds without the last four digits; 0: no ID yet
     upper_text: bytearray
     upper_size: cython.Py_ssize_t
 
@@ -441,7 +440,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _room(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Make room for n more bytes of data, and for put_part's 16."""
+        """Make room for n more bytes of data, and for the 16 that put_part may copy."""
         data: bytearray = self.data
         if n + 16 > size_of(data) - self.used:
             self._grow(n)
@@ -457,7 +456,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _ended(self) -> cython.bint:
-        """Count the value just written: its end offset and its validity."""
+        """Count the value just written, and set its validity."""
         self.length += 1
         if self.nulls > 0:
             self._mark(True)
@@ -467,7 +466,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _ended_text(self) -> cython.bint:
-        """Count the text just written: its end offset and its validity."""
+        """Count the text just written, and set its end offset and its validity."""
         length: cython.Py_ssize_t = self.length + 1
         offsets: bytearray = self.offsets
         self.length = length
@@ -489,7 +488,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _mark(self, valid: cython.bint) -> cython.bint:
-        """Set the validity bit of the last value; the first null makes the bitmap."""
+        """Set the validity bit of the last value; the first null creates the bitmap."""
         i: cython.Py_ssize_t = self.length - 1
         if self.nulls == 0:
             self.valid = bytearray(b"\xff" * ((i >> 3) + 1) + bytes(128))
@@ -526,7 +525,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_bad(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Append a null for a value that is none of the kind; `bad` keeps its size, NUMBER for a number."""
+        """Append a null for a bad value, and set `bad` to its size, or NUMBER for a number."""
         self.bad = size
         self.parser.bad = True
         return self.put_null()
@@ -534,7 +533,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_integer(self, value: cython.longlong) -> cython.bint:
-        """Append value, which the kind can hold, to a column of an integer, time or floating kind."""
+        """Append value, which must fit, to a column of an integer, time or floating-point kind."""
         if self.kind == _DOUBLE or self.kind == _FLOAT or self.kind == _REAL:
             return self.put_real_value(value)
         self._room(8)
@@ -546,7 +545,7 @@ class Column:
     @cython.inline
     @cython.exceptval(check=False)
     def _fits(self, value: cython.longlong) -> cython.bint:
-        """Tell whether an integer kind can hold value."""
+        """Return whether value fits into the integer kind."""
         kind: cython.int = self.kind
         if kind == _LONG:
             return True
@@ -561,7 +560,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_real_value(self, value: cython.double) -> cython.bint:
-        """Append a floating-point value; a float column rounds it, beyond its range to infinity."""
+        """Append a floating-point value; a float column rounds it, to infinity beyond its range."""
         data: bytearray = self.data
         used: cython.Py_ssize_t = self.used
         if used > size_of(data) - 24:
@@ -576,7 +575,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_bit(self, value: cython.bint) -> cython.bint:
-        """Write the bit of the value that comes at `length`; the bytes are zero to begin with."""
+        """Write the bit at index `length`; unused bits are zero."""
         i: cython.Py_ssize_t = self.length
         if (i >> 3) >= len(self.data):
             self.data.extend(bytes(len(self.data)))
@@ -588,7 +587,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Append the text buf[start:start + n] as a value of the column's kind, or null where it is none."""
+        """Append the text buf[start:start + n] as a value of the column's kind; a bad value becomes null."""
         check(buf, start, n)
         return self.put_text(buf, start, n, len(buf))
 
@@ -597,7 +596,7 @@ class Column:
     def put_text(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Do put for a text that lies within data[:limit]: 0 <= start <= limit - n."""
+        """Do `put` for a text within data[:limit]: 0 <= start <= limit - n."""
         kind: cython.int = self.kind
         if kind <= _BINARY:
             return self._put_string(data, start, n, limit)
@@ -629,7 +628,7 @@ class Column:
     def _put_string(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append data[start:start + n], which lies before `limit`, to a column of strings or of bytes."""
+        """Append data[start:start + n], which ends before `limit`, to a column of strings or bytes."""
         buf: bytearray = self.data
         offsets: bytearray = self.offsets
         used: cython.Py_ssize_t = self.used
@@ -653,7 +652,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_rare(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Append a text as a decimal, or as what its JSON says."""
+        """Append a text as a decimal or as JSON."""
         if self.kind == _DECIMAL:
             if not self.parser.read_fixed(data, start, n, self.scale):
                 return self._put_exact(exactly(bytes(data[start : start + n]), self.precision, self.scale), n)
@@ -675,14 +674,14 @@ class Column:
         return self._ended()
 
     def _widened(self, number: object, zeros: object) -> object:
-        """Return number * 10^zeros, None beyond the precision; of Python's integers, which have room for it."""
+        """Return number * 10^zeros as a Python integer, or None beyond the precision."""
         exact: object = number * 10**zeros  # type: ignore[operator]
         return exact if -self.bound < exact < self.bound else None
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_exact(self, exact: object, n: cython.Py_ssize_t) -> cython.bint:
-        """Append a decimal of up to 128 bits; None where the text of n bytes is none."""
+        """Append a decimal of up to 128 bits; None is a bad value, whose text has n bytes."""
         if exact is None:
             return self._put_bad(n)
         whole: bytes = exact.to_bytes(16, sys.byteorder, signed=True)  # type: ignore[attr-defined]
@@ -704,7 +703,7 @@ class Column:
     @cython.inline
     @cython.exceptval(check=False)
     def _fits_precision(self, value: cython.longlong) -> cython.bint:
-        """Tell whether a number of at most 19 digits has no more than the precision."""
+        """Return whether a number of at most 19 digits fits into the precision."""
         bound: cython.longlong = 1
         if self.precision >= 19:
             return True
@@ -715,7 +714,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_wide(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Append a text that is not ASCII and already copied: as it is if it is UTF-8, else with replacements."""
+        """Append a copied text that is not ASCII; replace what is not UTF-8."""
         if not is_utf8(data, start, n):
             if self.strict:
                 self.bad = n
@@ -727,12 +726,12 @@ class Column:
         self.used += n
         return self._ended_text()
 
-    # ---- numbers that were found ---------------------------------------------------------------------------------
+    # ---- inferred numbers ----------------------------------------------------------------------------------------
 
     def be_plain(self, kind: int) -> None:
-        """Become a column of WHOLE or REAL, after the texts were taken."""
+        """Turn the empty column into one of WHOLE or REAL."""
         if self.length:
-            raise AssertionError("a column that holds values changes its kind")
+            raise AssertionError("only an empty column can change its kind")
         self.kind = kind
         self.width = WIDTHS[kind]
         self.label = LABELS[kind]
@@ -743,7 +742,7 @@ class Column:
     def _put_plain(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append a plain number; an empty text is null, NotPlain anything else."""
+        """Append a canonical number, or null for an empty text; raise NotPlain for other texts."""
         if n == 0:
             return self.put_null()
         if self.kind == _WHOLE:
@@ -754,7 +753,7 @@ class Column:
             return self.put_real_value(self.parser.real)
         text: bytes = bytes(data[start : start + n])
         if text not in SPECIAL:
-            raise NotPlain(f"no plain number: {text[:100]!r}")
+            raise NotPlain(f"not a plain number: {text[:100]!r}")
         return self.put_real_value(float(text))
 
     @cython.cfunc
@@ -763,11 +762,11 @@ class Column:
     def _is_plain(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a text, not empty, as a double of which nobody would read another one."""
+        """Read a non-empty text as a double if its value is unambiguous."""
         square: cython.double
         if not begins_plain(data, start, n) or not self.parser.read_decimal(data, start, n, limit):
             return False
-        square = self.parser.real * self.parser.real  # signs come at random, and a product needs no branch
+        square = self.parser.real * self.parser.real  # signs are random, and a product needs no branch
         if 1e-300 < square < 1e300:
             return True
         return is_sure(self.parser.real, data, start, n)
@@ -775,7 +774,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _widen(self) -> cython.bint:
-        """Become REAL: what is there is rounded to doubles, as its texts would be."""
+        """Turn a WHOLE column into REAL: its values become doubles, rounded as their texts would be."""
         i: cython.Py_ssize_t
         value: cython.longlong = 0
         data: bytearray = self.data
@@ -798,7 +797,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_number(self, value: cython.longlong) -> cython.bint:
-        """Append a field that a listpack stores as an integer: as `put` does with its decimal text."""
+        """Append an integer, as `put` appends its decimal text."""
         kind: cython.int = self.kind
         if kind <= _BINARY:
             if value < 0:
@@ -831,7 +830,7 @@ class Column:
 
     @cython.cfunc
     def put_registers(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> Column:
-        """Do put_register for this column and those on its right, up to one that is of no field, which is returned."""
+        """Do `put_register` for this column and the following field columns; return the next other column."""
         source: cython.int = self.source
         column: Column = self
         while column is not None and column.source == source:
@@ -843,12 +842,12 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def put_register(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Append what the registers hold, a text of data[:limit] or a number, and empty them."""
+        """Append the value in the registers, a text in data[:limit] or a number, and clear them."""
         n: cython.Py_ssize_t = self.size
         self.size = _ABSENT
         if n >= 0:
             if self.start < 0 or self.start > limit - n:
-                raise IndexError("value outside the buffer")
+                raise IndexError("the value is outside the buffer")
             if self.kind == _STRING:
                 return self._put_string(data, self.start, n, limit)
             if self.kind == _DOUBLE and self.parser.read_decimal(data, self.start, n, limit):
@@ -865,7 +864,7 @@ class Column:
     def put_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
         """Append the text of an ID.
 
-        IDs that follow each other have most digits of their milliseconds in common: all but the last four are kept.
+        Consecutive IDs have most digits of their milliseconds in common, so all but the last four are reused.
         """
         high: cython.ulonglong = ms // 10000
         low: cython.uint
@@ -883,7 +882,7 @@ class Column:
             self.upper = high
         at = self.used
         to: cython.p_uchar = start_of(data)
-        memcpy(to + at, start_of(text), 16)  # 2^64 / 10^4 has as many digits
+        memcpy(to + at, start_of(text), 16)  # 2^64 / 10^4 has 16 digits
         at += self.upper_size
         low = ms - high * 10000
         pair = low // 100
@@ -903,7 +902,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_decimal(self, value: cython.ulonglong, mark: cython.int) -> cython.bint:
-        """Write the digits of value and, if not 0, the byte `mark` into a string that `end_text` ends."""
+        """Write the digits of value and, if not 0, the byte `mark` into a string; call `end_text` at its end."""
         self._room(21)
         to: cython.p_uchar = start_of(self.data)
         self.used = put_digits(to, self.used, value)
@@ -915,13 +914,13 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def end_text(self) -> cython.bint:
-        """End the string that put_decimal wrote."""
+        """End the string that `put_decimal` wrote."""
         return self._ended_text()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put_block(self, texts: bytes, ends: bytearray, count: cython.Py_ssize_t) -> cython.bint:
-        """Append `count` strings at once: one after the other in `texts`, their ends as int32 in `ends`."""
+        """Append `count` strings, concatenated in `texts`, with their ends as int32 in `ends`."""
         n: cython.Py_ssize_t = len(texts)
         i: cython.Py_ssize_t
         at: cython.Py_ssize_t = self.used
@@ -940,7 +939,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def truncate(self, length: cython.Py_ssize_t, used: cython.Py_ssize_t) -> cython.bint:
-        """Forget the values from `length` on; for string columns without nulls (the map's two halves)."""
+        """Remove the values from `length` on; for string columns without nulls (the map's names and values)."""
         self.length = length
         self.used = used
         return True
@@ -948,7 +947,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def drop(self) -> cython.bint:
-        """Forget the last value."""
+        """Remove the last value."""
         i: cython.Py_ssize_t = self.length - 1
         self.length = i
         if self.kind <= _BINARY:
@@ -968,7 +967,7 @@ class Column:
         return True
 
     def be_decimal(self, precision: int, scale: int) -> None:
-        """Take the precision and scale of a decimal column."""
+        """Set the precision and scale of a decimal column."""
         self.precision = precision
         self.scale = scale
         self.bound = 10**precision
@@ -981,12 +980,12 @@ class Column:
         return bytes(self.data[int32_at(self.offsets, i) : int32_at(self.offsets, i + 1)])
 
     def take(self) -> tuple[int, int, bytearray | None, bytearray | None, bytearray]:
-        """Return (values, nulls, validity, offsets, data), each buffer cut to size, and begin anew; O(1) copies."""
+        """Return (length, nulls, validity, offsets, data) with buffers of exact size, and empty the column."""
         n = self.length
         valid = self.valid if self.nulls else None
         offsets = self.offsets if self.kind in (STRING, BINARY) else None
         taken = n, self.nulls, _cut(valid, (n + 7) >> 3), _cut(offsets, 4 * n + 4), _cut(self.data, self.used)
-        # The next batch is as large, mostly; what grows is copied.
+        # The next batch mostly has the same size; growing a buffer would copy it.
         self.data = bytearray(max(1024, self.used + (self.used >> 4) + 64))
         self.offsets = bytearray(0 if offsets is None else max(1024, 4 * n + 4))
         self.valid = bytearray()
@@ -994,7 +993,7 @@ class Column:
         return taken  # type: ignore[return-value]
 
     def take_objects(self) -> list[Any]:
-        """Return the objects of a JSON column and begin anew."""
+        """Return the objects of a JSON column, and empty the column."""
         taken = self.objects
         self.objects = []
         self.length = self.nulls = 0

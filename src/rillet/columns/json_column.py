@@ -1,29 +1,30 @@
-"""JSON texts as nested values: what a struct, array or map column of a stream's fields is read with.
+"""JSON texts into values of struct, array and map columns.
 
-A field whose text is JSON fills a column of one of these types. json reads the text; a `reader`, built once for a
-column, goes over what came out and turns it into what the Arrow type takes, in the way of Spark's from_json:
+`reader` builds one function for a column. The function parses a text with `json` and converts the result to the Arrow
+type, by the rules of Spark's from_json:
 
-    struct          an object; a name that is missing, or null, is null; names that the type does not know are ignored
+    struct          an object; missing and null names are null; names that the type lacks are ignored
     array           an array
     map             an object; keys are strings
-    string          a string; anything else as its JSON text
+    string          a string; any other value as its JSON text
     binary          a string in base64
     boolean         true, false
     whole numbers   a number without point and exponent, in range
     float, double   a number; "NaN", "Infinity", "-Infinity" too
-    decimal         a number or a string of one; rounded half up to the scale, refused beyond the precision
-    timestamp, date the texts that plain columns of these types take
+    decimal         a number or a string of one; rounded half up to the scale, rejected beyond the precision
+    timestamp, date the texts that plain columns of these types accept
 
-A column of Spark's variant type (on its way through Arrow a struct of two binaries, the second one marked) takes any
-JSON, which PySpark's own code puts into its form (VariantVal.parseJson); only NaN and Infinity, which that would take,
-are no JSON, as for parse_json. Some 20 microseconds for an object of three fields. Inside other types there is none.
+A column of Spark's variant type accepts any JSON; Arrow represents it as a struct of two binaries, of which the second
+is marked. PySpark's VariantVal.parseJson converts the text in about 20 microseconds for an object of three fields. It
+would accept NaN and Infinity; they are rejected here, as by Spark's parse_json. Variants inside other types are not
+supported.
 
-It differs from from_json in one point: there a wrong value inside an object is null and nobody hears of it; here the
-whole text is a bad value, as one of a plain column is, and the mode says what becomes of it (ValueError tells the
-column). Texts that end behind the JSON value are no JSON.
+One rule differs from from_json: from_json silently replaces a wrong value inside an object with null. Here the whole
+text is a bad value, as in a plain column, and the mode decides how it is handled. A text with anything after the JSON
+value is rejected.
 
 The values stay Python objects until the batch is taken: about 5 microseconds for an object of three fields. Rejected:
-pyarrow's JSON reader, which knows no maps, and fails a whole block for one bad line.
+pyarrow's JSON reader, which does not support maps and fails a whole block for one bad line.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ _NAMED = {"NaN": float("nan"), "Infinity": float("inf"), "-Infinity": float("-in
 
 
 def reader(kind: Any) -> Callable[[bytes], Any] | None:
-    """Return what turns a JSON text into a value of a nested type, or raises ValueError; None for other types."""
+    """Return a function that converts a JSON text to a nested type or raises ValueError; None for other types."""
     import pyarrow as pa
 
     if not pa.types.is_nested(kind):
@@ -67,7 +68,7 @@ def reader(kind: Any) -> Callable[[bytes], Any] | None:
 
 
 def is_variant(kind: Any) -> bool:
-    """Tell whether a struct is what Spark makes of its variant type."""
+    """Return whether a struct is the Arrow form of Spark's variant type."""
     return any(field.name == "metadata" and (field.metadata or {}).get(b"variant") == b"true" for field in kind)
 
 
@@ -75,23 +76,23 @@ def _variant() -> Callable[[bytes], Any]:
     from pyspark.sql.types import VariantVal
 
     def read(text: bytes) -> Any:
-        if b"N" in text or b"I" in text:  # of NaN, Infinity
+        if b"N" in text or b"I" in text:  # perhaps NaN or Infinity
             json.loads(text.decode("utf-8", "replace"), parse_constant=_no_constant)
         try:
-            found = VariantVal.parseJson(text.decode("utf-8", "replace"))
+            variant = VariantVal.parseJson(text.decode("utf-8", "replace"))
         except RecursionError:
-            raise ValueError("nested too deeply") from None
-        return {"value": found.value, "metadata": found.metadata}
+            raise ValueError("the JSON is nested too deeply") from None
+        return {"value": variant.value, "metadata": variant.metadata}
 
     return read
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")
 
 
 def _reader(kind: Any) -> Reader | None:
-    """Return what turns a parsed JSON value into one of an Arrow type, None being null in all of them."""
+    """Return a function that converts a parsed JSON value to an Arrow type; every one maps None to None."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -124,7 +125,7 @@ def _struct(fields: list[tuple[str, Reader | None]]) -> Reader | None:
         if value is None:
             return None
         if type(value) is not dict:
-            raise ValueError("no object")
+            raise ValueError("not an object")
         return {name: read(value.get(name)) for name, read in readers}
 
     return read_struct
@@ -138,7 +139,7 @@ def _map(read: Reader | None) -> Reader | None:
         if value is None:
             return None
         if type(value) is not dict:
-            raise ValueError("no object")
+            raise ValueError("not an object")
         return [(_text(name), read(item)) for name, item in value.items()]
 
     return read_map
@@ -152,7 +153,7 @@ def _list(read: Reader | None) -> Reader | None:
         if value is None:
             return None
         if type(value) is not list:
-            raise ValueError("no array")
+            raise ValueError("not an array")
         return [read(item) for item in value]
 
     return read_list
@@ -161,7 +162,7 @@ def _list(read: Reader | None) -> Reader | None:
 def _whole(bound: int) -> Reader:
     def read_whole(value: Any) -> Any:
         if value is not None and (type(value) is not int or not -bound <= value < bound):
-            raise ValueError("no whole number of that size")
+            raise ValueError("not an integer of the column's size")
         return value
 
     return read_whole
@@ -173,21 +174,21 @@ def _decimal(precision: int, scale: int) -> Reader:
             return None
         number = exactly(str(value).encode(), precision, scale) if type(value) in (int, Decimal, str) else None
         if number is None:
-            raise ValueError("no decimal of that size")
+            raise ValueError("not a decimal of the column's precision")
         return Decimal(f"{number}e{-scale}")
 
     return read_decimal
 
 
 def _moment(parse: Callable[[bytearray, int, int], bool]) -> Reader:
-    parser: Any = parse.__self__  # type: ignore[attr-defined]  # its register holds what was read
+    parser: Any = parse.__self__  # type: ignore[attr-defined]  # its register holds the result
 
     def read_moment(value: Any) -> Any:
         if value is None:
             return None
         raw = bytearray(str(value).encode())
         if type(value) not in (int, str) or not parse(raw, 0, len(raw)):
-            raise ValueError("no moment")
+            raise ValueError("not a timestamp or a date")
         return parser.number
 
     return read_moment
@@ -202,7 +203,7 @@ def _string(value: Any) -> Any:
 
 
 def _text(value: str) -> str:
-    """Return the string without the halves of surrogate pairs, which JSON can spell and UTF-8 cannot."""
+    """Return the string with U+FFFD for unpaired surrogates, which JSON can express and UTF-8 cannot."""
     if value.isascii():
         return value
     return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
@@ -212,13 +213,13 @@ def _binary(value: Any) -> Any:
     if value is None:
         return None
     if type(value) is not str:
-        raise ValueError("no base64")
+        raise ValueError("not base64")
     return base64.b64decode(value, validate=True)
 
 
 def _boolean(value: Any) -> Any:
     if value is not None and type(value) is not bool:
-        raise ValueError("no truth value")
+        raise ValueError("not a boolean")
     return value
 
 
@@ -228,8 +229,8 @@ def _real(value: Any) -> Any:
     if type(value) in (int, float, Decimal):
         try:
             return float(value)
-        except OverflowError:  # an integer beyond every double
+        except OverflowError:  # an integer beyond the range of doubles
             return float("inf") if value > 0 else float("-inf")
     if type(value) is str and value in _NAMED:
         return _NAMED[value]
-    raise ValueError("no number")
+    raise ValueError("not a number")

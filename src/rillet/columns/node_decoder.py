@@ -1,30 +1,31 @@
-"""Listpack nodes of a stream, straight into columns: the way for a stream of one's own process, or shipped whole.
+"""Listpack nodes of a stream into rows, from a stream in this process or from nodes in a reply.
 
-A node is a listpack (`types/stream/node.py` draws it): a master entry with the names of fields, then entries as deltas
-to it. `NodeReader` walks its bytes where they lie, in a stream's own buffer or in a reply (columns/node_pages.py):
+A node is a listpack (types/stream/node.py draws it): a master entry with field names, then entries as deltas to it.
+`NodeReader` reads it in place, in the stream's own buffer or in a received reply (node_pages.py):
 
-    master  count deleted n name 1 ... name n 0         names, once for all entries with SAMEFIELDS: a Shape
-    entry   flags ms seq value 1 ... value n lp-count    values: text by its place in the buffer, or a number
-    entry   flags ms seq m name 1 value 1 ... lp-count   names of its own: one by one
+    master  count deleted n name 1 ... name n 0         the names of all entries with SAMEFIELDS: a Shape
+    entry   flags ms seq value 1 ... value n lp-count    a value is a text in the buffer or a number
+    entry   flags ms seq m name 1 value 1 ... lp-count   an entry with its own names
 
-and leaves what columns want in their registers, for `Rows` to append. Listpacks store decimal integers as such, so
-a number in a long column is never a text, and what no column wants is stepped over by the size in its first byte.
+It sets the registers of the columns, and the `RowBuilder` appends the values. Listpacks store decimal integers as
+numbers, so a number in a long column never becomes text. The first byte of an element contains its size, so values
+that no column takes are skipped.
 
-    decoder = NodeDecoder(rows, stream, after, last)    a stream in this process, under its owner's lock
+    decoder = NodeDecoder(rows, stream, after, last)    a stream in this process, with its owner's lock held
     while decoder.decode() == FULL:
-        ...                                              take the rows, go on
+        ...                                              take the rows
 
-The stream must not change between two calls of `decode` (the owner's lock is held meanwhile), or the decoder
-must be made anew after the last ID that it gave (`last_ms`, `last_seq`).
+The stream must not change between two calls of `decode`. After a change, make a new decoder that starts after the last
+decoded ID (`last_ms`, `last_seq`).
 
-**Bytes that came from outside are not trusted.** Each step is checked against the node's end before a byte is
-read; each entry's lp-count must be right, the master entry sound, a key 16 bytes long. What is not so raises Corrupt.
+**Nodes may be hostile.** Every position is compared with the node's end before a byte is read. Every entry's lp-count
+must be right, the master entry complete, and a key 16 bytes long; otherwise Corrupt is raised.
 
-Cost: O(boxes) of the entries, compiled 0.13 microseconds for one of five short fields into six columns, half of it for
-the boxes. What a loop over boxes costs is mostly registers in memory, so the boxes that nearly all entries consist of
-(texts of up to 63 bytes, numbers of 7 and 13 bits) are read where they are met.
-Rejected: StreamIterator (it decodes each name again, and asks the listpack for each value with a call that checks the
-whole frame); a Listpack for each node of a reply (a copy of every byte).
+Cost: O(elements) of the entries. Compiled, an entry of five short fields takes 0.13 microseconds with six columns. A
+loop over elements mostly waits for registers in memory, so the code reads the common ones (texts of up to 63 bytes,
+numbers of 7 and 13 bits) without a call.
+Rejected: StreamIterator (it decodes every name again, and each value needs a call that checks the whole element); a
+Listpack for each node of a reply (a copy of every byte).
 """
 
 from __future__ import annotations
@@ -66,7 +67,7 @@ _U32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 @cython.inline
 @cython.exceptval(check=False)
 def _little(data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.longlong:
-    """Return the signed number of n bytes at p, the low byte first."""
+    """Return the signed little-endian number of n bytes at p."""
     bits: cython.ulonglong = 0
     rest: cython.longlong
     i: cython.Py_ssize_t
@@ -87,7 +88,7 @@ def _little(data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize
 @cython.inline
 @cython.exceptval(check=False)
 def _undelta(base: cython.ulonglong, stored: cython.longlong) -> cython.ulonglong:
-    """Do undelta; the usual case without a call into another module."""
+    """Do `undelta`; the usual case needs no call into another module."""
     if stored >= 0:
         return (base + cython.cast(cython.ulonglong, stored)) & _MASK
     return undelta(base, stored)
@@ -97,7 +98,7 @@ def _undelta(base: cython.ulonglong, stored: cython.longlong) -> cython.ulonglon
 @cython.inline
 @cython.exceptval(check=False)
 def _backlen(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the size of the backlen of an entry of n bytes (listpack.c: lpEncodeBacklen; `<`, as there)."""
+    """Return the size of the backlen of an element of n bytes (listpack.c: lpEncodeBacklen, with its `<`)."""
     if n <= 127:
         return 1
     if n < 16383:
@@ -112,10 +113,10 @@ def _backlen(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.final
 @cython.cclass
 class NodeReader:
-    """Decodes the entries of (after, last] of one node after the other into `rows`.
+    """Decodes the entries of (after, last] into `rows`, node by node.
 
-    `last_ms` and `last_seq` are the last entry that is in the rows, or `after`; `over` tells that an ID beyond `last`
-    was met.
+    `last_ms` and `last_seq` are the ID of the last entry in the rows, or `after`. `over` is set when an entry has an
+    ID beyond `last`.
     """
 
     __slots__ = (
@@ -131,25 +132,25 @@ class NodeReader:
     end_seq: cython.ulonglong
     last_ms: cython.ulonglong
     last_seq: cython.ulonglong
-    entries: cython.Py_ssize_t  # of the range, decoded
+    entries: cython.Py_ssize_t  # decoded entries of the range
     over: cython.bint
     buf: bytearray
     pos: cython.Py_ssize_t
-    stop: cython.Py_ssize_t  # where the node's 0xFF is
+    stop: cython.Py_ssize_t  # the position of the node's 0xFF
     master_ms: cython.ulonglong
     master_seq: cython.ulonglong
     shape: Shape
-    names: bytes  # the master's fields as they are stored: the next node mostly has the same
-    start: cython.Py_ssize_t  # of the text that _item read
+    names: bytes  # the elements of the master's field names; the next node mostly has the same
+    start: cython.Py_ssize_t  # the text that _item read
     size: cython.Py_ssize_t
-    number: cython.longlong  # that it read instead
-    next: cython.Py_ssize_t  # where the next box begins
+    number: cython.longlong  # the number that _item read
+    next: cython.Py_ssize_t  # the position of the next element
 
     def __init__(
         self, rows: RowBuilder, after: Sequence[int], last: Sequence[int],
         max_rows: int = 16384, max_bytes: int = 32 << 20,
     ) -> None:  # fmt: skip
-        """A batch is full at max_rows entries or max_bytes of them, whichever comes first."""
+        """A batch is full at max_rows entries or at max_bytes bytes of entries."""
         self.rows = rows
         self.max_rows = max_rows
         self.max_bytes = max_bytes
@@ -165,13 +166,13 @@ class NodeReader:
         self.shape = None  # type: ignore[assignment]
         self.names = b""
 
-    # ---- boxes -------------------------------------------------------------------------------------------------
+    # ---- elements ----------------------------------------------------------------------------------------------
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.bint:
-        """Read the box at p: True for a text, its place in start and size; else `number` is it. `next` is behind it."""
+        """Read the element at p: True for a text (start, size), False for a number (`number`). Set `next`."""
         byte: cython.int
         size: cython.Py_ssize_t
         if p >= self.stop:
@@ -202,7 +203,7 @@ class NodeReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _wide_item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, byte: cython.int) -> cython.bint:
-        """Read a box whose encoding is rarer."""
+        """Do `_item` for the rarer encodings."""
         stop: cython.Py_ssize_t = self.stop
         size: cython.Py_ssize_t
         text: cython.bint = False
@@ -222,7 +223,7 @@ class NodeReader:
             self.number = _little(data, p + 1, size)
             self.next = p + 2 + size
         else:
-            raise Corrupt("a stream node holds a box of no known kind")
+            raise Corrupt("a stream node has an element of unknown encoding")
         if text:
             size = self.start - p + self.size
             self.next = p + size + _backlen(size)
@@ -234,7 +235,7 @@ class NodeReader:
     @cython.inline
     @cython.exceptval(-77777777777, check=True)
     def _int(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
-        """Return the number at p, which may stand there as text (listpack.c: lpGetIntegerIfValid)."""
+        """Return the number at p, which may be stored as text (listpack.c: lpGetIntegerIfValid)."""
         if self._item(data, p):
             return self._int_of_text()
         return self.number
@@ -243,7 +244,7 @@ class NodeReader:
     @cython.inline
     @cython.exceptval(-77777777777, check=True)
     def _small(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
-        """Do _int, the short way for numbers of 7 and 13 bits; p is at most `stop`, where 0xFF stands for sure."""
+        """Do `_int`, fast for numbers of 7 and 13 bits. p is at most `stop`, the position of 0xFF."""
         byte: cython.int = data[p]
         number: cython.longlong
         if byte < 0x80 and p + 2 <= self.stop:
@@ -260,7 +261,7 @@ class NodeReader:
     def _int_of_text(self) -> cython.longlong:
         text: bytes = bytes(self.buf[self.start : self.start + self.size])
         if not is_int64(text):
-            raise Corrupt("a stream node holds text where a number belongs")
+            raise Corrupt("a stream node has text in place of a number")
         return parse_int64(text)
 
     # ---- a node ------------------------------------------------------------------------------------------------
@@ -271,39 +272,39 @@ class NodeReader:
         self, buf: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t,
         ms: cython.ulonglong, seq: cython.ulonglong,
     ) -> cython.bint:  # fmt: skip
-        """Begin the node buf[start:start + size] with that master ID; buf must stay as it is until DONE."""
+        """Begin the node buf[start:start + size] with its master ID; buf must not change until DONE."""
         data: cython.p_const_uchar = buf
         count: cython.longlong
         if start < 0 or size < 0 or start > len(buf) - size:
-            raise IndexError("a node outside the buffer")
+            raise IndexError("the node exceeds its buffer")
         if size <= _HEADER or _little(data, start, 4) & _U32 != size or data[start + size - 1] != 0xFF:
-            raise Corrupt("a stream node is no listpack")
+            raise Corrupt("a stream node is not a listpack")
         self.buf = buf
         self.stop = start + size - 1
         self.master_ms = ms
         self.master_seq = seq
         count = self._int(data, start + _HEADER)
         if count < 0 or self._int(data, self.next) < 0:
-            raise Corrupt("a stream node counts less than nothing")
+            raise Corrupt("a stream node has a negative count of entries")
         count = self._int(data, self.next)
         if count < 0 or count > size:
             raise Corrupt("a stream node has an impossible number of fields")
         self._read_names(data, self.next, count)
         if self._int(data, self.next) != 0:
-            raise Corrupt("a stream node's master entry does not end")
+            raise Corrupt("a stream node's master entry has no end")
         self.pos = self.next
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_names(self, data: cython.p_const_uchar, first: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
-        """Read the master's field names into `shape`, or see that they are those of the last node."""
-        known: cython.Py_ssize_t = len(self.names)
+        """Read the master's field names into `shape`, unless they equal those of the previous node."""
+        size: cython.Py_ssize_t = len(self.names)
         names: list[bytes]
         p: cython.Py_ssize_t = first
-        if self.shape is not None and self.shape.count == count and first + known <= self.stop:
-            if self._same_names(data, first, known):
-                self.next = first + known
+        if self.shape is not None and self.shape.count == count and first + size <= self.stop:
+            if self._same_names(data, first, size):
+                self.next = first + size
                 return True
         names = []
         while count > 0:
@@ -320,13 +321,13 @@ class NodeReader:
     @cython.exceptval(check=False)
     def _same_names(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
         if cython.compiled:
-            known: cython.p_const_uchar = self.names
-            return memcmp(data + p, known, n) == 0
+            names: cython.p_const_uchar = self.names
+            return memcmp(data + p, names, n) == 0
         return self.buf[p : p + n] == self.names
 
     @cython.cfunc
     def _word(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> bytes:
-        """Return the box at p as bytes."""
+        """Return the element at p as bytes."""
         if self._item(data, p):
             return bytes(self.buf[self.start : self.start + self.size])
         return b"%d" % self.number
@@ -334,7 +335,7 @@ class NodeReader:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
-        """Decode the node's entries until the rows are full (FULL) or the node is done (DONE)."""
+        """Decode the node's entries; return FULL when the batch is full, DONE at the end of the node."""
         rows: RowBuilder = self.rows
         data: cython.p_const_uchar = self.buf
         while self.pos < self.stop:
@@ -346,13 +347,13 @@ class NodeReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _entry(self, data: cython.p_const_uchar) -> cython.bint:
-        """Decode the entry at pos, or step over it where it is deleted or outside the range."""
+        """Decode the entry at pos, or step over it if it is deleted or outside the range."""
         p: cython.Py_ssize_t = self.pos
         flags: cython.longlong = self._small(data, p)
         ms: cython.ulonglong = _undelta(self.master_ms, self._small(data, self.next))
         seq: cython.ulonglong = _undelta(self.master_seq, self._small(data, self.next))
         count: cython.longlong = self.shape.count
-        boxes: cython.longlong = count + 3
+        elements: cython.longlong = count + 3
         if ms > self.end_ms or (ms == self.end_ms and seq > self.end_seq):
             self.over = True
             self.pos = self.stop
@@ -361,7 +362,7 @@ class NodeReader:
             count = self._int(data, self.next)
             if count < 0 or count > self.stop - p:
                 raise Corrupt("a stream node has an impossible number of fields")
-            boxes = 2 * count + 4
+            elements = 2 * count + 4
         if flags & _DELETED != 0 or ms < self.after_ms or (ms == self.after_ms and seq <= self.after_seq):
             while count > 0:
                 self._item(data, self.next)
@@ -377,8 +378,8 @@ class NodeReader:
             self.last_ms = ms
             self.last_seq = seq
             self.entries += 1
-        if self._small(data, self.next) != boxes:
-            raise Corrupt("a stream node's entry does not end where it says")
+        if self._small(data, self.next) != elements:
+            raise Corrupt("a stream node's entry contradicts its lp-count")
         self.pos = self.next
         return True
 
@@ -388,7 +389,7 @@ class NodeReader:
     def _values(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
-        """Give the rows an entry whose names are the master's; `next` is behind its last value."""
+        """Add an entry with the master's names to the rows; set `next` past its last value."""
         rows: RowBuilder = self.rows
         slot: Slot = self.shape.first
         items: Column = rows.items
@@ -397,10 +398,10 @@ class NodeReader:
         start: cython.Py_ssize_t
         size: cython.Py_ssize_t
         rows.begin_as(self.shape, ms, seq)
-        if items is not None:  # the map repeats the names, which the node holds once, in every row
+        if items is not None:  # every row of the map repeats the names, which the node stores once
             rows.nbytes += len(self.shape.texts)
         while slot is not None:
-            if p < stop and 0x80 <= data[p] < 0xC0:  # a text of up to 63 bytes, as most values are
+            if p < stop and 0x80 <= data[p] < 0xC0:  # a text of up to 63 bytes: most values
                 size = data[p] & 0x3F
                 start = p + 1
                 p += size + 2
@@ -426,7 +427,7 @@ class NodeReader:
     def _give(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, owner: Column | None, items: Column | None
     ) -> cython.bint:
-        """Give the value at p, whatever it is, to the column that wants it and to the map's values."""
+        """Give the value at p to its column and to the map."""
         if self._item(data, p):
             if items is not None:
                 items.put_text(data, self.start, self.size, self.stop)
@@ -447,7 +448,7 @@ class NodeReader:
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, count: cython.longlong,
         ms: cython.ulonglong, seq: cython.ulonglong,
     ) -> cython.bint:  # fmt: skip
-        """Give the rows an entry that has names of its own; `next` is behind its last value."""
+        """Add an entry with its own names to the rows; set `next` past its last value."""
         rows: RowBuilder = self.rows
         name: bytearray
         first: cython.Py_ssize_t = p
@@ -476,7 +477,7 @@ class NodeReader:
     def _malformed(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, slot: Slot | None, count: cython.longlong
     ) -> cython.bint:
-        """Show the rows all of an entry that has bad values: its names are the slots', or `count` of its own."""
+        """Report all fields of an entry with bad values; its names are those of the slots, or its own `count`."""
         pairs: list[tuple[bytes, bytes]] = []
         name: bytes
         while slot is not None:
@@ -495,7 +496,7 @@ class NodeReader:
 @cython.final
 @cython.cclass
 class NodeDecoder:
-    """Decodes the entries of (after, last] of a stream in this process into `rows`, batch by batch."""
+    """Decodes the entries of (after, last] of a local stream into `rows`, batch by batch."""
 
     __slots__ = ("reader", "nodes", "busy")
     reader: NodeReader
@@ -506,7 +507,7 @@ class NodeDecoder:
         self, rows: RowBuilder, stream: StreamNodes, after: Sequence[int], last: Sequence[int],
         max_rows: int = 16384, max_bytes: int = 32 << 20,
     ) -> None:  # fmt: skip
-        """A batch is full at max_rows entries or max_bytes of them, whichever comes first."""
+        """A batch is full at max_rows entries or at max_bytes bytes of entries."""
         self.reader = NodeReader(rows, after, last, max_rows, max_bytes)
         self.nodes = RaxIterator(stream.rax)
         self.busy = False
@@ -515,18 +516,18 @@ class NodeDecoder:
 
     @property
     def last_ms(self) -> int:
-        """The first half of the ID decoded last."""
+        """The milliseconds of the last decoded ID."""
         return self.reader.last_ms
 
     @property
     def last_seq(self) -> int:
-        """The second half of the ID decoded last."""
+        """The sequence number of the last decoded ID."""
         return self.reader.last_seq
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
-        """Decode until the batch is full (FULL) or the range has ended (DONE)."""
+        """Decode; return FULL when the batch is full, DONE at the end of the range."""
         reader: NodeReader = self.reader
         lp: Listpack
         while True:
@@ -543,14 +544,14 @@ class NodeDecoder:
             self.busy = True
 
 
-def nodes_of(shipped: Iterable[tuple[bytes, bytes]]) -> StreamNodes:
-    """Return nodes given as (16-byte master ID, listpack bytes) in a walkable form; Corrupt where one is not sound."""
+def nodes_of(nodes: Iterable[tuple[bytes, bytes]]) -> StreamNodes:
+    """Return pairs of 16-byte master ID and listpack bytes as a tree of nodes; Corrupt if a node is malformed."""
     stream = StreamNodes()
-    for key, data in shipped:
+    for key, data in nodes:
         if len(key) != 16:
-            raise Corrupt("a stream node's key is an ID of 16 bytes")
+            raise Corrupt("a stream node's key is not an ID of 16 bytes")
         node = Listpack.from_bytes(data, True)
         if not validate_node(node, True):
-            raise Corrupt("a stream node is not sound")
+            raise Corrupt("a stream node is malformed")
         stream.rax.insert(key, node)
     return stream

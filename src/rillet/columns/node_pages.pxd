@@ -12,7 +12,7 @@ cdef class NodePages(ReceiveBuffer):
     cdef bint busy
     cdef readonly object go_on
     cdef readonly object first
-    cdef object found
+    cdef object parsed
     cpdef int decode(self) except -1
     cdef bint _head(self) except -1
     cdef bint _identifier(self) except -1

@@ -1,17 +1,19 @@
-"""Replies of RILLET.XNODES as they come off a socket: whole nodes, decoded where they lie.
+"""Replies to RILLET.XNODES: whole stream nodes, decoded in place.
 
-    *  $ go-on ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
+    *  $ next ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
 
-`NodePages` is an `Inbox`; each node in it is opened for a `NodeReader` (columns/node_decoder.py), which fills the rows:
+`NodePages` is a `ReceiveBuffer`. It opens each node for a `NodeReader` (node_decoder.py), which fills the rows:
 
     pages = NodePages(NodeReader(rows, after, last))
-        ANSWER   pages.go_on is known: ask for the next page; pages.first is the stream's first ID
+    pages.decode()
+        ANSWER   the head of a reply: pages.go_on is the ID to continue after (None ends the range), pages.first is
+                 the stream's first ID. The request for the next page can leave now
         MORE     receive into pages.space(n)
-        FULL     take the rows
-        DONE     the reply is over; None in go_on ends the range
+        FULL     take the rows, then decode again
+        DONE     the reply is complete
 
-A reader holds the buffer while it is in the middle of a node, so nothing is received then: decode again after FULL.
-What comes is checked, lines and lengths here, nodes by the reader. Cost: O(lines), a node of a hundred entries has two.
+A reader uses the buffer until its node is done, so nothing may be received between FULL and MORE. This module checks
+lines and lengths, the reader checks nodes. Cost: O(lines); a node of a hundred entries has two.
 """
 
 from __future__ import annotations
@@ -39,16 +41,16 @@ _NULL = cython.declare(cython.Py_ssize_t, -1)
 @cython.final
 @cython.cclass
 class NodePages(ReceiveBuffer):
-    """Replies of RILLET.XNODES as they come off a socket, into the rows of a reader."""
+    """Decodes replies to RILLET.XNODES into the rows of a NodeReader."""
 
-    __slots__ = ("reader", "after", "left", "busy", "go_on", "first", "found")
+    __slots__ = ("reader", "after", "left", "busy", "go_on", "first", "parsed")
     reader: NodeReader
     after: cython.Py_ssize_t
-    left: cython.Py_ssize_t  # elements of the reply, -1 before it begins
+    left: cython.Py_ssize_t  # elements of the reply; -1 before its head
     busy: cython.bint
     go_on: StreamID | None
     first: StreamID | None
-    found: StreamID | None
+    parsed: StreamID | None  # the ID that _identifier read
 
     def __init__(self, reader: NodeReader) -> None:
         ReceiveBuffer.__init__(self, 1 << 16)
@@ -56,18 +58,18 @@ class NodePages(ReceiveBuffer):
         self.after = 0
         self.left = -1
         self.busy = False
-        self.go_on = self.first = self.found = None
+        self.go_on = self.first = self.parsed = None
 
     def space(self, n: int) -> memoryview:
-        """Return room for at least n bytes to receive into, after MORE; release it before any other call here."""
+        """Return room for at least n bytes after MORE; release it before the next call of any method."""
         if self.busy:
-            raise AssertionError("the buffer is being read")
+            raise AssertionError("the buffer is in use: decode until MORE")
         return ReceiveBuffer.space(self, n)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
-        """Decode what is there: MORE, FULL, DONE, or ANSWER once for each reply."""
+        """Decode the received bytes; return MORE, FULL, DONE, or ANSWER once for each reply."""
         while True:
             if self.busy and self.reader.decode() == 1:
                 return 1
@@ -85,7 +87,7 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _head(self) -> cython.bint:
-        """Read the beginning of a reply: the ID to go on after and the stream's first; False while it is not whole."""
+        """Read a reply's head: the ID to continue after and the stream's first ID. False if incomplete."""
         count: cython.Py_ssize_t = self._length(self.pos, 0x2A)
         if count == _INCOMPLETE:
             return False
@@ -93,10 +95,10 @@ class NodePages(ReceiveBuffer):
             raise ProtocolError("invalid reply to RILLET.XNODES")
         if not self._identifier():
             return False
-        self.go_on = self.found
+        self.go_on = self.parsed
         if not self._identifier():
             return False
-        self.first = self.found
+        self.first = self.parsed
         self.pos = self.after
         self.left = count - 2
         return True
@@ -104,15 +106,15 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _identifier(self) -> cython.bint:
-        """Read an ID, or null, at `after` and step behind it; False while it is not whole."""
+        """Read the ID or null at `after`, and advance `after` past it. False if incomplete."""
         size: cython.Py_ssize_t = self._length(self.after, 0x24)
         p: cython.Py_ssize_t = self.after
-        self.found = None
+        self.parsed = None
         if size == _INCOMPLETE or (size != _NULL and size > self.end - p - 2):
             return False
         if size != _NULL:
             try:
-                self.found = StreamID.parse(bytes(self.buf[p : p + size]))
+                self.parsed = StreamID.parse(bytes(self.buf[p : p + size]))
             except ValueError:
                 raise ProtocolError("invalid ID in a reply to RILLET.XNODES") from None
             self.after = p + size + 2
@@ -121,14 +123,14 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _node(self) -> cython.bint:
-        """Open the reply's next node for the reader; False while it is not whole."""
+        """Open the reply's next node for the reader. False if incomplete."""
         key: bytes
         p: cython.Py_ssize_t
         size: cython.Py_ssize_t = self._length(self.pos, 0x24)
         if size == _INCOMPLETE:
             return False
         if size != 16:
-            raise Corrupt("a stream node's key is an ID of 16 bytes")
+            raise Corrupt("a stream node's key is not an ID of 16 bytes")
         if self.after + 18 > self.end:
             return False
         key = bytes(self.buf[self.after : self.after + 16])
@@ -147,7 +149,7 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-3, check=False)
     def _length(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
-        """Return the length in the line at p (`*3`, `$16`; null is -1), -2 while it is not whole; step behind it."""
+        """Return the length in the line at p (`*3`, `$16`; null is -1), and set `after`; -2 if incomplete."""
         line_end: cython.Py_ssize_t = self.buf.find(b"\r\n", p, min(self.end, p + 65536))
         line: bytes
         n: cython.Py_ssize_t = 0
@@ -155,7 +157,7 @@ class NodePages(ReceiveBuffer):
         i: cython.Py_ssize_t
         if line_end < 0:
             if self.end - p >= 65536:
-                raise ProtocolError("a reply's line does not end")
+                raise ProtocolError("a line of a reply has no end")
             return _INCOMPLETE
         line = bytes(self.buf[p:line_end])
         self.after = line_end + 2
@@ -165,7 +167,7 @@ class NodePages(ReceiveBuffer):
             self.pos = self.after
             raise ReplyFailed(line[1:].decode("utf-8", "replace"))
         if len(line) < 2 or len(line) > 12 or line[0] != kind:
-            raise ProtocolError(f"unexpected in a reply to RILLET.XNODES: {line[:64]!r}")
+            raise ProtocolError(f"unexpected line in a reply to RILLET.XNODES: {line[:64]!r}")
         for i in range(1, len(line)):
             digit = line[i] - 0x30
             if digit < 0 or digit > 9:

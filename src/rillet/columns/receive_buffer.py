@@ -1,16 +1,14 @@
-"""Inbox: bytes of replies, received where they are decoded.
+"""A buffer that a connection receives into and a decoder reads in place.
 
     buf   |  decoded  |  received, not yet decoded  |  room  |
           0           pos                           end      len(buf)
 
-A connection receives into the room (`space`, `filled`: no copy in between), and the decoder that is made on it reads
-from `pos` on and never beyond `end`. Before it receives more, what is not decoded yet moves to the front; the buffer
-grows where that leaves too little, and never shrinks.
+A connection receives into the room without a copy (`space`, `filled`). A decoder, which is a subclass, reads between
+`pos` and `end`. Before the next receive, `space` moves the undecoded bytes to the front. If that frees too little, it
+grows the buffer, which never shrinks.
 
-Cost: each byte is moved at the most once for each time that is received, and a decoder leaves less than an entry or a
-node behind. Rejected: protocol/read_buffer.py, which keeps the chunks that it is fed, where here there is but one
-buffer,
-whose address a decoder can hand to columns.
+Cost: a receive moves only the undecoded bytes, which are less than one entry or node. Rejected: ReadBuffer of
+protocol/read_buffer.py, which stores received chunks as separate `bytes` objects. Columns need one address.
 """
 
 from __future__ import annotations
@@ -23,7 +21,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 @cython.cclass
 class ReceiveBuffer:
-    """A buffer to receive into, and how far it is filled and decoded."""
+    """A buffer that a connection receives into and a decoder reads from."""
 
     __slots__ = ("buf", "pos", "end")
     buf: bytearray
@@ -35,7 +33,7 @@ class ReceiveBuffer:
         self.pos = self.end = 0
 
     def space(self, n: int) -> memoryview:
-        """Return room for at least n bytes to receive into; release it before any other call here."""
+        """Return room for at least n bytes to receive into; release it before the next call of any method."""
         if self.pos:
             self.buf[: self.end - self.pos] = self.buf[self.pos : self.end]
             self.end -= self.pos
@@ -46,13 +44,13 @@ class ReceiveBuffer:
             return whole[self.end :]
 
     def filled(self, n: int) -> None:
-        """Say that n bytes were received into the room."""
+        """Record that n bytes were received into the room."""
         if not 0 <= n <= len(self.buf) - self.end:
-            raise ValueError("more than there was room for")
+            raise ValueError("the received bytes exceed the room")
         self.end += n
 
     def feed(self, data: bytes) -> None:
-        """Add bytes that were received elsewhere."""
+        """Append bytes that were received elsewhere."""
         with self.space(len(data)) as room:
             room[: len(data)] = data
         self.filled(len(data))

@@ -30,9 +30,9 @@ cdef class RangeDecoder(ReceiveBuffer):
     cdef Py_ssize_t _head(self, Py_ssize_t p)
     cdef bint _pass(self, Py_ssize_t p) except -1
     cdef bint _entry(self, Py_ssize_t p) except -1
-    cdef bint _known_entry(self, Py_ssize_t p) except -1
-    cdef Py_ssize_t _known_head(self, Py_ssize_t p) noexcept
-    cdef bint _known_fields(self, Shape shape, Py_ssize_t p) except -1
+    cdef bint _shaped_entry(self, Py_ssize_t p) except -1
+    cdef Py_ssize_t _shaped_head(self, Py_ssize_t p) noexcept
+    cdef bint _shaped_fields(self, Shape shape, Py_ssize_t p) except -1
     cdef bint _learn(self) except -1
     cdef Py_ssize_t _fields_header(self, Py_ssize_t p)
     cdef Py_ssize_t _text(self, Py_ssize_t p)

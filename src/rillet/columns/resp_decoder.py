@@ -1,43 +1,41 @@
-"""XRANGE replies, straight from a socket's bytes into columns.
+"""Replies to XRANGE into rows, directly from a socket's bytes.
 
     *2                                      two entries
       *2 $15 1526919030474-0                the first: its ID,
          *4 $4 name $5 Adele $3 age $2 37   its fields and values
       *2 ...
 
-`RangeDecoder` is an `Inbox`, which the connection receives into. `decode` walks over whatever is there and hands every
-entry to a `Rows`; an entry that has not arrived whole is begun again when more is there, so nothing is kept between
-calls but positions. Answers:
+`RangeDecoder` is a `ReceiveBuffer`. `decode` gives every complete entry to a `RowBuilder`. It begins an incomplete
+entry again when more bytes have arrived, so it keeps only positions between calls. It returns
 
-    MORE    the reply goes on: receive
-    FULL    the batch has reached its limits: take the rows, then decode again, nothing need be received
-    DONE    the reply ended; `entries` were in it, the last has the ID (last_ms, last_seq)
-    BEGUN   once, in a reply that was `expect`ed to begin at an entry that is known: `met` tells whether it does
+    MORE    the reply is incomplete: receive
+    FULL    the batch is full: take the rows, then decode again before receiving
+    DONE    the reply is complete: it had `entries` entries, the last with the ID (last_ms, last_seq)
+    BEGUN   once per `expect`: `met` tells whether the reply begins with the expected entry
 
-so that the request for the next page can leave before the batch of this one is built and handed on.
+so a caller can request the next page before it builds the batch of this one.
 
-A reader who wants to know that nothing was taken away between two pages asks for the second one from the last entry of
-the first on, that entry included, and for one entry more. `expect` has it stepped over; where it is not there any more,
-the one too many is stepped over at the end, so that a page has as many entries either way.
+To detect deletions between two pages, a reader requests the second page from the last entry of the first page on, that
+entry included, with COUNT one higher. `expect` skips this entry. If it is gone, the extra entry at the end is skipped
+instead, so that a page has the same number of entries in both cases.
 
-Also accepted: RESP3's null, `$-1` or `*-1` in place of an entry's fields (an entry that was deleted, as XREADGROUP
-shows it): no row comes of it, it is counted in `missing`. An error reply raises ReplyFailed with the server's text.
-Anything else raises ProtocolError.
-Bytes are only read below `end`.
+A null in place of an entry's fields (`$-1`, `*-1`, RESP3's `_`) is a deleted entry, as XREADGROUP shows it: it makes no
+row and is counted in `missing`. An error reply raises ReplyFailed with the server's text, anything else ProtocolError.
+No byte at or after `end` is read.
 
-Entries of a stream are alike. Once the names of one are known, all that is not a value is known of the next:
+Entries of a stream are alike. Once the names of one are known, only the values of the next are unknown:
 
     *2 CRLF $15 CRLF 1526919030474-0  CRLF *4 CRLF $4 CRLF name CRLF $  5 CRLF Adele  CRLF $3 CRLF age CRLF $  2 CRLF 37
                      ID               literal of the first slot                       literal of the second
 
-so `_known_entry` compares a literal, reads a length, notes or passes over a value, and so on: a value that no column
-wants is never touched. The last eight shapes are tried. Where an entry is not whole, or not exactly so, nothing of it
-counts and the long way begins it again, which also tells what is wrong with it; the tests hold both ways together.
+`_shaped_entry` compares a literal, reads a length, notes or skips a value, and so on. It never touches a value that no
+column takes. It tries the last eight shapes. If an entry is incomplete or differs in any byte, `_entry` decodes it
+instead and finds the error, if any. Tests compare the two.
 
-Cost: O(bytes), compiled 0.15 microseconds for an entry of five short fields into six columns, 0.1 for its ID and one
-field; memory is the largest entry twice.
-Rejected: asking redis-py or hiredis for the reply (eleven objects for each such entry, and the garbage collector's
-attention); finding line ends by searching (a length says where its line begins and ends).
+Cost: O(bytes). Compiled, an entry of five short fields takes 0.15 microseconds with six columns, 0.1 with the ID and
+one field. Memory is twice the largest entry.
+Rejected: replies parsed by redis-py or hiredis (eleven objects per entry, and work for the garbage collector); a search
+for line ends (a length gives the position of the next line).
 """
 
 from __future__ import annotations
@@ -70,17 +68,14 @@ _MAX_SHAPES = cython.declare(cython.Py_ssize_t, 64)
 
 
 class ReplyFailed(RilletError):
-    """The server answered with an error; the text is the server's."""
+    """An error reply; the message is the server's text."""
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def matches(data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether the n bytes at p, which are there, are the literal's n.
-
-    Up to 16 bytes are compared as two words that overlap: no call.
-    """
+    """Return whether data[p:p + n] equals the literal, which has n bytes; 8 to 16 as two overlapping words."""
     if cython.compiled:
         expected: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(literal))
         left: cython.ulonglong = 0
@@ -101,7 +96,7 @@ def matches(data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n:
 @cython.final
 @cython.cclass
 class RangeDecoder(ReceiveBuffer):
-    """Decodes XRANGE replies, one after the other, into `rows`."""
+    """Decodes replies to XRANGE into `rows`, reply by reply."""
 
     __slots__ = (
         "rows", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms", "seq", "missing",
@@ -117,17 +112,17 @@ class RangeDecoder(ReceiveBuffer):
     max_bytes: cython.Py_ssize_t
     ms: cython.ulonglong
     seq: cython.ulonglong
-    missing: cython.Py_ssize_t  # entries without fields, which is how a deleted one is shown
-    recent: list[Shape]  # of the last entries, the last one's first
-    fields: cython.Py_ssize_t  # of the entry decoded last
-    begin_ms: cython.ulonglong  # of the entry that the reply should begin with
+    missing: cython.Py_ssize_t  # entries with null for their fields, which were deleted
+    recent: list[Shape]  # of the last entries, newest first
+    fields: cython.Py_ssize_t  # of the last decoded entry
+    begin_ms: cython.ulonglong  # the ID that the reply should begin with
     begin_seq: cython.ulonglong
-    most: cython.Py_ssize_t  # entries that count, besides that one; 0 where none is expected
-    extra: cython.Py_ssize_t  # entries at the reply's end that do not
+    most: cython.Py_ssize_t  # entries to decode after that one; 0 without `expect`
+    extra: cython.Py_ssize_t  # entries to skip at the reply's end
     met: cython.bint
 
     def __init__(self, rows: RowBuilder, max_rows: int = 16384, max_bytes: int = 32 << 20) -> None:
-        """A batch is full at max_rows entries or max_bytes of reply, whichever comes first."""
+        """A batch is full at max_rows entries or at max_bytes bytes of reply."""
         ReceiveBuffer.__init__(self, 1 << 18)
         self.rows = rows
         self.after = self.entries = 0
@@ -145,7 +140,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def expect(self, ms: cython.ulonglong, seq: cython.ulonglong, most: cython.Py_ssize_t) -> cython.bint:
-        """Let the next reply begin with the entry of that ID, if it is there; besides it `most` entries count."""
+        """Expect the next reply to begin with the entry of that ID; skip it, and decode `most` others at most."""
         self.begin_ms = ms
         self.begin_seq = seq
         self.most = most
@@ -154,12 +149,12 @@ class RangeDecoder(ReceiveBuffer):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
-        """Decode what is there: MORE, FULL, DONE or BEGUN."""
+        """Decode the received bytes; return MORE, FULL, DONE or BEGUN."""
         rows: RowBuilder = self.rows
         count: cython.Py_ssize_t
         start: cython.Py_ssize_t
         if self.end < 0 or self.end > len(self.buf) or self.pos < 0:
-            raise IndexError("bytes outside the buffer")
+            raise IndexError("the position is outside the buffer")
         if self.left < 0:
             count = self._header(self.pos, _ARRAY)
             if count == _INCOMPLETE:
@@ -173,7 +168,7 @@ class RangeDecoder(ReceiveBuffer):
             if rows.length >= self.max_rows or rows.nbytes >= self.max_bytes:
                 return 1
             start = self.pos
-            if not self._known_entry(start):
+            if not self._shaped_entry(start):
                 if not self._entry(start):
                     return 0
                 self._learn()
@@ -191,7 +186,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _begin(self) -> cython.bint:
-        """Step over the entry that is expected and set `met`; False while its place has not arrived whole."""
+        """Skip the expected entry and set `met`. False if the first entry is incomplete."""
         start: cython.Py_ssize_t = self.pos
         self.met = False
         if self.left > 0:
@@ -211,13 +206,13 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.inline
     def _head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read the ID of the entry at p; return the number of names and values behind it, _NULL for none."""
+        """Read the ID of the entry at p; return the number of names and values that follow, or _NULL."""
         n: cython.Py_ssize_t = self._header(p, _ARRAY)
         size: cython.Py_ssize_t
         if n == _INCOMPLETE:
             return _INCOMPLETE
         if n != 2:
-            raise ProtocolError("an entry of a stream is an array of two")
+            raise ProtocolError("an entry of a stream is not an array of ID and fields")
         size = self._text(self.after)
         if size == _INCOMPLETE:
             return _INCOMPLETE
@@ -227,7 +222,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _pass(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Step over the entry at p, of which only the ID is read; False when it has not arrived whole."""
+        """Skip the entry at p, and read only its ID. False if incomplete."""
         n: cython.Py_ssize_t = self._head(p)
         if n == _INCOMPLETE:
             return False
@@ -241,7 +236,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _entry(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Decode the entry at p and step over it; False when it has not arrived whole."""
+        """Decode the entry at p and advance past it. False if incomplete."""
         buf: bytearray = self.buf
         rows: RowBuilder = self.rows
         start: cython.Py_ssize_t = p
@@ -274,7 +269,7 @@ class RangeDecoder(ReceiveBuffer):
         return True
 
     def _pairs(self, p: int) -> list[tuple[bytes, bytes]]:
-        """Return all fields of the whole entry at p."""
+        """Return all fields of the complete entry at p."""
         words: list[bytes] = []
         self._header(p, _ARRAY)
         self._text(self.after)
@@ -285,20 +280,20 @@ class RangeDecoder(ReceiveBuffer):
             n -= 1
         return list(zip(words[::2], words[1::2], strict=True))
 
-    # ---- entries like those before -----------------------------------------------------------------------------
+    # ---- entries with a recent shape ---------------------------------------------------------------------------
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _known_entry(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Decode the entry at p and step over it if it is whole and of a shape seen lately; else change nothing."""
+    def _shaped_entry(self, p: cython.Py_ssize_t) -> cython.bint:
+        """Decode the entry at p if it is complete and has a recent shape; otherwise return False, with no effect."""
         i: cython.Py_ssize_t
         shape: Shape
-        start: cython.Py_ssize_t = self._known_head(p)
+        start: cython.Py_ssize_t = self._shaped_head(p)
         if start < 0:
             return False
         for i in range(len(self.recent)):
             shape = self.recent[i]
-            if self._known_fields(shape, start):
+            if self._shaped_fields(shape, start):
                 if i > 0:
                     self.recent[i] = self.recent[0]
                     self.recent[0] = shape
@@ -309,8 +304,8 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _known_head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read the ID of the entry at p, whose text goes to the rows; return where it ends, -1 if it is unusual."""
+    def _shaped_head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read the ID of the entry at p, and note its text in the rows; return its end, -1 for an unusual ID."""
         data: cython.p_const_uchar = self.buf
         end: cython.Py_ssize_t = self.end
         stop: cython.Py_ssize_t
@@ -318,7 +313,7 @@ class RangeDecoder(ReceiveBuffer):
         digit: cython.int
         eight: cython.longlong
         value: cython.ulonglong = 0
-        # From *2 CRLF $ on: one digit or two, CRLF, then that many bytes.
+        # After *2 CRLF $: one or two digits, CRLF, the ID.
         if p + 10 > end or not matches(data, p, b"*2\r\n$", 5):
             return -1
         stop = data[p + 5] - 0x30
@@ -345,7 +340,7 @@ class RangeDecoder(ReceiveBuffer):
                 break
             value = value * 10 + digit
             p += 1
-        # 19 digits fit 64 bits; a half that begins with a zero is not how a server writes it.
+        # 19 digits fit 64 bits. A server writes no leading zeros.
         if p == start or p - start > 19 or p + 1 >= stop or stop - p > 20 or data[p] != 0x2D:
             return -1
         if (data[start] == 0x30 and p - start > 1) or (data[p + 1] == 0x30 and stop - p > 2):
@@ -366,10 +361,10 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _known_fields(self, shape: Shape, p: cython.Py_ssize_t) -> cython.bint:
-        """Step over the fields at p if they are whole and those of the shape, leaving their values to the rows.
+    def _shaped_fields(self, shape: Shape, p: cython.Py_ssize_t) -> cython.bint:
+        """Advance past the fields at p, and note their values in the rows. False if incomplete or of another shape.
 
-        Between two values of a shape the bytes are always the same: the end of one, the next one's name, its `$`.
+        The bytes between two values of a shape are constant: CRLF, the next name, and the `$` of its value.
         """
         buf: bytearray = self.buf
         data: cython.p_const_uchar = buf
@@ -386,7 +381,7 @@ class RangeDecoder(ReceiveBuffer):
         rows.id_start = start
         rows.id_size = id_size
         while slot is not None:
-            # The literal, a digit, and what may follow it: a digit or CR, then LF or more.
+            # The literal and three bytes of the length: a digit, a digit or CR, CR or LF.
             if p + slot.size + 4 > end or not matches(data, p, slot.literal, slot.size):
                 return False
             p += slot.size
@@ -418,9 +413,9 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _learn(self) -> cython.bint:
-        """Remember the shape of the entry that was just decoded name by name.
+        """Remember the shape of the entry that was just decoded by its names.
 
-        Streams whose entries keep having new shapes are not worth it: after so many nothing more is learned.
+        After _MAX_SHAPES different shapes nothing is learned any more: the stream's entries have no common shape.
         """
         rows: RowBuilder = self.rows
         if self.fields == 0 or self.fields > _MAX_SLOTS or len(rows.shapes) >= _MAX_SHAPES:
@@ -437,39 +432,39 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.inline
     def _fields_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the number of names and values that follow p, _NULL where null takes their place."""
+        """Return the number of names and values after the header at p, or _NULL for a null."""
         n: cython.Py_ssize_t
         if p < self.end and self.buf[p] != _ARRAY:
             n = self._header(p, _BULK)
             if n >= 0:
-                raise ProtocolError("an entry's fields are an array or null")
+                raise ProtocolError("an entry's fields are neither an array nor null")
             return n
         n = self._header(p, _ARRAY)
         if n > 0 and n & 1:
-            raise ProtocolError("an entry has a name without a value")
+            raise ProtocolError("an entry of a stream has a name without a value")
         return n
 
     @cython.cfunc
     @cython.inline
     def _text(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Step over the bulk string at p: its length; `after` is behind its CRLF."""
+        """Return the length of the bulk string at p, and set `after` past its CRLF."""
         n: cython.Py_ssize_t = self._header(p, _BULK)
         if n < 0:
             if n == _NULL:
-                raise ProtocolError("null where a text of an entry should be")
+                raise ProtocolError("an entry of a stream has a null name or value")
             return _INCOMPLETE
         p = self.after + n
         if p + 2 > self.end:
             return _INCOMPLETE
         if self.buf[p] != 0x0D or self.buf[p + 1] != 0x0A:
-            raise ProtocolError("a bulk string does not end where its length says")
+            raise ProtocolError("a bulk string does not end at its length")
         self.after = p + 2
         return n
 
     @cython.cfunc
     @cython.inline
     def _header(self, p: cython.Py_ssize_t, kind: cython.int) -> cython.Py_ssize_t:
-        """Return the length in the header line at p (`*3`, `$5`; null is -1); `after` is behind its CRLF."""
+        """Return the length in the header line at p (`*3`, `$5`; null is -1), and set `after` past its CRLF."""
         buf: bytearray = self.buf
         digit: cython.int
         second: cython.int
@@ -478,11 +473,11 @@ class RangeDecoder(ReceiveBuffer):
         digit = buf[p + 1] - 0x30
         if buf[p] != kind or digit < 0 or digit > 9:
             return self._odd_header(p)
-        # Lengths of one and two digits are nearly all there are.
+        # Nearly all lengths have one or two digits.
         second = buf[p + 2]
         if second == 0x0D:
             if buf[p + 3] != 0x0A:
-                raise ProtocolError("invalid length in a reply")
+                raise ProtocolError("a reply has an invalid length")
             self.after = p + 4
             return digit
         if buf[p + 3] == 0x0D and buf[p + 4] == 0x0A and 0x30 <= second <= 0x39:
@@ -492,7 +487,7 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     def _long_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the length whose digits begin at p; `after` is behind its CRLF."""
+        """Return the length whose digits begin at p, and set `after` past its CRLF."""
         buf: bytearray = self.buf
         end: cython.Py_ssize_t = self.end
         n: cython.Py_ssize_t = 0
@@ -503,10 +498,10 @@ class RangeDecoder(ReceiveBuffer):
             if p + 2 > end:
                 return _INCOMPLETE
             if n > _MAX_LENGTH:
-                raise ProtocolError("invalid length in a reply")
+                raise ProtocolError("a reply has an invalid length")
             digit = buf[p] - 0x30
         if buf[p] != 0x0D or buf[p + 1] != 0x0A:
-            raise ProtocolError("invalid length in a reply")
+            raise ProtocolError("a reply has an invalid length")
         self.after = p + 2
         return n
 
@@ -523,11 +518,11 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     def _odd_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Handle what is no plain length at p: nulls, an error reply, or what does not belong here."""
+        """Read a line at p that is not a plain length: null, an error reply, or invalid."""
         line_end: cython.Py_ssize_t = self.buf.find(b"\r\n", p, self.end)
         if line_end < 0:
             if self.end - p > 65536:
-                raise ProtocolError("a reply's line does not end")
+                raise ProtocolError("a line of a reply has no end")
             return _INCOMPLETE
         line: bytes = bytes(self.buf[p:line_end])
         self.after = line_end + 2
@@ -536,7 +531,7 @@ class RangeDecoder(ReceiveBuffer):
         if line[:1] == b"-":
             self.pos = self.after
             raise ReplyFailed(line[1:].decode("utf-8", "replace"))
-        raise ProtocolError(f"unexpected in a reply to XRANGE: {line[:64]!r}")
+        raise ProtocolError(f"unexpected line in a reply to XRANGE: {line[:64]!r}")
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -558,10 +553,10 @@ class RangeDecoder(ReceiveBuffer):
                 digits = 0
                 continue
             if digit < 0 or digit > 9 or value > _U64_TENTH or (value == _U64_TENTH and digit > 5):
-                raise ProtocolError("invalid stream ID in a reply")
+                raise ProtocolError("a reply has an invalid stream ID")
             value = value * 10 + digit
             digits += 1
         if halves == 0 or digits == 0:
-            raise ProtocolError("invalid stream ID in a reply")
+            raise ProtocolError("a reply has an invalid stream ID")
         self.seq = value
         return True

@@ -67,6 +67,6 @@ cdef class RowBuilder:
     cdef bint _put_own(self, Column column, const unsigned char *data, Py_ssize_t limit) except -1
     cdef bint _mark(self) except -1
     cdef bint _finish_map(self) except -1
-    cdef bint _drop_doubles(self) except -1
+    cdef bint _drop_duplicates(self) except -1
     cdef bint _finish_bad(self, const unsigned char *data) except -1
     cdef bint _fail(self, const unsigned char *data) except -1

@@ -1,51 +1,49 @@
-"""Rows: the columns of one batch, and which field of an entry goes into which.
+"""Rows: the columns of one batch, and the column of each field.
 
-A decoder (`resp.py`, `nodes.py`) walks over entries and calls, for each,
+A decoder (resp_decoder.py, node_decoder.py) walks over entries and calls, for each one,
 
-    rows.begin(ms, seq)                      forget what an unfinished entry left behind
-    rows.name(buf, start, n)                 once for each field: its name,
+    rows.begin(ms, seq)                      drop the values of an unfinished entry
+    rows.name(buf, start, n)                 for each field: its name,
     rows.text(buf, start, n)                 and its value, or rows.number(value)
     rows.finish(buf)                         append one value to every column
 
-Between `begin` and `finish` nothing is final: an entry whose second half has not arrived yet is begun again. A
-typed column only notes where its value lies (its registers), so the last of duplicate fields wins and a missing
-one is null, both without a test. The map column writes its pairs at once and goes back to its mark when the
-entry is begun again.
+Nothing is final between `begin` and `finish`: a decoder begins an entry again when its second half arrives. A typed
+column only notes the position of its value (its registers), so the last of duplicate fields wins and a missing field
+is null, both without a test. The map column writes its pairs at once; `begin` truncates it to a mark.
 
-Which column wants a field is guessed from its position: entries of a stream mostly have the same fields in the
-same order, so the name at position i is compared with the name last seen there (`pattern`), which costs a
-memcmp; only where it differs a dictionary is asked. Spark refuses a map with a key twice. As long as an entry
-follows a pattern without doubles it has none; else its pairs are gone through again, and the last one wins
-there too.
+The builder guesses the column of a field from its position. Entries of a stream mostly have the same fields in the
+same order, so the name at position i is compared with the previous name there (`pattern`): one memcmp. Only a
+different name needs a dictionary lookup. Spark rejects a map with duplicate keys. An entry that follows a pattern
+without duplicates has none; otherwise its pairs are searched, and the last value of a name wins.
 
-A decoder that knows an entry's names beforehand (a reply like the one before, a node whose entries have the master
-entry's fields) has them looked up once, as a `Shape`: a chain of `Slot`s, each with the column that wants the value.
+A decoder that knows an entry's names in advance (a reply like the previous one, a node whose entries have the master
+entry's fields) looks them up once, as a `Shape`: a chain of `Slot`s, each with the column of its value.
 
     shape = rows.shape_of([b"user", b"amount"])
     rows.begin_as(shape, ms, seq)
     rows.slot_text(slot, buf, start, n)      for shape.first, slot.next, ..., or rows.slot_number(slot, value);
-    rows.finish(buf)                         not needed where rows.takes(slot) is False
+    rows.finish(buf)                         optional for a slot if rows.takes(slot) is False
 
-No name is looked at then, and the map's keys are copied in one piece.
+No name is compared then, and the map's keys are copied in one piece.
 
-A value that is none of its column's type becomes null, `parser.bad` says so, and `finish` does what the mode asks:
+A value that does not have its column's type becomes null and sets `parser.bad`. `finish` then applies the mode:
 
-    PERMISSIVE      the entry stays. If there is a column of corrupt entries (`add_corrupt`), finish is False, and
-                    the decoder hands all fields of the entry to `malformed`: rare enough to be done again by names
-    DROPMALFORMED   every column forgets its last value
-    FAILFAST        BadValue, with the entry's ID, the field, its text and the type; bytes that are not UTF-8 are no
-                    string in this mode
+    PERMISSIVE      keep the entry. If there is a column of bad entries (`add_corrupt`), finish returns False, and the
+                    decoder reads the entry again by its names and gives all of its fields to `malformed`
+    DROPMALFORMED   drop the last value of every column
+    FAILFAST        raise BadValue with the entry's ID, the field, its text and the type. In this mode, bytes that are
+                    not UTF-8 are not a string
 
-Sources of a column: a field, or one of the entry's own columns:
+Sources of a column: a field, or the entry itself:
 
     stream     string       the key
     id         string       ms-seq, exact
-    id_ms      long         the ID's first half: 64 unsigned bits in a signed column, so from 2^63 on it
-    id_seq     long         reads negative (two's complement); `id` is exact
-    timestamp  timestamp    id_ms as a moment; null where microseconds do not fit (beyond the year 294246)
-    fields     map          every field
+    id_ms      long         the ID's first half: 64 unsigned bits in a signed column, so 2^63 and more read as
+    id_seq     long         negative (two's complement); `id` is exact
+    timestamp  timestamp    id_ms as a moment; null if its microseconds exceed 64 bits (after the year 294246)
+    fields     map          all fields
 
-Cost: O(bytes) of the entry, compiled 5 to 15 ns a column besides; a slot that no column wants costs nothing here.
+Cost: O(bytes) of the entry, plus 5 to 15 ns per column if compiled. A slot that no column takes costs nothing here.
 """
 
 from __future__ import annotations
@@ -87,23 +85,23 @@ PERMISSIVE, DROPMALFORMED, FAILFAST = range(3)
 MODES = {"PERMISSIVE": PERMISSIVE, "DROPMALFORMED": DROPMALFORMED, "FAILFAST": FAILFAST}
 _DROPMALFORMED = cython.declare(cython.int, 1)
 _FAILFAST = cython.declare(cython.int, 2)
-SHOWN = 100  # characters of a bad value in an error
-MOST_FIELDS = 1000  # that are discovered: more of them are data, not columns
+SHOWN = 100  # characters of a bad value that an error shows
+MOST_FIELDS = 1000  # discovered fields; with more of them, names are probably data
 
 
 class TooManyFields(RilletError):
-    """The entries have more different fields than there should be columns."""
+    """The entries have too many different fields for one column each."""
 
 
 class BadValue(RilletError, ValueError):
-    """A field's text is no value of its column's type, and the mode is FAILFAST."""
+    """A field's value does not have its column's type, and the mode is FAILFAST."""
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
 def same(name: bytes, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Tell whether buf[start:start + n] is name; the range must lie inside buf."""
+    """Return whether buf[start:start + n] equals name; IndexError if the range exceeds buf."""
     if n != len(name):
         return False
     if start < 0 or start > len(buf) - n:
@@ -119,7 +117,7 @@ def same(name: bytes, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssi
 @cython.inline
 @cython.exceptval(check=False)
 def signed(value: cython.ulonglong) -> cython.longlong:
-    """Return the same 64 bits as a signed number."""
+    """Return the same 64 bits as a signed integer."""
     if value < _SIGN:
         return value
     rest: cython.longlong = value - _SIGN
@@ -129,12 +127,12 @@ def signed(value: cython.ulonglong) -> cython.longlong:
 @cython.final
 @cython.cclass
 class Slot:
-    """One field of a shape: what comes before its value in a reply, and the column that wants it."""
+    """One field of a shape: the bytes before its value in a reply, and the column that takes the value."""
 
     __slots__ = ("name", "owner", "literal", "size", "next")
     name: bytes
-    owner: Column  # or None: nobody wants the value
-    literal: bytes  # from the end of the value before (or of the ID) to the $ of this value's length
+    owner: Column  # None if no column takes the value
+    literal: bytes  # from the end of the previous value (or of the ID) to the $ of this value's length
     size: cython.Py_ssize_t  # of the literal
     next: Slot
 
@@ -149,14 +147,14 @@ class Slot:
 @cython.final
 @cython.cclass
 class Shape:
-    """The names of an entry's fields in order, looked up once for all entries that have the same."""
+    """An entry's field names in order, looked up once for all entries that have the same names."""
 
     __slots__ = ("first", "count", "unique", "texts", "ends")
     first: Slot
     count: cython.Py_ssize_t
-    unique: cython.bint  # no two names are the same key of a map
-    texts: bytes  # the names as keys of a map, one after the other
-    ends: bytearray  # and where each ends, int32
+    unique: cython.bint  # all names are different keys of a map
+    texts: bytes  # the names as keys of a map, concatenated
+    ends: bytearray  # the end of each name in `texts`, int32
 
     def __init__(self, names: list[bytes], wanted: dict[bytes, Column]) -> None:
         keys = [name.decode("utf-8", "replace").encode() for name in names]
@@ -211,15 +209,15 @@ class RowBuilder:
     nbytes: cython.Py_ssize_t
     parser: ValueParser
     shapes: dict[tuple[bytes, ...], Shape]
-    shape: Shape  # of the entry being read, None where its names come one by one
+    shape: Shape  # of the current entry; None if its names are given one by one
     id_start: cython.Py_ssize_t
-    id_size: cython.Py_ssize_t  # of the ID's text in the buffer, ABSENT where it has to be written
+    id_size: cython.Py_ssize_t  # of the ID's text in the buffer; ABSENT if the builder has to format it
     mode: cython.int
-    corrupt: Column  # takes entries with bad values as JSON, or None
-    discovers: cython.bint  # a field that has no column gets one, of strings
+    corrupt: Column  # shows entries with bad values as JSON; or None
+    discovers: cython.bint  # a field without a column gets a new column of strings
 
     def __init__(self, key: bytes, mode: int = PERMISSIVE) -> None:
-        """Start without columns; `key` is what a stream column shows."""
+        """Create a builder without columns; `key` is the value of the `stream` column."""
         self.columns = []
         self.wanted = {}
         self.pattern = []
@@ -247,7 +245,7 @@ class RowBuilder:
         self.columns.append(column)
 
     def add_field(self, name: bytes, kind: int) -> Column:
-        """Add a typed column of the field `name` and return it; two columns of one field are refused."""
+        """Add a column of the field `name` and return it; ValueError if the field has one already."""
         if name in self.wanted:
             raise ValueError(f"two columns take the field {name.decode('utf-8', 'replace')!r}")
         column = Column(name, FIELD, kind, self.parser)
@@ -256,17 +254,17 @@ class RowBuilder:
         return column
 
     def add_source(self, source: int) -> None:
-        """Add one of the entry's own columns (STREAM, ID, ID_MS, ID_SEQ, ID_TIME)."""
+        """Add a column of the entry itself (STREAM, ID, ID_MS, ID_SEQ, ID_TIME)."""
         self._add(Column(b"", source, SOURCE_KINDS[source], self.parser))
 
     def add_corrupt(self) -> None:
-        """Add the column of entries with bad values: what `malformed` is given, null for sound entries."""
+        """Add the column that shows entries with bad values as JSON; null for other entries."""
         self._add(Column(b"", CORRUPT, STRING, self.parser))
         if self.mode == PERMISSIVE:
             self.corrupt = self.columns[len(self.columns) - 1]
 
     def add_map(self, kind: int) -> None:
-        """Add the map of all fields; kind (STRING or BINARY) is that of its values, names are strings."""
+        """Add the map of all fields; its keys are strings, its values of `kind` (STRING or BINARY)."""
         if self.keys is not None:
             raise ValueError("a batch has one map column")
         if kind not in (STRING, BINARY):
@@ -277,12 +275,12 @@ class RowBuilder:
         self.map_ends = Column(b"", MAP, INT, self.parser)
         self._add(self.map_ends)
 
-    # ---- an entry whose names come one by one ------------------------------------------------------------------
+    # ---- entries whose names are given one by one --------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def begin(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Start an entry, dropping what an unfinished one left."""
+        """Start an entry; the values of an unfinished one are dropped."""
         if self.position != 0:
             self._forget()
         self.shape = None  # type: ignore[assignment]
@@ -294,7 +292,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _forget(self) -> cython.bint:
-        """Drop what an unfinished entry left."""
+        """Drop the values of an unfinished entry."""
         column: Column = self.first
         if self.keys is not None:
             self.keys.truncate(self.keys_mark, self.keys_used)
@@ -311,7 +309,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def name(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Take the name of the entry's next field, buf[start:start + n]; its value must follow."""
+        """Set the name of the entry's next field to buf[start:start + n]; its value must follow."""
         self.owner = self._owner(buf, start, n)
         if self.keys is not None:
             self.keys.put(buf, start, n)
@@ -320,7 +318,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def text(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Take the value of the field named last: the text buf[start:start + n], which `finish` finds in its `buf`."""
+        """Set the value of the last named field to the text buf[start:start + n]; `finish` gets the same buf."""
         if self.keys is not None:
             self.items.put(buf, start, n)
         if self.owner is not None:
@@ -331,7 +329,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def number(self, value: cython.longlong) -> cython.bint:
-        """Take the value of the field named last: an integer, as a listpack stores it."""
+        """Set the value of the last named field to an integer, which a listpack stores as such."""
         if self.keys is not None:
             self.items.put_number(value)
         if self.owner is not None:
@@ -342,7 +340,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.inline
     def _owner(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> Column:
-        """Return the column that wants the field at the current position, or None; step on."""
+        """Return the column of the field at the current position, or None; advance the position."""
         i: cython.Py_ssize_t = self.position
         self.position = i + 1
         if i < len(self.pattern) and same(self.pattern[i], buf, start, n):
@@ -351,7 +349,7 @@ class RowBuilder:
 
     @cython.cfunc
     def _learn(self, i: cython.Py_ssize_t, name: bytes) -> Column:
-        """Remember the field's name at position i."""
+        """Remember the field name at position i; return its column or None."""
         owner = self.wanted.get(name)
         if owner is None and self.discovers:
             owner = self._discover(name)
@@ -365,7 +363,7 @@ class RowBuilder:
         return owner  # type: ignore[return-value]
 
     def _discover(self, name: bytes) -> Column:
-        """Add a column of strings for a field that was not seen before, null in the rows that are there."""
+        """Add a column of strings for a new field, with a null for every earlier row."""
         if len(self.wanted) >= MOST_FIELDS:
             raise TooManyFields(f"more than {MOST_FIELDS:,} different fields")
         column = self.add_field(name, STRING)
@@ -373,29 +371,26 @@ class RowBuilder:
             column.put_null()
         return column
 
-    # ---- an entry whose names are known beforehand -------------------------------------------------------------
+    # ---- entries with a shape ----------------------------------------------------------------------------------
 
     def shape_of(self, names: list[bytes]) -> Shape:
-        """Return the shape of entries that have these fields in this order; O(names), all columns must be there."""
+        """Return the shape of entries with these fields in this order. O(names). Add all columns before."""
         key = tuple(names)
-        found = self.shapes.get(key)
-        if found is None:
+        shape = self.shapes.get(key)
+        if shape is None:
             if len(self.shapes) >= 64:
                 self.shapes.clear()
             if self.discovers:
                 for name in names:
                     if name not in self.wanted:
                         self._discover(name)
-            found = self.shapes[key] = Shape(names, self.wanted)
-        return found
+            shape = self.shapes[key] = Shape(names, self.wanted)
+        return shape
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def begin_as(self, shape: Shape, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Start an entry of that shape: every slot's value must follow, in order, before `finish`.
-
-        Where `takes(slot)` is False the value may be left out.
-        """
+        """Start an entry of a shape. The values of all slots follow in order; those without `takes` may be left out."""
         if self.position != 0:
             self._forget()
         self.shape = shape
@@ -407,13 +402,13 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(check=False)
     def takes(self, slot: Slot) -> cython.bint:
-        """Tell whether anything here wants the value of that slot."""
+        """Return whether a column takes the value of a slot."""
         return slot.owner is not None or self.keys is not None
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def slot_text(self, slot: Slot, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Take the value of a slot: the text buf[start:start + n], which `finish` finds in its `buf`."""
+        """Set the value of a slot to the text buf[start:start + n]; `finish` gets the same buf."""
         if self.keys is not None:
             self.items.put(buf, start, n)
         if slot.owner is not None:
@@ -424,7 +419,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def slot_number(self, slot: Slot, value: cython.longlong) -> cython.bint:
-        """Take the value of a slot: an integer, as a listpack stores it."""
+        """Set the value of a slot to an integer, which a listpack stores as such."""
         if self.keys is not None:
             self.items.put_number(value)
         if slot.owner is not None:
@@ -437,16 +432,16 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def finish(self, buf: bytearray) -> cython.bint:
-        """End the entry: one value for every column; False where `malformed` wants to see it whole.
+        """End the entry: append one value to every column; False if the caller must call `malformed`.
 
-        BadValue where a value is none of its column's type and the mode is FAILFAST.
+        Raise BadValue if a value does not have its column's type and the mode is FAILFAST.
         """
         return self.finish_in(buf, len(buf))
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def finish_in(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Do finish for texts that lie within data[:limit]."""
+        """Do `finish` for texts within data[:limit]."""
         column: Column = self.first
         if self.keys is not None:
             self._finish_map()
@@ -468,7 +463,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_own(self, column: Column, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Append the value of one of the entry's own columns."""
+        """Append the value of a column of the entry itself."""
         source: cython.int = column.source
         if source == _ID:
             if self.id_size >= 0:
@@ -491,7 +486,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _mark(self) -> cython.bint:
-        """Make the entry's pairs final."""
+        """Keep the entry's pairs when the next entry begins."""
         self.keys_mark = self.keys.length
         self.keys_used = self.keys.used
         self.items_used = self.items.used
@@ -500,26 +495,26 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _finish_map(self) -> cython.bint:
-        """Complete the entry's pairs, without doubles."""
+        """Complete the entry's pairs, without duplicate names."""
         if self.shape is not None:
             self.keys.put_block(self.shape.texts, self.shape.ends, self.shape.count)
             if self.keys.length != self.items.length:
-                raise AssertionError("an entry whose values are not those of its shape")
+                raise AssertionError("an entry lacks values of its shape")
             if not self.shape.unique:
-                self._drop_doubles()
+                self._drop_duplicates()
             return True
         if self.changed:
             names = [name.decode("utf-8", "replace") for name in self.pattern]
             self.unique = len(set(names)) == len(names)
             self.changed = False
         if not self.unique or self.position > _MAX_PATTERN:
-            self._drop_doubles()
+            self._drop_duplicates()
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def _drop_doubles(self) -> cython.bint:
-        """Rewrite the entry's pairs: a name keeps its first place and its last value."""
+    def _drop_duplicates(self) -> cython.bint:
+        """Remove duplicate names from the entry's pairs: a name keeps its first place and its last value."""
         pairs: dict[bytes, bytes] = {}
         mark: cython.Py_ssize_t = self.keys_mark
         i: cython.Py_ssize_t
@@ -539,7 +534,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _finish_bad(self, data: cython.p_const_uchar) -> cython.bint:
-        """Do with an entry that has bad values what the mode says."""
+        """Handle an entry with bad values by the mode; return as `finish`."""
         column: Column
         self.parser.bad = False
         if self.mode == _FAILFAST:
@@ -561,7 +556,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _fail(self, data: cython.p_const_uchar) -> cython.bint:
-        """Raise BadValue about the first bad value."""
+        """Raise BadValue for the first bad value."""
         column: Column
         shown: str = "bytes that are not UTF-8"
         what: str = "a name or a value in the column 'fields'"
@@ -570,7 +565,7 @@ class RowBuilder:
             if column.bad != _ABSENT:
                 what = f"the field {column.name.decode('utf-8', 'replace')!r}"
                 kind = column.label
-                if column.source == _STREAM:  # its text is the key, which lies outside `data`
+                if column.source == _STREAM:  # the key does not lie in `data`
                     what = "the key"
                 elif column.bad == _NUMBER:
                     shown = f"{column.number}"
@@ -580,17 +575,17 @@ class RowBuilder:
                 break
         stream: str = self.key.decode("utf-8", "replace")
         raise BadValue(
-            f"rillet: in the stream {stream!r}, entry {self.ms}-{self.seq}, {what} is no {kind}: {shown} "
+            f"rillet: in the stream {stream!r}, entry {self.ms}-{self.seq}, {what} is not of type {kind}: {shown} "
             "(mode FAILFAST)"
         )
 
     def malformed(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        """Show the entry that was finished last, all its fields and values, in the column of malformed entries."""
+        """Show all fields of the last finished entry in the column of entries with bad values."""
         if self.corrupt is not None:
             texts = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in pairs}
             self.corrupt.drop()
             self.corrupt.put_bytes(json.dumps(texts, ensure_ascii=False).encode())
 
     def clear(self) -> None:
-        """Begin the next batch, after the columns were taken."""
+        """Begin the next batch; call it after the columns were taken."""
         self.length = self.nbytes = self.keys_mark = self.keys_used = self.items_used = 0

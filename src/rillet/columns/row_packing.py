@@ -1,17 +1,17 @@
-"""Arrow columns into XADD commands: the way back, for a sink.
+"""Arrow columns into XADD commands, for sinks.
 
-    *7 $4 XADD $6 events $1 *           the head, packed once (with MAXLEN ~ n in it, if wanted)
+    *7 $4 XADD $6 events $1 *           the head, packed once (with MAXLEN ~ n, if requested)
        $5 delay $2 11                   per row and column that is not null: the field's name, packed once, and the text
        $7 carrier $2 UA
 
-A column arrives as Arrow's own buffers: offsets (int32) and data of the string and binary types, or the values of a
-type of fixed width, which become texts here (`digits.py`); and the validity bitmap. `base` is the first row's place in
-them, since a slice of an Arrow array shares its parent's buffers. A map column brings its own offsets over two such
-columns, names and values.
+A column is a set of Arrow buffers: offsets (int32) and data of the string and binary types, or the values of a type of
+fixed width, which value_formatting.py writes as text; and the validity bitmap. `base` is the position of row 0 in
+them, because a slice of an Arrow array shares its parent's buffers. A map column has offsets over two such columns,
+names and values.
 
-A row without any value that is not null raises ValueError: a stream has no entry without fields.
+A row with only nulls raises ValueError: a stream has no entries without fields.
 
-Cost: O(bytes), about 0.15 microseconds for a row of five short values, compiled; 25 nanoseconds more for a double.
+Cost: O(bytes), compiled about 0.15 microseconds for a row of five short values, and 25 nanoseconds more for a double.
 """
 
 from __future__ import annotations
@@ -46,24 +46,24 @@ _FLOAT = cython.declare(cython.int, 10)
 _DOUBLE = cython.declare(cython.int, 11)
 _DAY = cython.declare(cython.int, 12)
 _SECONDS = cython.declare(cython.int, 13)
-_FRAME = cython.declare(cython.Py_ssize_t, 32)  # what is around a text at most: $, 20 digits, CRLF, CRLF
+_FRAME = cython.declare(cython.Py_ssize_t, 32)  # the bytes around a text at most: $, 20 digits, CRLF, CRLF
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(-1, check=False)
 def int32_at(buf: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the i-th int32 of buf, in the machine's order; it must not be negative."""
+    """Return the i-th int32 of buf in native byte order; IndexError if it is negative."""
     value: cython.int = 0
     if i < 0 or i > (len(buf) >> 2) - 1:
-        raise IndexError("offset outside its buffer")
+        raise IndexError("the offset is outside its buffer")
     if cython.compiled:
         data: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(buf))
         memcpy(cython.address(value), data + 4 * i, 4)
     else:
         value = int.from_bytes(buf[4 * i : 4 * i + 4], sys.byteorder, signed=True)
     if value < 0:
-        raise IndexError("negative offset")
+        raise IndexError("an offset is negative")
     return value
 
 
@@ -71,9 +71,9 @@ def int32_at(buf: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=True)
 def whole_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t, signed: cython.bint) -> cython.longlong:
-    """Return the i-th number of a buffer; the upper half of unsigned ones of 64 bits as negative."""
+    """Return the i-th integer of a buffer; unsigned integers of 64 bits from 2^63 on as negative."""
     if i < 0 or i > len(buf) // width - 1:
-        raise IndexError("row outside its buffer")
+        raise IndexError("the row is outside its buffer")
     if not cython.compiled:
         return int.from_bytes(buf[width * i : width * i + width], sys.byteorder, signed=signed or width == 8)
     data: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(buf)) + width * i
@@ -99,7 +99,7 @@ def whole_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t, signed:
 @cython.inline
 @cython.exceptval(check=False)
 def unsigned(value: cython.longlong) -> cython.ulonglong:
-    """Return the same 64 bits as an unsigned number."""
+    """Return the same 64 bits as an unsigned integer."""
     if cython.compiled:
         return cython.cast(cython.ulonglong, value)
     return value & (1 << 64) - 1
@@ -111,10 +111,10 @@ def unsigned(value: cython.longlong) -> cython.ulonglong:
 def real_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t) -> cython.double:
     """Return the i-th float or double of a buffer."""
     if i < 0 or i > len(buf) // width - 1:
-        raise IndexError("row outside its buffer")
+        raise IndexError("the row is outside its buffer")
     if not cython.compiled:
-        found: float = struct.unpack_from("=d" if width == 8 else "=f", buf, width * i)[0]
-        return found
+        real: float = struct.unpack_from("=d" if width == 8 else "=f", buf, width * i)[0]
+        return real
     data: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(buf)) + width * i
     value: cython.double = 0
     single: cython.float = 0
@@ -128,7 +128,7 @@ def real_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t) -> cytho
 @cython.final
 @cython.cclass
 class StringArrays:
-    """A column in Arrow's layout: texts, or after `be_values` what becomes texts; an array hands over its buffers."""
+    """A column in Arrow's layout: texts, or values that a ValueFormatter writes as texts (`be_values`)."""
 
     __slots__ = (
         "head", "valid", "offsets", "data", "base", "first", "start", "size", "kind", "width", "zoned", "writer",
@@ -144,12 +144,12 @@ class StringArrays:
     kind: cython.int
     width: cython.Py_ssize_t
     zoned: cython.bint
-    writer: ValueFormatter  # writes the values of a column that is none of texts
+    writer: ValueFormatter  # formats the values; None for a column of texts
 
     def __init__(
         self, name: bytes, valid: bytes | None, offsets: bytes, data: bytes | None, base: int, first: int = 0
     ) -> None:
-        """Row 0 is the buffers' row `base`; `data` begins with byte `first` of what the offsets count."""
+        """Row 0 is row `base` of the buffers; `data` begins at byte `first`, as the offsets count."""
         self.head = b"$%d\r\n%b\r\n" % (len(name), name)
         self.valid = valid or b""
         self.offsets = offsets
@@ -164,7 +164,7 @@ class StringArrays:
         self.writer = None  # type: ignore[assignment]
 
     def be_values(self, kind: int, zoned: bool = False) -> StringArrays:
-        """Take `data` as values of a kind (bits of a BOOLEAN), moments of a time zone if zoned; return the column."""
+        """Interpret `data` as values of a kind (BOOLEAN: bits); zoned timestamps end in Z. Return the column."""
         self.kind = kind
         self.width = WIDTHS[kind]
         self.zoned = zoned
@@ -174,13 +174,13 @@ class StringArrays:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def find(self, row: cython.Py_ssize_t) -> cython.bint:
-        """Set start and size to the row's text in `data`, or have it written; False, and size -1, for a null."""
+        """Set start and size to the row's text in `data`, or format it. Return False, with size -1, for a null."""
         i: cython.Py_ssize_t = self.base + row
         bits: cython.int
         self.size = -1
         if len(self.valid) > 0:
             if i < 0 or (i >> 3) >= len(self.valid):
-                raise IndexError("row outside its buffer")
+                raise IndexError("the row is outside its buffer")
             bits = self.valid[i >> 3]
             if not (bits >> (i & 7)) & 1:
                 return False
@@ -189,14 +189,14 @@ class StringArrays:
         self.start = int32_at(self.offsets, i) - self.first
         i = int32_at(self.offsets, i + 1) - self.first
         if self.start < 0 or i < self.start or i > len(self.data):
-            raise IndexError("text outside its buffer")
+            raise IndexError("the text is outside its buffer")
         self.size = i - self.start
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _write(self, i: cython.Py_ssize_t) -> cython.bint:
-        """Have the buffer's value i written."""
+        """Format value i of the buffer."""
         kind: cython.int = self.kind
         value: cython.longlong
         bits: cython.int
@@ -206,7 +206,7 @@ class StringArrays:
             self.size = self.writer.put_single(real_at(self.data, i, 4))
         elif kind == _BOOLEAN:
             if i < 0 or (i >> 3) >= len(self.data):
-                raise IndexError("row outside its buffer")
+                raise IndexError("the row is outside its buffer")
             bits = self.data[i >> 3]
             self.size = self.writer.put_truth((bits >> (i & 7)) & 1 == 1)
         elif kind <= _UINT64:
@@ -248,9 +248,10 @@ class RowPacker:
     base: cython.Py_ssize_t
 
     def __init__(self, words: list[bytes], after: bytes = b"") -> None:
-        """`words` is the command up to, without, the ID: its name, the stream's key, what options there are.
+        """`words` is the command before the ID: its name, the stream's key, the options.
 
-        `after` is a word behind the column's ID: where that is the name of a message (IDMP), the ID itself, *.
+        `after` is a word after the value of the ID column. With IDMP that column has the names of messages, and the
+        ID follows: *.
         """
         self.buf = bytearray(1 << 16)
         self.used = self.commands = self.base = 0
@@ -265,7 +266,7 @@ class RowPacker:
         self.ids = self.keys = self.names = self.values = None  # type: ignore[assignment]
 
     def rows_of(self, columns: list[StringArrays], ids: StringArrays | None, keys: StringArrays | None = None) -> None:
-        """Take the columns of the next rows; ids = None lets the server choose, keys replaces the word after XADD."""
+        """Set the columns of the next rows. Without ids the server chooses; keys replaces the word after XADD."""
         self.columns = columns
         self.ids = ids  # type: ignore[assignment]
         self.keys = keys  # type: ignore[assignment]
@@ -280,7 +281,7 @@ class RowPacker:
         ids: StringArrays | None,
         keys: StringArrays | None = None,
     ) -> None:
-        """Take a map column: row i holds the pairs ends[base + i] to ends[base + i + 1]."""
+        """Set a map column: row i has the pairs ends[base + i] to ends[base + i + 1]."""
         self.rows_of([], ids, keys)
         self.ends = ends
         self.base = base
@@ -290,7 +291,7 @@ class RowPacker:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def pack(self, row: cython.Py_ssize_t, stop: cython.Py_ssize_t, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Append the commands of rows row, row + 1, ... until `stop` or `limit` bytes; return the next row."""
+        """Append the commands of the rows from `row` on, up to `stop` or `limit` bytes; return the next row."""
         while row < stop and self.used < limit:
             if self.names is not None:
                 self._map_row(row)
@@ -302,7 +303,7 @@ class RowPacker:
 
     @cython.ccall
     def take(self) -> bytearray:
-        """Return the packed commands and begin anew."""
+        """Return the packed commands, and empty the packer."""
         taken: bytearray = self.buf
         del taken[self.used :]
         self.buf = bytearray(max(1 << 16, self.used + (self.used >> 2)))
@@ -312,7 +313,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _start(self, row: cython.Py_ssize_t, pairs: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
-        """Write a command up to and with its ID, and make room for `room` bytes behind it."""
+        """Write a command up to its ID (included), and make room for `room` bytes after it."""
         if pairs == 0:
             raise ValueError("a row has nothing but nulls, and an entry needs a field")
         if self.ids is not None:
@@ -339,7 +340,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _row(self, row: cython.Py_ssize_t) -> cython.bint:
-        """Write one row of plain columns."""
+        """Write one row of columns."""
         column: StringArrays
         pairs: cython.Py_ssize_t = 0
         room: cython.Py_ssize_t = 0
@@ -357,7 +358,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _map_row(self, row: cython.Py_ssize_t) -> cython.bint:
-        """Write one row of the map column; null values are left out."""
+        """Write one row of the map column, without null values."""
         first: cython.Py_ssize_t = int32_at(self.ends, self.base + row)
         last: cython.Py_ssize_t = int32_at(self.ends, self.base + row + 1)
         pairs: cython.Py_ssize_t = 0
@@ -369,19 +370,19 @@ class RowPacker:
         for i in range(first, last):
             if self.values.find(i):
                 if not self.names.find(i):
-                    raise ValueError("a name in the map column is null")
+                    raise ValueError("the map column has a null name")
                 self._reserve(self.names.size + self.values.size + 2 * _FRAME)
                 self._text(self.names)
                 self._text(self.values)
         return True
 
-    # ---- below, `_reserve` has made the room -----------------------------------------------------------------------
+    # ---- writing into the room that `_reserve` made ----------------------------------------------------------------
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _text(self, column: StringArrays) -> cython.bint:
-        """Write the text that the column found as a bulk string."""
+        """Write the column's current text as a bulk string."""
         self._number(0x24, column.size)
         if column.kind == _TEXT:
             self._bytes(column.data, column.start, column.size)
@@ -397,10 +398,10 @@ class RowPacker:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _written(self, column: StringArrays) -> cython.bint:
-        """Write what the column's writer holds: all 32 bytes, of which the next write overwrites the rest."""
+        """Write the formatter's buffer: all 32 bytes; the next write overwrites those after the text."""
         at: cython.Py_ssize_t = self.used
         if column.size < 0 or column.size > 32 or at > len(self.buf) - 32:
-            raise IndexError("text outside its buffer")
+            raise IndexError("the text is outside its buffer")
         if cython.compiled:
             memcpy(start_of(self.buf) + at, start_of(column.writer.buf), 32)
         else:
@@ -419,7 +420,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Make room for n more bytes, and for the 32 that a short copy writes."""
+        """Make room for n more bytes, and for the 32 bytes that a short copy writes."""
         if n + 32 > len(self.buf) - self.used:
             self.buf.extend(bytes(n + len(self.buf)))
         return True
@@ -428,17 +429,17 @@ class RowPacker:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _bytes(self, data: bytes, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Write data[start:start + n]; a short one as 16 bytes, of which the next write overwrites the rest."""
+        """Write data[start:start + n]; short texts as 16 bytes; the next write overwrites those after the text."""
         at: cython.Py_ssize_t = self.used
         if n < 0 or start < 0 or start > len(data) - n or at > len(self.buf) - n:
-            raise IndexError("text outside its buffer")
+            raise IndexError("the text is outside its buffer")
         if cython.compiled:
             to: cython.p_uchar = start_of(self.buf) + at
-            come: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data)) + start
+            source: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(data)) + start
             if n <= 16 and start <= len(data) - 16 and at <= len(self.buf) - 16:
-                memcpy(to, come, 16)
+                memcpy(to, source, 16)
             else:
-                memcpy(to, come, n)
+                memcpy(to, source, n)
         else:
             self.buf[at : at + n] = data[start : start + n]
         self.used = at + n

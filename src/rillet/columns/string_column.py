@@ -1,12 +1,12 @@
-"""Arrow arrays as texts: what a stream's fields hold.
+"""Arrow arrays as columns of texts, the form that fields of a stream have.
 
-Strings and bytes as they are, numbers in decimal (doubles from 10^10 on and below 10^-6 with an exponent: 1.5e+10;
-decimals never so), booleans true and false, dates and timestamps as ISO 8601 (2013-01-01T05:15:00.000000Z; without Z
-where the type has no time zone). `without_text` tells what has none.
+Strings and bytes stay unchanged. Numbers become decimal text; doubles have an exponent from 10^10 on and below 10^-6
+(1.5e+10), decimals never have one. Booleans become true and false. Dates and timestamps become ISO 8601
+(2013-01-01T05:15:00.000000Z; without Z if the type has no time zone). `without_text` lists the types without a text.
 
-Compiled, the packer writes most types itself, from their buffers (`digits.py`). Arrow's casts write the rest, and
-everything where the packer is interpreted, which is the same text: decimals, dictionaries, times of day, and moments
-of which one lies outside the years 1 to 9999.
+The compiled packer formats most types itself, from their buffers (value_formatting.py). Arrow's casts format the rest
+with the same result: decimals, dictionaries, times of day, and arrays with a timestamp outside the years 1 to 9999.
+The interpreted packer leaves every type to Arrow's casts.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ _UNITS = {"s": pack.SECONDS, "ms": pack.MILLISECONDS, "us": pack.MICROSECONDS, "
 
 
 def without_text(kind: Any) -> bool:
-    """Tell whether values of an Arrow type have no text: lists, structs and maps are JSON's affair."""
+    """Return whether an Arrow type has no text form: null, intervals, and nested types, which callers write as JSON."""
     import pyarrow as pa
 
     return bool(pa.types.is_nested(kind) or pa.types.is_null(kind) or pa.types.is_interval(kind))
 
 
 def texts(array: Any, name: str = "", direct: bool = pack.COMPILED) -> StringArrays:
-    """Return an Arrow array as a column of texts; direct: values that the packer can write stay values."""
+    """Return an Arrow array as a column for the packer; direct: the packer formats the types that it can."""
     kind = _kind_of(array.type) if direct and len(array) else None
     if kind is not None and _has_plain_years(array, kind):
         return _values(array, name, kind)
@@ -38,7 +38,7 @@ def texts(array: Any, name: str = "", direct: bool = pack.COMPILED) -> StringArr
     valid, offsets, data = array.buffers()
     if offsets is None or not len(array):
         return StringArrays(name.encode(), None, bytes(4), None, 0)
-    # A slice shares its parent's buffers: only its own part is copied, from a whole byte of validity bits on.
+    # A slice shares its parent's buffers. Only the slice is copied, from a whole byte of validity bits on.
     base = array.offset & 7
     lead = array.offset - base
     ends = offsets.slice(4 * lead, 4 * (base + len(array) + 1)).to_pybytes()
@@ -49,7 +49,7 @@ def texts(array: Any, name: str = "", direct: bool = pack.COMPILED) -> StringArr
 
 
 def _validity(array: Any) -> bytes | None:
-    """Return the array's own bits of validity, from a whole byte on; None where there is no null."""
+    """Return the array's own validity bits from a whole byte on, or None if the array has no nulls."""
     if not array.null_count:
         return None
     base = array.offset & 7
@@ -58,7 +58,7 @@ def _validity(array: Any) -> bytes | None:
 
 
 def _values(array: Any, name: str, kind: int) -> StringArrays:
-    """Return an array of a fixed width as a column of values that the packer writes."""
+    """Return an array of fixed width as a column of values that the packer formats."""
     base = array.offset & 7
     lead = array.offset - base
     width = pack.WIDTHS[kind]
@@ -82,15 +82,15 @@ def _kinds() -> dict[Any, int]:
 
 
 def _kind_of(kind: Any) -> int | None:
-    """Return as what the packer can write values of an Arrow type, None where it cannot."""
+    """Return the packer's kind for an Arrow type, or None if the packer cannot format it."""
     import pyarrow as pa
 
     return _UNITS[kind.unit] if pa.types.is_timestamp(kind) else _kinds().get(kind)
 
 
 def _has_plain_years(array: Any, kind: int) -> bool:
-    """Tell whether all moments or days of an array, if it is of those, lie in the years 1 to 9999."""
-    if kind < pack.DAY or kind == pack.NANOSECONDS:  # which have 64 bits for the years 1677 to 2262
+    """Return whether all timestamps or dates of an array lie in the years 1 to 9999; True for other kinds."""
+    if kind < pack.DAY or kind == pack.NANOSECONDS:  # nanoseconds in 64 bits cover the years 1677 to 2262
         return True
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -104,7 +104,7 @@ def _has_plain_years(array: Any, kind: int) -> bool:
 
 
 def as_texts(array: Any) -> Any:
-    """Return an Arrow array as one of strings or of bytes, with offsets of 32 bits."""
+    """Return an Arrow array as an array of strings or bytes, with 32-bit offsets."""
     import pyarrow as pa
 
     kind = array.type
@@ -118,7 +118,7 @@ def as_texts(array: Any) -> Any:
 
 
 def _plain(array: Any) -> Any:
-    """Return decimals as digits and a point; Arrow's own cast writes small ones with an exponent (0E-10)."""
+    """Return decimals as digits and a point; Arrow's cast writes small ones with an exponent (0E-10)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -19,7 +19,7 @@ cdef class ValueFormatter:
     cdef bint _short(self, double value, double bound, bint single) noexcept
     cdef bint _shortest(self, unsigned long long c, long long q, bint nearer) except -1
     cdef unsigned long long _half(self, long long power, Py_ssize_t which) except? -1
-    cdef Py_ssize_t _put_found(self, Py_ssize_t at) noexcept
+    cdef Py_ssize_t _put_digits(self, Py_ssize_t at) noexcept
     cdef Py_ssize_t _put_decimal(self, Py_ssize_t at) noexcept
     cdef Py_ssize_t _put_fraction(self, unsigned char *to, Py_ssize_t at, unsigned long long digits, long long zeros) noexcept
     cdef Py_ssize_t _put_exponent(self, unsigned char *to, Py_ssize_t at, Py_ssize_t end, long long exponent) noexcept

@@ -1,35 +1,34 @@
-"""Numbers, moments and days as text: what Arrow's casts write, byte for byte, a value at a time.
+"""Numbers, moments and days as text, byte for byte as Arrow's casts write them, one value at a time.
 
-`text.py` reads, this writes. One `Writer` serves a column: each method writes a value at the beginning of `buf` and
-returns the text's size; the packer copies it from there.
+This is the inverse of value_parsing.py. Each column has one `ValueFormatter`. A method writes a value at the start of
+`buf` and returns the text's size; the packer copies the text.
 
     whole numbers   -7, 18446744073709551615
-    doubles         the fewest digits that read the same double back, and of those the nearest: 0.1, 100, 1.5e+10;
-                    with an exponent from 10^10 on and below 10^-6; nan, inf, -inf, -0
+    doubles         the fewest digits that identify the double, and of those the nearest: 0.1, 100, 1.5e+10; with an
+                    exponent from 10^10 on and below 10^-6; nan, inf, -inf, -0
     floats          the same for the nearest float
     days            2013-01-01
-    moments         2013-01-01T05:15:00.000000Z, with as many digits behind the point as the unit has
+    moments         2013-01-01T05:15:00.000000Z, with as many decimals as the unit has
 
-**The fewest digits** are found by Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020). With
-v = c * 2^q the double, and vl, vr the middles between it and its neighbours:
+**The fewest digits** are found by Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020). Let
+v = c * 2^q be the double, and vl, vr the middles between it and its neighbours:
 
-    k           so that 10^k <= vr - vl < 10^(k + 1): a multiple of 10^k lies between, of 10^(k + 1) perhaps
-    v / 10^k    times 4, in 64 bits, with the last one set where something was cut off; vl and vr likewise
-    digits      the multiple of 10^(k + 1) between vl and vr if there is one, else that of 10^k nearest to v
+    k           10^k <= vr - vl < 10^(k + 1): a multiple of 10^k lies between vl and vr, perhaps one of 10^(k + 1)
+    v / 10^k    times 4 in 64 bits; the last bit is set if bits were cut off; vl and vr likewise
+    digits      the multiple of 10^(k + 1) between vl and vr if there is one, otherwise the multiple of 10^k next to v
 
-Most measurements and prices have few: where a whole number of thousandths or millionths, divided, is the same double,
-and has at most 15 digits, it is the shortest, and two divisions have found it.
+Most measurements and prices are short. If an integer of at most 15 digits, divided by a thousand or a million, is the
+same double, it is the shortest form. This test needs two divisions.
 
-Needed for it are the powers of ten from 10^-292 to 10^324, rounded up to 128 bits: 617 of them, made from Python's
-integers when the first column of such numbers comes (a millisecond, 10 KB).
+Schubfach needs the powers of ten from 10^-292 to 10^324, rounded up to 128 bits. The first use computes these 617
+numbers from Python's integers in a millisecond (10 KB).
 
-**Days.** The last one stays in `buf`: moments that follow each other are mostly of one day. Only years 1 to 9999 are
-written here; whoever calls has looked (`texts.py`) and leaves others to Arrow.
+**Days.** The last day stays in `buf`, because consecutive moments mostly have the same day. Only the years 1 to 9999
+are supported; string_column.py checks this and leaves other arrays to Arrow.
 
-Cost, compiled: 5 ns a whole number, 10 a moment of the same day, 20 a short double, 50 a long one. Interpreted some
-microseconds, so there Arrow's casts are taken. Rejected: Python's own shortest form (PyOS_double_to_string: the same
-digits at a tenth of the speed), Grisu (one in two hundred has to be done again in another way), Ryu (tables ten times
-as large).
+Cost, compiled: 5 ns for a whole number, 10 for a moment of the same day, 20 for a short double, 50 for a long one.
+Interpreted it takes microseconds, so Arrow's casts are used instead. Rejected: PyOS_double_to_string (the same digits
+at a tenth of the speed), Grisu (one number in two hundred needs another algorithm), Ryu (tables ten times as large).
 """
 
 from __future__ import annotations
@@ -74,21 +73,21 @@ _MOST_SINGLE_DIGITS = cython.declare(cython.double, 1e6)
 
 @lru_cache(maxsize=1)
 def powers() -> bytes:
-    """Return the powers of ten in 128 bits each, the highest one set, rounded up; the lower half comes first."""
-    found = bytearray()
+    """Return the powers of ten as 128-bit numbers with the highest bit set, rounded up, lower halves first."""
+    table = bytearray()
     for power in range(LEAST_POWER, MOST_POWER + 1):
         shift = (power * 1741647 >> 19) - 127  # floor(log2(10^power)) - 127
         over, under = 10 ** max(power, 0) << max(-shift, 0), 10 ** max(-power, 0) << max(shift, 0)
         bits = -(-over // under)
-        found += (bits & (1 << 64) - 1).to_bytes(8, sys.byteorder) + (bits >> 64).to_bytes(8, sys.byteorder)
-    return bytes(found)
+        table += (bits & (1 << 64) - 1).to_bytes(8, sys.byteorder) + (bits >> 64).to_bytes(8, sys.byteorder)
+    return bytes(table)
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def _upper(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
-    """Return the upper 64 bits of a product; no step of it needs more than 64."""
+    """Return the upper 64 bits of a product, in steps of 64 bits."""
     low: cython.ulonglong = (one & _HALF) * (other & _HALF)
     cross: cython.ulonglong = (one >> 32) * (other & _HALF) + (low >> 32)
     crossed: cython.ulonglong = (one & _HALF) * (other >> 32) + (cross & _HALF)
@@ -99,7 +98,7 @@ def _upper(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
 @cython.inline
 @cython.exceptval(check=False)
 def _scaled(high: cython.ulonglong, low: cython.ulonglong, value: cython.ulonglong) -> cython.ulonglong:
-    """Return value times a power of 128 bits, without its lower 128; the last bit is set where those are not 0."""
+    """Return bits 128 and up of a value times a 128-bit power; bit 0 is set if the lower bits are not 0."""
     rest: cython.ulonglong = (high * value) & _ALL
     carried: cython.ulonglong = _upper(low, value)
     upper: cython.ulonglong = _upper(high, value)
@@ -113,7 +112,7 @@ def _scaled(high: cython.ulonglong, low: cython.ulonglong, value: cython.ulonglo
 @cython.inline
 @cython.exceptval(check=False)
 def _bits(value: cython.double) -> cython.ulonglong:
-    """Return a double's 64 bits."""
+    """Return the 64 bits of a double."""
     bits: cython.ulonglong = 0
     if cython.compiled:
         memcpy(cython.address(bits), cython.address(value), 8)
@@ -138,7 +137,7 @@ def _single_bits(value: cython.double) -> cython.ulonglong:
 @cython.inline
 @cython.exceptval(check=False)
 def _whole(value: cython.double) -> cython.ulonglong:
-    """Return a positive number without its fraction."""
+    """Return the integer part of a positive number."""
     return cython.cast(cython.ulonglong, value) if cython.compiled else int(value)
 
 
@@ -147,21 +146,21 @@ def _whole(value: cython.double) -> cython.ulonglong:
 @cython.exceptval(check=False)
 def _real(value: cython.ulonglong) -> cython.double:
     """Return a whole number below 2^53 as a double."""
-    signed: cython.longlong = value  # from which processors convert at once
+    signed: cython.longlong = value  # processors convert signed integers in one instruction
     return signed
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _equal(found: cython.double, value: cython.double, single: cython.bint) -> cython.bint:
-    """Tell whether two numbers are the same double, or float; `value` is one."""
+def _equal(decimal: cython.double, value: cython.double, single: cython.bint) -> cython.bint:
+    """Return whether a number rounds to `value` as a double or, if single, as a float."""
     if not single:
-        return found == value
+        return decimal == value
     if cython.compiled:
-        nearest: cython.float = found
+        nearest: cython.float = decimal
         return nearest == value
-    nearest_float: float = struct.unpack("=f", struct.pack("=f", found))[0]
+    nearest_float: float = struct.unpack("=f", struct.pack("=f", decimal))[0]
     return nearest_float == value
 
 
@@ -169,7 +168,7 @@ def _equal(found: cython.double, value: cython.double, single: cython.bint) -> c
 @cython.inline
 @cython.exceptval(check=False)
 def _put_pair(to: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uint) -> cython.Py_ssize_t:
-    """Write two digits; return the place behind them."""
+    """Write two digits; return the position after them."""
     to[at] = 48 + value // 10
     to[at + 1] = 48 + value % 10
     return at + 2
@@ -178,11 +177,11 @@ def _put_pair(to: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uint) -> 
 @cython.final
 @cython.cclass
 class ValueFormatter:
-    """Writes one value at a time into `buf`; the registers hold a double's digits, and the day that stands there."""
+    """Writes one value at a time into `buf`; registers hold a number's digits and the day in `buf`."""
 
     __slots__ = ("buf", "table", "digits", "power", "day")
     buf: bytearray
-    table: bytes  # the powers of ten, empty as long as no floating number came
+    table: bytes  # the powers of ten; empty until the first floating-point number
     digits: cython.ulonglong
     power: cython.longlong
     day: cython.longlong
@@ -197,13 +196,13 @@ class ValueFormatter:
     @cython.inline
     @cython.exceptval(check=False)
     def _start(self) -> cython.p_uchar:
-        """Return where buf begins; it is never resized."""
+        """Return a pointer to buf, which is never resized."""
         if cython.compiled:
             return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.buf))
         return self.buf
 
     def text(self, size: int) -> bytes:
-        """Return what was written last, of that size."""
+        """Return the last written text, which has that size."""
         return bytes(self.buf[:size])
 
     # ---- whole numbers -------------------------------------------------------------------------------------------
@@ -211,18 +210,18 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(check=False)
     def put_unsigned(self, value: cython.ulonglong) -> cython.Py_ssize_t:
-        """Write a whole number of 64 bits."""
+        """Write an unsigned integer."""
         return put_digits(self._start(), 0, value)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def put_signed(self, value: cython.longlong) -> cython.Py_ssize_t:
-        """Write a whole number with a sign."""
+        """Write a signed integer."""
         to: cython.p_uchar = self._start()
         magnitude: cython.ulonglong
         if value >= 0:
             return put_digits(to, 0, value)
-        value = -(value + 1)  # the lowest one has no counterpart
+        value = -(value + 1)  # the lowest number has no positive counterpart
         magnitude = value
         to[0] = 0x2D
         return put_digits(to, 1, magnitude + 1)
@@ -245,7 +244,7 @@ class ValueFormatter:
         to[4] = 0x65
         return 5
 
-    # ---- floating numbers ----------------------------------------------------------------------------------------
+    # ---- floating-point numbers ----------------------------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -263,7 +262,7 @@ class ValueFormatter:
             self._shortest(fraction | _ONE, exponent - 1075, fraction == 0 and exponent > 1)
         else:
             self._shortest(fraction, -1074, False)
-        return self._put_found(-at)
+        return self._put_digits(-at)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -273,7 +272,7 @@ class ValueFormatter:
         exponent: cython.longlong = bits >> 23 & 0xFF
         fraction: cython.ulonglong = bits & _SINGLE_FRACTION
         at: cython.Py_ssize_t = 0
-        # What is whole up to 2^24 has no other float nearby; above, fewer digits may do.
+        # Up to 2^24 every integer is a float; above, fewer digits may identify one.
         if not -16777216.0 < value < 16777216.0 and value - value == 0.0:
             if bits >> 31:
                 self._start()[0] = 0x2D
@@ -288,13 +287,13 @@ class ValueFormatter:
             self._shortest(fraction | _SINGLE_ONE, exponent - 150, fraction == 0 and exponent > 1)
         else:
             self._shortest(fraction, -149, False)
-        return self._put_found(-at)
+        return self._put_digits(-at)
 
     @cython.cfunc
     @cython.inline
     @cython.exceptval(check=False)
     def _put_easy(self, value: cython.double, negative: cython.bint) -> cython.Py_ssize_t:
-        """Write what is no number, infinite, or whole and below 10^10; else write the sign, and return -its size."""
+        """Write nan, an infinity, or an integer below 10^10; otherwise write the sign and return minus its size."""
         to: cython.p_uchar = self._start()
         at: cython.Py_ssize_t = 0
         whole: cython.ulonglong
@@ -323,16 +322,16 @@ class ValueFormatter:
     @cython.cdivision(True)  # by constants
     @cython.exceptval(check=False)
     def _short(self, value: cython.double, bound: cython.double, single: cython.bint) -> cython.bint:
-        """Set digits and power to a decimal of up to six places; False where the positive value is none.
+        """Set digits and power if the positive value is a decimal of up to six places; otherwise return False.
 
-        Decimals below the bound, of 15 digits (6 for a float), all are different doubles (floats): one that reads the
-        same is the shortest, but for zeros at its end.
+        Decimals below the bound have 15 digits (6 for a float) and are all different doubles (floats). So a decimal
+        that rounds to the value is the shortest one, except for trailing zeros.
         """
         scaled: cython.double = value * 1000000.0
         rest: cython.double
         digits: cython.ulonglong
         places: cython.longlong = 3
-        if scaled < bound:  # a short one is about whole now; a product tells most others without a division
+        if scaled < bound:  # a short decimal is nearly whole now; most others differ by more than this
             rest = scaled - _real(_whole(scaled + 0.5))
             scaled *= 1e-7 if single else 4e-16
             if rest * rest > scaled * scaled:
@@ -361,8 +360,8 @@ class ValueFormatter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _shortest(self, c: cython.ulonglong, q: cython.longlong, nearer: cython.bint) -> cython.bint:
-        """Set digits and power to the shortest decimal for c * 2^q; `nearer`: its lower neighbour is half as far."""
-        odd: cython.ulonglong = c & 1  # an even one also owns the middles themselves
+        """Set digits and power to the shortest decimal of c * 2^q; `nearer`: the lower neighbour is half as far."""
+        odd: cython.ulonglong = c & 1  # the middles round to the even neighbour
         k: cython.longlong = (q * 1262611 - (524031 if nearer else 0)) >> 22
         h: cython.longlong = q + (-k * 1741647 >> 19) + 1
         high: cython.ulonglong = self._half(-k, 1)
@@ -384,7 +383,7 @@ class ValueFormatter:
                 return True
         below = least <= 4 * s
         above = 4 * s + 4 <= most
-        if below == above:  # both or none: the nearer one, of two as near the even one
+        if below == above:  # both or neither: take the nearer one; of equally near ones, the even one
             above = middle > 4 * s + 2 or (middle == 4 * s + 2 and s & 1 != 0)
         self.digits = s + (1 if above else 0)
         return True
@@ -399,7 +398,7 @@ class ValueFormatter:
         if len(self.table) == 0:
             self.table = powers()
         if at < 0 or at > len(self.table) - 8:
-            raise IndexError("no such power of ten")
+            raise IndexError("the power of ten is outside the table")
         if cython.compiled:
             memcpy(cython.address(half), PyBytes_AS_STRING(self.table) + at, 8)
             return half
@@ -407,8 +406,8 @@ class ValueFormatter:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _put_found(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Write digits * 10^power at `at`, without the zeros at its end; return the size of everything."""
+    def _put_digits(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Write digits * 10^power at `at`, without trailing zeros; return the end."""
         digits: cython.ulonglong = self.digits
         power: cython.longlong = self.power
         if digits % 100000000 == 0:
@@ -427,7 +426,7 @@ class ValueFormatter:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _put_decimal(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Write digits, which do not end in 0, * 10^power at `at`; return the size of everything."""
+        """Write digits * 10^power at `at`; the digits do not end in 0. Return the end."""
         to: cython.p_uchar = self._start()
         digits: cython.ulonglong = self.digits
         power: cython.longlong = self.power
@@ -444,7 +443,7 @@ class ValueFormatter:
                 digits *= 10
                 power -= 1
             return put_digits(to, at, digits)
-        while point > 0:  # the point goes where the last digit before it stood
+        while point > 0:  # the digits before the point move one place to the left
             to[at] = to[at + 1]
             at += 1
             point -= 1
@@ -486,7 +485,7 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_day(self, days: cython.longlong) -> cython.Py_ssize_t:
-        """Write a day, counted from 1970-01-01, of the years 1 to 9999."""
+        """Write a day, counted from 1970-01-01; IndexError outside the years 1 to 9999."""
         to: cython.p_uchar = self._start()
         since: cython.ulonglong
         cycle: cython.ulonglong
@@ -495,8 +494,8 @@ class ValueFormatter:
         if days == self.day:
             return 10
         if days < _FIRST_DAY or days > _LAST_DAY:
-            raise IndexError("a day beyond the years 1 to 9999")
-        # Counted from 0000-03-01, so that a leap day is the last one of its year, and 400 years are a cycle.
+            raise IndexError("the day is outside the years 1 to 9999")
+        # Days from 0000-03-01, so that a leap day is the last day of its year. 400 years are a cycle.
         since = days + 719468
         cycle = since // 146097
         since -= cycle * 146097
@@ -522,7 +521,7 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_moment(self, value: cython.longlong, places: cython.int, zoned: cython.bint) -> cython.Py_ssize_t:
-        """Write a moment, counted from 1970-01-01 in units of 10^-places seconds; zoned: Z stands behind it."""
+        """Write a moment, counted from 1970-01-01 in units of 10^-places seconds; zoned: with a final Z."""
         to: cython.p_uchar = self._start()
         unit: cython.longlong = 1
         seconds: cython.longlong

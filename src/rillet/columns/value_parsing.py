@@ -1,36 +1,35 @@
-"""The text of a field read as a number, a boolean, a moment or a day.
+"""The text of a field as a number, a boolean, a moment or a day.
 
-Fields and values of a stream are byte strings; a typed column asks for more. One `Parser` serves a
-batch: each method reads `data[start:start + n]`, answers whether the text is a value of that type, and
-leaves the value in a register (`number`, or `real` for a double). It never raises for bad text: text that is
-no value becomes null in the column.
+Fields and values of a stream are byte strings; a typed column converts them. One `ValueParser` serves a batch. A method
+reads `data[start:start + n]`, returns whether the text is a value of the type, and leaves the value in a register
+(`number`, or `real` for a double). It never raises for malformed text, which becomes null in the column.
 
-What is accepted (blanks, i.e. bytes up to 0x20, around the value are skipped, as Spark's CAST does):
+Accepted texts, without blanks (bytes up to 0x20) at both ends, as in Spark's CAST:
 
-    integer     [+-]digits, within 64 bits; the column narrows further. "12.0" is no integer
+    integer     [+-]digits, within 64 bits; the column narrows further. "12.0" is not an integer
     real        [+-]digits[.digits][e[+-]digits], .5 and 5. too; nan, inf, infinity in any case
     boolean     true t yes y 1 / false f no n 0, in any case (Spark's words)
     timestamp   an integer = milliseconds since 1970, the unit of stream IDs; or
-                YYYY-MM-DD[(T| )HH:MM[:SS[.digits]]][Z|UTC|(+|-)HH[[:]MM]], UTC where no zone is given
+                YYYY-MM-DD[(T| )HH:MM[:SS[.digits]]][Z|UTC|(+|-)HH[[:]MM]], in UTC if there is no zone
     date        YYYY-MM-DD, alone or followed by T or a blank and anything
-    decimal     as real, without nan and inf; digits beyond the scale are rounded half up (away from zero), as
-                Spark's CAST does, and a number of more digits than the precision is none
+    decimal     as real, without nan and inf; digits beyond the scale are rounded half up (away from zero), as in
+                Spark's CAST; a number with more digits than the precision is malformed
 
-Doubles take an exact short way: up to 2^53 as mantissa and a power of ten up to 22 are both exact in a double,
-so one division or multiplication rounds correctly. Anything longer goes to `float()`, which also rounds
-correctly, at a tenth of the speed. Up to eight characters, as most measurements and prices have, are read as one word
-without a branch that depends on the digits: the point is found, what precedes it moves up into its place, and eight
-digits are a number in three steps:
+Doubles with a mantissa up to 2^53 and a power of ten up to 22 need one division or multiplication: both operands are
+exact, so the result is correctly rounded. `float()` reads other doubles, also correctly rounded, at a tenth of the
+speed. A text of up to eight characters, as most measurements and prices have, is read as one word without a branch that
+depends on its digits. The characters before the point move up into its place, and eight digits become a number in three
+steps:
 
-    3 5 . 2 7 ? ? ?     the word, first character lowest; what is not ours is shifted out
+    3 5 . 2 7 ? ? ?     the word, first character lowest; the characters after the text are shifted out
     _ _ _ 3 5 . 2 7
     0 0 0 0 3 5 2 7     divided by 10^2
 
-A table of powers was rejected: three small multiplications make one.
+The power is the product of three small factors. Rejected: a table of powers.
 
-Two doors: `integer(buf, start, n)` and its like check that the text lies inside the buffer and call
-`read_integer(data, start, n)`, which is for C callers that know; below it bytes are read through a pointer, and
-only from `start` to before `start + n`.
+`integer(buf, start, n)` and its like check that the text is inside the buffer, then call `read_integer(data, start,
+n)`. Compiled callers that have checked the range call the latter, which reads through a pointer, and only from `start`
+to before `start + n`.
 
 Cost: O(n) for a text of n bytes.
 """
@@ -89,7 +88,7 @@ def days_from_civil(year: cython.longlong, month: cython.longlong, day: cython.l
 @cython.inline
 @cython.exceptval(check=False)
 def days_in_month(year: cython.longlong, month: cython.longlong) -> cython.longlong:
-    """Return 28 to 31."""
+    """Return the number of days in a month, 28 to 31."""
     if month == 2:
         leap: cython.bint = year % 4 == 0 and (year % 100 != 0 or year % 400 == 0)
         return 29 if leap else 28
@@ -102,7 +101,7 @@ def days_in_month(year: cython.longlong, month: cython.longlong) -> cython.longl
 @cython.inline
 @cython.exceptval(check=False)
 def word_at(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.ulonglong:
-    """Return the 8 bytes at p, the first one lowest; on a machine that stores the high byte first, 0."""
+    """Return the 8 bytes at p as a little-endian integer, or 0 on a big-endian machine."""
     word: cython.ulonglong = 0
     if not _LITTLE:
         return 0
@@ -115,9 +114,7 @@ def word_at(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.ulonglon
 @cython.cfunc
 @cython.exceptval(check=False)
 def eight_digits(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number in the 8 digits at p, which 8 bytes lie there for; -1 if one is no digit, or on a machine
-    that stores the high byte first.
-    """
+    """Return the number of the 8 digits at p; -1 if a byte is not a digit, and on a big-endian machine."""
     return number_in(word_at(data, p))
 
 
@@ -125,11 +122,11 @@ def eight_digits(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.lon
 @cython.inline
 @cython.exceptval(check=False)
 def number_in(word: cython.ulonglong) -> cython.longlong:
-    """Return the number whose 8 digits are the bytes of word, the first one lowest; -1 if one is no digit.
+    """Return the number of the 8 digits in a little-endian word; -1 if a byte is not a digit.
 
-    All at once: neighbours become pairs, pairs become fours, fours the number. No step leaves its lane.
+    Three steps: neighbours become pairs, pairs become fours, fours become the number. No step overflows its lane.
     """
-    # 0x30 to 0x39: both bits of 0x30, not the high one, and no high one either after 0x46 more.
+    # A digit has both bits of 0x30 and no high bit, also after the addition of 0x46.
     if (word & _ZEROS) != _ZEROS or word & _HIGH or (word + _OVER_NINE) & _HIGH:
         return -1
     word -= _ZEROS
@@ -139,14 +136,14 @@ def number_in(word: cython.ulonglong) -> cython.longlong:
 
 
 def exactly(text: bytes, precision: int, scale: int) -> int | None:
-    """Return a decimal number times 10^scale, rounded half up; None for no number, or one beyond the precision."""
+    """Return a decimal number times 10^scale, rounded half up; None if malformed or beyond the precision."""
     if _DECIMAL.fullmatch(text.strip(_BLANKS)) is None:
         return None
     context = Context(precision, ROUND_HALF_UP)
     try:
         value = Decimal(text.strip(_BLANKS).decode()).quantize(Decimal(1).scaleb(-scale), context=context)
         return int(value.scaleb(scale, context))
-    except DecimalException:  # more digits than the precision, or an exponent that no Decimal holds
+    except DecimalException:  # more digits than the precision, or an exponent beyond Decimal's
         return None
 
 
@@ -156,21 +153,21 @@ def exactly(text: bytes, precision: int, scale: int) -> int | None:
 def check(buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
     """Raise IndexError unless buf[start:start + n] lies inside buf."""
     if n < 0 or start < 0 or start > len(buf) - n:
-        raise IndexError("value outside the buffer")
+        raise IndexError("the value is outside the buffer")
     return True
 
 
 @cython.final
 @cython.cclass
 class ValueParser:
-    """Reads one value at a time; the registers hold the last one."""
+    """Reads one value at a time; registers hold the result."""
 
     __slots__ = ("number", "real", "stop", "bad", "zeros")
     number: cython.longlong
     real: cython.double
-    zeros: cython.Py_ssize_t  # read_fixed: how many belong behind `number`
-    bad: cython.bint  # one of the entry's values was none of its column's type
-    stop: cython.Py_ssize_t  # end of the text without trailing blanks, or where a sub-parser stopped
+    zeros: cython.Py_ssize_t  # read_fixed: the zeros that follow the digits of `number`
+    bad: cython.bint  # a value of the entry did not have its column's type
+    stop: cython.Py_ssize_t  # the end of the text without trailing blanks, or of the part that was read
 
     def __init__(self) -> None:
         self.number = 0
@@ -182,7 +179,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(check=False)
     def trim(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the start of the text without blanks; its end goes to `stop`."""
+        """Return the start of the text without blanks, and set `stop` to its end."""
         stop: cython.Py_ssize_t = start + n
         while start < stop and data[start] <= 0x20:
             start += 1
@@ -194,7 +191,7 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def integer(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do read_integer within a buffer."""
+        """Do `read_integer` after a check of the range."""
         check(buf, start, n)
         return self.read_integer(buf, start, n)
 
@@ -215,7 +212,7 @@ class ValueParser:
             return False
         while stop - p > 19 and data[p] == 0x30:
             p += 1
-        if stop - p > 19:  # 19 digits always fit 64 unsigned bits
+        if stop - p > 19:  # 19 digits fit 64 unsigned bits
             return False
         if stop - p >= 8:
             eight = eight_digits(data, p)
@@ -242,7 +239,7 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decimal(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do read_decimal within a buffer."""
+        """Do `read_decimal` after a check of the range."""
         check(buf, start, n)
         return self.read_decimal(buf, start, n, len(buf))
 
@@ -251,7 +248,7 @@ class ValueParser:
     def read_decimal(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a double into `real`, correctly rounded; the text lies within data[:limit]."""
+        """Read a double into `real`, correctly rounded; the text is within data[:limit]."""
         sign: cython.Py_ssize_t
         if 0 < n <= 9:
             sign = 1 if data[start] == 0x2D else 0
@@ -265,9 +262,9 @@ class ValueParser:
     @cython.cdivision(True)  # the power is never 0
     @cython.exceptval(check=False)
     def _short(self, word: cython.ulonglong, n: cython.Py_ssize_t, sign: cython.Py_ssize_t) -> cython.bint:
-        """Read the first n characters of a word, 1 to 8 digits and perhaps a point among them, into `real`.
+        """Read the first n characters of a word, 1 to 8 digits with at most one point, into `real`.
 
-        Where `sign` is 1 it is the negative number: signs come at random, and a product needs no branch.
+        `sign` 1 negates the number by a product: signs are random, and a branch would often be mispredicted.
         """
         point: cython.ulonglong
         below: cython.ulonglong
@@ -276,12 +273,12 @@ class ValueParser:
         power: cython.double
         word = (word << (8 * (8 - n))) & _FULL
         point = word ^ _POINTS
-        point = (((point & _SEVENS) + _SEVENS) | point | _SEVENS) ^ _FULL  # the high bit of every byte that is one
+        point = (((point & _SEVENS) + _SEVENS) | point | _SEVENS) ^ _FULL  # the high bit of every byte that is a point
         if point:
             n -= 1
             if n == 0:
                 return False
-            point = (point ^ (point & (point - 1))) >> 7  # the first one: the lowest bit of its byte
+            point = (point ^ (point & (point - 1))) >> 7  # the lowest bit of the first point's byte
             below = point - 1
             word = (word & (_FULL ^ below ^ (point * 0xFF))) | ((word & below) << 8)
             places = 7 - ((((below & _ONES) * _ONES) & _FULL) >> 56)
@@ -296,7 +293,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_long(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Read a double of any length."""
+        """Do `read_decimal` for a text of any length."""
         first: cython.Py_ssize_t = self.trim(data, start, n)
         p: cython.Py_ssize_t = first
         stop: cython.Py_ssize_t = self.stop
@@ -344,10 +341,9 @@ class ValueParser:
     def read_fixed(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, scale: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a decimal number times 10^scale, rounded half up; False also where it is not simple.
+        """Read a simple decimal number times 10^scale, rounded half up, as `number` times 10^`zeros`.
 
-        It is `number` times 10^zeros. Simple is what has no exponent and at most 18 digits up to the scale; `exactly`
-        reads the others.
+        Return False for a number with an exponent or with more than 18 digits up to the scale; `exactly` reads these.
         """
         p: cython.Py_ssize_t = self.trim(data, start, n)
         stop: cython.Py_ssize_t = self.stop
@@ -390,7 +386,7 @@ class ValueParser:
     @cython.inline
     @cython.exceptval(check=False)
     def _scaled(self, mantissa: cython.ulonglong, scale: cython.Py_ssize_t) -> cython.double:
-        """Return mantissa * 10^scale for operands that are exact in a double."""
+        """Return mantissa * 10^scale; both factors must be exact in a double."""
         power: cython.double = 1.0
         value: cython.double = mantissa
         while scale > 0:
@@ -406,7 +402,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _exponent(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read [+-]digits up to stop into `number`; absurd exponents count as 99999."""
+        """Read [+-]digits up to stop into `number`; exponents stop growing at 99999."""
         negative: cython.bint = False
         value: cython.longlong = 0
         if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
@@ -428,7 +424,7 @@ class ValueParser:
     def _special_real(
         self, data: cython.p_const_uchar, first: cython.Py_ssize_t, p: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read nan, inf and infinity; `p` is after the sign."""
+        """Read nan, inf or infinity into `real`; `p` is after the sign."""
         if stop - p > 8 or bytes(data[p:stop]).lower() not in SPECIAL_REALS:
             return False
         self.real = float(bytes(data[first:stop]))
@@ -437,14 +433,14 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def boolean(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do read_boolean within a buffer."""
+        """Do `read_boolean` after a check of the range."""
         check(buf, start, n)
         return self.read_boolean(buf, start, n)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def read_boolean(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Read a truth value into `number` (1 or 0)."""
+        """Read a boolean into `number` (1 or 0)."""
         p: cython.Py_ssize_t = self.trim(data, start, n)
         length: cython.Py_ssize_t = self.stop - p
         if length == 1 and (data[p] == 0x30 or data[p] == 0x31):
@@ -470,7 +466,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _civil(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read YYYY-MM-DD at p; `number` becomes the days since 1970."""
+        """Read YYYY-MM-DD at p into `number`, as days since 1970-01-01."""
         if p + 10 > stop or data[p + 4] != 0x2D or data[p + 7] != 0x2D:
             return False
         century: cython.longlong = self._pair(data, p, stop)
@@ -488,14 +484,14 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def date(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do read_date within a buffer."""
+        """Do `read_date` after a check of the range."""
         check(buf, start, n)
         return self.read_date(buf, start, n)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def read_date(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Read a day into `number`: days since 1970-01-01."""
+        """Read a day into `number`, as days since 1970-01-01."""
         p: cython.Py_ssize_t = self.trim(data, start, n)
         if not self._civil(data, p, self.stop):
             return False
@@ -504,14 +500,14 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def timestamp(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do read_timestamp within a buffer."""
+        """Do `read_timestamp` after a check of the range."""
         check(buf, start, n)
         return self.read_timestamp(buf, start, n)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def read_timestamp(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Read a moment into `number`: microseconds since 1970-01-01 UTC."""
+        """Read a moment into `number`, as microseconds since 1970-01-01 UTC."""
         p: cython.Py_ssize_t = self.trim(data, start, n)
         stop: cython.Py_ssize_t = self.stop
         if not self._civil(data, p, stop):
@@ -536,7 +532,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _clock(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read HH:MM[:SS[.digits]] at p into `number` as microseconds; `stop` becomes the end."""
+        """Read HH:MM[:SS[.digits]] at p into `number`, as microseconds; set `stop` to its end."""
         hour: cython.longlong = self._pair(data, p, stop)
         minute: cython.longlong = self._pair(data, p + 3, stop)
         second: cython.longlong = 0
@@ -554,7 +550,7 @@ class ValueParser:
                 p += 1
                 while p < stop and 0x30 <= data[p] <= 0x39:
                     micros += unit * (data[p] - 0x30)
-                    unit //= 10  # digits beyond the sixth count nothing
+                    unit //= 10  # digits after the sixth are ignored
                     p += 1
         self.number = ((hour * 60 + minute) * 60 + second) * 1000000 + micros
         self.stop = p
@@ -563,7 +559,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _zone(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read a zone that fills the rest; `number` becomes its offset from UTC in microseconds."""
+        """Read the rest as a time zone into `number`, as its offset from UTC in microseconds."""
         sign: cython.int
         hours: cython.longlong
         minutes: cython.longlong = 0
