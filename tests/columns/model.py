@@ -1,4 +1,4 @@
-"""Entries as Python lists, their RESP, and what the columns should hold: the model of the tests here."""
+"""The model of these tests: entries as Python lists, their RESP, and the expected columns."""
 
 from __future__ import annotations
 

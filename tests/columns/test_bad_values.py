@@ -54,8 +54,8 @@ def read(entries: list[Entry], mode: str, schema: Any = SCHEMA, corrupt: str = "
     assert decoder.decode() == DONE
     batch = record_batch(rows, schema)
     batch.validate(full=True)
-    found: list[dict[str, Any]] = batch.to_pylist()
-    return found
+    result: list[dict[str, Any]] = batch.to_pylist()
+    return result
 
 
 @st.composite
@@ -67,7 +67,7 @@ def mixed(draw: st.DrawFn) -> list[Entry]:
 
 @settings(deadline=None)
 @given(mixed())
-def test_every_mode_does_with_bad_values_what_it_says(entries: list[Entry]) -> None:
+def test_every_mode_handles_bad_values_as_documented(entries: list[Entry]) -> None:
     bad = [any(value in BAD.get(name, ()) for name, value in dict(fields).items()) for _, _, fields in entries]
     permissive = read(entries, "PERMISSIVE")
     assert [row["id"] for row in permissive] == [f"1-{entry[1]}" for entry in entries]
@@ -91,7 +91,7 @@ def test_every_mode_does_with_bad_values_what_it_says(entries: list[Entry]) -> N
         assert read(entries, "FAILFAST") == permissive
 
 
-def test_failing_fast_names_everything() -> None:
+def test_failfast_names_the_stream_the_entry_the_field_and_the_type() -> None:
     schema = pa.schema([("amount", pa.decimal128(6, 2)), ("user", pa.string()), ("raw", pa.binary())])
     long: list[Entry] = [(5, 1, [(b"amount", b"1")]), (5, 2, [(b"amount", b"x" * 300)])]
     with pytest.raises(ValueError) as caught:
@@ -108,16 +108,18 @@ def test_failing_fast_names_everything() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 5, 5000])
-def test_failing_fast_shows_no_bytes_from_outside_the_entry(size: int) -> None:
+def test_failfast_shows_no_bytes_from_outside_the_entry(size: int) -> None:
     """A stream's key lies in another buffer than its entries, which may be shorter."""
     rows = rows_for(pa.schema([("stream", pa.string())]), b"\xff" * size, "FAILFAST")
     decoder = RangeDecoder(rows)
     decoder.feed(reply([(1, 1, [(b"secret", b"value")])]))
-    with pytest.raises(BadValue, match=r"entry 1-1, the key is not of type string: bytes that are not UTF-8 \(mode FAILFAST\)"):
+    with pytest.raises(
+        BadValue, match=r"entry 1-1, the key is not of type string: bytes that are not UTF-8 \(mode FAILFAST\)"
+    ):
         decoder.decode()
 
 
-def test_the_column_of_corrupt_entries_has_the_name_it_was_given() -> None:
+def test_the_column_of_bad_entries_has_the_given_name() -> None:
     schema = pa.schema([("n", pa.int32()), ("broken", pa.string()), ("_corrupt", pa.string())])
     entries: list[Entry] = [(1, 1, [(b"n", b"x"), (b"broken", b"b"), (b"_corrupt", b"c")])]
     (row,) = read(entries, "PERMISSIVE", schema, "broken")
@@ -125,10 +127,10 @@ def test_the_column_of_corrupt_entries_has_the_name_it_was_given() -> None:
     assert read(entries, "DROPMALFORMED", schema, "broken") == []
 
 
-def test_a_missing_field_is_no_bad_value_and_not_null_is_said_once() -> None:
+def test_a_missing_field_is_not_a_bad_value_but_violates_not_null() -> None:
     schema = pa.schema([pa.field("n", pa.int32(), nullable=False), ("_corrupt", pa.string())])
     for mode in MODES:
-        with pytest.raises(ValueError, match="'n' is declared NOT NULL, and 1 of 1 entries"):
+        with pytest.raises(ValueError, match="'n' is declared NOT NULL, but 1 of 1 entries"):
             read([(1, 1, [(b"m", b"1")])], mode, schema)
 
 
@@ -142,10 +144,10 @@ DECIMAL_LIKE = st.one_of(
 )
 
 
-def rounded(told: str, precision: int, scale: int) -> Decimal | None:
+def rounded(digits: str, precision: int, scale: int) -> Decimal | None:
     """Return what Spark's cast makes of it: half up to the scale, nothing beyond the precision."""
     try:
-        value = Decimal(told.strip(" "))
+        value = Decimal(digits.strip(" "))
         if not value.is_finite():
             return None
         return value.quantize(Decimal(1).scaleb(-scale), ROUND_HALF_UP, Context(precision))
@@ -168,23 +170,23 @@ def rounded(told: str, precision: int, scale: int) -> Decimal | None:
 @example("99999999999999999999.5", 38, 18)
 @example("999999999999999999.5", 19, 1)
 @example("123456789012345678", 20, 3)
-def test_decimals_are_rounded_as_sparks_cast_rounds_them(told: str, precision: int, scale: int) -> None:
+def test_decimals_are_rounded_as_sparks_cast_rounds_them(digits: str, precision: int, scale: int) -> None:
     scale = min(scale, precision)
     schema = pa.schema([("d", pa.decimal128(precision, scale))])
-    (row,) = read([(1, 1, [(b"d", told.encode())])], "PERMISSIVE", schema)
-    assert row["d"] == rounded(told, precision, scale)
+    (row,) = read([(1, 1, [(b"d", digits.encode())])], "PERMISSIVE", schema)
+    assert row["d"] == rounded(digits, precision, scale)
 
 
-def test_what_sparks_cast_made_of_these_texts() -> None:
+def test_decimals_equal_recorded_results_of_sparks_cast() -> None:
     """Noted from PySpark 4.3: try_cast(v as decimal(5,2))."""
-    known = {
+    recorded = {
         "1.005": "1.01", "1.015": "1.02", "-1.005": "-1.01", "2.345": "2.35", "999.994": "999.99", "999.995": None,
         "1e2": "100.00", " 12.3 ": "12.30", "+5": "5.00", ".5": "0.50", "5.": "5.00", "1e-10": "0.00", "": None,
         "NaN": None, "inf": None, "1,000": None, "0x1": None, "1e400": None, "1e-400": "0.00", "12345": None,
         "-0.005": "-0.01", "-0.004": "0.00", "1_0": None, "1d": None, "1E2": "100.00", "\x1f7\t": "7.00", ".": None,
     }  # fmt: skip
     schema = pa.schema([("d", pa.decimal128(5, 2))])
-    entries: list[Entry] = [(1, n, [(b"d", told.encode())]) for n, told in enumerate(known, 1)]
-    found = [row["d"] for row in read(entries, "PERMISSIVE", schema)]
-    assert found == [None if value is None else Decimal(value) for value in known.values()]
+    entries: list[Entry] = [(1, n, [(b"d", digits.encode())]) for n, digits in enumerate(recorded, 1)]
+    result = [row["d"] for row in read(entries, "PERMISSIVE", schema)]
+    assert result == [None if value is None else Decimal(value) for value in recorded.values()]
     assert exactly(b"1e99999999999999999999", 38, 0) is None

@@ -353,7 +353,7 @@ def test_a_column_of_whole_numbers_becomes_real_at_the_first_fraction(
 ) -> None:
     column = new(kinds.WHOLE)
     text = f"{fraction:.3f}".encode()
-    assume(float(text) != 0)  # -0.000 is no number that anything writes
+    assume(float(text) != 0)  # -0.000 is not canonical
     for word in [*whole, text, *more]:
         put(column, word)
     assert (column.kind, column.label) == (kinds.REAL, "double")

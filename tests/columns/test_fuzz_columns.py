@@ -1,4 +1,4 @@
-"""A short, deterministic run of the fuzzer, and proof that it sees what it looks for."""
+"""A short, deterministic run of the fuzzer, and tests that it detects violations."""
 
 from __future__ import annotations
 

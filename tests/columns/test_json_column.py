@@ -35,7 +35,7 @@ EMPTY: dict[str, Any] = dict.fromkeys(field.name for field in NESTED)
 
 
 @pytest.mark.parametrize(
-    ("told", "value"),
+    ("text", "value"),
     [
         ("{}", {}),
         ('{"a": 1, "unknown": [1, {}]}', {"a": 1}),
@@ -72,9 +72,9 @@ EMPTY: dict[str, Any] = dict.fromkeys(field.name for field in NESTED)
         ("[" * 100_000, None),
     ],
 )
-def test_json_becomes_structs(told: str, value: dict[str, Any] | None) -> None:
+def test_json_objects_become_structs_or_bad_values(text: str, value: dict[str, Any] | None) -> None:
     schema = pa.schema([("j", NESTED), ("_corrupt", pa.string())])
-    (row,) = read([(1, 1, [(b"j", told.encode())])], "PERMISSIVE", schema)
+    (row,) = read([(1, 1, [(b"j", text.encode())])], "PERMISSIVE", schema)
     assert row["j"] == (None if value is None else EMPTY | value)
     assert (row["_corrupt"] is None) == (value is not None)
 
@@ -88,7 +88,7 @@ JSONS = st.recursive(
 
 @settings(deadline=None)
 @given(st.lists(JSONS, min_size=1, max_size=12))
-def test_any_json_is_a_value_or_a_bad_one(values: list[Any]) -> None:
+def test_any_json_is_a_value_or_a_bad_value(values: list[Any]) -> None:
     schema = pa.schema(
         [
             ("numbers", pa.list_(pa.int64())),

@@ -1,4 +1,4 @@
-"""Listpack nodes into Arrow columns: the same table as the reply to XRANGE gives."""
+"""Listpack nodes into Arrow columns: the rows of the reply to XRANGE; damaged and hand-made nodes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_nodes_and_replies_give_the_same_columns(entries: list[Entry], schema: A
 
 @settings(deadline=None)
 @given(ENTRIES, st.data())
-def test_ranges_are_open_on_the_left_and_tombstones_are_passed_over(entries: list[Entry], data: st.DataObject) -> None:
+def test_a_range_excludes_its_start_and_deleted_entries(entries: list[Entry], data: st.DataObject) -> None:
     entries = rising(entries)
     stream = filled(entries)
     ids = [entry[:2] for entry in entries]
@@ -79,7 +79,7 @@ def test_ranges_are_open_on_the_left_and_tombstones_are_passed_over(entries: lis
 
 @settings(deadline=None)
 @given(ENTRIES)
-def test_shipped_nodes_are_the_stream(entries: list[Entry]) -> None:
+def test_nodes_as_bytes_give_the_rows_of_the_stream(entries: list[Entry]) -> None:
     entries = rising(entries)
     stream = filled(entries)
     shipped = [(key, node.to_bytes()) for key, node in stream.rax.items()]
@@ -88,7 +88,7 @@ def test_shipped_nodes_are_the_stream(entries: list[Entry]) -> None:
 
 @settings(deadline=None)
 @given(ENTRIES.filter(len), st.data())
-def test_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
+def test_corrupt_nodes_are_rejected_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
     stream = filled(rising(entries))
     shipped = [(key, bytearray(node.to_bytes())) for key, node in stream.rax.items()]
     if not shipped:
@@ -102,25 +102,25 @@ def test_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.Dat
         pass
 
 
-def test_a_key_that_is_no_id_is_refused() -> None:
+def test_a_key_that_is_not_an_id_is_corrupt() -> None:
     with pytest.raises(Corrupt):
         nodes_of([(b"short", b"")])
 
 
 @settings(deadline=None, max_examples=60)
 @given(mixed(), st.sampled_from(MODES), st.integers(1, 9))
-def test_bad_values_are_bad_in_nodes_too(entries: list[Entry], mode: str, node_max_entries: int) -> None:
+def test_nodes_and_replies_have_the_same_bad_values(entries: list[Entry], mode: str, node_max_entries: int) -> None:
     rows = rows_for(modes.SCHEMA, b"events", mode, "_corrupt")
     decoder = NodeDecoder(rows, filled(entries, node_max_entries), FIRST, LAST)
-    told, expected = "", []
+    message, expected = "", []
     try:
         expected = read(entries, mode)
     except BadValue as error:
-        told = str(error)
-    if told:
+        message = str(error)
+    if message:
         with pytest.raises(BadValue) as ours:
             decoder.decode()
-        assert str(ours.value).replace("'", "") == told.replace("'", "")  # a number is none that was a text
+        assert str(ours.value).replace("'", "") == message.replace("'", "")  # a number has no quotes
     else:
         assert decoder.decode() == DONE
         assert record_batch(rows, modes.SCHEMA).to_pylist() == expected
@@ -203,7 +203,8 @@ SOUND: list[int | bytes] = [1, 0, 1, b"n", 0, 2, 0, 0, b"7", 4]
 @pytest.mark.parametrize(
     ("at", "item", "message"),
     [
-        (0, -1, "negative count"), (1, -1, "negative count"), (0, b"x", "in place of a number"), (2, -1, "number of fields"),
+        (0, -1, "negative count"), (1, -1, "negative count"), (0, b"x", "in place of a number"),
+        (2, -1, "number of fields"),
         (2, 2**40, "number of fields"), (2, b"99999999999999999999", "in place of a number"), (4, 1, "master entry"),
         (4, b"", "in place of a number"), (5, b"x", "in place of a number"), (6, b"9223372036854775808", "in place of"),
         (7, b"1.5", "in place of a number"), (9, 3, "lp-count"), (9, 5, "lp-count"), (9, -4, "lp-count"),
@@ -262,29 +263,29 @@ def test_a_batch_is_full_at_its_limits_and_loses_nothing(max_rows: int, max_byte
     entries: list[Entry] = [(n, 0, [(b"n", b"%d" % n), (b"s", b"x" * (n % 9))]) for n in range(1, 60)]
     rows = rows_for(NUMBERED, b"k")
     decoder = NodeDecoder(rows, filled(entries, 7), FIRST, LAST, max_rows, max_bytes)
-    found: list[int] = []
+    result: list[int] = []
     while (state := decoder.decode()) == FULL:
         assert rows.length == max_rows or rows.nbytes >= max_bytes
-        found += record_batch(rows, NUMBERED).column(0).to_pylist()
-        assert (decoder.last_ms, decoder.last_seq) == (found[-1], 0)
+        result += record_batch(rows, NUMBERED).column(0).to_pylist()
+        assert (decoder.last_ms, decoder.last_seq) == (result[-1], 0)
     assert state == DONE
-    assert found + record_batch(rows, NUMBERED).column(0).to_pylist() == list(range(1, 60))
+    assert result + record_batch(rows, NUMBERED).column(0).to_pylist() == list(range(1, 60))
 
 
 @given(ENTRIES, st.data())
 def test_a_decoder_made_after_its_last_id_continues(entries: list[Entry], data: st.DataObject) -> None:
     entries = rising(entries)
     stream = filled(entries, 4)
-    after, found = FIRST, list[str]()
+    after, result = FIRST, list[str]()
     while True:
         rows = rows_for(DEFAULT, b"k")
         decoder = NodeDecoder(rows, stream, after, LAST, data.draw(st.integers(1, 3)))
         state = decoder.decode()
-        found += record_batch(rows, DEFAULT).column("id").to_pylist()
+        result += record_batch(rows, DEFAULT).column("id").to_pylist()
         after = (decoder.last_ms, decoder.last_seq)
         if state == DONE:
             break
-    assert found == [f"{ms}-{seq}" for ms, seq, _ in entries]
+    assert result == [f"{ms}-{seq}" for ms, seq, _ in entries]
 
 
 SAME = st.lists(st.lists(st.one_of(st.binary(max_size=70), st.integers(-(2**63), 2**63 - 1)), min_size=2, max_size=2),
@@ -310,5 +311,5 @@ def test_entries_trimmed_from_the_head_are_gone(entries: list[Entry], length: in
     entries = rising(entries)
     stream = filled(entries)
     stream.trim_maxlen(length, False, 0)
-    found = table(stream, DEFAULT, max_rows=1 << 20, exact=False).column("id").to_pylist()
-    assert found == [f"{ms}-{seq}" for ms, seq, _ in entries[-length:]]
+    result = table(stream, DEFAULT, max_rows=1 << 20, exact=False).column("id").to_pylist()
+    assert result == [f"{ms}-{seq}" for ms, seq, _ in entries[-length:]]

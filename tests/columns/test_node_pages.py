@@ -32,7 +32,7 @@ def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_ro
     """Return the table that replies give which arrive in pieces, and the IDs at their heads."""
     rows = rows_for(schema, b"events")
     pages = NodePages(NodeReader(rows, FIRST, LAST, max_rows))
-    batches, found = [], []
+    batches, heads = [], []
     while count:
         state = pages.decode()
         if state == MORE:
@@ -46,33 +46,33 @@ def paged(replies: bytes, schema: Any, pieces: list[int], count: int = 1, max_ro
         elif state == FULL:
             batches.append(record_batch(rows, schema))
         elif state == ANSWER:
-            found.append((pages.go_on, pages.first))
+            heads.append((pages.go_on, pages.first))
         else:
             count -= 1
     batches.append(record_batch(rows, schema))
-    return pa.Table.from_batches(batches, schema), found
+    return pa.Table.from_batches(batches, schema), heads
 
 
 @settings(deadline=None, max_examples=50)
 @given(ENTRIES, ENTRIES, st.sampled_from([DEFAULT, TYPED]), st.lists(st.integers(1, 50), max_size=40))
-def test_pages_that_arrive_in_pieces_are_the_stream(
+def test_pages_in_pieces_give_the_rows_of_the_stream(
     first: list[Entry], second: list[Entry], schema: Any, pieces: list[int]
 ) -> None:
     streams = [filled(rising(first)), filled(rising(second))]
-    found, heads = paged(page(streams[0], b"7-8") + page(streams[1], None, b"1-2"), schema, pieces, 2)
-    assert as_rows(found) == as_rows(table(streams[0], schema)) + as_rows(table(streams[1], schema))
+    result, heads = paged(page(streams[0], b"7-8") + page(streams[1], None, b"1-2"), schema, pieces, 2)
+    assert as_rows(result) == as_rows(table(streams[0], schema)) + as_rows(table(streams[1], schema))
     assert heads == [((7, 8), None), (None, (1, 2))]
 
 
 @settings(deadline=None, max_examples=50)
 @given(ENTRIES.filter(len), st.data())
-def test_pages_of_corrupt_nodes_are_refused_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
+def test_pages_of_corrupt_nodes_are_rejected_or_decoded(entries: list[Entry], data: st.DataObject) -> None:
     raw = bytearray(page(filled(rising(entries))))
     for _ in range(data.draw(st.integers(1, 3))):
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.integers(0, 255))
     try:
-        found, _ = paged(bytes(raw), DEFAULT, [])
-        found.validate(full=True)
+        result, _ = paged(bytes(raw), DEFAULT, [])
+        result.validate(full=True)
     except (Corrupt, ProtocolError, ReplyFailed):
         pass
 

@@ -1,4 +1,4 @@
-"""What comes in is what is there to decode, whatever was decoded in between."""
+"""The receive buffer keeps undecoded bytes in order while others arrive and are decoded."""
 
 from __future__ import annotations
 
@@ -12,28 +12,30 @@ STEPS = st.lists(st.tuples(st.binary(max_size=40), st.integers(0, 60), st.boolea
 
 
 @given(STEPS, st.integers(0, 20))
-def test_bytes_come_out_as_they_went_in(steps: list[tuple[bytes, int, bool]], size: int) -> None:
-    inbox = ReceiveBuffer(size)
+def test_undecoded_bytes_keep_their_order_and_the_buffer_stays_small(
+    steps: list[tuple[bytes, int, bool]], size: int
+) -> None:
+    buffer = ReceiveBuffer(size)
     expected = b""
     for data, decoded, fed in steps:
         if fed:
-            inbox.feed(data)
+            buffer.feed(data)
         else:
-            with inbox.space(len(data)) as room:
+            with buffer.space(len(data)) as room:
                 assert len(room) >= len(data)
                 room[: len(data)] = data
-            inbox.filled(len(data))
+            buffer.filled(len(data))
         expected += data
-        assert bytes(inbox.buf[inbox.pos : inbox.end]) == expected
-        inbox.pos += min(decoded, len(expected))
+        assert bytes(buffer.buf[buffer.pos : buffer.end]) == expected
+        buffer.pos += min(decoded, len(expected))
         expected = expected[decoded:]
-    assert len(inbox.buf) < 4 * (size + sum(len(data) for data, _, _ in steps) + 1)
+    assert len(buffer.buf) < 4 * (size + sum(len(data) for data, _, _ in steps) + 1)
 
 
-def test_no_more_is_there_than_there_was_room_for() -> None:
-    inbox = ReceiveBuffer(4)
+def test_more_bytes_than_the_room_are_a_value_error() -> None:
+    buffer = ReceiveBuffer(4)
     for wrong in (5, -1):
         with pytest.raises(ValueError, match="exceed the room"):
-            inbox.filled(wrong)
-    with pytest.raises(BufferError), inbox.space(1):
-        inbox.space(100)  # the room is held
+            buffer.filled(wrong)
+    with pytest.raises(BufferError), buffer.space(1):
+        buffer.space(100)  # the room is not released

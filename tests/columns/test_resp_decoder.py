@@ -1,4 +1,4 @@
-"""XRANGE replies into Arrow columns: against a model in plain Python, whole and in pieces."""
+"""Replies to XRANGE into Arrow columns: against a model in plain Python, whole and in pieces."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def as_rows(table: Any) -> list[dict[str, Any]]:
 
 @settings(deadline=None)
 @given(ENTRIES, st.lists(st.integers(1, 60), max_size=30), st.integers(1, 5))
-def test_default_columns_are_the_models(entries: list[Entry], pieces: list[int], max_rows: int) -> None:
+def test_default_columns_equal_the_model(entries: list[Entry], pieces: list[int], max_rows: int) -> None:
     table = decode(reply(entries), DEFAULT, pieces, max_rows)
     assert as_rows(table) == expected_default(b"events", entries)
 
@@ -103,7 +103,7 @@ def test_typed_columns_take_the_last_field_of_their_name(entries: list[Entry]) -
                 assert row[column] == (parser.number if fits else None)
 
 
-def test_every_kind_of_column() -> None:
+def test_every_kind_of_column_holds_values_bad_values_and_nulls() -> None:
     schema = pa.schema(
         [
             ("s", pa.string()),
@@ -177,7 +177,7 @@ def test_long_replacements_and_columns_grow() -> None:
     assert as_rows(decode(reply(entries), DEFAULT)) == expected_default(b"events", entries)
 
 
-def test_empty_null_and_deleted() -> None:
+def test_empty_replies_nulls_and_deleted_entries_make_no_rows() -> None:
     assert decode(b"*0\r\n", DEFAULT).num_rows == 0
     assert decode(b"*-1\r\n", DEFAULT).num_rows == 0
     assert decode(b"_\r\n", DEFAULT, [1, 1, 1]).num_rows == 0
@@ -223,7 +223,7 @@ def test_pages_follow_one_another() -> None:
 @given(
     ENTRIES.filter(len), st.integers(1, 6), st.booleans(), st.lists(st.integers(1, 40), max_size=30), st.integers(1, 3)
 )
-def test_a_page_that_begins_at_a_known_entry_holds_as_many_others_either_way(
+def test_a_page_has_the_same_number_of_entries_with_and_without_the_expected_one(
     entries: list[Entry], most: int, there: bool, pieces: list[int], max_rows: int
 ) -> None:
     known: Entry = (7, 7, [(b"known", b"1"), (b"", b"\r\n")])
@@ -282,7 +282,7 @@ def test_an_error_reply_carries_the_servers_text() -> None:
         b"x" * 70000,
     ],
 )
-def test_what_is_no_reply_to_xrange_is_a_protocol_error(data: bytes) -> None:
+def test_a_reply_that_is_not_xranges_is_a_protocol_error(data: bytes) -> None:
     with pytest.raises(ProtocolError):
         decode(data + b"\r\n" * 4, DEFAULT)
 
@@ -305,7 +305,7 @@ def test_mutated_replies_never_read_outside(entries: list[Entry], data: st.DataO
     record_batch(rows, DEFAULT).validate(full=True)
 
 
-def test_schemas_that_cannot_be_served_are_refused_column_by_column() -> None:
+def test_unsupported_schemas_are_rejected_with_every_column() -> None:
     schema = pa.schema(
         [
             ("id", pa.int64()),
@@ -320,7 +320,7 @@ def test_schemas_that_cannot_be_served_are_refused_column_by_column() -> None:
         rows_for(schema, b"k")
 
 
-def test_a_column_that_is_not_null_says_what_is_missing() -> None:
+def test_a_null_in_a_not_null_column_is_an_error_with_its_count() -> None:
     schema = pa.schema([pa.field("n", pa.int64(), nullable=False)])
     assert decode(reply([(1, 1, [(b"n", b"1")])]), schema).to_pylist() == [{"n": 1}]
     with pytest.raises(ValueError, match="'n' is declared NOT NULL, but 1 of 1 entries"):
@@ -334,7 +334,7 @@ def test_binary_maps_keep_every_byte() -> None:
 
 @settings(deadline=None)
 @given(st.binary(max_size=30))
-def test_utf8_is_replaced_as_python_replaces_it(value: bytes) -> None:
+def test_invalid_utf8_is_replaced_as_python_replaces_it(value: bytes) -> None:
     assert decode(reply([(1, 1, [(b"user", value)])]), TYPED).column("user").to_pylist() == [text(value)]
 
 

@@ -1,4 +1,4 @@
-"""Entries of a shape seen before take a short way: it must equal the long one, for any bytes in any pieces."""
+"""Entries with a recent shape are decoded faster: the result equals that of decoding by names, for any bytes."""
 
 from __future__ import annotations
 
@@ -59,21 +59,21 @@ def outcome(data: bytes, schema: Any, pieces: list[int], learning: bool) -> tupl
 
 @settings(deadline=None)
 @given(alike(), PIECES, st.integers(1, 5))
-def test_entries_alike_are_the_models(entries: list[Entry], pieces: list[int], max_rows: int) -> None:
+def test_entries_with_the_same_fields_equal_the_model(entries: list[Entry], pieces: list[int], max_rows: int) -> None:
     table = decode(reply(entries), DEFAULT, pieces, max_rows)
     assert as_rows(table) == expected_default(b"events", entries)
 
 
 @settings(deadline=None)
 @given(alike(), PIECES, st.sampled_from([DEFAULT, TYPED, pa.schema([("n", pa.int64())]), pa.schema([])]))
-def test_the_short_way_is_the_long_one(entries: list[Entry], pieces: list[int], schema: Any) -> None:
+def test_decoding_by_shape_equals_decoding_by_names(entries: list[Entry], pieces: list[int], schema: Any) -> None:
     data = reply(entries)
     assert outcome(data, schema, pieces, True) == outcome(data, schema, [], False)
 
 
 @settings(deadline=None)
 @given(alike(), PIECES, st.sampled_from([DEFAULT, TYPED]), st.data())
-def test_damaged_bytes_end_alike_on_both_ways(
+def test_damaged_bytes_have_the_same_outcome_by_shape_and_by_names(
     entries: list[Entry], pieces: list[int], schema: Any, data: st.DataObject
 ) -> None:
     raw = bytearray(reply(entries))
@@ -85,7 +85,7 @@ def test_damaged_bytes_end_alike_on_both_ways(
     assert outcome(whole, schema, pieces, True) == outcome(whole, schema, pieces, False)
 
 
-def test_ids_as_no_server_writes_them_are_written_anew() -> None:
+def test_ids_with_leading_zeros_are_normalised() -> None:
     entry = b"*2\r\n$%d\r\n%b\r\n*2\r\n$1\r\nn\r\n$1\r\n7\r\n"
     ids = [b"1-1", b"007-1", b"7-010", b"0-0", b"18446744073709551615-18446744073709551615", b"12345678901-0"]
     data = b"*%d\r\n" % len(ids) + b"".join(entry % (len(text), text) for text in ids)
@@ -94,7 +94,7 @@ def test_ids_as_no_server_writes_them_are_written_anew() -> None:
     assert [row["id"] for row in rows] == ["1-1", "7-1", "7-10", "0-0", ids[4].decode(), "12345678901-0"]
 
 
-def test_many_shapes_in_turn_stay_right() -> None:
+def test_alternating_shapes_are_decoded_correctly() -> None:
     entries: list[Entry] = [
         (number, 0, [(b"f%d" % (number % shapes), b"%d" % number), (b"n", b"%d" % number)])
         for shapes in (3, 20, 200)

@@ -256,8 +256,8 @@ def test_discovered_fields_are_null_in_the_rows_before(feed: Any) -> None:
     for fields in ([(b"a", b"1")], [(b"b", b"2"), (b"a", 3)], [], [(b"c", b"\xff")]):
         feed(rows, fields)
     assert [column.name for column in rows.columns] == [b"a", b"b", b"c"]
-    found = [array_of(column).to_pylist() for column in rows.columns]
-    assert found == [["1", "3", None, None], [None, "2", None, None], [None, None, None, "\ufffd"]]
+    result = [array_of(column).to_pylist() for column in rows.columns]
+    assert result == [["1", "3", None, None], [None, "2", None, None], [None, None, None, "\ufffd"]]
 
 
 @FEEDS

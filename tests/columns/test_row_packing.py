@@ -1,4 +1,4 @@
-"""Arrow columns into XADD: what a server's parser reads out of the packed bytes."""
+"""Arrow columns into XADD commands: read by the command parser, run by the engine, and read back."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def texts(array: Any, name: bytes = b"") -> StringArrays:
 def commands(data: bytes) -> list[list[bytes]]:
     parser = CommandParser()
     parser.feed(data)
-    found = []
+    result = []
     while (command := parser.next()) is not None:
-        found.append(command)
-    return found
+        result.append(command)
+    return result
 
 
 def packed(packer: RowPacker, rows: int, limit: int = 1 << 16) -> bytes:
@@ -78,7 +78,7 @@ def test_maps_become_fields(maps: list[dict[str, str | None]], cut: int) -> None
     assert commands(packed(packer, len(array))) == expected
 
 
-def test_what_cannot_be_an_entry_is_refused() -> None:
+def test_a_row_of_nulls_and_a_null_id_are_value_errors() -> None:
     packer = RowPacker([b"XADD", b"k"])
     packer.rows_of([texts(pa.array([None], pa.string()), b"f")], None)
     with pytest.raises(ValueError, match="nothing but nulls"):
@@ -88,7 +88,7 @@ def test_what_cannot_be_an_entry_is_refused() -> None:
         packer.pack(0, 1, 100)
 
 
-def test_buffers_that_lie_are_an_index_error() -> None:
+def test_contradictory_buffers_are_an_index_error() -> None:
     packer = RowPacker([b"XADD", b"k"])
     for bad in (
         StringArrays(b"f", None, b"\0\0\0\0", b"", 0),
@@ -103,7 +103,7 @@ def test_buffers_that_lie_are_an_index_error() -> None:
 
 @settings(deadline=None)
 @given(st.lists(CELLS, max_size=40), st.integers(0, 20), st.integers(0, 20))
-def test_slices_hand_over_their_own_part(cells: list[Any], cut: int, size: int) -> None:
+def test_slices_are_packed_without_the_rest_of_their_parent(cells: list[Any], cut: int, size: int) -> None:
     array = pa.array(cells, pa.binary()).slice(cut, size)
     packer = RowPacker([b"XADD", b"k"])
     always = as_column(pa.array(["x"] * len(array)), "always")
@@ -122,8 +122,8 @@ def test_each_row_can_have_its_own_stream(rows: list[tuple[bytes, bytes]]) -> No
     ids = as_column(pa.array([f"{number}-1" for number in range(len(rows))]))
     packer = RowPacker([b"XADD", b"unused", b"MINID", b"~", b"5-0"])
     packer.rows_of([as_column(pa.array([value for _, value in rows], pa.binary()), "f")], ids, keys)
-    found = commands(packed(packer, len(rows), 50))
-    assert found == [
+    result = commands(packed(packer, len(rows), 50))
+    assert result == [
         [b"XADD", key, b"MINID", b"~", b"5-0", b"%d-1" % number, b"f", value]
         for number, (key, value) in enumerate(rows)
     ]
@@ -132,7 +132,7 @@ def test_each_row_can_have_its_own_stream(rows: list[tuple[bytes, bytes]]) -> No
         packer.pack(0, 1, 100)
 
 
-def test_what_other_types_are_as_texts() -> None:
+def test_values_of_other_types_have_the_documented_texts() -> None:
     moment = datetime(2013, 1, 1, 5, 15, tzinfo=UTC)
     columns = {
         "decimal": pa.array([Decimal("1.50"), Decimal("0.00"), None], pa.decimal128(20, 10)),

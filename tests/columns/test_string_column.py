@@ -105,8 +105,8 @@ def test_dictionaries_of_any_width_are_their_values(cells: list[str | None], sta
 @given(st.lists(st.one_of(st.none(), st.decimals(-(10**9), 10**9, places=4)), max_size=20), st.integers(4, 20))
 def test_decimals_have_the_digits_of_their_scale_and_no_exponent(cells: list[Decimal | None], scale: int) -> None:
     array = pa.array(cells, pa.decimal128(38, scale))
-    found = as_texts(array).to_pylist()
-    assert found == [None if cell is None else f"{cell.quantize(Decimal(1).scaleb(-scale)):f}" for cell in cells]
+    result = as_texts(array).to_pylist()
+    assert result == [None if cell is None else f"{cell.quantize(Decimal(1).scaleb(-scale)):f}" for cell in cells]
 
 
 UNITS = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
@@ -128,8 +128,8 @@ def test_a_slice_copies_no_more_than_its_own_bytes(cells: list[bytes | None], st
     column = texts(array, "f")
     packer = RowPacker([b"XADD", b"k"])
     packer.rows_of([texts(pa.array(["x"] * len(array)), "always"), column], None)
-    found = [row[6] if len(row) > 5 else None for row in commands(packed(packer, len(array)))]
-    assert found == cells[start : start + size]
+    result = [row[6] if len(row) > 5 else None for row in commands(packed(packer, len(array)))]
+    assert result == cells[start : start + size]
 
 
 def test_an_array_without_rows_is_a_column_without_rows() -> None:

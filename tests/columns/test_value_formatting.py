@@ -1,4 +1,4 @@
-"""Numbers, days and moments as text: the packer's own writing is Arrow's, byte for byte."""
+"""Numbers, days and moments as text: the packer formats them as Arrow does, byte for byte."""
 
 from __future__ import annotations
 
@@ -63,14 +63,16 @@ def values(array: Any, direct: bool) -> list[bytes | None]:
     return [row[6] if len(row) > 5 else None for row in commands(packed(packer, len(array), 400))]
 
 
-@pytest.mark.parametrize(("kind", "cells"), KINDS, ids=lambda told: str(told) if isinstance(told, pa.DataType) else "")
+@pytest.mark.parametrize(
+    ("kind", "cells"), KINDS, ids=lambda value: str(value) if isinstance(value, pa.DataType) else ""
+)
 def test_values_are_written_as_arrow_writes_them(kind: Any, cells: st.SearchStrategy[Any]) -> None:
     @settings(deadline=None)
     @given(st.lists(st.one_of(st.none(), cells), max_size=40), st.integers(0, 20), st.integers(0, 40))
     def check(drawn: list[Any], cut: int, size: int) -> None:
         array = pa.array(drawn, kind).slice(cut, size)
-        told = as_texts(array).to_pylist()
-        assert values(array, True) == [None if text is None else text.encode() for text in told]
+        expected = as_texts(array).to_pylist()
+        assert values(array, True) == [None if text is None else text.encode() for text in expected]
         assert values(array, False) == values(array, True)
 
     check()
@@ -81,12 +83,12 @@ def test_values_are_written_as_arrow_writes_them(kind: Any, cells: st.SearchStra
 @example([FIRST_DAY * 86_400 - 1], "s")
 @example([(LAST_DAY + 1) * 86_400_000], "ms")
 @example([-(2**63), 2**63 - 1, 0], "us")
-def test_moments_beyond_all_years_are_still_arrows(drawn: list[int | None], unit: str) -> None:
+def test_moments_outside_the_years_1_to_9999_are_written_by_arrow(drawn: list[int | None], unit: str) -> None:
     array = pa.array(drawn, pa.timestamp(unit, "UTC"))
     assert values(array, True) == [None if text is None else text.encode() for text in as_texts(array).to_pylist()]
 
 
-def test_days_beyond_all_years_are_still_arrows() -> None:
+def test_days_outside_the_years_1_to_9999_are_written_by_arrow() -> None:
     for day in (FIRST_DAY - 1, LAST_DAY + 1, -(2**31), 2**31 - 1):
         array = pa.array([0, day, None], pa.date32())
         assert values(array, True) == [b"1970-01-01", as_texts(array)[1].as_py().encode(), None]
@@ -96,25 +98,25 @@ def test_days_beyond_all_years_are_still_arrows() -> None:
 
 @settings(deadline=None)
 @given(DOUBLES)
-def test_a_double_reads_back_as_it_was(value: float) -> None:
+def test_a_double_survives_its_text_and_has_the_shortest_digits(value: float) -> None:
     writer = ValueFormatter()
     text = writer.text(writer.put_real(value))
     assert struct.pack("<d", float(text)) == struct.pack("<d", value) or value != value
-    told = repr(value).split("e")[0].replace(".", "").strip("-0")
-    assert text.decode().split("e")[0].replace(".", "").strip("-0") == told
+    shortest = repr(value).split("e")[0].replace(".", "").strip("-0")
+    assert text.decode().split("e")[0].replace(".", "").strip("-0") == shortest
 
 
-def test_ids_and_maps_take_values_too() -> None:
+def test_ids_and_maps_can_be_columns_of_values() -> None:
     packer = RowPacker([b"XADD", b"k"])
     array = pa.array([[("a", 1.5), ("b", None)], [("c", -2.0)]], pa.map_(pa.string(), pa.float64()))
     ids = texts(pa.array([5, 6]), "", True)
     ends = array.buffers()[1].to_pybytes()
     packer.rows_of_map(ends, 0, texts(array.keys), texts(array.items, "", True), ids)
-    found = commands(packed(packer, 2))
-    assert found == [[b"XADD", b"k", b"5", b"a", b"1.5"], [b"XADD", b"k", b"6", b"c", b"-2"]]
+    result = commands(packed(packer, 2))
+    assert result == [[b"XADD", b"k", b"5", b"a", b"1.5"], [b"XADD", b"k", b"6", b"c", b"-2"]]
 
 
-def test_values_beyond_their_buffer_are_an_index_error() -> None:
+def test_values_outside_their_buffer_are_an_index_error() -> None:
     for kind, data in (("INT64", bytes(7)), ("DOUBLE", bytes(7)), ("FLOAT", bytes(3)), ("BOOLEAN", b""),
                        ("DAY", bytes(3)), ("MICROSECONDS", bytes(7))):  # fmt: skip
         packer = RowPacker([b"XADD", b"k"])

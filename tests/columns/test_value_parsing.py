@@ -25,10 +25,10 @@ def integer(text: bytes) -> int | None:
 def real(text: bytes) -> float | None:
     """Read a double at the end of a buffer, and where a whole word lies behind it: the result is the same."""
     parser = ValueParser()
-    found = parser.real if parser.decimal(bytearray(b"9" + text + b"9"), 1, len(text)) else None
+    result = parser.real if parser.decimal(bytearray(b"9" + text + b"9"), 1, len(text)) else None
     again = parser.real if parser.decimal(bytearray(b".9" + text + b"9.345678"), 2, len(text)) else None
-    assert repr(again) == repr(found)
-    return found
+    assert repr(again) == repr(result)
+    return result
 
 
 def timestamp(text: bytes) -> int | None:
@@ -48,7 +48,7 @@ def boolean(text: bytes) -> int | None:
 
 @settings(deadline=None)
 @given(st.integers(-(2**70), 2**70))
-def test_integers_are_read_within_64_bits_and_refused_beyond(value: int) -> None:
+def test_integers_are_read_within_64_bits_and_rejected_beyond(value: int) -> None:
     inside = -(2**63) <= value < 2**63
     assert integer(b"%d" % value) == (value if inside else None)
     assert integer(b" %d\r\n" % value) == (value if inside else None)
@@ -93,18 +93,18 @@ def test_doubles_are_plain_decimals_or_the_named_ones(text: bytes) -> None:
     plain = text.strip()
     decimal = rb"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?"
     named = rb"(?i)[+-]?(nan|inf|infinity)"
-    found = real(text)
+    result = real(text)
     if re.fullmatch(decimal, plain) or re.fullmatch(named, plain):
         expected = float(plain)
-        assert found == expected or (found is not None and math.isnan(found) and math.isnan(expected))
+        assert result == expected or (result is not None and math.isnan(result) and math.isnan(expected))
     else:
-        assert found is None
+        assert result is None
 
 
 @pytest.mark.parametrize(
     "text", [b"0.1", b"-0", b"1e22", b"1e23", b"9007199254740993", b"123456789012345678901e-5", b"5e-324", b"1e400"]
 )
-def test_doubles_on_both_ways(text: bytes) -> None:
+def test_doubles_are_rounded_correctly_at_the_limits_of_the_fast_path(text: bytes) -> None:
     assert real(text) == float(text)
     assert math.copysign(1, real(text) or 0.0) == math.copysign(1, float(text)) or float(text) == 0
 
@@ -112,16 +112,16 @@ def test_doubles_on_both_ways(text: bytes) -> None:
 @settings(deadline=None, max_examples=500)
 @given(st.text("0123456789.-", min_size=1, max_size=10).map(str.encode))
 def test_short_doubles_are_read_as_one_word(text: bytes) -> None:
-    found = real(text)
+    result = real(text)
     if re.fullmatch(rb"-?([0-9]+\.?[0-9]*|\.[0-9]+)", text):
-        assert repr(found) == repr(float(text))
+        assert repr(result) == repr(float(text))
     else:
-        assert found is None
+        assert result is None
 
 
 @settings(deadline=None)
 @given(st.datetimes(datetime(1, 1, 2), datetime(9999, 12, 30)), st.sampled_from("T "), st.integers(-14 * 60, 14 * 60))
-def test_timestamps_in_iso_8601(moment: datetime, between: str, minutes: int) -> None:
+def test_timestamps_are_read_in_iso_8601(moment: datetime, between: str, minutes: int) -> None:
     zone = timezone(timedelta(minutes=minutes))
     zoned = moment.replace(tzinfo=zone)
     expected = (zoned - EPOCH) // MICROSECOND
@@ -135,7 +135,7 @@ def test_timestamps_in_iso_8601(moment: datetime, between: str, minutes: int) ->
 
 @settings(deadline=None)
 @given(st.dates())
-def test_dates(value: date) -> None:
+def test_dates_are_days_since_1970(value: date) -> None:
     days = (value - date(1970, 1, 1)).days
     assert day(value.isoformat().encode()) == days
     assert day(value.isoformat().encode() + b"T10:11") == days
@@ -167,13 +167,13 @@ def test_dates(value: date) -> None:
         (b"yesterday", None),
     ],
 )
-def test_timestamps_by_hand(text: bytes, micros: int | None) -> None:
+def test_timestamps_have_their_microseconds_or_are_rejected(text: bytes, micros: int | None) -> None:
     assert timestamp(text) == micros
 
 
 @settings(deadline=None)
 @given(st.binary(max_size=40))
-def test_any_bytes_are_a_value_or_none(text: bytes) -> None:
+def test_any_bytes_are_a_value_or_rejected_without_an_error(text: bytes) -> None:
     for read in (integer, real, timestamp, day, boolean):
         read(text)
 
@@ -192,7 +192,7 @@ def test_any_bytes_are_a_value_or_none(text: bytes) -> None:
         (b"truest", None),
     ],
 )
-def test_booleans(text: bytes, truth: int | None) -> None:
+def test_booleans_are_sparks_words(text: bytes, truth: int | None) -> None:
     assert boolean(text) == truth
 
 
@@ -204,7 +204,7 @@ def test_a_value_outside_its_buffer_is_an_index_error() -> None:
                 read(bytearray(b"12"), start, size)
 
 
-def test_numbers_in_a_word_are_the_digits_one_by_one() -> None:
+def test_eight_digits_read_as_one_word_are_the_number() -> None:
     parser = ValueParser()
     for text in (
         b"12345678",

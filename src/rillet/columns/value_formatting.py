@@ -244,7 +244,7 @@ class ValueFormatter:
         to[4] = 0x65
         return 5
 
-    # ---- floating-point numbers ----------------------------------------------------------------------------------------
+    # ---- floating-point numbers --------------------------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
