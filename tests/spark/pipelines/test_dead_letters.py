@@ -1,4 +1,4 @@
-"""Dead letters and pending entries as a table, and back into their streams: each once, whatever stops on the way."""
+"""Dead letters and pending entries form a table and are requeued exactly once, wherever a run stops."""
 
 from __future__ import annotations
 
@@ -15,16 +15,8 @@ from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines import dead_letters as package_function
 from rillet.spark.pipelines.cli_arguments import PipelineParser
 from rillet.spark.pipelines.cli_common import PipelineError, foreign_files
-from rillet.spark.pipelines.dead_letters import (
-    CONSUMER,
-    Reprocessed,
-    own_fields,
-    pending,
-    put_back,
-    report,
-    reprocess,
-    requeue,
-)
+from rillet.spark.pipelines.dead_letters import pending, report, reprocess
+from rillet.spark.pipelines.requeue import CONSUMER, RequeueSummary, own_fields, put_back, requeue, requeue_task
 from tests.cluster import Cluster
 from tests.judge import Judge
 
@@ -34,7 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.once
 
 
-# The package shows the function under the module's name.
+# In the package, the function hides the module of the same name.
 MODULE = sys.modules["rillet.spark.pipelines.dead_letters"]
 
 
@@ -47,7 +39,7 @@ def servers(judge: Judge) -> Servers:
 
 
 def bury(judge: Judge, count: int, stream: str = "events", letters: str = "billing.dead") -> list[bytes]:
-    """Have a consumer of rillet's give up entries; return the IDs of the letters."""
+    """Let a consumer of rillet give up entries; return the IDs of the letters."""
     with judge.client() as client:
         client.flushall()
         for i in range(count):
@@ -63,28 +55,30 @@ def bury(judge: Judge, count: int, stream: str = "events", letters: str = "billi
         return [raw for raw, _ in client.execute_command("XRANGE", letters, "-", "+")]
 
 
-def test_letters_go_back_as_they_were(judge: Judge) -> None:
+def test_letters_are_requeued_with_their_own_fields(judge: Judge) -> None:
     ids = bury(judge, 5)
     with servers(judge) as there, judge.client() as client:
-        assert put_back(there, b"billing.dead", [*ids[:3], b"9-9", ids[0]], b"events") == Reprocessed(moved=3, gone=1)
+        assert put_back(there, b"billing.dead", [*ids[:3], b"9-9", ids[0]], b"events") == RequeueSummary(
+            moved=3, gone=1
+        )
         entries = client.execute_command("XRANGE", "events", "-", "+")
         assert [flat for _, flat in entries[5:]] == [flat for _, flat in entries[:3]]
         assert client.execute_command("XLEN", "billing.dead") == 2
         assert client.execute_command("KEYS", "*commits*") == []
-        assert put_back(there, b"billing.dead", ids[:3], b"events") == Reprocessed(gone=3)
+        assert put_back(there, b"billing.dead", ids[:3], b"events") == RequeueSummary(gone=3)
 
 
-def test_only_what_says_where_it_came_from_is_taken_off() -> None:
+def test_only_the_metadata_of_a_letter_is_removed() -> None:
     tail = [b"_stream", b"s", b"_group", b"g", b"_id", b"1-1", b"_deliveries", b"4"]
     assert own_fields([b"_id", b"own", b"a", b"1", *tail]) == [b"_id", b"own", b"a", b"1"]
     assert own_fields([b"a", b"1", *tail, b"_reason", b"x"]) == [b"a", b"1"]
-    for kept in ([b"a", b"1"], [b"a", b"1", b"_reason", b"x"], tail):  # an entry has a field at least
+    for kept in ([b"a", b"1"], [b"a", b"1", b"_reason", b"x"], tail):  # an entry has at least one field
         assert own_fields(kept) == kept
 
 
 @pytest.mark.parametrize("lost", [b"EXEC", b"XDEL", b"HDEL"])
 @pytest.mark.parametrize("after", [False, True])
-def test_a_run_that_stops_anywhere_is_gone_on_with(
+def test_a_run_completes_the_work_of_one_that_stopped_anywhere(
     judge: Judge, monkeypatch: pytest.MonkeyPatch, lost: bytes, after: bool
 ) -> None:
     ids = bury(judge, 4)
@@ -96,7 +90,7 @@ def test_a_run_that_stops_anywhere_is_gone_on_with(
             raise ConnectionLost("rillet: lost before")
         replies = send(self, key, commands)
         if here:
-            raise ConnectionLost("rillet: lost behind")
+            raise ConnectionLost("rillet: lost after")
         return replies
 
     monkeypatch.setattr(Servers, "replies", failing)
@@ -118,18 +112,18 @@ def test_two_runs_at_once_move_a_letter_once(judge: Judge, monkeypatch: pytest.M
     def other_first(self: Servers, key: bytes, commands: Any) -> Any:
         if commands[0] == (b"MULTI",) and once.pop():
             once.append(False)
-            with servers(judge) as other:  # all of another run happens before this one's EXEC
+            with servers(judge) as other:  # another run completes before this run's EXEC
                 monkeypatch.setattr(Servers, "replies", send)
                 assert put_back(other, b"billing.dead", ids, b"events").moved == 4
         return send(self, key, commands)
 
     monkeypatch.setattr(Servers, "replies", other_first)
     with servers(judge) as there, judge.client() as client:
-        assert put_back(there, b"billing.dead", ids, b"events") == Reprocessed(gone=4)
+        assert put_back(there, b"billing.dead", ids, b"events") == RequeueSummary(gone=4)
         assert client.execute_command("XLEN", "events") == 8
 
 
-def test_what_is_pending_is_claimed_appended_and_acknowledged(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pending_entries_are_claimed_appended_and_acknowledged(judge: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     with judge.client() as client:
         client.flushall()
         for i in range(6):
@@ -141,24 +135,24 @@ def test_what_is_pending_is_claimed_appended_and_acknowledged(judge: Judge, monk
         ids = [b"%d-0" % (i + 1) for i in range(6)]
         with servers(judge) as there:
             done = requeue(there, b"events", b"g", ids, b"events", 30_000)
-            assert done == Reprocessed(moved=2, gone=4)  # one was deleted, three are not idle for so long
+            assert done == RequeueSummary(moved=2, gone=4)  # one was deleted, three have less idle time
             assert [flat[1] for _, flat in client.execute_command("XRANGE", "events", "-", "+")][-2:] == [b"0", b"1"]
             left = [(raw, who) for raw, who, _, _ in client.execute_command("XPENDING", "events", "g", "-", "+", 9)]
             assert left == [(b"4-0", b"c"), (b"5-0", b"c"), (b"6-0", b"c")]
-            assert requeue(there, b"events", b"g", ids[:2], b"events", 30_000) == Reprocessed(gone=2)
-            # Stopped behind the claim: what was claimed can be claimed again at once.
-            monkeypatch.setattr(MODULE, "_transaction", stopped)
+            assert requeue(there, b"events", b"g", ids[:2], b"events", 30_000) == RequeueSummary(gone=2)
+            # A run stops after its claim: the next run can claim the entries at once.
+            monkeypatch.setattr("rillet.spark.pipelines.requeue._transaction", stopped)
             with pytest.raises(KeyError):
                 requeue(there, b"events", b"g", ids[3:], b"events", 0)
             monkeypatch.undo()
         with servers(judge) as there:
             assert client.execute_command("XPENDING", "events", "g", "-", "+", 9)[0][1] == CONSUMER
             assert requeue(there, b"events", b"g", ids[3:], b"events", 0).moved == 3
-            with pytest.raises(PipelineError, match="goes back into its own stream"):
+            with pytest.raises(PipelineError, match="can only be requeued into their own stream"):
                 requeue(there, b"events", b"g", ids, b"elsewhere")
 
 
-def test_a_refusal_is_one_sentence_and_loses_nothing(judge: Judge) -> None:
+def test_a_rejected_requeue_raises_one_line_and_keeps_the_letters(judge: Judge) -> None:
     ids = bury(judge, 2)
     with servers(judge) as there, judge.client() as client:
         client.execute_command("SET", "text", "x")
@@ -168,7 +162,7 @@ def test_a_refusal_is_one_sentence_and_loses_nothing(judge: Judge) -> None:
 
 
 @pytest.mark.slow
-def test_letters_and_their_stream_on_two_nodes_of_a_cluster(cluster: Cluster) -> None:
+def test_letters_move_to_a_stream_on_another_node_of_the_cluster(cluster: Cluster) -> None:
     letters, stream = (cluster.key_of(node, "s").encode() for node in (0, 1))
     with Servers(parse({"url": cluster.url, "streamPattern": "*"})) as there:
         ids = [there.call(letters, b"XADD", letters, b"*", b"n", b"%d" % i, b"_stream", stream) for i in range(5)]
@@ -178,7 +172,7 @@ def test_letters_and_their_stream_on_two_nodes_of_a_cluster(cluster: Cluster) ->
         assert [flat for _, flat in entries] == [[b"n", b"%d" % i] for i in range(5)]
 
 
-def test_wrong_arguments_are_named_at_once() -> None:
+def test_all_wrong_arguments_are_reported_at_once() -> None:
     def read(*words: str) -> None:
         parser = PipelineParser(prog="x")
         MODULE.add_arguments(parser)
@@ -207,7 +201,7 @@ def test_only_a_folder_of_parquet_files_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_both_views_and_a_selection_back(spark: SparkSession, judge: Judge, tmp_path: Path) -> None:
+def test_both_tables_report_and_a_selection_is_requeued(spark: SparkSession, judge: Judge, tmp_path: Path) -> None:
     bury(judge, 6)
     url = f"redis://127.0.0.1:{judge.port}"
     with judge.client() as client:
@@ -216,14 +210,15 @@ def test_both_views_and_a_selection_back(spark: SparkSession, judge: Judge, tmp_
         client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")
         letters = package_function(spark, stream="billing.dead", url=url).persist()
         first = letters.orderBy("letter_id").first()
-        assert first is not None and (first["stream"], first["group"], first["id"], first["deliveries"]) == (
+        assert first is not None
+        assert (first["stream"], first["group"], first["id"], first["deliveries"]) == (
             "events", "billing", "1700000000000-0", 2,
         )  # fmt: skip
         assert first["added"].timestamp() == 1_700_000_000 and first["age"] == "under a minute"
         groups = {(row["stream"], row["reason"]): row["entries"] for row in report(letters).collect()}
         assert groups == {("events", "delivered too often"): 6, ("other", "timeout"): 1, (None, "no origin"): 1}
         chosen = letters.where("fields['n'] < 2 OR stream IS NULL OR reason = 'timeout'")
-        assert reprocess(spark, chosen, url=url) == Reprocessed(moved=3, nowhere=1)
+        assert reprocess(spark, chosen, url=url) == RequeueSummary(moved=3, nowhere=1)
         assert (client.xlen("events"), client.xlen("other"), client.xlen("billing.dead")) == (8, 1, 5)
         letters.unpersist()
         client.execute_command("XREADGROUP", "GROUP", "billing", "w", "STREAMS", "events", ">")
@@ -231,22 +226,23 @@ def test_both_views_and_a_selection_back(spark: SparkSession, judge: Judge, tmp_
             "XDEL", "events", client.execute_command("XREVRANGE", "events", "+", "-", "COUNT", 1)[0][0]
         )
         stuck = pending(spark, stream="events", url=url)
-        assert reprocess(spark, stuck.where("reason = 'not acknowledged'"), url=url) == Reprocessed(moved=1)
+        assert reprocess(spark, stuck.where("reason = 'not acknowledged'"), url=url) == RequeueSummary(moved=1)
 
 
-def test_the_rows_of_a_task(judge: Judge) -> None:
+def test_a_task_requeues_letters_and_lists_pending_entries(judge: Judge) -> None:
     ids = bury(judge, 3)
     options = parse({"url": f"redis://127.0.0.1:{judge.port}", "streamPattern": "*"})
     rows = [(None, None, None, "billing.dead", raw.decode()) for raw in ids]
-    assert list(MODULE._part(options, None, 0, rows)) == [Reprocessed(nowhere=3)]
-    assert list(MODULE._part(options, "collected", 0, rows)) == [Reprocessed(moved=3)]
+    assert list(requeue_task(options, None, 0, rows)) == [RequeueSummary(nowhere=3)]
+    assert list(requeue_task(options, "collected", 0, rows)) == [RequeueSummary(moved=3)]
     with judge.client() as client:
         assert (client.xlen("collected"), client.xlen("billing.dead")) == (3, 0)
         client.execute_command("XGROUP", "CREATE", "collected", "g", "0")
         client.execute_command("XREADGROUP", "GROUP", "g", "c", "STREAMS", "collected", ">")
         client.execute_command("XDEL", "collected", client.execute_command("XRANGE", "collected", "-", "+")[0][0])
-    found = list(MODULE._pending_rows(options, 1, 0, (b"collected", b"g")))
-    assert [row[4] for row in found] == ["the entry was deleted", "not acknowledged", "not acknowledged"]
-    assert found[0][8] is None and found[1][8] == {"n": "1", "\ufffd": "\ufffd\r\n", "_id": "mine"}
+    rows = list(MODULE._pending_rows(options, 1, 0, (b"collected", b"g")))
+    assert [row[4] for row in rows] == ["the entry was deleted", "not acknowledged", "not acknowledged"]
+    assert rows[0][8] is None
+    assert rows[1][8] == {"n": "1", "\ufffd": "\ufffd\r\n", "_id": "mine"}
     assert list(MODULE._pending_rows(options, 2, 0, (b"collected", b"g"))) == []
     assert list(MODULE._pending_rows(options, 1, 60_000, (b"collected", b"g"))) == []

@@ -17,8 +17,9 @@ from rillet.client.errors import ConnectionLost
 from rillet.client.servers import Servers
 from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines.cli_arguments import PipelineParser
-from rillet.spark.pipelines.lag import Samples, add_arguments, chart, history, report, sample, schema, watch
-from rillet.spark.pipelines.lag import lag as snapshot_of
+from rillet.spark.pipelines.lag import add_arguments, chart, history, report
+from rillet.spark.pipelines.lag import lag as lag_now
+from rillet.spark.pipelines.lag_sampling import Samples, sample, schema, watch
 from tests.judge import Judge
 
 if TYPE_CHECKING:
@@ -26,13 +27,13 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.once
 
-# The package shows the function under the module's name.
+# In the package, the function hides the module of the same name.
 MODULE = sys.modules["rillet.spark.pipelines.lag"]
 START = 1_700_000_000_000
 
 
 def fill(client: Any) -> None:
-    """Make two streams: in one a group with two consumers and old pending entries, in the other one without any."""
+    """Create two streams: one whose group has two consumers and old pending entries, one whose group has neither."""
     client.flushall()
     run = client.execute_command
     for i in range(100):
@@ -58,7 +59,7 @@ def rows_of(url: str, keys: list[bytes], most: int = 1000) -> list[dict[str, Any
 
 
 @pytest.mark.parametrize("compat", ["7.0", "8.6", "valkey", "newest"])
-def test_a_sample_is_what_the_server_says(compat: str, peer_of: Callable[[str], Judge]) -> None:
+def test_a_sample_has_the_figures_of_the_server(compat: str, peer_of: Callable[[str], Judge]) -> None:
     server = peer_of(compat)
     with server.client() as client:
         fill(client)
@@ -105,20 +106,20 @@ def test_a_group_that_has_read_nothing_is_behind_the_first_entry_and_not_1970(ju
         client.execute_command("XTRIM", "a", "MINID", "=", f"{START + 70}-0")
     (row,) = (row for row in rows_of(url, [b"a"]) if row["group"] == "new")
     assert (row["lag"], row["behind_ms"]) == (30, 29)
-    (row,) = (row for row in rows_of(url, [b"a"]) if row["group"] == "g")  # what it missed, nobody can read
+    (row,) = (row for row in rows_of(url, [b"a"]) if row["group"] == "g")  # trimmed entries no longer count
     assert row["behind_ms"] == 29
 
 
-def test_no_more_is_looked_at_than_asked_for(judge: Judge, url: str) -> None:
+def test_a_sample_reads_at_most_most_pending_entries(judge: Judge, url: str) -> None:
     with judge.client() as client:
         fill(client)
     for most in (7, 10, 41):
         (_, busy) = rows_of(url, [b"a"], most)
         assert busy["pending_seen"] == most and busy["pending"] == 41
-    assert rows_of(url, [b"a"], 7)[1]["age_p50_ms"] >= 500_000  # those with the lowest IDs
+    assert rows_of(url, [b"a"], 7)[1]["age_p50_ms"] >= 500_000  # the entries with the lowest IDs
 
 
-def test_ids_may_be_any_numbers(judge: Judge, url: str) -> None:
+def test_a_lag_in_time_beyond_a_long_is_capped(judge: Judge, url: str) -> None:
     import pyarrow as pa
 
     with judge.client() as client:
@@ -129,13 +130,13 @@ def test_ids_may_be_any_numbers(judge: Judge, url: str) -> None:
     assert table.column("behind_ms").to_pylist() == [2**63 - 1]
 
 
-def test_samples_become_files_even_after_an_outage(
+def test_sampling_continues_after_an_outage_and_writes_files(
     judge: Judge, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pq = pytest.importorskip("pyarrow.parquet")
     with judge.client() as client:
         fill(client)
-    take, calls = MODULE.sample, 0
+    take, calls = sample, 0
 
     def with_outage(*given: Any) -> Any:
         nonlocal calls
@@ -144,16 +145,16 @@ def test_samples_become_files_even_after_an_outage(
             raise ConnectionLost("rillet: the connection was lost")
         return take(*given)
 
-    monkeypatch.setattr(MODULE, "sample", with_outage)
+    monkeypatch.setattr("rillet.spark.pipelines.lag_sampling.sample", with_outage)
     into = Samples(tmp_path, flush=0.0)
     taken, missed, last = watch(parse(options(url)), 0.01, 0.05, into, threading.Event())
     assert (taken, missed, len(last)) == (4, 1, 3) and into.files >= 1
-    assert "a sample is missing: the connection was lost" in capsys.readouterr().err
+    assert "a sample failed, sampling continues: the connection was lost" in capsys.readouterr().err
     files = sorted(tmp_path.glob("date=*/lag-*.parquet"))
     assert len(files) == into.files and not list(tmp_path.glob("date=*/.*"))
     tables = [pq.ParquetFile(file).read() for file in files]
     assert sum(table.num_rows for table in tables) == 12 and tables[0].schema.equals(schema())
-    with pytest.raises(ConnectionLost):  # nobody there from the beginning: no outage, a wrong address
+    with pytest.raises(ConnectionLost):  # the first sample failed: a wrong address, not an outage
         watch(parse(options("redis://127.0.0.1:1")), 0.01, 1, None, threading.Event())
 
 
@@ -164,19 +165,20 @@ def test_the_command_samples_until_it_is_interrupted(judge: Judge, url: str, tmp
         fill(client)
     command = [sys.executable, "-m", "rillet.cli", "pipeline", "lag", "--url", url]
     if not (Path(rillet.__file__).parent / "cli" / "__main__.py").exists():
-        # A shell's background job ignores SIGINT, and its children would.
+        # A background job of a shell ignores SIGINT, and its children inherit that.
         ready = "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler)"
         command[1:3] = ["-c", f"{ready}; from rillet.cli import main; sys.exit(main())"]
-    told = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
-    assert told[0].split()[:4] == ["stream", "group", "lag", "behind"]
-    assert told[1].split()[:3] == ["a", "g", "59"] and told[-1] == "1 sample, 3 groups of 2 streams"
+    lines = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+    assert lines[0].split()[:4] == ["stream", "group", "lag", "behind"]
+    assert lines[1].split()[:3] == ["a", "g", "59"]
+    assert lines[-1] == "1 sample, 3 groups of 2 streams"
     sampling = subprocess.Popen(
         [*command, "--every", "20ms", "--out", str(tmp_path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         with judge.client() as client:
-            before = asked(client)
-            while asked(client) < before + 4:
+            before = xinfo_calls(client)
+            while xinfo_calls(client) < before + 4:
                 assert sampling.poll() is None
         sampling.send_signal(signal.SIGINT)
         out, errors = sampling.communicate(timeout=60)
@@ -186,14 +188,14 @@ def test_the_command_samples_until_it_is_interrupted(judge: Judge, url: str, tmp
     assert len(list(tmp_path.glob("date=*/*.parquet"))) == 1
 
 
-def asked(client: Any) -> int:
-    """Return how often the server was asked for groups."""
+def xinfo_calls(client: Any) -> int:
+    """Return the number of XINFO GROUPS calls of the server."""
     lines = client.execute_command("INFO", "commandstats").decode().splitlines()
     found = [line.split("calls=")[1].split(",")[0] for line in lines if line.startswith("cmdstat_xinfo|groups:")]
     return int(found[0]) if found else 0
 
 
-def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
+def test_all_wrong_arguments_are_reported_at_once(tmp_path: Path) -> None:
     def read(*words: str) -> None:
         parser = PipelineParser(prog="x")
         add_arguments(parser)
@@ -213,7 +215,7 @@ def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
 def test_history_report_and_chart(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
     with judge.client() as client:
         fill(client)
-        now = snapshot_of(spark, url=url).collect()
+        now = lag_now(spark, url=url).collect()
         assert [(row["stream"], row["group"], row["lag"]) for row in now] == [
             ("a", "done", 0),
             ("a", "g", 59),
@@ -230,7 +232,7 @@ def test_history_report_and_chart(spark: SparkSession, judge: Judge, url: str, t
     samples = history(spark, tmp_path)
     (row,) = report(samples).collect()
     assert (row["stream"], row["samples"], row["lag"], row["lag_max"], row["pending_max"]) == ("a", 5, 0, 40, 41)
-    assert row["still_ms"] == 180_000 and row["deliveries_max"] == 9  # three minutes before it moved
-    assert row["lag_a_minute"] == pytest.approx(0.0)  # 10 a minute up, then all of it at once
+    assert row["still_ms"] == 180_000 and row["deliveries_max"] == 9  # three minutes without a delivery
+    assert row["lag_a_minute"] == pytest.approx(0.0)  # 10 a minute up, then down to 0 at once
     assert chart(samples, tmp_path / "lag.png") == ["a / g"]
     assert (tmp_path / "lag.png").read_bytes()[:4] == b"\x89PNG"

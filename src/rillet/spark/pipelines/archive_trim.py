@@ -55,10 +55,10 @@ def trim_streams(servers: Servers, manifest: ArchiveManifest, streams: Iterable[
 
 def needed(servers: Servers, key: bytes) -> list[StreamID]:
     """Return for each group of a stream its last-delivered-id and the ID of its oldest pending entry."""
-    from rillet.spark.pipelines.group_info import groups_of
+    from rillet.spark.pipelines.group_info import xinfo_groups
 
     bounds = []
-    for group in groups_of(servers, key):  # raises if the server rejects the command; empty means no groups
+    for group in xinfo_groups(servers, key):  # raises if the server rejects the command; empty means no groups
         bounds.append(StreamID.parse(group["last-delivered-id"]))
         if group["pending"]:
             oldest = servers.call(key, b"XPENDING", key, group["name"])[1]

@@ -1,38 +1,24 @@
-"""How far groups are behind, and how their consumers do, over time.
+"""lag: how far groups are behind, and how their consumers work, over time.
 
     lag(spark, url="redis://localhost").show()                   # now: a row for each group of each stream
-    history(spark, "lag/")                                       # what the command sampled into Parquet
-    report(history(spark, "lag/")).show()                        # what of it matters, a row a group
+    history(spark, "lag/")                                       # the samples that the command wrote to Parquet
+    report(history(spark, "lag/")).show()                        # a summary, one row per group
 
-A sample asks each stream XINFO STREAM and XINFO GROUPS, each group XINFO CONSUMERS and the pages of XPENDING, up to
-`most_pending` entries of a group (those with the lowest IDs; `pending_seen` says how many it were). So it is bounded
-however much is pending. All times are those of the server's clock (TIME), never of the machine that samples.
-
-    lag            entries behind, as the server counts them; null where it cannot tell, and from servers before 7.0
-    behind_ms      from the last delivered ID to the newest one, by their times, and from the stream's first entry where
-                   nothing of it was delivered; known everywhere
-    age_p50_ms ... how long ago the pending entries were delivered last: quantiles, and the longest
-    oldest_ms      how long ago the oldest pending entry was added
-
-The command writes a Parquet file a minute, complete or not at all (a hidden name until then), in folders by date. A
-server that does not answer costs its samples and is told; sampling goes on.
+lag_sampling.py defines the columns and takes the samples.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import os
 import signal
-import sys
 import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rillet.client.errors import ConnectionLost, ConnectorError
+from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.option_types import timeout, whole_number
 from rillet.spark.options import Options, parse
@@ -44,124 +30,22 @@ from rillet.spark.pipelines.cli_arguments import (
     spark_arguments,
 )
 from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
-from rillet.spark.pipelines.group_info import (
-    PAGE,
-    consumers_of,
-    groups_of,
-    milliseconds,
-    pending_pages,
-    stream_facts,
-    streams_of,
-)
+from rillet.spark.pipelines.group_info import streams_of
+from rillet.spark.pipelines.lag_sampling import MOST_PENDING, Samples, sample, schema, watch
 from rillet.spark.pipelines.tables import in_time, table
 from rillet.spark.server_address import require_store
-from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-MOST_PENDING = 100_000
-FLUSH = 60.0  # seconds of samples in a file
-_MOST = (1 << 63) - 1  # IDs may be any numbers
-SHOWN = 8  # groups that a chart has lines for
-
-_LONGS = (
-    "length", "entries_added", "entries_read", "lag", "behind_ms", "pending", "pending_seen", "age_p50_ms",
-    "age_p90_ms", "age_p99_ms", "age_max_ms", "oldest_ms", "redelivered", "deliveries_max",
-)  # fmt: skip
-
-
-def schema() -> Any:
-    """Return the Arrow schema of a sample."""
-    import pyarrow as pa
-
-    consumer = [("name", pa.string()), *((name, pa.int64()) for name in ("pending", "idle_ms", "inactive_ms"))]
-    return pa.schema([
-        ("sampled", pa.timestamp("us", tz="UTC")), ("stream", pa.string()), ("group", pa.string()),
-        ("last_generated_id", pa.string()), ("last_delivered_id", pa.string()),
-        *((name, pa.int64()) for name in _LONGS), ("consumers", pa.list_(pa.struct(consumer))),
-    ])  # fmt: skip
-
-
-# -- a sample --------------------------------------------------------------------------------------------------------
-
-
-def sample(servers: Servers, keys: Sequence[bytes], most_pending: int = MOST_PENDING) -> list[dict[str, Any]]:
-    """Return a row for each group of the streams; those that are missing have none. O(groups + pending seen)"""
-    return [row for key in keys for row in _stream_rows(servers, key, most_pending)]
-
-
-def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[dict[str, Any]]:
-    stream = stream_facts(servers, key)
-    if stream is None:
-        return
-    for group in groups_of(servers, key):
-        name: bytes = group["name"]
-        (clock,) = servers.calls(key, [(b"TIME",)])
-        now = milliseconds(clock)
-        newest, last = StreamID.parse(stream["last-generated-id"]), StreamID.parse(group["last-delivered-id"])
-        first = stream["first-entry"]  # what lies before it is not there to be read, and 0-0 is no time
-        since = last if first is None else max(last, StreamID.parse(first[0]))
-        yield {
-            "sampled": now * 1000,
-            "stream": key.decode("utf-8", "backslashreplace"),
-            "group": name.decode("utf-8", "backslashreplace"),
-            "last_generated_id": str(newest),
-            "last_delivered_id": str(last),
-            "length": stream["length"],
-            "entries_added": stream.get("entries-added"),
-            "entries_read": group.get("entries-read"),
-            "lag": group.get("lag"),
-            "behind_ms": min(max(newest.ms - since.ms, 0), _MOST) if newest > last and first is not None else 0,
-            "pending": group["pending"],
-            "consumers": [_consumer(one) for one in consumers_of(servers, key, name)],
-            **_pending_facts(servers, key, name, now, most_pending),
-        }
-
-
-def _consumer(told: dict[str, Any]) -> dict[str, Any]:
-    inactive = told.get("inactive", -1)  # before 7.2 nobody notes it; -1: never active
-    return {
-        "name": told["name"].decode("utf-8", "backslashreplace"),
-        "pending": told["pending"],
-        "idle_ms": told["idle"],
-        "inactive_ms": None if inactive < 0 else inactive,
-    }
-
-
-def _pending_facts(servers: Servers, key: bytes, group: bytes, now: int, most: int) -> dict[str, int | None]:
-    ages: list[int] = []
-    seen = redelivered = deliveries = 0
-    oldest = None
-    for page in pending_pages(servers, key, group, page=min(PAGE, most)):
-        if oldest is None:
-            oldest = max(now - page[0].id.ms, 0)
-        for one in page[: most - seen]:
-            seen += 1
-            if one.consumer:  # else it was released, and is nobody's
-                ages.append(max(now - one.delivered, 0))
-            redelivered += one.deliveries > 1
-            deliveries = max(deliveries, one.deliveries)
-        if seen >= most:
-            break
-    ages.sort()
-    quantiles = {f"age_p{part}_ms": _quantile(ages, part) for part in (50, 90, 99)}
-    return {
-        "pending_seen": seen, **quantiles, "age_max_ms": ages[-1] if ages else None, "oldest_ms": oldest,
-        "redelivered": redelivered, "deliveries_max": deliveries if seen else None,
-    }  # fmt: skip
-
-
-def _quantile(ordered: list[int], percent: int) -> int | None:
-    """Return the smallest value that `percent` of all do not exceed."""
-    return ordered[math.ceil(len(ordered) * percent / 100) - 1] if ordered else None
+SHOWN = 8  # the most groups in a chart
 
 
 # -- over DataFrames -------------------------------------------------------------------------------------------------
 
 
 def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str) -> DataFrame:
-    """Return where the groups are at this moment; the options are the source's, all streams without one."""
+    """Return one sample of the groups; the options are the source's, and without a stream all streams are sampled."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     checked = _checked(options)
@@ -174,12 +58,12 @@ def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str
 
 
 def history(spark: SparkSession, place: str | Path) -> DataFrame:
-    """Return all samples of a folder that the command wrote, and may still be writing."""
+    """Return all samples of a folder; the command may still be writing to it."""
     return spark.read.parquet(str(place))
 
 
 def report(samples: DataFrame) -> DataFrame:
-    """Return a row for each group: how lag, pending entries and deliveries went, and for how long it stood still."""
+    """Return a row for each group: the course of lag, pending entries and deliveries, and the longest standstill."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -205,7 +89,7 @@ def report(samples: DataFrame) -> DataFrame:
 
 
 def chart(samples: DataFrame, target: str | Path, most: int = SHOWN) -> list[str]:
-    """Draw lag, pending entries and their age over time into a PNG; return the groups that it shows, worst first."""
+    """Draw lag, pending entries and their age over time as a PNG; return the groups in it, worst first."""
     from pyspark.sql import functions as F
 
     worst = (
@@ -224,7 +108,7 @@ def chart(samples: DataFrame, target: str | Path, most: int = SHOWN) -> list[str
 
 
 def _draw(names: list[str], rows: list[Any], target: Path) -> None:
-    """Draw three panels above one another, a line for each group."""
+    """Draw three panels, one above the other, with a line for each group."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -254,119 +138,49 @@ def _draw(names: list[str], rows: list[Any], target: Path) -> None:
     figure.savefig(target, dpi=130)
 
 
-# -- sampling into files ---------------------------------------------------------------------------------------------
-
-
-class Samples:
-    """Rows on their way into Parquet files, one for each minute and date."""
-
-    def __init__(self, place: Path, flush: float = FLUSH) -> None:
-        self.place = place
-        self.flush_after = flush
-        self.rows: list[dict[str, Any]] = []
-        self.files = 0
-        self._since = 0.0
-
-    def add(self, rows: list[dict[str, Any]]) -> None:
-        """Take the rows of a sample; write a file where it is time to."""
-        if rows and not self.rows:
-            self._since = time.monotonic()
-        self.rows += rows
-        if self.rows and time.monotonic() - self._since >= self.flush_after:
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what was gathered, by the dates of the server's clock."""
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        by_date: dict[str, list[dict[str, Any]]] = {}
-        for row in self.rows:
-            by_date.setdefault(f"{datetime.fromtimestamp(row['sampled'] / 1e6, UTC):%Y-%m-%d}", []).append(row)
-        for date, rows in by_date.items():
-            where = self.place / f"date={date}"
-            where.mkdir(parents=True, exist_ok=True)
-            name = f"lag-{rows[0]['sampled'] // 1000}-{os.getpid()}.parquet"
-            pq.write_table(pa.Table.from_pylist(rows, schema=schema()), where / f".{name}")
-            os.replace(where / f".{name}", where / name)
-            self.files += 1
-        self.rows = []
-
-
-def watch(
-    options: Options, every: float, lasting: float | None, samples: Samples | None, stopped: threading.Event,
-    most_pending: int = MOST_PENDING, show: Any = None,
-) -> tuple[int, int, list[dict[str, Any]]]:  # fmt: skip
-    """Sample until the time is over or `stopped` is set; return (samples, missed ones, the last sample's rows)."""
-    began = time.monotonic()
-    total = None if lasting is None else max(math.ceil(lasting / every), 1)
-    taken = missed = 0
-    last: list[dict[str, Any]] = []
-    with Servers(options) as servers:
-        while True:
-            try:
-                last = sample(servers, streams_of(servers, options), most_pending)
-                taken += 1
-                if samples is not None:
-                    samples.add(last)
-            except ConnectionLost as error:
-                if not taken and not missed:  # nobody was ever there: a wrong address, not an outage
-                    raise
-                missed += 1
-                print(f"rillet: a sample is missing: {str(error).removeprefix('rillet: ')}", file=sys.stderr)
-            if show is not None:
-                show(taken, total)
-            due = began + (taken + missed) * every
-            if taken + missed == total or stopped.wait(max(due - time.monotonic(), 0)):
-                break
-    if samples is not None and samples.rows:
-        samples.flush()
-    return taken, missed, last
-
-
 # -- the command -----------------------------------------------------------------------------------------------------
 
 EPILOG = """\
-rillet pipeline lag --url redis://localhost                                    where all groups are now
-rillet pipeline lag --url redis://localhost --every 10s --for 1h --out lag     sampled for an hour (or until ^C)
-rillet pipeline lag --report lag --chart lag.png                               what was sampled, as a table and a chart
+rillet pipeline lag --url redis://localhost                                    the lag of all groups now
+rillet pipeline lag --url redis://localhost --every 10s --for 1h --out lag     sample for an hour (or until ^C)
+rillet pipeline lag --report lag --chart lag.png                               the samples as a table and a chart
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     source_arguments(parser)
-    parser.add_argument("--every", type=timeout, default=10.0, help="time between samples (default 10s)")
-    parser.add_argument("--for", dest="lasting", type=timeout, help="how long to sample; until ^C without it")
+    parser.add_argument("--every", type=timeout, default=10.0, help="time between samples (default: 10s)")
+    parser.add_argument("--for", dest="lasting", type=timeout, help="how long to sample (default: until ^C)")
     parser.add_argument(
-        "--out", type=local_folder, help="the folder of Parquet files to sample into; without it one sample"
+        "--out", type=local_folder, help="write samples to this folder as Parquet files (default: print one sample)"
     )
     parser.add_argument("--most-pending", type=whole_number(1), default=MOST_PENDING,
-                        help="pending entries of a group that a sample looks at")  # fmt: skip
-    parser.add_argument("--report", type=local_folder, help="summarise the samples of this folder in place of sampling")
-    parser.add_argument("--chart", type=Path, help="with --report: draw a PNG of them, too")
+                        help="the most pending entries of a group that a sample reads")  # fmt: skip
+    parser.add_argument("--report", type=local_folder, help="summarise the samples of this folder instead of sampling")
+    parser.add_argument("--chart", type=Path, help="with --report: also draw a PNG")
     spark_arguments(parser)
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return what is wrong with the arguments taken together."""
-    wrong = []
+    """Return the errors in the combination of the arguments."""
+    errors = []
     if options.report is not None:
         if options.out is not None or options.lasting is not None or source_options(options):
-            wrong.append("--report reads a folder: it goes with --chart alone")
+            errors.append("--report reads a folder: it can be combined with --chart only")
         if not any(options.report.glob("**/*.parquet")):
-            wrong.append(f"--report {options.report} holds no samples")
+            errors.append(f"--report {options.report} holds no samples")
     else:
-        wrong += source_errors(options, **_streams(source_options(options)))
+        errors += source_errors(options, **_streams(source_options(options)))
         if options.chart is not None:
-            wrong.append("--chart needs --report, the folder that was sampled into")
+            errors.append("--chart needs --report, the folder with the samples")
         if options.lasting is not None and options.out is None:
-            wrong.append("--for needs --out, the folder to sample into")
-    return wrong
+            errors.append("--for needs --out, the folder for the samples")
+    return errors
 
 
 def _streams(given: Mapping[str, str]) -> dict[str, str]:
-    """Return that all streams are meant, where none is named."""
+    """Return the option that selects all streams, unless the options name streams."""
     names = {name.lower() for name in given}
     return {} if names & {"stream", "streams", "streampattern"} else {"streamPattern": "*"}
 
@@ -378,7 +192,7 @@ def _checked(given: Mapping[str, str]) -> Options:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Sample, or report what was sampled; return the exit status."""
+    """Sample, or report on samples; return the exit status."""
     if options.report is not None:
         return _report(options)
     checked = _checked(source_options(options))
@@ -387,12 +201,12 @@ def run(options: argparse.Namespace) -> int:
     before = signal.getsignal(signal.SIGINT)
 
     def stop(number: int, frame: Any) -> None:
-        if stopped.is_set() and number == signal.SIGINT:  # a second time: the server does not answer
+        if stopped.is_set() and number == signal.SIGINT:  # the second Ctrl-C, because the server does not answer
             raise KeyboardInterrupt
         stopped.set()
 
     if samples is None:
-        stopped.set()  # one sample, which may be interrupted
+        stopped.set()  # one sample; Ctrl-C interrupts it
     else:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
@@ -403,8 +217,8 @@ def run(options: argparse.Namespace) -> int:
             )
     finally:
         signal.signal(signal.SIGINT, before)
-    print(_table(last) if last else "no stream here has a group")
-    line = counted(taken, "sample") + (f", {missed} missed" if missed else "")
+    print(_table(last) if last else "no stream has a group")
+    line = counted(taken, "sample") + (f", {missed} failed" if missed else "")
     streams = len({row["stream"] for row in last})
     line += f", {counted(len(last), 'group')} of {counted(streams, 'stream')}"
     print(line + (f", {counted(samples.files, 'file')} in {options.out}" if samples is not None else ""))

@@ -36,7 +36,7 @@ from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.options import Options
 from rillet.spark.pipelines.copying import RawEntry, RawEntryWriter, RawPages
-from rillet.spark.pipelines.group_info import PendingRow, consumers_of, groups_of, pending_pages, stream_facts
+from rillet.spark.pipelines.group_info import PendingRow, pending_pages, xinfo_consumers, xinfo_groups, xinfo_stream
 from rillet.types.stream.id import MAX, StreamID
 
 REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"
@@ -134,7 +134,7 @@ class _Copy:
 
     def run(self, policy: str) -> None:
         """Copy, catch up as long as that is asked for, and verify."""
-        there = stream_facts(self.target, self.to)
+        there = xinfo_stream(self.target, self.to)
         if there is not None and policy == REPLACE:
             self.target.call(self.to, b"UNLINK", self.to)
             there = None
@@ -172,7 +172,7 @@ class _Copy:
         self.outcome.equal = not self.outcome.differences
 
     def _facts(self) -> dict[str, Any]:
-        found = stream_facts(self.source, self.key)
+        found = xinfo_stream(self.source, self.key)
         if found is None:
             raise ConnectorError(f"rillet: there is no stream {self.outcome.stream!r} at {self.source}")
         return found
@@ -216,12 +216,12 @@ class _Copy:
 
     def _prepare(self, facts: dict[str, Any]) -> dict[str, Any]:
         """Have a stream at the target that ends where the source's does, or before."""
-        there = stream_facts(self.target, self.to)
+        there = xinfo_stream(self.target, self.to)
         if there is None:
             scratch = b"rillet-migrate"
             create = (b"XGROUP", b"CREATE", self.to, scratch, b"0", b"MKSTREAM")
             self.target.calls(self.to, [create, (b"XGROUP", b"DESTROY", self.to, scratch)])
-            there = stream_facts(self.target, self.to)
+            there = xinfo_stream(self.target, self.to)
             assert there is not None
         if _id(there["last-generated-id"]) > _id(facts["last-generated-id"]):
             raise ConnectorError(
@@ -270,7 +270,7 @@ class _Copy:
         low, high = b"(%d-%d" % start, b"%d-%d" % last
         pages = [
             pending_pages(self.source, self.key, group["name"], start=low, end=high)
-            for group in groups_of(self.source, self.key) if group["pending"]
+            for group in xinfo_groups(self.source, self.key) if group["pending"]
         ]  # fmt: skip
         lists = [(one.id for page in of_group for one in page) for of_group in pages]
         before: StreamID | None = None
@@ -287,8 +287,8 @@ class _Copy:
 
     def _groups(self) -> None:
         """Make the target's groups what the source's are."""
-        wanted = {group["name"]: group for group in groups_of(self.source, self.key)}
-        there = {group["name"] for group in groups_of(self.target, self.to)}
+        wanted = {group["name"]: group for group in xinfo_groups(self.source, self.key)}
+        there = {group["name"] for group in xinfo_groups(self.target, self.to)}
         for name in there - wanted.keys():
             self.target.call(self.to, b"XGROUP", b"DESTROY", self.to, name)
         for name, group in wanted.items():
@@ -301,8 +301,8 @@ class _Copy:
 
     def _group(self, name: bytes) -> None:
         """Make consumers and pending entries of one group what they are at the source."""
-        wanted = {one["name"]: one for one in consumers_of(self.source, self.key, name)}
-        there = {one["name"] for one in consumers_of(self.target, self.to, name)}
+        wanted = {one["name"]: one for one in xinfo_consumers(self.source, self.key, name)}
+        there = {one["name"] for one in xinfo_consumers(self.target, self.to, name)}
         new = [(b"XGROUP", b"CREATECONSUMER", self.to, name, one) for one in wanted.keys() - there]
         self.target.calls(self.to, new)
         claims: list[PendingRow] = []
@@ -390,7 +390,7 @@ class _Copy:
         return not self._counters() and not self._group_counters()
 
     def _counters(self) -> list[str]:
-        here, there = self._facts(), stream_facts(self.target, self.to)
+        here, there = self._facts(), xinfo_stream(self.target, self.to)
         if there is None:
             return ["the target has gone"]
         return [
@@ -399,8 +399,8 @@ class _Copy:
         ]  # fmt: skip
 
     def _group_counters(self) -> list[str]:
-        here = {group["name"]: group for group in groups_of(self.source, self.key)}
-        there = {group["name"]: group for group in groups_of(self.target, self.to)}
+        here = {group["name"]: group for group in xinfo_groups(self.source, self.key)}
+        there = {group["name"]: group for group in xinfo_groups(self.target, self.to)}
         self.outcome.groups = len(there)
         self.outcome.pending = sum(group["pending"] for group in there.values())
         wrong = [f"the group {_shown(name)!r} is missing" for name in sorted(here.keys() - there.keys())]
@@ -422,7 +422,7 @@ class _Copy:
             self._compare_entries()
         outcome = self.outcome
         outcome.differences += self._counters() + self._group_counters()
-        for group in groups_of(self.source, self.key):
+        for group in xinfo_groups(self.source, self.key):
             outcome.differences += self._compare_group(group["name"])
         outcome.equal = not outcome.differences
 
@@ -462,8 +462,8 @@ class _Copy:
 
     def _compare_group(self, name: bytes) -> list[str]:
         """Compare consumers and pending entries of a group."""
-        here = {one["name"]: one["pending"] for one in consumers_of(self.source, self.key, name)}
-        there = {one["name"]: one["pending"] for one in consumers_of(self.target, self.to, name)}
+        here = {one["name"]: one["pending"] for one in xinfo_consumers(self.source, self.key, name)}
+        there = {one["name"]: one["pending"] for one in xinfo_consumers(self.target, self.to, name)}
         wrong = [] if here == there else [f"the consumers of the group {_shown(name)!r} differ"]
         missing = other = extra = 0
         for mine, theirs in self._both_pending(name):

@@ -1,0 +1,206 @@
+"""Samples of group lag: the rows that the command `lag` prints or writes to Parquet, one per group and sample.
+
+A sample sends XINFO STREAM and XINFO GROUPS for each stream, and for each group XINFO CONSUMERS and XPENDING in pages,
+up to `most_pending` entries with the lowest IDs (`pending_seen` is their number). So its cost is bounded, whatever is
+pending. All times are the server's (TIME), never those of the sampling machine.
+
+    lag            entries behind, as the server counts them; null if it cannot tell, and before 7.0
+    behind_ms      from the last delivered ID to the newest one, by their times; from the stream's first entry if the
+                   group has received nothing; always available
+    age_p50_ms ... time since the last delivery of the pending entries: quantiles and maximum
+    oldest_ms      age of the oldest pending entry
+
+`Samples` writes one Parquet file per minute, in folders by date. A file has a hidden name until it is complete. If a
+server does not answer, the sample fails with a message, and sampling continues.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from rillet.client.errors import ConnectionLost
+from rillet.client.servers import Servers
+from rillet.spark.options import Options
+from rillet.spark.pipelines.group_info import (
+    PAGE,
+    milliseconds,
+    pending_pages,
+    streams_of,
+    xinfo_consumers,
+    xinfo_groups,
+    xinfo_stream,
+)
+from rillet.types.stream.id import StreamID
+
+MOST_PENDING = 100_000
+FLUSH = 60.0  # seconds of samples in a file
+_MAX_LONG = (1 << 63) - 1  # an ID's milliseconds may exceed a Parquet long
+
+_LONGS = (
+    "length", "entries_added", "entries_read", "lag", "behind_ms", "pending", "pending_seen", "age_p50_ms",
+    "age_p90_ms", "age_p99_ms", "age_max_ms", "oldest_ms", "redelivered", "deliveries_max",
+)  # fmt: skip
+
+
+def schema() -> Any:
+    """Return the Arrow schema of a sample."""
+    import pyarrow as pa
+
+    consumer = [("name", pa.string()), *((name, pa.int64()) for name in ("pending", "idle_ms", "inactive_ms"))]
+    return pa.schema([
+        ("sampled", pa.timestamp("us", tz="UTC")), ("stream", pa.string()), ("group", pa.string()),
+        ("last_generated_id", pa.string()), ("last_delivered_id", pa.string()),
+        *((name, pa.int64()) for name in _LONGS), ("consumers", pa.list_(pa.struct(consumer))),
+    ])  # fmt: skip
+
+
+def sample(servers: Servers, keys: Sequence[bytes], most_pending: int = MOST_PENDING) -> list[dict[str, Any]]:
+    """Return a row for each group of the streams that exist. O(groups + pending entries read)"""
+    return [row for key in keys for row in _stream_rows(servers, key, most_pending)]
+
+
+def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[dict[str, Any]]:
+    stream = xinfo_stream(servers, key)
+    if stream is None:
+        return
+    for group in xinfo_groups(servers, key):
+        name: bytes = group["name"]
+        (clock,) = servers.calls(key, [(b"TIME",)])
+        now = milliseconds(clock)
+        newest, last = StreamID.parse(stream["last-generated-id"]), StreamID.parse(group["last-delivered-id"])
+        first = stream["first-entry"]  # earlier entries no longer exist, and 0-0 is not a time
+        since = last if first is None else max(last, StreamID.parse(first[0]))
+        yield {
+            "sampled": now * 1000,
+            "stream": key.decode("utf-8", "backslashreplace"),
+            "group": name.decode("utf-8", "backslashreplace"),
+            "last_generated_id": str(newest),
+            "last_delivered_id": str(last),
+            "length": stream["length"],
+            "entries_added": stream.get("entries-added"),
+            "entries_read": group.get("entries-read"),
+            "lag": group.get("lag"),
+            "behind_ms": min(max(newest.ms - since.ms, 0), _MAX_LONG) if newest > last and first is not None else 0,
+            "pending": group["pending"],
+            "consumers": [_consumer(one) for one in xinfo_consumers(servers, key, name)],
+            **_pending_columns(servers, key, name, now, most_pending),
+        }
+
+
+def _consumer(info: dict[str, Any]) -> dict[str, Any]:
+    inactive = info.get("inactive", -1)  # missing before 7.2; -1: never active
+    return {
+        "name": info["name"].decode("utf-8", "backslashreplace"),
+        "pending": info["pending"],
+        "idle_ms": info["idle"],
+        "inactive_ms": None if inactive < 0 else inactive,
+    }
+
+
+def _pending_columns(servers: Servers, key: bytes, group: bytes, now: int, most: int) -> dict[str, int | None]:
+    ages: list[int] = []
+    read = redelivered = deliveries = 0
+    oldest = None
+    for page in pending_pages(servers, key, group, page=min(PAGE, most)):
+        if oldest is None:
+            oldest = max(now - page[0].id.ms, 0)
+        for one in page[: most - read]:
+            read += 1
+            if one.consumer:  # empty for a released entry
+                ages.append(max(now - one.delivered, 0))
+            redelivered += one.deliveries > 1
+            deliveries = max(deliveries, one.deliveries)
+        if read >= most:
+            break
+    ages.sort()
+    quantiles = {f"age_p{part}_ms": _quantile(ages, part) for part in (50, 90, 99)}
+    return {
+        "pending_seen": read, **quantiles, "age_max_ms": ages[-1] if ages else None, "oldest_ms": oldest,
+        "redelivered": redelivered, "deliveries_max": deliveries if read else None,
+    }  # fmt: skip
+
+
+def _quantile(ordered: list[int], percent: int) -> int | None:
+    """Return the smallest value that `percent` of the values do not exceed (nearest rank)."""
+    return ordered[math.ceil(len(ordered) * percent / 100) - 1] if ordered else None
+
+
+# -- sampling into files ---------------------------------------------------------------------------------------------
+
+
+class Samples:
+    """A buffer of rows that are written to Parquet files, one per minute and date."""
+
+    def __init__(self, place: Path, flush: float = FLUSH) -> None:
+        self.place = place
+        self.flush_after = flush
+        self.rows: list[dict[str, Any]] = []
+        self.files = 0
+        self._since = 0.0
+
+    def add(self, rows: list[dict[str, Any]]) -> None:
+        """Add the rows of a sample; write a file if one is due."""
+        if rows and not self.rows:
+            self._since = time.monotonic()
+        self.rows += rows
+        if self.rows and time.monotonic() - self._since >= self.flush_after:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write the buffered rows, in folders by the date of the server's clock."""
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+
+        by_date: dict[str, list[dict[str, Any]]] = {}
+        for row in self.rows:
+            by_date.setdefault(f"{datetime.fromtimestamp(row['sampled'] / 1e6, UTC):%Y-%m-%d}", []).append(row)
+        for date, rows in by_date.items():
+            where = self.place / f"date={date}"
+            where.mkdir(parents=True, exist_ok=True)
+            name = f"lag-{rows[0]['sampled'] // 1000}-{os.getpid()}.parquet"
+            pq.write_table(pa.Table.from_pylist(rows, schema=schema()), where / f".{name}")
+            os.replace(where / f".{name}", where / name)
+            self.files += 1
+        self.rows = []
+
+
+def watch(
+    options: Options, every: float, lasting: float | None, samples: Samples | None, stopped: threading.Event,
+    most_pending: int = MOST_PENDING, show: Any = None,
+) -> tuple[int, int, list[dict[str, Any]]]:  # fmt: skip
+    """Sample for `lasting` seconds or until `stopped` is set; return (samples, failures, rows of the last sample)."""
+    began = time.monotonic()
+    total = None if lasting is None else max(math.ceil(lasting / every), 1)
+    taken = missed = 0
+    last: list[dict[str, Any]] = []
+    with Servers(options) as servers:
+        while True:
+            try:
+                last = sample(servers, streams_of(servers, options), most_pending)
+                taken += 1
+                if samples is not None:
+                    samples.add(last)
+            except ConnectionLost as error:
+                if not taken and not missed:  # the first attempt failed: a wrong address, not an outage
+                    raise
+                missed += 1
+                print(
+                    f"rillet: a sample failed, sampling continues: {str(error).removeprefix('rillet: ')}",
+                    file=sys.stderr,
+                )
+            if show is not None:
+                show(taken, total)
+            due = began + (taken + missed) * every
+            if taken + missed == total or stopped.wait(max(due - time.monotonic(), 0)):
+                break
+    if samples is not None and samples.rows:
+        samples.flush()
+    return taken, missed, last
