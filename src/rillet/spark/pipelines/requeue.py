@@ -182,8 +182,8 @@ def requeue(
         if _transaction(servers, stream, commands):
             return RequeueSummary(moved=len(present), gone=len(ids) - len(present))
     raise PipelineError(
-        f"rillet: {as_text(record)!r} changed too often; some pending entries of {as_text(stream)!r} were not requeued. "
-        "Run the command again"
+        f"rillet: {as_text(record)!r} changed too often; some pending entries of {as_text(stream)!r} were not "
+        "requeued. Run the command again"
     )
 
 
