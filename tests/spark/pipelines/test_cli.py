@@ -1,4 +1,4 @@
-"""`rillet pipeline`: what is wrong is said at once, before Spark starts; a run prints its one line."""
+"""`rillet pipeline` reports all errors at once, before Spark starts; a run prints one line."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ Said = pytest.CaptureFixture[str]
 
 
 @pytest.mark.once
-def test_which_pipelines_there_are(capsys: Said) -> None:
+def test_the_command_without_a_name_lists_the_pipelines(capsys: Said) -> None:
     assert main(["pipeline", "--help"]) == 0
     shown = capsys.readouterr().out
     assert main(["pipeline"]) == 2
     assert capsys.readouterr().out == shown
     assert all(f"  {name} " in shown for name in PIPELINES) and {"archive", "replay", "aggregate"} <= set(PIPELINES)
     assert main(["pipeline", "archives"]) == 2
-    assert capsys.readouterr().err.startswith("rillet: there is no pipeline 'archives'\n")
+    assert capsys.readouterr().err.startswith("rillet: unknown pipeline 'archives'\n")
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("name", list(PIPELINES))
-def test_each_has_help_and_names_what_is_wrong_at_once(name: str, capsys: Said) -> None:
+def test_each_pipeline_has_help_and_reports_all_wrong_arguments(name: str, capsys: Said) -> None:
     pytest.importorskip("pyspark")
     with pytest.raises(SystemExit) as ended:
         main(["pipeline", name, "--help"])
@@ -51,7 +51,7 @@ def test_each_has_help_and_names_what_is_wrong_at_once(name: str, capsys: Said) 
 
 
 @pytest.mark.once
-def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
+def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, capsys: Said) -> None:
     pytest.importorskip("pyspark")
 
     def wrong(*words: str) -> str:
@@ -80,8 +80,8 @@ def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
     assert "of the target: give one of --to-url (redis://host:port/db) and --to-path (" in err
     assert wrong("snapshot") == "rillet: PLACE is missing: RDB files, folders of them, or globs\n"
     err = wrong("replay", "--parquet", str(tmp_path / "no"), "--archive", str(tmp_path), "--speed", "0", "--start", "5")
-    for what in ("--to is missing", "give one of --parquet and --archive", "it is not there", "--speed is '0'",
-                 "--start is for a stream", "--to-url or --to-path is missing"):  # fmt: skip
+    for what in ("--to is missing", "give one of --parquet and --archive", "it does not exist", "--speed is '0'",
+                 "--start applies to a stream", "--to-url or --to-path is missing"):  # fmt: skip
         assert what in err
     err = wrong("replay", "--url", "redis://x", "--stream", "a", "--to", "a", "--start", "x")
     assert "the source and the target are the same stream" in err and "startingOffsets is 'x'" in err
@@ -97,7 +97,7 @@ def test_arguments_alone_and_together(tmp_path: Path, capsys: Said) -> None:
 
 
 @pytest.mark.once
-def test_a_server_that_is_not_there_is_said_before_a_jvm_starts(
+def test_an_unreachable_server_is_reported_before_a_jvm_starts(
     capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     pytest.importorskip("pyspark")
@@ -134,7 +134,7 @@ def test_a_target_at_the_same_server_uses_the_source_s_connection_options() -> N
 
 @pytest.fixture
 def keyboard() -> Iterator[None]:
-    """Python's own handler of ^C, which a Spark session of this process may have replaced."""
+    """Install Python's handler of SIGINT, which a Spark session of this process may have replaced."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -142,8 +142,8 @@ def keyboard() -> Iterator[None]:
 
 @pytest.mark.once
 @pytest.mark.usefixtures("keyboard")
-def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """At once, or by way of what it breaks; while the JVM starts it waits for that."""
+def test_an_interrupted_command_exits_with_130(capsys: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Ctrl-C may arrive directly, or as the cause of another error. While the JVM starts, it is deferred."""
     pytest.importorskip("pyspark")
     from rillet.spark.pipelines import cli_common
 
@@ -154,7 +154,7 @@ def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyP
         try:
             interrupted()
         except KeyboardInterrupt:
-            raise OSError("the gateway is gone")  # noqa: B904 (as it comes)
+            raise OSError("the gateway is gone")  # noqa: B904 (without `from`, as in a library)
 
     monkeypatch.setattr("rillet.spark.pipelines.cli_common._check_connection", lambda given: None)
     words = ["pipeline", "archive", str(tmp_path / "a"), "--url", "redis://x", "--stream", "s"]
@@ -162,7 +162,7 @@ def test_an_interruption_is_no_failure(capsys: Said, monkeypatch: pytest.MonkeyP
         monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", session)
         assert main(words) == 130
         assert capsys.readouterr().err == (
-            "rillet: interrupted; what is committed stays, the next run goes on after it\n"
+            "rillet: interrupted; committed entries are kept, and the next run continues after them\n"
         )
     reached = []
 
@@ -194,18 +194,18 @@ def test_off_a_terminal_the_progress_bar_writes_a_log_line_every_five_seconds() 
 
 
 @pytest.mark.once
-def test_numbers_and_errors_are_printed_as_a_sentence_needs_them() -> None:
+def test_numbers_have_nouns_and_errors_are_one_line() -> None:
     assert counted(1, "entry", "entries") == "1 entry" and counted(2000, "file") == "2,000 files"
     assert error_line(RuntimeError("x\n  rillet.spark.E: rillet: no stream 'a' at b\n")) == "no stream 'a' at b"
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_commands_run(
+def test_commands_print_one_line_each(
     spark: SparkSession, judge: Judge, url: str, add: Callable[..., None], tmp_path: Path, capsys: Said,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    """In the session of the tests: a JVM for each command would cost seconds."""
+    """The commands share the session of the tests; a JVM per command would take seconds."""
     monkeypatch.setattr("rillet.spark.pipelines.cli_common.open_session", lambda options, name: spark)
     monkeypatch.setattr(type(spark), "stop", lambda self: None)
     monkeypatch.setattr("signal.signal", lambda *_: None)

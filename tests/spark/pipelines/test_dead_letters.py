@@ -15,8 +15,16 @@ from rillet.spark.options import OptionError, parse
 from rillet.spark.pipelines import dead_letters as package_function
 from rillet.spark.pipelines.cli_arguments import PipelineParser
 from rillet.spark.pipelines.cli_common import PipelineError, foreign_files
-from rillet.spark.pipelines.dead_letters import pending, report, reprocess
-from rillet.spark.pipelines.requeue import CONSUMER, RequeueSummary, own_fields, put_back, requeue, requeue_task
+from rillet.spark.pipelines.dead_letters import pending, report
+from rillet.spark.pipelines.requeue import (
+    CONSUMER,
+    RequeueSummary,
+    own_fields,
+    put_back,
+    reprocess,
+    requeue,
+    requeue_task,
+)
 from tests.cluster import Cluster
 from tests.judge import Judge
 
@@ -240,9 +248,9 @@ def test_a_task_requeues_letters_and_lists_pending_entries(judge: Judge) -> None
         client.execute_command("XGROUP", "CREATE", "collected", "g", "0")
         client.execute_command("XREADGROUP", "GROUP", "g", "c", "STREAMS", "collected", ">")
         client.execute_command("XDEL", "collected", client.execute_command("XRANGE", "collected", "-", "+")[0][0])
-    rows = list(MODULE._pending_rows(options, 1, 0, (b"collected", b"g")))
-    assert [row[4] for row in rows] == ["the entry was deleted", "not acknowledged", "not acknowledged"]
-    assert rows[0][8] is None
-    assert rows[1][8] == {"n": "1", "\ufffd": "\ufffd\r\n", "_id": "mine"}
+    listed = list(MODULE._pending_rows(options, 1, 0, (b"collected", b"g")))
+    assert [row[4] for row in listed] == ["the entry was deleted", "not acknowledged", "not acknowledged"]
+    assert listed[0][8] is None
+    assert listed[1][8] == {"n": "1", "\ufffd": "\ufffd\r\n", "_id": "mine"}
     assert list(MODULE._pending_rows(options, 2, 0, (b"collected", b"g"))) == []
     assert list(MODULE._pending_rows(options, 1, 60_000, (b"collected", b"g"))) == []

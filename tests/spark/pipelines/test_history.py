@@ -1,4 +1,4 @@
-"""Archive and stream as one table: no gap and no double, also while the archive goes on and trims what is read."""
+"""Archive and stream are one table without gaps or duplicates, also while the archive grows, trims and compacts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ __all__ = ["job"]  # the fixture
 
 
 class Reader:
-    """A batch reader as the plan sees it, without Spark."""
+    """Stands for a batch reader, without Spark."""
 
     def __init__(self, url: str, archive: Path, **options: str) -> None:
         import pyarrow as pa
@@ -60,10 +60,10 @@ def archive_all(folder: Path, url: str, job: Callable[..., Any], small_files: in
         found.round(manifest)
 
 
-def test_what_is_archived_trimmed_and_compacted_while_it_is_read(
+def test_entries_archived_and_trimmed_during_the_read_are_read_once(
     judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The archive goes on at every place where a reader may be: after planning, before each task, between two pages."""
+    """The archive job runs at every point of a read: after planning, before each task, between two pages."""
     fill(judge, range(1000))
     folder = tmp_path / "a"
     archive_all(folder, url, job, small_files=99)
@@ -72,7 +72,7 @@ def test_what_is_archived_trimmed_and_compacted_while_it_is_read(
     tasks = reader.plan()
     assert len(tasks) >= 4
     read = reader.read(tasks[0])
-    archive_all(folder, url, job)  # everything is archived, compacted and trimmed now
+    archive_all(folder, url, job)  # now everything is archived, compacted and trimmed
     with judge.client() as client:
         assert client.xlen("events") == 1
     for task in tasks[1:]:
@@ -112,7 +112,9 @@ def test_bounds_prune_files_and_cut_at_the_seam(
     assert Reader(url, folder, startingOffsets="latest").numbers() == []
 
 
-def test_streams_that_are_gone_or_began_anew(judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]) -> None:
+def test_deleted_and_recreated_streams_are_reported(
+    judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
     from rillet.spark.archive.files import ArchiveError
 
     fill(judge, range(100))
@@ -133,8 +135,8 @@ def test_streams_that_are_gone_or_began_anew(judge: Judge, url: str, tmp_path: P
         Reader(url, tmp_path / "a", failOnDataLoss="false").numbers()
 
 
-def test_typed_columns_out_of_the_map_mean_what_they_mean_in_the_stream() -> None:
-    """Values that are hard to read, through Arrow's reply and through the server's."""
+def test_typed_columns_have_the_same_values_in_the_archive_and_the_stream() -> None:
+    """Difficult values are decoded from the reply that Arrow builds and from the server's reply."""
     import pyarrow as pa
 
     from rillet.columns.arrow_batch import record_batch, rows_for
@@ -168,8 +170,10 @@ def test_typed_columns_out_of_the_map_mean_what_they_mean_in_the_stream() -> Non
     assert decoded(batch.slice(2, 2), "events", schema, Options()).equals(wanted.slice(2, 2))
 
 
-def test_entries_of_streams_in_turns_and_of_days(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A task's batches may hold several streams in turns; few files stay open, and each holds one stream's day."""
+def test_interleaved_streams_are_written_to_one_file_per_stream_and_day(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task's batches may alternate between streams. Few files stay open, and each holds one stream and one day."""
     import pyarrow as pa
 
     from rillet.spark.archive.parquet_reader import ArchiveTask, read_share
@@ -199,7 +203,9 @@ def test_entries_of_streams_in_turns_and_of_days(tmp_path: Path, monkeypatch: py
     assert found == sorted(rows)
 
 
-def test_history_in_spark(spark: SparkSession, judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]) -> None:
+def test_history_reads_every_entry_once_in_spark(
+    spark: SparkSession, judge: Judge, url: str, tmp_path: Path, job: Callable[..., Any]
+) -> None:
     from rillet.spark import history
 
     fill(judge, range(900))

@@ -1,4 +1,4 @@
-"""Streams from server to server: everything that belongs to them arrives, and what differs is said."""
+"""Streams are copied from server to server with all their state, and differences are reported."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from rillet.spark.pipelines import migrate_stream
 from rillet.spark.pipelines.cli_common import PipelineError
 from rillet.spark.pipelines.copying import RawPages
 from rillet.spark.pipelines.group_info import streams_of
-from rillet.spark.pipelines.lag import sample
+from rillet.spark.pipelines.lag_sampling import sample
 from rillet.spark.pipelines.migrate import _planned as planned
 from rillet.spark.pipelines.migrate import checked, migrate
-from rillet.spark.pipelines.migrate_stream import REPLACE, RESUME, Plan, copy_stream
+from rillet.spark.pipelines.migrate_compare import REPLACE, RESUME, SMALL, Plan
+from rillet.spark.pipelines.migrate_stream import copy_stream
 from rillet.types.stream.id import StreamID
 from tests.cluster import Cluster
 from tests.judge import Judge, running_redis
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.once
 
 START = 1_700_000_000_000
-CONSUMERS_NOTE = "when consumers were last seen and active is not carried by commands"
+CONSUMERS_NOTE = "commands cannot copy the times when consumers were last seen and active"
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +43,8 @@ def other() -> Iterator[Judge]:
         yield server
 
 
-def test_a_server_is_no_target_of_itself_under_another_name(judge: Judge, other: Judge, tmp_path: Path) -> None:
-    """Else `replace` would delete at the target what it is about to read at the source."""
+def test_a_server_under_another_name_is_rejected_as_its_own_target(judge: Judge, other: Judge, tmp_path: Path) -> None:
+    """Otherwise `replace` would delete the streams that it is about to read."""
     here, there = options(judge), parse({"url": f"redis://localhost:{judge.port}", "streamPattern": "*"})
     with judge.client() as client, other.client() as replica:
         client.execute_command("XADD", "s", "1-1", "a", "1")
@@ -76,7 +77,7 @@ def identifier(i: int) -> str:
 
 
 def fill(client: Any, count: int = 600, key: str = "s") -> None:
-    """Make a stream with two groups, deleted entries (pending ones, too), names and values that are any bytes."""
+    """Create a stream with two groups, deleted entries (also pending ones), and names and values of arbitrary bytes."""
     pipe = client.pipeline(transaction=False)
     run = pipe.execute_command
     run("DEL", key)
@@ -108,7 +109,7 @@ def fill(client: Any, count: int = 600, key: str = "s") -> None:
 
 
 def facts(client: Any, key: str) -> Any:
-    """Return all that XINFO STREAM FULL tells, without what no command carries and what the tree looks like."""
+    """Return XINFO STREAM FULL without the parts that commands cannot copy and those that depend on the rax."""
 
     def told(flat: list[Any], *without: bytes) -> dict[bytes, Any]:
         return {name: value for name, value in zip(flat[::2], flat[1::2], strict=True) if name not in without}
@@ -126,7 +127,7 @@ def facts(client: Any, key: str) -> Any:
     return {**full, b"groups": groups, "expires": client.execute_command("PTTL", key) > 90_000_000}
 
 
-def test_small_travels_as_it_is_and_large_is_rebuilt(judge: Judge, other: Judge) -> None:
+def test_a_small_stream_is_restored_and_a_large_one_is_rebuilt(judge: Judge, other: Judge) -> None:
     with judge.client() as here, other.client() as there:
         there.flushall()
         fill(here)
@@ -139,7 +140,7 @@ def test_small_travels_as_it_is_and_large_is_rebuilt(judge: Judge, other: Judge)
         assert whole.digest == rebuilt.digest and whole.entries == rebuilt.entries == here.execute_command("XLEN", "s")
         assert rebuilt.groups == 2 and rebuilt.pending == 380
         assert facts(there, "whole") == facts(there, "rebuilt") == facts(here, "s")
-        # The entry of one that is pending is gone at both sides, and the placeholder with it.
+        # The deleted entry of a pending one is missing on both sides, and so is its placeholder.
         assert there.execute_command("XRANGE", "rebuilt", identifier(200), identifier(201)) == []
         assert there.execute_command("XPENDING", "rebuilt", "g", identifier(200), identifier(201), 9) != []
 
@@ -147,7 +148,9 @@ def test_small_travels_as_it_is_and_large_is_rebuilt(judge: Judge, other: Judge)
 @pytest.mark.parametrize(
     "pair", [("8.6", "7.0"), ("7.0", "8.6"), ("valkey", "7.0"), ("newest", "valkey"), ("7.0", "valkey")]
 )
-def test_between_servers_of_any_version(pair: tuple[str, str], peer_of: Callable[[str], Judge]) -> None:
+def test_a_stream_is_copied_between_servers_of_any_version(
+    pair: tuple[str, str], peer_of: Callable[[str], Judge]
+) -> None:
     source, target = map(peer_of, pair)
     with source.client() as here, target.client() as there:
         here.flushall()
@@ -159,7 +162,7 @@ def test_between_servers_of_any_version(pair: tuple[str, str], peer_of: Callable
         assert mine == theirs
 
 
-def test_what_the_target_does_not_know_is_said(peer_of: Callable[[str], Judge], other: Judge) -> None:
+def test_data_that_the_target_does_not_support_is_reported(peer_of: Callable[[str], Judge], other: Judge) -> None:
     newest = peer_of("newest")
     with newest.client() as here, other.client() as there:
         here.flushall()
@@ -168,8 +171,8 @@ def test_what_the_target_does_not_know_is_said(peer_of: Callable[[str], Judge], 
         here.execute_command("XNACK", "s", "g", "FAIL", "IDS", 1, identifier(50))
         done = copy_stream(Plan(options(newest), options(other)), b"s", b"s")
         assert not done.equal and "1 pending entries of the group 'g' are missing" in done.differences
-        assert any(note.startswith("released entries (XNACK) are not carried") for note in done.notes)
-        # Nobody waits for what cannot become equal.
+        assert any(note.startswith("released entries (XNACK) were not copied") for note in done.notes)
+        # Following ends if the difference cannot disappear.
         again = copy_stream(Plan(options(newest), options(other), RESUME, follow=True), b"s", b"s")
         assert not again.equal and again.rounds == 2
         again = copy_stream(Plan(options(newest), options(newest), small=0), b"s", b"copy")
@@ -177,7 +180,7 @@ def test_what_the_target_does_not_know_is_said(peer_of: Callable[[str], Judge], 
         assert here.execute_command("XPENDING", "copy", "g", identifier(50), identifier(50), 1)[0][1:3] == [b"", -1]
 
 
-def test_empty_streams_and_missing_ones(judge: Judge, other: Judge) -> None:
+def test_empty_streams_are_copied_and_missing_ones_are_reported(judge: Judge, other: Judge) -> None:
     with judge.client() as here, other.client() as there:
         here.flushall()
         there.flushall()
@@ -191,15 +194,15 @@ def test_empty_streams_and_missing_ones(judge: Judge, other: Judge) -> None:
             mine, theirs = facts(here, key.decode()), facts(there, key.decode())
             assert mine == theirs
         (gone,) = copy_stream(plan, b"gone", b"gone").differences
-        assert gone == f"there is no stream 'gone' at 127.0.0.1:{judge.port}"
+        assert gone == f"the stream 'gone' does not exist at 127.0.0.1:{judge.port}"
         (wrong,) = copy_stream(plan, b"text", b"text").differences
         assert "WRONGTYPE" in wrong and "'text'" in wrong
         (full,) = copy_stream(plan, b"empty", b"empty").differences
-        assert full == f"the stream 'empty' is at 127.0.0.1:{other.port} already"
+        assert full == f"the stream 'empty' already exists at 127.0.0.1:{other.port}"
         assert copy_stream(Plan(plan.source, plan.target, REPLACE), b"empty", b"empty").equal
 
 
-def test_a_copy_that_was_stopped_goes_on(judge: Judge, other: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_interrupted_copy_resumes(judge: Judge, other: Judge, monkeypatch: pytest.MonkeyPatch) -> None:
     with judge.client() as here, other.client() as there:
         there.flushall()
         fill(here)
@@ -217,7 +220,7 @@ def test_a_copy_that_was_stopped_goes_on(judge: Judge, other: Judge, monkeypatch
             add(self, entries)
 
         monkeypatch.setattr(forward.RawEntryWriter, "add", stopping)
-        done = copy_stream(plan, b"s", b"s")  # goes on by itself, twice
+        done = copy_stream(plan, b"s", b"s")  # resumes by itself, twice
         assert calls > 2 and done.equal and done.how == "rebuilt"
         assert facts(there, "s") == facts(here, "s")
         calls = 0
@@ -230,7 +233,7 @@ def test_a_copy_that_was_stopped_goes_on(judge: Judge, other: Judge, monkeypatch
         assert facts(there, "s") == facts(here, "s")
 
 
-def test_a_source_that_is_written_to_is_caught_up_with(judge: Judge, other: Judge) -> None:
+def test_following_copies_later_changes_of_the_source(judge: Judge, other: Judge) -> None:
     with judge.client() as here, other.client() as there:
         there.flushall()
         fill(here)
@@ -248,14 +251,15 @@ def test_a_source_that_is_written_to_is_caught_up_with(judge: Judge, other: Judg
         here.execute_command("PERSIST", "s")
         plan = Plan(options(judge), options(other), RESUME, follow=True, follow_for=60, small=0)
         done = copy_stream(plan, b"s", b"s")
-        assert done.equal and done.rounds == 2, done  # the second finds what was deleted in the middle
+        assert done.equal and done.rounds == 2, done  # the second round finds the deletions in the middle
         assert facts(there, "s") == facts(here, "s")
         there.execute_command("XADD", "s", "*", "from", "somebody else")
-        (said,) = copy_stream(plan, b"s", b"s").differences
-        assert "beyond the source's" in said and "somebody else writes to it" in said
+        (error,) = copy_stream(plan, b"s", b"s").differences
+        assert "after the source's" in error
+        assert "another client writes to it" in error
 
 
-def test_verification_names_what_differs(judge: Judge, other: Judge) -> None:
+def test_verification_reports_every_difference(judge: Judge, other: Judge) -> None:
     with judge.client() as here, other.client() as there:
         there.flushall()
         fill(here)
@@ -266,11 +270,11 @@ def test_verification_names_what_differs(judge: Judge, other: Judge) -> None:
         done = copy_stream(Plan(plan.source, plan.target, RESUME), b"s", b"s")
         assert not done.equal
         assert done.differences[0] == f"2 entries are missing, the first is {identifier(10)}"
-        assert not any("group" in text for text in done.differences)  # the claim was taken back
+        assert not any("group" in text for text in done.differences)  # the claim was undone
         assert f"length is {here.xlen('s')} at the source, {there.xlen('s')} at the target" in done.differences
 
 
-def test_pages_cover_a_range_whatever_the_bytes_are(judge: Judge) -> None:
+def test_pages_return_a_range_of_entries_with_any_bytes(judge: Judge) -> None:
     with judge.client() as here:
         fill(here, 300)
         here.execute_command("XADD", "s", identifier(5000), "big", b"\r\n" * 400_000)
@@ -287,13 +291,13 @@ def test_pages_cover_a_range_whatever_the_bytes_are(judge: Judge) -> None:
         here.execute_command("SET", "text", "x")
         with (
             RawPages(options(judge), b"text", StreamID(0, 0), StreamID(9, 9)) as pages,
-            pytest.raises(ConnectorError, match="refused XRANGE of 'text': WRONGTYPE"),
+            pytest.raises(ConnectorError, match="rejected XRANGE of 'text': WRONGTYPE"),
         ):
             list(pages)
 
 
 @pytest.mark.parametrize("piece", [1, 13, 65_536, 1 << 20])
-def test_entries_are_cut_where_they_end_however_they_arrive(piece: int) -> None:
+def test_entries_are_split_correctly_wherever_the_reply_is_cut(piece: int) -> None:
     words = (b"a", b"", b"\xff\r\n*2\r\n$3\r\n", b"x" * 300, b"\r\n" * 3000)
     wanted = [(b"%d-%d" % (i, 7 * i), [words[(i * k) % 5] for k in range(2 * (i % 4) + 2)]) for i in range(12)]
 
@@ -319,17 +323,17 @@ def test_entries_are_cut_where_they_end_however_they_arrive(piece: int) -> None:
     ]
 
 
-def test_everything_wrong_with_the_options_is_said_at_once(tmp_path: Path) -> None:
+def test_all_wrong_options_are_reported_at_once(tmp_path: Path) -> None:
     with pytest.raises(OptionError) as caught:
         checked({"url": "redis://h", "foo": "1"}, {"stream": "x", "path": "a", "url": "redis://h"}, "nonsense")
-    for part in ("policy is 'nonsense'", "the target takes no stream", "of the source: unknown option foo",
+    for part in ("policy is 'nonsense'", "the target does not accept stream", "of the source: unknown option foo",
                  "of the target: give one of url"):  # fmt: skip
         assert part in str(caught.value)
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_task_for_each_stream_and_a_store_as_target(spark: SparkSession, judge: Judge, tmp_path: Path) -> None:
+def test_each_stream_is_a_task_and_a_store_can_be_the_target(spark: SparkSession, judge: Judge, tmp_path: Path) -> None:
     with judge.client() as here:
         here.flushall()
         for name, count in (("a", 400), ("b", 700), ("c", 400)):
@@ -341,7 +345,9 @@ def test_a_task_for_each_stream_and_a_store_as_target(spark: SparkSession, judge
             name: (f"from:{name}", True, 2) for name in "abc"
         }
         assert rows["a"]["digest"] == rows["c"]["digest"] != rows["b"]["digest"]
-        with pytest.raises(PipelineError, match="there are already: from:a, from:b, from:c: resume goes on"):
+        with pytest.raises(
+            PipelineError, match="already exist at .*: from:a, from:b, from:c. Continue them with resume"
+        ):
             migrate(spark, source, store, prefix="from:")
         back = migrate(spark, {**store, "stream": "from:b"}, source, prefix="back:").collect()
         assert [(row["equal"], row["entries"], row["pending"]) for row in back] == [(True, rows["b"]["entries"], 430)]
@@ -351,7 +357,7 @@ def test_a_task_for_each_stream_and_a_store_as_target(spark: SparkSession, judge
 
 
 @pytest.mark.slow
-def test_into_a_cluster_and_out_of_it(judge: Judge, other: Judge, cluster: Cluster) -> None:
+def test_streams_are_copied_into_a_cluster_and_out_of_it(judge: Judge, other: Judge, cluster: Cluster) -> None:
     there = parse({"url": cluster.url, "streamPattern": "*"})
     with judge.client() as here, other.client() as back:
         here.flushall()
@@ -361,7 +367,7 @@ def test_into_a_cluster_and_out_of_it(judge: Judge, other: Judge, cluster: Clust
             fill(here, 300, key)
         with Servers(options(judge)) as source:
             assert sorted(keys) == [key.decode() for key in streams_of(source, options(judge))]
-        for small in (0, migrate_stream.SMALL):
+        for small in (0, SMALL):
             for name in map(str.encode, keys):
                 assert copy_stream(Plan(options(judge), there, REPLACE, small=small), name, name).equal
         with Servers(there) as servers:
@@ -375,7 +381,7 @@ def test_into_a_cluster_and_out_of_it(judge: Judge, other: Judge, cluster: Clust
             assert mine == theirs
 
 
-def test_a_rillet_server_takes_and_gives(judge: Judge, tmp_path: Path) -> None:
+def test_a_rillet_server_can_be_the_target_and_the_source(judge: Judge, tmp_path: Path) -> None:
     with judge.client() as here, rillet.open(tmp_path / "store.rillet") as store:
         here.flushall()
         fill(here)

@@ -1,4 +1,4 @@
-"""Replays: in order, with the same or with shifted IDs, at a pace, and after a kill from exactly where it was."""
+"""A replay writes in order, with equal or shifted IDs, at a pace, and resumes exactly after a kill."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HOUR = 3_600_000
 
 
 class Killed(BaseException):
-    """Stands for the end of the process."""
+    """Stands for a killed process."""
 
 
 def batch(numbers: range) -> Any:
@@ -60,10 +60,10 @@ def entries(judge: Judge, stream: str = "copy") -> list[tuple[str, int]]:
 
 @pytest.mark.parametrize("retime", [False, True])
 @pytest.mark.parametrize("lost", [False, True])
-def test_killed_at_any_chunk_it_goes_on_exactly_there(
+def test_a_replay_killed_at_any_chunk_resumes_exactly_there(
     judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch, retime: bool, lost: bool
 ) -> None:
-    """A kill before a transaction, or one whose answer is lost, and then another run with other batches."""
+    """A kill before a transaction, or a lost reply to it; then another run with different batches."""
     from rillet.spark.pipelines.replay import ReplayWriter
 
     whole = ReplayWriter._transaction
@@ -97,26 +97,26 @@ def test_killed_at_any_chunk_it_goes_on_exactly_there(
         assert second.rows == 50 and second.before == (30 if lost else 7 * kill)
         if not retime:
             assert [identifier for identifier, _ in found] == [entry_id(i) for i in range(50)]
-        shifts = {int(told.split("-")[0]) - int(entry_id(i).split("-")[0]) for i, (told, _) in enumerate(found)}
+        shifts = {int(written.split("-")[0]) - int(entry_id(i).split("-")[0]) for i, (written, _) in enumerate(found)}
         assert len(shifts) == 1 and (shifts == {0}) is not retime
 
 
-def test_who_else_writes_to_the_target_is_noticed(judge: Judge, url: str) -> None:
+def test_writes_of_other_clients_to_the_target_are_detected(judge: Judge, url: str) -> None:
     with writer(judge) as one, judge.client() as client:
         one.write(batch(range(10)))
         client.execute_command("XADD", "copy", f"{entry_id(9)[:-1]}5", "n", "0")
-        one.write(batch(range(12, 20)))  # it lies between
+        one.write(batch(range(12, 20)))  # after an entry of another client that fits between
         client.execute_command("XADD", "copy", "*", "n", "0")
-        with pytest.raises(ConnectorError, match="stream 'copy' at .* and the next entry of the replay has the ID"):
+        with pytest.raises(ConnectorError, match="stream 'copy' at .*, but the next entry of the replay has the ID"):
             one.write(batch(range(20, 30)))
     assert [n for _, n in entries(judge)] == [*range(10), 0, *range(12, 20), 0]
-    unfinished = pytest.raises(ConnectorError, match="another replay into 'copy' was not finished")
+    unfinished = pytest.raises(ConnectorError, match="another replay into 'copy' is unfinished")
     with writer(judge, retime=True) as other, unfinished:
         other.write(batch(range(5, 10)))
 
 
-def test_an_entry_between_two_transactions_is_noticed(judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Right between EXEC and the next WATCH: no row is counted as written that the target would refuse."""
+def test_an_entry_between_two_transactions_is_detected(judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another client writes between EXEC and the next WATCH: no row that the target rejects is counted as written."""
     send = Connection.send
 
     def torn(connection: Connection, data: bytes | bytearray) -> None:
@@ -132,15 +132,15 @@ def test_an_entry_between_two_transactions_is_noticed(judge: Judge, url: str, mo
         monkeypatch.setattr(Connection, "send", torn)
         one.write(batch(range(10)))
         monkeypatch.setattr(Connection, "send", send)
-        with pytest.raises(ConnectorError, match="stream 'copy' at .* and the next entry of the replay has the ID"):
+        with pytest.raises(ConnectorError, match="stream 'copy' at .*, but the next entry of the replay has the ID"):
             one.write(batch(range(10, 20)))
     with judge.client() as client:
         assert client.execute_command("HGET", "rillet:commits:{copy}:replay", "rows") == b"10"
     assert [n for _, n in entries(judge)] == [*range(10), -1]
 
 
-def test_a_pace_is_kept_by_the_recorded_times(judge: Judge, url: str) -> None:
-    """Three entries a millisecond, at a tenth of their speed: the clock goes only when the writer sleeps."""
+def test_rows_are_written_at_the_recorded_pace(judge: Judge, url: str) -> None:
+    """Three entries per millisecond, at a tenth of their speed; the clock advances only when the writer sleeps."""
     now = [100.0]
     slept: list[float] = []
 
@@ -163,8 +163,8 @@ def test_a_frame_and_a_stream_are_replayed(
 
     add(range(500))
     frame, ordered = table(spark, url=url, stream="events", startingOffsets=entry_id(100), minPartitions="2")
-    told = replay(frame, "copy", ordered=ordered, url=url)
-    assert (told.rows, told.before, told.last) == (400, 0, entry_id(499))
+    summary = replay(frame, "copy", ordered=ordered, url=url)
+    assert (summary.rows, summary.before, summary.last) == (400, 0, entry_id(499))
     assert entries(judge) == [(entry_id(i), i) for i in range(100, 500)]
     mixed = spark.range(300).selectExpr(
         f"concat(1700000000000 + (299 - id) * {HOUR}, '-', id) as id", "299 - id as n", "cast(null as string) as none"
@@ -172,7 +172,7 @@ def test_a_frame_and_a_stream_are_replayed(
     mixed.write.parquet(str(tmp_path / "mixed"))
     frame, ordered = table(spark, parquet=tmp_path / "mixed")
     assert not ordered
-    told = replay(frame, "later", retime=True, url=url)
+    summary = replay(frame, "later", retime=True, url=url)
     found = entries(judge, "later")
     times = [int(identifier.split("-")[0]) for identifier, _ in found]
     with judge.client() as client:

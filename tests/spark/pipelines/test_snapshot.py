@@ -1,4 +1,4 @@
-"""RDB files as DataFrames: what a task gives, the report, the command."""
+"""RDB files as DataFrames: the rows of a task, the report, the command."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MODULE = sys.modules["rillet.spark.pipelines.snapshot"]
 
 @pytest.fixture
 def files(judge: Judge, tmp_path: Path) -> Path:
-    """A folder with a file of a server's and its first half."""
+    """Return a folder with the RDB file of a server, and the first half of that file."""
     folder = tmp_path / "backups"
     folder.mkdir()
     with judge.client() as client:
@@ -47,7 +47,7 @@ def files(judge: Judge, tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_task_gives_what_stands_before_the_damage(files: Path) -> None:
+def test_a_task_yields_the_rows_before_the_damage(files: Path) -> None:
     torn = str(files / "torn.rdb")
     rows = [row for batch in task(torn, "keys", "PERMISSIVE") for row in batch.to_pylist()]
     assert rows[-1]["key"] is None and rows[-1][CORRUPT].startswith(f"{torn}: offset ") and len(rows) > 10
@@ -60,7 +60,7 @@ def test_a_task_gives_what_stands_before_the_damage(files: Path) -> None:
     assert gone[CORRUPT] == "/nowhere.rdb: No such file or directory"
 
 
-def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
+def test_all_wrong_arguments_are_reported_at_once(tmp_path: Path) -> None:
     def read(*words: str) -> None:
         parser = PipelineParser(prog="x")
         add_arguments(parser)
@@ -68,7 +68,13 @@ def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
 
     with pytest.raises(OptionError) as caught:
         read(str(tmp_path), "--tables", "keys,foo", "--top", "0", "--separator", "", "--bar")
-    for part in ("no RDB file at", "no table foo", "--top is '0'", "--separator is empty", "unknown argument --bar"):
+    for part in (
+        "no RDB file at",
+        "expected tables of keys, entries, groups, pending, not foo",
+        "--top is '0'",
+        "--separator is empty",
+        "unknown argument --bar",
+    ):
         assert part in str(caught.value)
     (tmp_path / "a.rdb").write_bytes(build.file(10))
     with pytest.raises(OptionError, match="--tables needs --out"):
@@ -77,7 +83,7 @@ def test_wrong_arguments_are_named_at_once(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_tables_and_report(
+def test_tables_and_the_report_have_the_keys_of_the_file(
     spark: SparkSession,
     files: Path,
     tmp_path: Path,

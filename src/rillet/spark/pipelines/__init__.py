@@ -1,22 +1,22 @@
 """The standard pipelines around streams, each a function over DataFrames and a command, `rillet pipeline NAME`.
 
-    archive.py      streams -> Parquet files by date, exactly once, compacted; what is archived may be trimmed
-    history.py      archive and live stream as one table
-    replay.py       rows with IDs -> a stream, in order, at full speed or at a recorded pace
-    dead_letters.py what failed, by group, reason and age; back into its stream
-    lag.py          groups and consumers over time: a sample, a history, a report, a chart
-    snapshot.py     RDB files as tables, and what fills a server
-    migrate.py      streams from server to server with all that belongs to them, each verified
-    aggregate.py    windowed measures by fields, as a file declares them (declared.py)
-    folder.py       the archive's folder: its manifest, commits, what a crash leaves
-    parquet.py      entries into Parquet files and out of them; what the tasks of these two do
-    pending.py      what servers tell of groups, page by page
-    forward.py      entries from server to server as bytes; migrate_stream.py: one stream, step by step
-    showing.py      how far Spark's tasks are, and tables of text
-    running.py      what the commands of all pipelines share: arguments, a session, a bar, one line at the end
+    archive.py            streams to Parquet files by date, exactly once, compacted; trims archived entries
+                          (archive_offsets.py, archive_trim.py, parquet.py; the folder's format: spark/archive)
+    history.py            archive and live stream as one table (the reader: spark/read/history.py)
+    replay.py             rows with IDs to a stream, in order, at full speed or at their recorded pace
+    dead_letters.py       failed entries by group, reason and age; requeue.py moves them back into their stream
+    lag.py                groups and consumers over time: a sample, a history, a report, a chart (lag_sampling.py)
+    snapshot.py           RDB files as tables, and a report on their memory
+    migrate.py            streams from server to server with groups and counters, each verified
+                          (migrate_stream.py, migrate_compare.py, copying.py: entries as bytes)
+    aggregate.py          a Spark SQL query over a stream, with watermark and exactly-once outputs
+    group_info.py         XINFO and XPENDING, in pages
+    tables.py             progress of Spark's tasks, and tables of text
+    cli_arguments.py      the parser and the arguments that the commands share
+    cli_common.py         the Spark session and the messages that the commands share
 
-A pipeline's function has the name of its module, and it is what this package shows under that name. The modules import
-pyspark and pyarrow where they work with them, so importing this package needs neither.
+A pipeline's function has the name of its module, and the package exports the function under that name. The modules
+import pyspark and pyarrow inside functions, so importing this package needs neither.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Entries from one server to another as the bytes they came in: no value becomes an object.
+"""Entries copied from one server to another as RESP bytes; no value becomes a Python object.
 
 An entry of XRANGE's reply ends with the words that XADD takes, in the form that XADD takes them:
 
@@ -6,14 +6,13 @@ An entry of XRANGE's reply ends with the words that XADD takes, in the form that
                       ID                  └──────┬──────┘
     command   *7 $4 XADD $6 events $15 1526919030474-0  $1 a $1 1 $1 b $1 2
 
-So names that are no UTF-8, and fields that occur twice, arrive as they are. Where an entry ends is what the connector's
-decoder (columns.resp, compiled) knows: it is given no column to fill, and stepped from entry to entry. What is left to
-Python is to cut off the head of each and to put another one there: 2.4 us an entry with sending and receiving, however
-many words it has. A digest is of the same bytes; every server writes them alike, so two streams with one digest hold
-the same entries.
+So names that are not UTF-8, and fields that occur twice, are copied unchanged. The connector's compiled decoder
+(columns.resp_decoder) finds the end of each entry: it fills no column, and is advanced entry by entry. Python only
+replaces the head of each entry: 2.4 us an entry with sending and receiving, however many words it has. Digests are
+over the same bytes. Every server writes them alike, so two streams with equal digests hold equal entries.
 
-`Pages` reads ahead: the next page is asked for as soon as the last ID of one is known. Its connections are its own,
-since replies are under way on them.
+`RawPages` reads ahead: it requests the next page as soon as the last ID of a page is known. It opens its own
+connections, because replies are pending on them.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ CHUNK = 1 << 20
 
 
 class RawEntry(NamedTuple):
-    """An entry: its ID, how many words its fields and values are, and those as RESP."""
+    """An entry: its ID, the number of its fields and values, and these as RESP."""
 
     id: bytes
     words: int
@@ -45,7 +44,7 @@ class RawEntry(NamedTuple):
 
 
 class _Reply:
-    """The reply to an XRANGE as it arrives; what Connection.receive fills."""
+    """A reply to XRANGE that is being received; Connection.receive fills it."""
 
     def __init__(self) -> None:
         self.decoder = RangeDecoder(RowBuilder(b""), 0, 1 << 62)
@@ -54,9 +53,9 @@ class _Reply:
         self.words: dict[bytes, int] = {}
 
     def entries(self) -> list[RawEntry]:
-        """Return the entries that are whole by now; ReplyFailed has the text of an error reply."""
+        """Return the entries that have arrived completely; raise ReplyFailed with the text of an error reply."""
         decoder, decode, ends = self.decoder, self.decoder.decode, []
-        state = decode()  # no more than the head of the reply: the rows are full
+        state = decode()  # decodes the head of the reply only, because no row is allowed yet
         start = decoder.pos
         while state == FULL:
             decoder.max_rows += 1
@@ -70,20 +69,20 @@ class _Reply:
             return []
         with memoryview(decoder.buf) as buffer:
             data = bytes(buffer[start : ends[-1]])
-        found, at, words = [], 0, self.words
+        entries, at, words = [], 0, self.words
         for end in ends:
-            # *2 $15 1526919030474-0 *4, and what goes on as it came
+            # *2 $15 1526919030474-0 *4, then the words, which are copied unchanged
             _, _, identifier, count, body = data[at : end - start].split(b"\r\n", 4)
             number = words.get(count)
             if number is None:
                 number = words[count] = int(count[1:])
-            found.append(RawEntry(identifier, number, body))
+            entries.append(RawEntry(identifier, number, body))
             at = end - start
-        return found
+        return entries
 
 
 class RawPages:
-    """The entries of (after, last] of a stream, page by page; a context manager and an iterator."""
+    """The entries of (start, last] of a stream in pages; a context manager and an iterator."""
 
     def __init__(self, options: Options, key: bytes, start: StreamID, last: StreamID, page: int = PAGE) -> None:
         self.servers = Servers(options)
@@ -99,16 +98,16 @@ class RawPages:
         self.servers.close()
 
     def __iter__(self) -> Iterator[list[RawEntry]]:
-        self._ask()
+        self._request()
         while self.reply is not None:
-            found = self._received()
-            self.next = after(StreamID.parse(found[-1].id)) if len(found) == self.page else None
+            entries = self._receive()
+            self.next = after(StreamID.parse(entries[-1].id)) if len(entries) == self.page else None
             self.reply = None
-            self._ask()
-            if found:
-                yield found
+            self._request()
+            if entries:
+                yield entries
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         if self.next is None:
             return
         self.connection = self.servers.connection(self.key)
@@ -116,34 +115,34 @@ class RawPages:
         self.connection.send(pack(b"XRANGE", self.key, self.next, end, b"COUNT", b"%d" % self.page))
         self.reply = _Reply()
 
-    def _received(self) -> list[RawEntry]:
-        """Return the whole page, asking again where the stream has moved."""
+    def _receive(self) -> list[RawEntry]:
+        """Return the requested page; request it again if the stream has moved to another node."""
         while True:
             reply = self.reply
             assert reply is not None
             try:
-                found = reply.entries()
+                entries = reply.entries()
                 while not reply.whole:
                     self.connection.receive(cast("Any", reply))
-                    found += reply.entries()
-                return found
+                    entries += reply.entries()
+                return entries
             except ProtocolError as error:
-                raise ConnectorError(f"rillet: what {self.servers} answers to XRANGE is no page: {error}") from None
+                raise ConnectorError(f"rillet: {self.servers} sent a malformed reply to XRANGE: {error}") from None
             except ReplyFailed as error:
                 if not self.servers.redirected(self.key, str(error)):
                     name = self.key.decode("utf-8", "replace")
-                    raise ConnectorError(f"rillet: {self.servers} refused XRANGE of {name!r}: {error}") from None
-                self._ask()
+                    raise ConnectorError(f"rillet: {self.servers} rejected XRANGE of {name!r}: {error}") from None
+                self._request()
 
 
 class RawEntryWriter:
-    """XADD after XADD to one stream, a chunk ahead of its replies."""
+    """Appends entries to one stream; sends each chunk before it reads the replies to the previous one."""
 
     def __init__(self, servers: Servers, key: bytes) -> None:
         self.servers = servers
         self.key = key
         self.head = b"$4\r\nXADD\r\n$%d\r\n%b\r\n" % (len(key), key)
-        self.under_way: list[bytes] = []
+        self.unanswered: list[bytes] = []
         self.connection: Any = None
         self.written = self.bytes = 0
 
@@ -155,41 +154,41 @@ class RawEntryWriter:
             commands.append(b"*%d\r\n%b$%d\r\n%b\r\n%b" % (one.words + 3, self.head, len(one.id), one.id, one.body))
             size += len(commands[-1])
             if size >= CHUNK:
-                self._leave(commands)
+                self._send(commands)
                 commands, size = [], 0
         if commands:
-            self._leave(commands)
+            self._send(commands)
 
-    def _leave(self, commands: list[bytes]) -> None:
-        """Send a chunk, then read the replies of the one before."""
-        before, self.under_way = self.under_way, commands
-        if not before:  # else replies are under way, and nothing may be asked beside them
+    def _send(self, commands: list[bytes]) -> None:
+        """Send a chunk, then read the replies to the previous one."""
+        before, self.unanswered = self.unanswered, commands
+        if not before:  # otherwise replies are pending on the current connection
             self.connection = self.servers.connection(self.key)
         self.connection.send(b"".join(commands))
         self.bytes += sum(map(len, commands))
-        self._answers(before, ahead=len(commands))
+        self._read_replies(before, ahead=len(commands))
 
     def finish(self) -> None:
-        """Wait until everything is answered."""
-        before, self.under_way = self.under_way, []
-        self._answers(before)
+        """Read the replies to the last chunk."""
+        before, self.unanswered = self.unanswered, []
+        self._read_replies(before)
 
-    def _answers(self, commands: list[bytes], ahead: int = 0) -> None:
+    def _read_replies(self, commands: list[bytes], ahead: int = 0) -> None:
         replies = [self.connection.reply() for _ in commands]
-        refused = [place for place, reply in enumerate(replies) if isinstance(reply, ReplyError)]
-        self.written += len(commands) - len(refused)
-        if not refused:
+        rejected = [place for place, reply in enumerate(replies) if isinstance(reply, ReplyError)]
+        self.written += len(commands) - len(rejected)
+        if not rejected:
             return
-        said = str(replies[refused[0]])
-        again = [commands[place] for place in refused]
-        for _ in range(ahead):  # what came behind is refused for the same reason
+        message = str(replies[rejected[0]])
+        again = [commands[place] for place in rejected]
+        for _ in range(ahead):  # the next chunk is rejected for the same reason
             self.connection.reply()
-        again += self.under_way if ahead else []
-        self.under_way = []
-        if not self.servers.redirected(self.key, said):
+        again += self.unanswered if ahead else []
+        self.unanswered = []
+        if not self.servers.redirected(self.key, message):
             name = self.key.decode("utf-8", "replace")
-            raise ConnectorError(f"rillet: {self.servers} refused to append to {name!r}: {said}")
+            raise ConnectorError(f"rillet: {self.servers} rejected an append to {name!r}: {message}")
         for command in again:
             self.connection = self.servers.connection(self.key)
             self.connection.send(command)
-            self._answers([command])
+            self._read_replies([command])

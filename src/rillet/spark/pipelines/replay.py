@@ -1,29 +1,29 @@
-"""replay: rows with IDs -> a stream, in order, at full speed or at the pace at which they were recorded.
+"""replay: writes rows with IDs to a stream, in order, at full speed or at their recorded pace.
 
     replay(spark.read.parquet("events.parquet"), "copy", url="redis://localhost")            IDs kept
     replay(table(spark, stream="events", url=url)[0], "again", url=url, retime=True, speed=10)   now, ten times as fast
 
-A frame has `id` and what becomes the fields: a map `fields`, or columns, as in the sink. One task writes, because IDs
-have to rise; where the frame is not in order of its IDs it is sorted first.
+A frame has the column `id` and the fields: a map `fields`, or columns, as in the sink. One task writes, because IDs
+must rise. A frame that is not in ID order is sorted first.
 
-    IDs kept      the target must end before the first of them
-    re-timed      every ID gets the same number of milliseconds added, such that the first is the server's time at the
-                  beginning: what lay an hour apart still does
-    speed N       row by row at its time, N times as fast as the IDs tell; without it as fast as the server takes them
+    IDs kept      the target must end before the first ID
+    re-timed      the same number of milliseconds is added to every ID, so that the first is the server's time at the
+                  start; distances in time stay
+    speed N       each row is written at its time, N times as fast as the IDs; without it, as fast as possible
 
-A chunk of rows is a transaction, and so is the record of how far the replay is, in the target's slot:
+Each chunk of rows is written in one transaction with the replay's record (its position), in the target's slot:
 
     WATCH stream record;  MULTI;  XADD ... XADD;  HSET rillet:commits:{copy}:replay position shift first rows ...;  EXEC
-    WATCH stream record;  XINFO stream        of the next one, with the same send
+    WATCH stream record;  XINFO stream        for the next chunk, in the same send
 
-So after a kill at any moment the record says exactly which rows are in the target, and with which shift; the same
-replay goes on after them. WATCH notices everybody else who writes to the target: their entry is fine as long as it
-lies before the next row's ID, and else the replay ends with a sentence. The record goes when all rows are written.
+So after a kill at any moment the record states exactly which rows are in the target, and with which shift; the same
+replay continues after them. WATCH detects writes of other clients. Their entries are allowed if they precede the next
+row's ID; otherwise the replay ends with an error. The record is deleted when all rows are written.
 
-Rejected: resuming after the target's last ID, which is another writer's if there is one, and says nothing about
-the shift; clocks of executors; several writers (XADD refuses what comes late).
+Rejected: resuming after the target's last ID, which may be another writer's and does not contain the shift; the clocks
+of executors; several writers (XADD rejects an ID that is too small).
 
-Cost: what the sink costs, and for frames that are not in order a sort in one task.
+Cost: that of the sink, and a sort in one task for frames that are not in order.
 """
 
 from __future__ import annotations
@@ -58,23 +58,23 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 18
 CHUNK_ROWS = 2000
 ATTEMPTS = 5
-LOOK = 0.5  # seconds between two looks at how far it is
+POLL = 0.5  # seconds between two reads of the progress
 
 
 @dataclass(frozen=True)
 class ReplaySummary:
-    """What a replay did: rows written by it, rows that were in the target already, and the ID of the last one there."""
+    """The result of a replay: rows written, rows that an earlier run wrote, the ID of the last one in the target."""
 
     rows: int
     before: int
     last: str
 
     def line(self, to: str) -> str:
-        """Return it as one sentence."""
-        told = f"{to}: {counted(self.rows, 'entry', 'entries')} replayed"
+        """Return the summary as one line."""
+        text = f"{to}: {counted(self.rows, 'entry', 'entries')} replayed"
         if self.before:
-            told += f" after {self.before:,} that were there"
-        return told + (f", the last as {self.last}" if self.last else "")
+            text += f" after {self.before:,} of an earlier run"
+        return text + (f", the last as {self.last}" if self.last else "")
 
 
 def replay(
@@ -90,10 +90,10 @@ def replay(
     total: int | None = None,
     **target: str,
 ) -> ReplaySummary:
-    """Write the rows of a frame to the stream `to`, or those that an earlier run of the same replay did not.
+    """Write the rows of a frame to the stream `to`, except those that an earlier run of the same replay has written.
 
-    target: the sink's options that say where. ordered: the frame's partitions are in the order of their IDs, as those
-    of one stream are. source: a name by which an unfinished replay is known again. anew: forget an unfinished one.
+    target: the sink's connection options. ordered: the frame's partitions are in ID order, as those of one stream are.
+    source: the name that identifies an unfinished replay. anew: discard an unfinished replay.
     """
     from rillet.client.servers import Servers
     from rillet.spark.write.row_encoder import RowEncoder
@@ -107,23 +107,23 @@ def replay(
         if anew:
             servers.call(key, b"DEL", record)
         task = Task(options, layout, f"{source} {'re-timed' if retime else 'as it is'}", retime, speed)
-        with _watching(options, key, record, progress, total):
+        with _progress_of(options, key, record, progress, total):
             rows = frame.mapInArrow(task, "rows long, before long, last string").collect()
         servers.call(key, b"DEL", record)
     row = rows[0] if rows else None
-    done = ReplaySummary(0, 0, "") if row is None else ReplaySummary(row["rows"], row["before"], row["last"])
-    progress(done.rows + done.before, total)
-    return done
+    summary = ReplaySummary(0, 0, "") if row is None else ReplaySummary(row["rows"], row["before"], row["last"])
+    progress(summary.rows + summary.before, total)
+    return summary
 
 
 def in_order(frame: DataFrame, ordered: bool) -> DataFrame:
-    """Return a frame as one partition in the order of its IDs."""
+    """Return a frame as one partition in ID order."""
     from pyspark.sql import functions as F
 
     if ordered:
         return frame.coalesce(1)
     halves = F.split(F.col("id"), "-")
-    whole = "decimal(20,0)"  # 64 bits without a sign
+    whole = "decimal(20,0)"  # an unsigned 64-bit number
     second = F.coalesce(F.get(halves, F.lit(1)), F.lit("0"))
     return frame.repartition(1).sortWithinPartitions(F.get(halves, F.lit(0)).cast(whole), second.cast(whole))
 
@@ -131,7 +131,7 @@ def in_order(frame: DataFrame, ordered: bool) -> DataFrame:
 def table(
     spark: SparkSession, *, parquet: str | Path | None = None, archive: str | Path | None = None, **options: str
 ) -> tuple[DataFrame, bool]:
-    """Return what to replay, and whether it is in order: Parquet files, an archive and its stream, or a stream."""
+    """Return (rows to replay, whether they are in ID order) from Parquet files, an archive or a stream."""
     if parquet is not None:
         frame = read_parquet(spark, str(parquet))
         stream = options.get("stream")
@@ -149,7 +149,7 @@ def table(
 
 
 def read_parquet(spark: SparkSession, path: str) -> DataFrame:
-    """Return Parquet files as a frame; the streams in folders' names stay texts: 007 is no 7."""
+    """Return Parquet files as a frame; stream names in folder names stay strings, so 007 does not become 7."""
     inference = "spark.sql.sources.partitionColumnTypeInference.enabled"
     before = spark.conf.get(inference)
     spark.conf.set(inference, "false")
@@ -166,24 +166,24 @@ def _one_stream(frame: DataFrame, stream: str | None, path: str) -> DataFrame:
         return frame.where(F.col("stream").cast("string") == stream)
     names = [str(row[0]) for row in frame.select("stream").distinct().limit(6).collect()]
     if len(names) > 1:
-        raise PipelineError(f"rillet: {path} holds several streams, name one of {', '.join(sorted(names))}")
+        raise PipelineError(f"rillet: {path} holds several streams; name one with --stream: {', '.join(sorted(names))}")
     return frame
 
 
 @contextmanager
-def _watching(options: Options, key: bytes, record: bytes, progress: Progress, total: int | None) -> Iterator[None]:
-    """Tell how far the record says that the replay is, while the body runs."""
+def _progress_of(options: Options, key: bytes, record: bytes, progress: Progress, total: int | None) -> Iterator[None]:
+    """Report the position in the record to `progress` while the body runs."""
     from rillet.client.servers import Servers
 
     ended = threading.Event()
 
     def look() -> None:
         with Servers(options) as servers:
-            while not ended.wait(LOOK):
+            while not ended.wait(POLL):
                 try:
                     progress(int(servers.call(key, b"HGET", record, b"rows") or 0), total)
                 except ConnectorError:
-                    pass  # the task says it, if it lasts
+                    pass  # the task raises it if it persists
 
     thread = threading.Thread(target=look, daemon=True)
     if progress is not silent:
@@ -201,7 +201,7 @@ def _watching(options: Options, key: bytes, record: bytes, progress: Progress, t
 
 @dataclass(frozen=True)
 class Task:
-    """What the one writing task does; called by mapInArrow."""
+    """The one task that writes; mapInArrow calls it."""
 
     options: Options
     layout: RowEncoder
@@ -225,7 +225,7 @@ class Task:
 
 
 class ReplayWriter:
-    """Writes rows to one stream and keeps the record of it."""
+    """Writes rows to one stream together with the record of the replay."""
 
     def __init__(
         self, servers: Servers, options: Options, layout: RowEncoder, source: str, retime: bool, speed: float | None,
@@ -240,12 +240,12 @@ class ReplayWriter:
         self.clock, self.sleep = clock, sleep
         self.packer = RowPacker([b"XADD", self.key])
         self.connection: Connection | None = None
-        self.first: StreamID | None = None  # of the rows
-        self.seen = EARLIEST  # the last row that came
-        self.position = EARLIEST  # the last row that is in the target
+        self.first: StreamID | None = None  # the first row's ID
+        self.received = EARLIEST  # the last row that was received
+        self.position = EARLIEST  # the last row that was written
         self.shift = self.rows = self.before = 0
         self.opened = False
-        self.began: tuple[float, int] | None = None  # when this run wrote the row of which time
+        self.began: tuple[float, int] | None = None  # (clock, row time) of the first row of this run
 
     def last_written(self) -> str:
         """Return the ID that the last row has in the target."""
@@ -254,7 +254,7 @@ class ReplayWriter:
     # ---- the record ------------------------------------------------------------------------------------------------
 
     def open(self, next_row: StreamID) -> None:
-        """Connect, watch target and record, and see that the record is what this writer knows."""
+        """Connect, watch the target and the record, and check the record against this writer's state."""
         connection = self.servers.connection(self.key)
         fields = (b"source", b"first", b"shift", b"position", b"rows")
         replies = connection.calls([
@@ -265,7 +265,7 @@ class ReplayWriter:
         last = self._last(connection) if replies[2] else EARLIEST
         if source is None:
             if self.rows:
-                raise ConnectorError(f"rillet: the record of the replay into {self.options.stream!r} is gone")
+                raise ConnectorError(f"rillet: the record of the replay into {self.options.stream!r} was deleted")
             if not self.opened:
                 self._begin(next_row, last, int(replies[3][0]) * 1000 + int(replies[3][1]) // 1000)
         else:
@@ -274,13 +274,13 @@ class ReplayWriter:
         upcoming = StreamID(max(next_row.ms + self.shift, 0), next_row.seq)
         if next_row > self.position and last >= upcoming:
             raise ConnectorError(
-                f"rillet: the stream {self.options.stream!r} at {connection.address} ends at {last}, and the next "
-                f"entry of the replay has the ID {upcoming}: another target helps, or new IDs (retime)"
+                f"rillet: the stream {self.options.stream!r} at {connection.address} ends at {last}, but the next "
+                f"entry of the replay has the ID {upcoming}: name another target, or use new IDs (retime)"
             )
 
     def _last(self, connection: Connection) -> StreamID:
-        told = connection.call(b"XINFO", b"STREAM", self.key)
-        return StreamID.parse(dict(zip(told[::2], told[1::2], strict=False))[b"last-generated-id"])
+        info = connection.call(b"XINFO", b"STREAM", self.key)
+        return StreamID.parse(dict(zip(info[::2], info[1::2], strict=False))[b"last-generated-id"])
 
     def _begin(self, first: StreamID, last: StreamID, now: int) -> None:
         if self.retime:
@@ -289,8 +289,8 @@ class ReplayWriter:
     def _resume(self, source: str, first: StreamID, shift: int, position: StreamID, rows: int) -> None:
         if source != self.source or first != self.first:
             raise ConnectorError(
-                f"rillet: another replay into {self.options.stream!r} was not finished: {source}, from {first} on; "
-                "finish it, or forget it (anew)"
+                f"rillet: another replay into {self.options.stream!r} is unfinished: {source}, from {first} on. "
+                "Complete it, or discard it (anew)"
             )
         if not self.opened:
             self.before = rows
@@ -299,14 +299,14 @@ class ReplayWriter:
     # ---- rows ------------------------------------------------------------------------------------------------------
 
     def write(self, batch: Any) -> None:
-        """Write the rows of a batch that are not in the target yet, each not before its time."""
+        """Write the rows of a batch that are not in the target yet, at their pace."""
         from rillet.spark.write.row_encoder import ids_that_rise
 
-        first, last = ids_that_rise(batch.column("id"), "id", self.seen)
-        self.seen = last
+        first, last = ids_that_rise(batch.column("id"), "id", self.received)
+        self.received = last
         if self.first is None:
             self.first = first
-            self._again(lambda: self.open(first))
+            self._retry(lambda: self.open(first))
             self.opened = True
         if last <= self.position:
             return
@@ -327,7 +327,7 @@ class ReplayWriter:
             row = after
 
     def _due(self, ms: Any, row: int) -> int:
-        """Return before which row to stop now; waits until the first one's time has come."""
+        """Wait until the time of a row; return the first row after it that is not due yet."""
         if self.speed is None:
             return len(ms)
         first = ms[row].as_py()
@@ -340,58 +340,58 @@ class ReplayWriter:
         return max(_beyond(ms, None, StreamID(reached, 0)), row + 1)
 
     def _send(self, first: StreamID, last: StreamID) -> None:
-        """Write what is packed, from and to these rows, in one transaction with the record."""
+        """Write the packed rows first..last in one transaction with the record."""
         commands = self.packer.commands
         data = bytes(self.packer.take())
 
         def attempt() -> bool:
             if self.connection is None:
                 self.open(first)
-                if self.position >= last:  # it was written, and the answer was lost
+                if self.position >= last:  # written, but the reply was lost
                     return True
                 if self.position >= first:
                     raise ConnectorError(f"rillet: another process runs this replay into {self.options.stream!r}")
             return self._transaction(data, commands, last)
 
-        while not self._again(attempt):
-            self.connection = None  # somebody wrote to the target
+        while not self._retry(attempt):
+            self.connection = None  # another client wrote to the target
 
     def _transaction(self, data: bytes, commands: int, last: StreamID) -> bool:
-        """Return whether it was executed; False where the target or the record had changed."""
+        """Execute the transaction; return False if the target or the record has changed."""
         connection = self.connection
         assert connection is not None
         rows = self.rows + commands
-        told = {b"source": self.source, b"first": self.first, b"shift": self.shift, b"position": last, b"rows": rows}
+        state = {b"source": self.source, b"first": self.first, b"shift": self.shift, b"position": last, b"rows": rows}
         note = pack(
-            b"HSET", self.record, *(word for name, value in told.items() for word in (name, str(value).encode()))
+            b"HSET", self.record, *(word for name, value in state.items() for word in (name, str(value).encode()))
         )
-        # The next one is watched from here on. Between EXEC and WATCH others may come: XINFO shows whether they did.
+        # WATCH for the next transaction. XINFO shows whether another client wrote between EXEC and WATCH.
         watch = pack(b"WATCH", self.key, self.record) + pack(b"XINFO", b"STREAM", self.key)
         connection.send(pack(b"MULTI") + data + note + pack(b"EXEC") + watch)
         replies = [connection.reply() for _ in range(commands + 5)]
-        *queued, executed, _, found = replies
-        refused = [reply for reply in (*queued, executed) if isinstance(reply, ReplyError)]
-        if not refused and executed is not None:
-            refused = [reply for reply in executed if isinstance(reply, ReplyError)]
-        if refused:
-            if self.servers.redirected(self.key, str(refused[0])):
-                raise ConnectionLost(f"rillet: {self.options.stream!r} has moved: {refused[0]}")
+        *queued, executed, _, info = replies
+        rejected = [reply for reply in (*queued, executed) if isinstance(reply, ReplyError)]
+        if not rejected and executed is not None:
+            rejected = [reply for reply in executed if isinstance(reply, ReplyError)]
+        if rejected:
+            if self.servers.redirected(self.key, str(rejected[0])):
+                raise ConnectionLost(f"rillet: {self.options.stream!r} has moved: {rejected[0]}")
             raise ConnectorError(
-                f"rillet: {connection.address} refused the replay into {self.options.stream!r}: {refused[0]}"
+                f"rillet: {connection.address} rejected the replay into {self.options.stream!r}: {rejected[0]}"
             )
         if executed is None:
             return False
         self.position, self.rows = last, rows
         written = f"{last.ms + self.shift}-{last.seq}".encode()
-        if isinstance(found, ReplyError) or found[found.index(b"last-generated-id") + 1] != written:
-            self.connection = None  # and `open` looks at it before the next chunk
+        if isinstance(info, ReplyError) or info[info.index(b"last-generated-id") + 1] != written:
+            self.connection = None  # `open` checks the target before the next chunk
         return True
 
-    def _again(self, what: Callable[[], Any]) -> Any:
-        """Do something, again over a new connection where one was lost."""
+    def _retry(self, action: Callable[[], Any]) -> Any:
+        """Run a function; run it again on a new connection if the connection was lost."""
         for attempt in range(ATTEMPTS):
             try:
-                return what()
+                return action()
             except ConnectionLost:
                 if attempt + 1 == ATTEMPTS:
                     raise
@@ -403,7 +403,7 @@ class ReplayWriter:
 
 
 def halves(ids: Any) -> tuple[Any, Any]:
-    """Return the milliseconds and the sequence numbers of a column of IDs."""
+    """Return a column of IDs as two columns: milliseconds and sequence numbers."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -414,7 +414,7 @@ def halves(ids: Any) -> tuple[Any, Any]:
 
 
 def shifted(ms: Any, seq: Any, shift: int) -> Any:
-    """Return IDs whose milliseconds are moved."""
+    """Return IDs with `shift` milliseconds added."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -423,7 +423,7 @@ def shifted(ms: Any, seq: Any, shift: int) -> Any:
 
 
 def _beyond(ms: Any, seq: Any | None, bound: StreamID) -> int:
-    """Return the first row whose ID is larger than a bound; without `seq`, whose time is. O(log rows)"""
+    """Return the first row whose ID (without `seq`: whose time) is larger than a bound. O(log rows)"""
     low, high = 0, len(ms)
     while low < high:
         middle = (low + high) // 2
@@ -444,42 +444,45 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     cli_arguments.source_arguments(parser)
-    group = parser.add_argument_group("what to replay")
-    group.add_argument("--parquet", metavar="FOLDER", help="Parquet files with id and fields, such as an archive")
+    group = parser.add_argument_group("input")
+    group.add_argument("--parquet", metavar="FOLDER", help="Parquet files with `id` and fields, such as an archive")
     group.add_argument(
-        "--archive", type=cli_arguments.local_folder, metavar="FOLDER", help="an archive, and its stream beyond it"
+        "--archive", type=cli_arguments.local_folder, metavar="FOLDER", help="an archive and the rest of its stream"
     )
-    group.add_argument("--start", metavar="ID", help="the first ID, or milliseconds")
-    group.add_argument("--end", metavar="ID", help="the last ID, or milliseconds")
-    group = parser.add_argument_group("where to")
+    group.add_argument("--start", metavar="ID", help="the first ID, or its milliseconds")
+    group.add_argument("--end", metavar="ID", help="the last ID, or its milliseconds")
+    group = parser.add_argument_group("target")
     cli_arguments.target_arguments(group)
-    group.add_argument("--retime", action="store_true", help="new IDs that begin now, with the same distances")
+    group.add_argument("--retime", action="store_true", help="shift the IDs so that the first is now")
     group.add_argument(
-        "--speed", type=cli_arguments.positive_number, metavar="N", help="N times the recorded pace (default: at once)"
+        "--speed",
+        type=cli_arguments.positive_number,
+        metavar="N",
+        help="N times the recorded pace (default: full speed)",
     )
-    group.add_argument("--anew", action="store_true", help="forget an earlier replay that was not finished")
+    group.add_argument("--anew", action="store_true", help="discard an unfinished replay")
     cli_arguments.spark_arguments(parser)
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return what is wrong with the arguments taken together."""
-    wrong = cli_arguments.target_errors(options, reads_stream=options.parquet is None)
+    """Return the errors in the combination of the arguments."""
+    errors = cli_arguments.target_errors(options, reads_stream=options.parquet is None)
     if options.parquet is not None and options.archive is not None:
-        wrong.append("give one of --parquet and --archive")
+        errors.append("give one of --parquet and --archive")
     if options.parquet is None:
-        wrong += cli_arguments.source_errors(options, **_range(options))
+        errors += cli_arguments.source_errors(options, **_range(options))
         if options.streams or options.stream_pattern:
-            wrong.append("one stream is replayed at a time: --stream")
+            errors.append("replay reads one stream: --stream")
     else:
-        wrong += [f"--{name} is for a stream, not for Parquet files" for name in ("start", "end")
+        errors += [f"--{name} applies to a stream, not to Parquet files" for name in ("start", "end")
                   if getattr(options, name) is not None]  # fmt: skip
         if not Path(options.parquet).exists():
-            wrong.append(f"--parquet is {options.parquet!r}: it is not there")
+            errors.append(f"--parquet is {options.parquet!r}: it does not exist")
         if not {"url", "path"} & cli_arguments.target_options(options).keys():
-            wrong.append("--to-url or --to-path is missing: where the stream to write to is")
-    return wrong
+            errors.append("--to-url or --to-path is missing: the server or store of the target")
+    return errors
 
 
 def _range(options: argparse.Namespace) -> dict[str, str]:
@@ -496,11 +499,11 @@ def run(options: argparse.Namespace) -> int:
         source = str(options.parquet or options.archive or given.get("url") or given.get("path"))
         source += f" {given.get('stream', '')} {options.start or ''} {options.end or ''}"
         with cli_common.progress_bar(f"replaying into {options.to}") as bar:
-            done = replay(
+            summary = replay(
                 frame, options.to, retime=options.retime, speed=options.speed, ordered=ordered, source=source,
                 anew=options.anew, progress=bar, total=None, **cli_arguments.target_options(options),
             )  # fmt: skip
-        print(done.line(options.to))
+        print(summary.line(options.to))
     finally:
         spark.stop()
     return cli_common.DONE

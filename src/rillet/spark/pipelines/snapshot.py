@@ -1,20 +1,18 @@
-"""RDB files as DataFrames: keys, stream entries, groups, what is pending; and what fills a server.
+"""snapshot: RDB files as DataFrames (keys, stream entries, groups, pending entries), and a report on their memory.
 
-    keys = snapshot(spark, "backups/*.rdb")                  # a task a file, of Redis, Valkey or rillet, of any version
-    entries = snapshot(spark, "dump.rdb", "entries")         # stream, id, timestamp, fields
+    keys = snapshot(spark, "backups/*.rdb")                  # one task per file, of Redis, Valkey or rillet, any
+    version entries = snapshot(spark, "dump.rdb", "entries")         # stream, id, timestamp, fields
     report(keys)["prefixes"].show()
 
-Every file is walked once for a table, front to back, by one task in bounded memory (rillet.store.rdb_tables says what
-the
-columns mean, and what `memory` is an estimate of). Files lie where the executors find them under the same path.
+One task reads a file once per table, front to back, in bounded memory. rillet.store.rdb_tables defines the columns and
+what `memory` estimates. Executors open the files by the same path.
 
-**A broken file** gives all rows that stand before the damage; then, by `mode`, PERMISSIVE: a row in which only `file`
-and `_corrupt` are set, one sentence with file and offset; DROPMALFORMED: nothing; FAILFAST: the query fails with that
-sentence. The other files go on.
+**A damaged file** yields all rows before the damage. Then `mode` decides. PERMISSIVE: one row in which only `file` and
+`_corrupt` (file, offset, cause) are set. DROPMALFORMED: nothing. FAILFAST: the query fails. Other files are not
+affected.
 
-Five aggregations are the report: by type and encoding, by prefix of the key, the biggest keys, how long the keys still
-had when the file was written, and the files. Their base is read once and kept in Spark's cache (disk where memory is
-short) while they are made.
+The report has five aggregations: by type and encoding, by key prefix, the biggest keys, the remaining lifetimes when
+the file was written, and the files. They share one cached read of the keys.
 """
 
 from __future__ import annotations
@@ -29,10 +27,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import LogCorrupt, RilletError
 from rillet.spark.option_types import whole_number
 from rillet.spark.options import OptionError
-from rillet.spark.pipelines.cli_arguments import (
-    local_folder,
-    spark_arguments,
-)
+from rillet.spark.pipelines.cli_arguments import local_folder, spark_arguments
 from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
 from rillet.spark.pipelines.tables import in_bytes, table, watched
 from rillet.store.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
@@ -44,7 +39,7 @@ MODES = ("PERMISSIVE", "DROPMALFORMED", "FAILFAST")
 CORRUPT = "_corrupt"
 _FORMAT = "rillet-rdb"
 
-# Until how many seconds are left, the name of the bucket.
+# Ranges of the remaining lifetime: (upper bound in seconds, name).
 _LEFT = (
     (0, "expired"), (60, "under a minute"), (3600, "under an hour"), (86_400, "under a day"),
     (7 * 86_400, "under a week"), (30 * 86_400, "under 30 days"),
@@ -54,19 +49,19 @@ _LEFT = (
 def snapshot(
     spark: SparkSession, places: str | Path | Iterable[str | Path], table: str = "keys", *, mode: str = "PERMISSIVE"
 ) -> DataFrame:
-    """Return a table (keys, entries, groups, pending) of the RDB files behind files, folders and globs."""
-    wrong = []
+    """Return a table (keys, entries, groups, pending) of the RDB files that files, folders and globs name."""
+    errors = []
     if table not in TABLES:
-        wrong.append(f"table is {table!r}: none of {', '.join(TABLES)}")
+        errors.append(f"table is {table!r}: expected one of {', '.join(TABLES)}")
     if mode not in MODES:
-        wrong.append(f"mode is {mode!r}: none of {', '.join(MODES)}")
+        errors.append(f"mode is {mode!r}: expected one of {', '.join(MODES)}")
     files: list[str] = []
     try:
         files = [str(Path(file).absolute()) for file in rdb_files(places)]
     except RilletError as error:
-        wrong.append(str(error))
-    if wrong:
-        raise OptionError("rillet: " + "; ".join(wrong))
+        errors.append(str(error))
+    if errors:
+        raise OptionError("rillet: " + "; ".join(errors))
     spark.dataSource.register(_source())
     return (
         spark.read.format(_FORMAT).option("files", json.dumps(files)).option("table", table).option("mode", mode).load()
@@ -74,7 +69,7 @@ def snapshot(
 
 
 def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 20) -> dict[str, DataFrame]:
-    """Return what fills a server, of the keys: types, prefixes, biggest, lifetimes, files."""
+    """Return the report on a table of keys: types, prefixes, biggest, lifetimes, files."""
     from pyspark.sql import functions as F
 
     sound = keys.where(F.col(CORRUPT).isNull())
@@ -84,7 +79,7 @@ def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 
     ]  # fmt: skip
     by_size = [F.desc("memory"), F.desc("serialized")]
     prefix = F.when(F.instr("key", separator) > 0, F.substring_index("key", separator, depth)).otherwise("(none)")
-    left = F.when(F.col("expires").isNull(), "never expires").when(F.col("ttl_seconds").isNull(), "not known")
+    left = F.when(F.col("expires").isNull(), "never expires").when(F.col("ttl_seconds").isNull(), "unknown")
     for seconds, name in _LEFT:
         left = left.when(F.col("ttl_seconds") < seconds, name)
     return {
@@ -96,7 +91,7 @@ def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 
         "biggest": sound.select("key", "type", "encoding", "elements", "serialized", "memory", "db", "file")
         .orderBy(*by_size, "key")
         .limit(top),
-        "lifetimes": sound.groupBy(left.otherwise("30 days and more").alias("left"))
+        "lifetimes": sound.groupBy(left.otherwise("30 days or more").alias("left"))
         .agg(*sums, F.min("ttl_seconds").alias("soonest"))
         .orderBy(F.asc_nulls_last("soonest")),
         "files": keys.groupBy("file")
@@ -106,7 +101,7 @@ def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 
 
 
 def _source() -> type[Any]:
-    """Return the data source of a file's tables; pickled by value, so that executors need nothing registered."""
+    """Return the data source of RDB tables; it is pickled by value, so executors need no registration."""
     from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
     from pyspark.sql.pandas.types import from_arrow_schema
     from pyspark.sql.types import StringType, StructType
@@ -127,8 +122,8 @@ def _source() -> type[Any]:
             return _FORMAT
 
         def schema(self) -> StructType:
-            found: StructType = from_arrow_schema(schema_of(self.options["table"]))
-            return found.add(CORRUPT, StringType())
+            columns: StructType = from_arrow_schema(schema_of(self.options["table"]))
+            return columns.add(CORRUPT, StringType())
 
         def reader(self, schema: StructType) -> DataSourceReader:
             return SnapshotReader(dict(self.options))
@@ -137,7 +132,7 @@ def _source() -> type[Any]:
 
 
 def task(file: str, name: str, mode: str) -> Iterator[Any]:
-    """Yield the batches of a file's table with the column `_corrupt`: what a task of Spark does."""
+    """Yield the batches of a file's table with the column `_corrupt`; runs in a Spark task."""
     import pyarrow as pa
 
     schema = schema_of(name).append(pa.field(CORRUPT, pa.string()))
@@ -145,11 +140,11 @@ def task(file: str, name: str, mode: str) -> Iterator[Any]:
         for batch in rdb_batches(file, name):
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
     except (LogCorrupt, OSError) as error:
-        said = f"rillet: {error}" if isinstance(error, LogCorrupt) else f"rillet: {file}: {error.strerror}"
+        message = f"rillet: {error}" if isinstance(error, LogCorrupt) else f"rillet: {file}: {error.strerror}"
         if mode == "FAILFAST":
-            raise RilletError(said) from None
+            raise RilletError(message) from None
         if mode == "PERMISSIVE":
-            row = {"file": file, CORRUPT: said.removeprefix("rillet: ")}
+            row = {"file": file, CORRUPT: message.removeprefix("rillet: ")}
             yield pa.RecordBatch.from_pylist([row], schema=schema)
 
 
@@ -157,18 +152,21 @@ def task(file: str, name: str, mode: str) -> Iterator[Any]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the command takes."""
+    """Declare the command's arguments."""
     parser.add_argument("places", nargs="+", metavar="PLACE", help="RDB files, folders of them, or globs")
     parser.add_argument(
-        "--out", type=local_folder, help="write tables to this folder, as Parquet: OUT/keys, OUT/entries ..."
+        "--out", type=local_folder, help="write tables to this folder as Parquet: OUT/keys, OUT/entries ..."
     )
     parser.add_argument(
-        "--tables", type=_tables, default=("keys",), help="which, with commas: keys,entries,groups,pending"
+        "--tables",
+        type=_tables,
+        default=("keys",),
+        help="the tables to write, separated by commas: keys,entries,groups,pending",
     )
-    parser.add_argument("--separator", default=":", help="what ends a prefix of a key (default :)")
-    parser.add_argument("--depth", type=whole_number(1), default=1, help="how many parts a prefix has (default 1)")
+    parser.add_argument("--separator", default=":", help="the separator of a key's parts (default: ':')")
+    parser.add_argument("--depth", type=whole_number(1), default=1, help="the number of parts in a prefix (default: 1)")
     parser.add_argument(
-        "--top", type=whole_number(1), default=15, help="lines of prefixes and biggest keys (default 15)"
+        "--top", type=whole_number(1), default=15, help="the number of prefixes and biggest keys to print (default: 15)"
     )
     spark_arguments(parser)
 
@@ -177,64 +175,62 @@ def _tables(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(",") if name.strip())
     unknown = [name for name in names if name not in TABLES]
     if unknown or not names:
-        raise ValueError(f"no table {', '.join(unknown) or 'named'}; there are {', '.join(TABLES)}")
+        raise ValueError(f"expected tables of {', '.join(TABLES)}" + f", not {', '.join(unknown)}" * bool(unknown))
     return names
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return what is wrong with the arguments taken together."""
-    wrong = []
+    """Return the errors in the combination of the arguments."""
+    errors = []
     try:
         rdb_files(options.places or [])
     except RilletError as error:
-        wrong += [str(error)] if options.places else []
+        errors += [str(error)] if options.places else []
     if not options.separator:
-        wrong.append("--separator is empty")
+        errors.append("--separator is empty")
     if options.tables not in (None, ("keys",)) and options.out is None:
-        wrong.append("--tables needs --out, a folder to write them to")
-    return wrong
+        errors.append("--tables needs --out, the folder to write them to")
+    return errors
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the files, print the report, write the tables that are asked for; return the exit status."""
+    """Read the files, print the report, write the requested tables; return the exit status."""
     files = rdb_files(options.places)
     spark = open_session(options, "snapshot")
     with progress_bar("reading", "tasks") as bar:
         if options.out is not None:
             for name in options.tables:
-                made, place = snapshot(spark, files, name), f"{options.out}/{name}"
-                watched(spark, bar, partial(made.write.mode("overwrite").parquet, place))
+                rows, place = snapshot(spark, files, name), f"{options.out}/{name}"
+                watched(spark, bar, partial(rows.write.mode("overwrite").parquet, place))
         written = options.out is not None and "keys" in options.tables
         keys = spark.read.parquet(f"{options.out}/keys") if written else snapshot(spark, files).persist()
-        made_of = report(keys, separator=options.separator, depth=options.depth, top=options.top)
-        found = watched(spark, bar, lambda: {name: part.collect() for name, part in made_of.items()})
+        parts = report(keys, separator=options.separator, depth=options.depth, top=options.top)
+        collected = watched(spark, bar, lambda: {name: part.collect() for name, part in parts.items()})
         keys.unpersist()
-    _print(found)
-    damaged = [row for row in found["files"] if row["damage"]]
+    _print(collected)
+    damaged = [row for row in collected["files"] if row["damage"]]
     for row in damaged:
         print(f"DAMAGED {row['damage']}")
-    total = sum(row["keys"] for row in found["files"])
-    memory, size = (sum(row[name] or 0 for row in found["files"]) for name in ("memory", "serialized"))
+    total = sum(row["keys"] for row in collected["files"])
+    memory, size = (sum(row[name] or 0 for row in collected["files"]) for name in ("memory", "serialized"))
     line = f"{counted(len(files), 'file')}, {counted(total, 'key')}, {in_bytes(memory)} of memory (estimated), "
     line += f"{in_bytes(size)} in the files"
     if options.out is not None:
         line += f"; {', '.join(options.tables)} written to {options.out}"
-    print(line + (f"; {counted(len(damaged), 'file')} could not be read whole" if damaged else ""))
+    print(line + (f"; {counted(len(damaged), 'file')} could not be read completely" if damaged else ""))
     return FAILED if damaged else DONE
 
 
-def _print(found: dict[str, list[Any]]) -> None:
+def _print(collected: dict[str, list[Any]]) -> None:
     """Print the tables of the report."""
-    for row in found["files"]:
+    for row in collected["files"]:
         if row["damage"] is None:
-            facts = rdb_facts(row["file"])
-            server = facts.facts.get("valkey-ver") or facts.facts.get("redis-ver") or "not known"
-            print(
-                f"{row['file']}: RDB version {facts.version}, written by {facts.product} {server}, {row['keys']:,} keys"
-            )
+            rdb = rdb_facts(row["file"])
+            server = rdb.facts.get("valkey-ver") or rdb.facts.get("redis-ver") or "unknown"
+            print(f"{row['file']}: RDB version {rdb.version}, written by {rdb.product} {server}, {row['keys']:,} keys")
     titles = {"types": "By type", "prefixes": "By prefix", "biggest": "Biggest keys", "lifetimes": "Time left"}
     for name, title in titles.items():
-        rows = found[name]
+        rows = collected[name]
         if rows:
             head = [column for column in rows[0].asDict() if column not in ("soonest", "file")]
             cells = [[in_bytes(row[c]) if c in ("serialized", "memory") else row[c] for c in head] for row in rows]

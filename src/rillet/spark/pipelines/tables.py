@@ -1,10 +1,10 @@
-"""What commands show beside their one line: how far Spark's tasks are, and tables of text.
+"""Output of the commands: the progress of Spark's tasks, and tables of text.
 
-    tasks = watched(spark, bar, work)        work() in a thread of its own; the bar counts its tasks that ended
-    print(table(("group", "lag"), rows))     columns as wide as they need, numbers to the right
+    result = watched(spark, bar, work)       runs work() in a thread; the bar counts its completed tasks
+    print(table(("group", "lag"), rows))     columns as wide as needed, numbers aligned right
 
-Spark tells of a running job by its group: how many tasks its stages have and how many are done. That is asked four
-times a second, and is all that a driver knows of rows that travel between executors and files.
+Spark reports the progress of a job group: the number of tasks in its stages, and of those completed. The driver reads
+this four times a second. It has no other information about rows that executors read and write.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: Callable[[], T]) -> T:
-    """Run what starts Spark jobs and return its result; `show` is told (tasks done, tasks in all) meanwhile."""
+    """Return the result of work(), which runs Spark jobs; meanwhile call show(tasks done, total)."""
     context = spark.sparkContext
     group = f"rillet-{id(work):x}"
     result: list[T] = []
@@ -32,7 +32,7 @@ def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: 
         try:
             context.setJobGroup(group, "rillet pipeline", interruptOnCancel=True)
             result.append(work())
-        except BaseException as error:  # carried over to whoever waits
+        except BaseException as error:  # raised again in the calling thread
             failure.append(error)
         finally:
             ended.set()
@@ -55,17 +55,17 @@ def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: 
 def _tasks(tracker: Any, group: str) -> tuple[int, int | None]:
     done = total = 0
     for job in tracker.getJobIdsForGroup(group):
-        found = tracker.getJobInfo(job)
-        for stage in found.stageIds if found is not None else ():
-            facts = tracker.getStageInfo(stage)
-            if facts is not None:
-                done += facts.numCompletedTasks
-                total += facts.numTasks
+        job_info = tracker.getJobInfo(job)
+        for stage in job_info.stageIds if job_info is not None else ():
+            stage_info = tracker.getStageInfo(stage)
+            if stage_info is not None:
+                done += stage_info.numCompletedTasks
+                total += stage_info.numTasks
     return done, total or None
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Return rows as text below their head; None is a dash."""
+    """Return a text table with a header line; None becomes a dash."""
     texts = [["-" if cell is None else _text(cell) for cell in row] for row in rows]
     right = [all(isinstance(row[i], (int, float, type(None))) for row in rows) and bool(rows) for i in range(len(head))]
     widths = [max(len(name), *(len(row[i]) for row in texts), 0) for i, name in enumerate(head)]
@@ -83,7 +83,7 @@ def _text(cell: object) -> str:
 
 
 def in_bytes(number: float | None) -> str:
-    """Return a size as people read it."""
+    """Return a size with a unit: 1.5 MB."""
     if number is None:
         return "-"
     for unit in ("bytes", "KB", "MB", "GB"):
@@ -94,7 +94,7 @@ def in_bytes(number: float | None) -> str:
 
 
 def in_time(milliseconds: float | None) -> str:
-    """Return a time as people read it."""
+    """Return a duration with a unit: 2.5 h."""
     if milliseconds is None:
         return "-"
     seconds = milliseconds / 1000

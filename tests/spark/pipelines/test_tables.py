@@ -13,7 +13,7 @@ from rillet.spark.pipelines.tables import in_bytes, in_time, table, watched
 pytestmark = pytest.mark.once
 
 
-def test_numbers_stand_to_the_right() -> None:
+def test_columns_of_numbers_are_aligned_right() -> None:
     shown = table(("group", "lag", "note"), [("billing", 1234, "x"), ("g", None, "long"), ("h", 5, "")])
     assert shown.splitlines() == [
         "group      lag  note",
@@ -27,7 +27,7 @@ def test_numbers_stand_to_the_right() -> None:
 
 @pytest.mark.parametrize(("size", "text"), [(None, "-"), (0, "0 bytes"), (999, "999 bytes"), (1500, "1.5 KB"),
                                             (2_000_000, "2.0 MB"), (3e12, "3.0 TB"), (5e15, "5,000.0 TB")])  # fmt: skip
-def test_sizes(size: float | None, text: str) -> None:
+def test_sizes_have_units(size: float | None, text: str) -> None:
     assert in_bytes(size) == text
 
 
@@ -38,12 +38,12 @@ TIMES = [
 
 
 @pytest.mark.parametrize(("ms", "text"), TIMES)
-def test_times(ms: float | None, text: str) -> None:
+def test_durations_have_units(ms: float | None, text: str) -> None:
     assert in_time(ms) == text
 
 
 class Context:
-    """What Spark tells of a group of jobs: one job of two stages, one of which is known."""
+    """Stands for Spark's status tracker: one job with two stages, of which Spark knows one."""
 
     def __init__(self) -> None:
         self.group = ""
@@ -64,7 +64,7 @@ class Context:
         )
 
 
-def test_work_is_watched_and_its_result_or_failure_returned() -> None:
+def test_watched_shows_progress_and_returns_the_result_or_raises() -> None:
     spark: Any = SimpleNamespace(sparkContext=Context())
     looked = threading.Event()
     seen: list[tuple[int, int | None]] = []
