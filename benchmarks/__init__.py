@@ -1,1 +1,1 @@
-"""Speed and memory, each as a ratio to the peer in the same run; `make bench` runs all of it."""
+"""Speed and memory, each as a ratio to a peer in the same run; `make bench` runs all benchmarks."""

@@ -1,4 +1,4 @@
-"""`python -m benchmarks [PART ...]`: all against its peers, or the parts that are named; --rounds, --scale, --json."""
+"""`python -m benchmarks [PART ...]`: measure all or the named parts against their peers; --rounds, --scale, --json."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks import arrow, durability, embedded, groups, memory, server, stre
 from benchmarks.harness import BUILDS, ROOT, Figure, report
 
 SPARK = ("spark_read", "spark_follow", "spark_write", "spark_archive")
-"""Modules of that name with a function `figures(rounds, scale)`; Spark is imported where it is measured."""
+"""Modules with a function `figures(rounds, scale)`; the Spark parts import Spark when they run."""
 PARTS = ("server", "streams", "groups", "durability", "embedded", "memory", "arrow", *SPARK)
 
 
@@ -43,7 +43,7 @@ def measure(parts: list[str], rounds: int, scale: float, mode: str) -> list[Figu
 
 
 def _other_build(arguments: argparse.Namespace) -> list[Figure]:
-    """Measure the interpreted build in a process of its own, on a tenth of the work."""
+    """Measure the interpreted build in a separate process, with a tenth of the work."""
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / "figures.json"
         subprocess.run(
@@ -73,11 +73,11 @@ def _other_build(arguments: argparse.Namespace) -> list[Figure]:
 def main() -> None:
     """Measure, print the table, write the JSON."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("part", nargs="*", help=f"of {', '.join(PARTS)}; all where none is named")
-    parser.add_argument("--only", default=",".join(PARTS), help="the same, with commas between them")
+    parser.add_argument("part", nargs="*", help=f"one of {', '.join(PARTS)} (default: all)")
+    parser.add_argument("--only", default=",".join(PARTS), help="the parts, separated by commas")
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--scale", type=float, default=1.0, help="multiplies the work of every case")
-    parser.add_argument("--interpreted", action="store_true", help="measure the interpreted build too")
+    parser.add_argument("--scale", type=float, default=1.0, help="factor for the work of every case")
+    parser.add_argument("--interpreted", action="store_true", help="also measure the interpreted build")
     parser.add_argument("--build", choices=tuple(BUILDS), default="compiled")
     parser.add_argument("--json", type=Path, default=ROOT / "build" / "benchmarks.json")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Streams as Arrow tables: a million entries of five fields out of a store, and in, against redis-py's dicts.
+"""Streams as Arrow tables: a million entries of five fields, read and written, against redis-py's dicts.
 
 python -m benchmarks arrow
 """
@@ -23,7 +23,7 @@ MILLION = 1_000_000
 
 
 def dicts(client: Any, count: int) -> float:
-    """Read everything with redis-py into one dict an entry; return the entries per second."""
+    """Read all entries with redis-py into one dict per entry; return the entries per second."""
     began = time.perf_counter()
     rows: list[dict[bytes, bytes]] = []
     start = "-"
@@ -36,14 +36,14 @@ def dicts(client: Any, count: int) -> float:
 
 
 def table(stream: Any, count: int, **how: Any) -> float:
-    """Make a table of everything; return the entries per second."""
+    """Read all entries into a table; return the entries per second."""
     began = time.perf_counter()
     assert stream.to_arrow(**how).num_rows == count
     return count / (time.perf_counter() - began)
 
 
 def pipelined(client: Any, rows: list[dict[Any, Any]]) -> float:
-    """Append rows in pipelines of redis-py; return the entries per second."""
+    """Append rows with redis-py pipelines; return the entries per second."""
     client.delete("copy")
     began = time.perf_counter()
     for start in range(0, len(rows), 1000):

@@ -1,11 +1,11 @@
-"""What durability costs: logged writes, loading what is there, snapshots and rewrites, against redis-server.
+"""Cost of durability against redis-server: logged writes, loading, snapshots and rewrites.
 
-Both servers load the same files. A load is the time from a server's start until it answers, less what the same server
-takes with nothing to load; ours begins with importing Python modules, and both figures are without that. What a load
-costs in CPU is beside it, since disks and neighbours differ.
+Both servers load the same files. The time of a load is the time from a server's start until it answers, less the time
+that the same server needs without data, so the import of Python modules does not count. The CPU time of a load is shown
+beside it, because disks and other processes vary.
 
-The folders are made where Python makes temporary ones (TMPDIR): on a disk in memory, syncing costs nothing. About two
-gigabytes are needed there, and as much memory.
+The folders are in Python's temporary directory (TMPDIR). In a file system in memory, syncing would cost nothing. About
+two gigabytes of disk and of memory are needed.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ ENTRIES = 5_000_000
 BASE = 100_000_000
 KEEP = ("--auto-aof-rewrite-percentage", "0")
 MANIFEST = "appendonlydir/appendonly.aof.manifest"
-# Five fields, of which two are different each time.
+# Five fields, two of which differ each time.
 ENTRY = ["device", "sensor-__rand_int__", "temperature", "21.53", "humidity", "45", "status", "ok", "session",
          "__rand_int__"]  # fmt: skip
 
@@ -42,7 +42,7 @@ Servers = tuple[Callable[..., AbstractContextManager[tuple[int, int]]], ...]
 
 
 def _sides(mode: str) -> Servers:
-    """Return what starts either server: redis-server, and ours of that build."""
+    """Return the functions that start each server: redis-server, and rillet of that build."""
 
     def ours(*arguments: str, folder: Path | None = None) -> AbstractContextManager[tuple[int, int]]:
         return rillet_server(mode, *arguments, folder=folder)
@@ -53,7 +53,7 @@ def _sides(mode: str) -> Servers:
 def _figures(
     what: str, unit: str, sides: tuple[list[float], list[float]], goal: float | None, mode: str
 ) -> list[Figure]:
-    """Return the row of what was measured on either side, less being better."""
+    """Return the row of two measured times; less is better."""
     peer, own = (statistics.median(side) for side in sides)
     return [Figure(what, "redis-server", peer, own, unit, goal if mode == "compiled" else None, mode, True)]
 
@@ -62,7 +62,7 @@ def _figures(
 
 
 def logged(rounds: int, mode: str, scale: float) -> list[Figure]:
-    """XADD with a log: many at once under everysec, one by one from many clients under always."""
+    """Measure XADD with a log: pipelined with everysec, and from many clients one by one with always."""
     figures = []
     words = ["XADD", "bench", "*", *FIVE_FIELDS]
     for policy, pipeline, requests in (("everysec", 64, 600_000), ("always", 1, 50_000)):
@@ -77,7 +77,7 @@ def logged(rounds: int, mode: str, scale: float) -> list[Figure]:
 
 
 def write_log(folder: Path, count: int) -> None:
-    """Write a log of XADDs without a base, as both servers read it."""
+    """Write a log of XADDs without a base, which both servers can read."""
     (folder / "appendonlydir").mkdir(parents=True)
     (folder / MANIFEST).write_text("file appendonly.aof.1.incr.aof seq 1 type i\n")
     with open(folder / "appendonlydir" / "appendonly.aof.1.incr.aof", "wb") as out:
@@ -88,7 +88,7 @@ def write_log(folder: Path, count: int) -> None:
 
 
 def add(number: int) -> list[bytes]:
-    """Return an XADD as a log has it, of five fields with values that differ."""
+    """Return an XADD of five fields with varying values, as a log stores it."""
     mixed = number * 0x9E3779B97F4A7C15 % 2**64
     return [b"XADD", b"stream", b"%d-0" % (1_700_000_000_000 + number), b"device", b"sensor-%05d" % (mixed % 50_000),
             b"temperature", b"%d.%03d" % (mixed % 65 - 20, mixed % 997), b"humidity", b"%d" % (mixed % 101),
@@ -96,7 +96,7 @@ def add(number: int) -> list[bytes]:
 
 
 def write_snapshot(folder: Path, count: int) -> Path:
-    """Let redis-server write an RDB file that holds a stream of so many entries."""
+    """Write an RDB file with a stream of so many entries, using redis-server."""
     folder.mkdir(parents=True)
     with redis_server(folder=folder) as (port, _):
         redis_benchmark(port, count, 50, 64, ["-r", "100000000", "XADD", "stream", "*", *ENTRY])
@@ -107,14 +107,14 @@ def write_snapshot(folder: Path, count: int) -> Path:
 
 def _started(start: Callable[..., AbstractContextManager[tuple[int, int]]], *arguments: str,
              folder: Path | None = None) -> tuple[float, float]:  # fmt: skip
-    """Return the seconds until a server answers, and those of its CPU."""
+    """Return the seconds until a server answers, and its CPU seconds."""
     begin = time.perf_counter()
     with start(*arguments, folder=folder) as (_, pid):
         return time.perf_counter() - begin, cpu_us(pid) / 1e6
 
 
 def loading(what: str, folder: Path, arguments: tuple[str, ...], rounds: int, mode: str) -> list[Figure]:
-    """Start either server on the same folder, and on none."""
+    """Start each server on the same folder, and on an empty one."""
     spent: tuple[list[float], list[float]] = ([], [])
     cpu: tuple[list[float], list[float]] = ([], [])
     for _ in range(rounds):
@@ -145,7 +145,7 @@ def _until_idle(client: redis.Redis) -> None:
 
 
 def _in_background(port: int, command: str) -> tuple[float, float]:
-    """Return the seconds that the command's work takes, and the longest PING meanwhile in milliseconds."""
+    """Return the seconds until the command's work is done, and the longest PING meanwhile in milliseconds."""
     with redis.Redis(port=port, socket_timeout=600) as client:
         with Pinging(port) as pinging:
             begin = time.perf_counter()
@@ -156,7 +156,7 @@ def _in_background(port: int, command: str) -> tuple[float, float]:
 
 
 def background(snapshot: Path, entries: int, rounds: int, mode: str) -> list[Figure]:
-    """BGSAVE and BGREWRITEAOF of the entries, each as long as it takes, and the longest pause of a client."""
+    """Measure BGSAVE and BGREWRITEAOF of the entries, and the longest pause of a client meanwhile."""
     spent: dict[str, tuple[list[float], list[float]]] = {}
     pauses: dict[str, tuple[list[float], list[float]]] = {}
     commands = ("BGSAVE", "BGREWRITEAOF")
@@ -178,7 +178,7 @@ def background(snapshot: Path, entries: int, rounds: int, mode: str) -> list[Fig
 
 @contextmanager
 def _loaded(snapshot: Path, mode: str) -> Iterator[list[int]]:
-    """Run both servers with the RDB file loaded and a log turned on; yield their ports."""
+    """Run both servers with the RDB file loaded and a log enabled; yield their ports."""
     peers, ours = _sides(mode)
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as folder:
         folders = [Path(folder) / side for side in ("peer", "ours")]
@@ -196,7 +196,7 @@ def _loaded(snapshot: Path, mode: str) -> Iterator[list[int]]:
 
 # -- the library -------------------------------------------------------------------------------------------
 
-# Fills a directory with entries and has its log rewritten, so that they are in the base.
+# Fills a directory with entries and rewrites its log, so that the base holds the entries.
 _FILLING = """
 import sys, time
 import rillet
@@ -213,7 +213,7 @@ with rillet.open(folder) as store:
     assert store.info()["aof_last_bgrewrite_status"] == "ok"
 """
 
-# Times rillet.open of a directory and the reading of its base, in turn: what is imported is imported before.
+# Times rillet.open of a directory and a plain read of its base, in turn; all imports happen before.
 _OPENING = """
 import os, sys, time
 import rillet
@@ -252,21 +252,21 @@ for _ in range(rounds):
 
 
 def _run(script: str, mode: str, *arguments: str | int | Path) -> str:
-    """Run a script in the build `mode` and return what it prints."""
+    """Run a script in the build `mode` and return its output."""
     command = [sys.executable, "-c", script, *map(str, arguments)]
     environment = {**os.environ, "PYTHONPATH": f"{BUILDS[mode]}{os.pathsep}{ROOT}"}
     return subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True, timeout=3000).stdout
 
 
 def _base(folder: Path, entries: int, mode: str) -> Path:
-    """Let a store be filled and its log rewritten; return the path of the base."""
+    """Fill a store and rewrite its log; return the path of the base."""
     _run(_FILLING, mode, folder, entries)
     (base,) = (folder / "appendonlydir").glob("*.base.rdb")
     return base
 
 
 def opening(size: int, rounds: int, mode: str) -> list[Figure]:
-    """rillet.open of a base against reading it: from the disk (the kernel is asked to forget the file), from memory."""
+    """Measure rillet.open of a base against reading the file, from disk (page cache dropped) and from memory."""
     figures = []
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as found:
         sample = 50_000
@@ -284,7 +284,7 @@ def opening(size: int, rounds: int, mode: str) -> list[Figure]:
 
 
 def run(rounds: int, mode: str, scale: float) -> list[Figure]:
-    """Measure every row, on files that are made first."""
+    """Measure every row, on files that are written first."""
     figures = logged(rounds, mode, scale)
     with tempfile.TemporaryDirectory(prefix="rillet-bench-") as found:
         folder = Path(found)

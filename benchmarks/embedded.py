@@ -1,4 +1,4 @@
-"""The library in process against redis-py with hiredis and a real server: XADD of five fields, one at a time."""
+"""The library in process, against redis-py with hiredis and a real server: XADD of five fields, one at a time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _stream_add(count: int) -> float:
 
 
 def run(rounds: int, scale: float) -> list[Figure]:
-    """Measure in this process, in the build it runs."""
+    """Measure in this process, in its build."""
     mode = "compiled" if rillet.compiled() else "interpreted"
     with redis_server() as (port, _):
         peer, own = alternate(

@@ -1,7 +1,7 @@
-"""Consumer groups and growth, against redis-server: reading and acknowledging, claims, many waiting clients.
+"""Consumer groups and growth against redis-server: reads and acknowledgements, claims, many waiting clients.
 
-A raw client of few instructions drives both sides: commands are packed before the clock runs, and the end of
-a burst is a PING whose echo closes the replies, so that nothing is parsed.
+A minimal client drives both sides: commands are packed before the clock starts, and a burst ends with a PING whose echo
+marks the end of the replies, so nothing is parsed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from benchmarks.harness import (
 from benchmarks.memory import fill
 from rillet.protocol.command_parser import pack_command
 
-START_MS = 1_700_000_000_000  # the first ID that `fill` gives, and the step to the next
+START_MS = 1_700_000_000_000  # the time of the first ID that `fill` adds
 STEP_MS = 13
 PENDING_BYTES_OF_REDIS = 100_000
 WAITING = 10_000
@@ -48,14 +48,14 @@ class Wire:
         self.socket.close()
 
     def send(self, packed: bytes) -> bytes:
-        """Send commands and a PING; return the bytes with which the replies will end."""
+        """Send commands and a PING; return the bytes that end the replies."""
         self.bursts += 1
         token = b"end-of-burst-%08d" % self.bursts
         self.socket.sendall(packed + pack_command([b"PING", token]))
         return token + b"\r\n"
 
     def wait(self, end: bytes) -> None:
-        """Receive until the end."""
+        """Receive until the end of the replies."""
         tail = b""
         while not tail.endswith(end):
             count = self.socket.recv_into(self.buffer)
@@ -80,14 +80,14 @@ def small_stream(wire: Wire, key: str, count: int) -> None:
 
 
 def make_pending(wire: Wire, key: str, count: int, group: str = "g", consumer: str = "c") -> None:
-    """Let the consumer read `count` entries from the beginning; what was pending in the group is gone."""
+    """Recreate the group and let the consumer read `count` entries from the beginning."""
     wire.run(("XGROUP", "DESTROY", key, group), ("XGROUP", "CREATE", key, group, 0))
     for start in range(0, count, 10_000):
         wire.run(("XREADGROUP", "GROUP", group, consumer, "COUNT", min(10_000, count - start), "STREAMS", key, ">"))
 
 
 def rate(wire: Wire, packed: bytes, count: int) -> float:
-    """Return how many of the `count` commands ran in a second."""
+    """Return the number of commands per second."""
     begin = time.perf_counter()
     wire.wait(wire.send(packed))
     return count / (time.perf_counter() - begin)
@@ -122,7 +122,7 @@ def read_and_acknowledge(port: int, entries: int) -> float:
 
 
 def acknowledge(port: int, pending: int) -> float:
-    """XACK of one entry, in random order; commands per second."""
+    """Measure XACK of one entry, in random order; return commands per second."""
     some = min(pending // 2, 20_000)
     rates = []
     with Wire(port) as wire:
@@ -142,21 +142,21 @@ def _over(pending: int, port: int, command: Callable[[random.Random], tuple[byte
 
 
 def claim(port: int, pending: int) -> float:
-    """XCLAIM of one entry by one of two consumers; commands per second."""
+    """Measure XCLAIM of one entry by one of two consumers; return commands per second."""
     key = f"small{pending}"
     return _over(pending, port, lambda source: (
         "XCLAIM", key, "g", source.choice("de"), 0, f"{source.randint(1, pending)}-1"))  # fmt: skip
 
 
 def autoclaim(port: int, pending: int) -> float:
-    """XAUTOCLAIM of ten entries from anywhere; commands per second."""
+    """Measure XAUTOCLAIM of ten entries from a random ID; return commands per second."""
     key = f"small{pending}"
     return _over(pending, port, lambda source: (
         "XAUTOCLAIM", key, "g", source.choice("de"), 0, source.randint(1, pending), "COUNT", 10))  # fmt: skip
 
 
 def list_pending(port: int, pending: int) -> float:
-    """XPENDING of ten entries from anywhere; commands per second."""
+    """Measure XPENDING of ten entries from a random ID; return commands per second."""
     key = f"small{pending}"
     return _over(pending, port, lambda source: (
         "XPENDING", key, "g", source.randint(1, pending), "+", 10))  # fmt: skip
@@ -171,7 +171,7 @@ COSTS = (
 
 
 def costs(peer: int, own: int, rounds: int, scale: float, mode: str) -> list[Figure]:
-    """Measure what a command on pending entries costs while these grow a thousandfold."""
+    """Measure commands on pending entries while their number grows a thousandfold."""
     figures = []
     for pending in (1_000, max(2_000, int(1_000_000 * scale))):
         for port in (peer, own):
@@ -188,7 +188,7 @@ def costs(peer: int, own: int, rounds: int, scale: float, mode: str) -> list[Fig
 
 
 def bytes_of_pending(port: int, pid: int, count: int) -> float:
-    """Return by how many bytes the process grows for each entry that becomes pending."""
+    """Return the process growth in bytes per entry that becomes pending."""
     with Wire(port) as wire:
         small_stream(wire, "weighed", count)
         wire.run(("XGROUP", "CREATE", "weighed", "g", 0))
@@ -202,7 +202,7 @@ def bytes_of_pending(port: int, pid: int, count: int) -> float:
 
 
 def until_blocked(wire: Wire, count: int) -> None:
-    """Return once that many clients wait."""
+    """Wait until that many clients are blocked."""
     reply = b""
     while b"blocked_clients:%d\r" % count not in reply:
         wire.socket.sendall(pack("INFO", "clients"))
@@ -210,7 +210,7 @@ def until_blocked(wire: Wire, count: int) -> None:
 
 
 def waking(port: int, waiting: int, wakes: int) -> tuple[float, float]:
-    """Return p50 and p99 (µs) from XADD until the client that waited longest in XREADGROUP has the entry."""
+    """Return p50 and p99 in µs from XADD until the longest-waiting client in XREADGROUP has the entry."""
     with Wire(port) as writer:
         writer.run(("DEL", "waited"), ("XGROUP", "CREATE", "waited", "g", "$", "MKSTREAM"))
         clients = []
@@ -242,7 +242,7 @@ def waking(port: int, waiting: int, wakes: int) -> tuple[float, float]:
 
 
 def waits(rounds: int, scale: float, mode: str) -> list[Figure]:
-    """Measure both servers with ten thousand clients that wait."""
+    """Measure both servers with ten thousand blocked clients."""
     waiting = max(200, int(WAITING * scale))
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 65_536), hard))
@@ -299,7 +299,7 @@ def growth(rounds: int, scale: float, mode: str) -> list[Figure]:
 
 
 def run(rounds: int, mode: str, scale: float) -> list[Figure]:
-    """Measure everything about groups; the parts that need memory of their own start their own servers."""
+    """Measure all rows about groups; parts that measure memory start separate servers."""
     entries = max(1_600, int(160_000 * scale) // 800 * 800)
     compiled = mode == "compiled"
     with redis_server() as (peer, peer_pid), rillet_server(mode) as (own, own_pid):

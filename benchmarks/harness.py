@@ -1,7 +1,7 @@
-"""Servers to measure, rounds that alternate between the peers, medians, and the table.
+"""Starts the servers, alternates rounds between the peers, computes medians, prints the table.
 
-Every figure is taken in rounds: peer, ours, peer, ours ... so that a machine that speeds up or slows
-down does so for both. What is compared is the median of each side; a ratio above 1 is ours ahead.
+Every figure is measured in rounds: peer, rillet, peer, rillet ... so that a machine that speeds up or slows down
+affects both. The medians are compared. A ratio above 1 means that rillet is ahead.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ BUILDS = {
     "compiled": Path(os.environ.get("RILLET_COMPILED", ROOT / "build" / "compiled")),
     "interpreted": ROOT / "src",
 }
-_START = 600.0  # seconds that a server is given to load what there is
+_START = 600.0  # seconds that a server may take to load its data
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One row of the table. ratio = ours / peer where more is better, peer / ours where less is."""
+    """One row of the table. The ratio is ours / peer if more is better, else peer / ours."""
 
     what: str
     peer_name: str
@@ -46,7 +46,7 @@ class Figure:
 
     @property
     def ratio(self) -> float:
-        """How far ours is ahead; below 1 it is behind."""
+        """The ratio of rillet to its peer; below 1 rillet is behind."""
         return self.peer / self.ours if self.less_is_better else self.ours / self.peer
 
     def row(self) -> tuple[str, ...]:
@@ -77,7 +77,7 @@ def alternate(rounds: int, peer: Callable[[], float], ours: Callable[[], float])
 
 @contextmanager
 def redis_server(*arguments: str, folder: Path | None = None) -> Iterator[tuple[int, int]]:
-    """Start redis-server, without persistence unless the arguments ask for it; yield (port, pid)."""
+    """Start redis-server, without persistence unless the arguments enable it; yield (port, pid)."""
     program = redis_binary()
     assert program is not None, "redis-server is not installed (Debian: apt-get install redis-server)"
     with _running(
@@ -88,7 +88,7 @@ def redis_server(*arguments: str, folder: Path | None = None) -> Iterator[tuple[
 
 @contextmanager
 def rillet_server(mode: str = "compiled", *arguments: str, folder: Path | None = None) -> Iterator[tuple[int, int]]:
-    """Start `rillet serve` of one build, without persistence unless the arguments ask for it; yield (port, pid)."""
+    """Start `rillet serve` of one build, without persistence unless the arguments enable it; yield (port, pid)."""
     environment = {**os.environ, "PYTHONPATH": str(BUILDS[mode])}
     with _running([sys.executable, "-m", "rillet", "serve", "--save", "", *arguments], environment, folder) as found:
         yield found
@@ -115,7 +115,7 @@ def _running(
 
 
 def _until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Return once the server answers PING: Redis says LOADING before, ours does not listen yet."""
+    """Wait until the server answers PING. While loading, Redis answers LOADING, and rillet does not listen."""
     deadline = time.monotonic() + _START
     while time.monotonic() < deadline:
         assert process.poll() is None, f"{process.args!r} ended at once"
@@ -146,7 +146,7 @@ def redis_benchmark(port: int, requests: int, clients: int, pipeline: int, comma
 
 
 def cpu_us(pid: int) -> float:
-    """Return the CPU time of the process, in microseconds: that of threads that have ended, too."""
+    """Return the CPU time of the process in microseconds, including ended threads."""
     clock = (~pid << 3) | 2  # clock_getcpuclockid(3)
     return time.clock_gettime_ns(clock) / 1000
 

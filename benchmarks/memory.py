@@ -1,4 +1,4 @@
-"""What a stream costs: process growth for each of a million five-field entries, against redis-server."""
+"""Memory of a stream: process growth per entry for a million five-field entries, against redis-server."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def fill(port: int, key: str, count: int) -> None:
 
 
 def run(mode: str, scale: float) -> list[Figure]:
-    """Measure the growth of both processes while the entries come in."""
+    """Measure the growth of both processes while entries are added."""
     count = max(20_000, int(ENTRIES * scale))
     grown = []
     for server in (redis_server(), rillet_server(mode)):

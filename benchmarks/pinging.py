@@ -1,6 +1,6 @@
-"""`python -m benchmarks.pinging PORT`: PING about a thousand times a second until a line comes in; the longest, in ms.
+"""`python -m benchmarks.pinging PORT`: send 1,000 PINGs a second until a line arrives; print the slowest, in ms.
 
-A process of its own, so that nothing but the server and the machine can hold a reply up.
+This is a separate process, so that only the server and the machine can delay a reply.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from benchmarks.harness import ROOT
 
 
 class Pinging:
-    """The process, around what is to be watched: `longest` is in milliseconds, once it is over."""
+    """Run the process during a block; afterwards `longest` is the slowest PING in milliseconds."""
 
     def __init__(self, port: int) -> None:
         command = [sys.executable, "-m", "benchmarks.pinging", str(port)]
@@ -33,7 +33,7 @@ class Pinging:
 
 
 def main() -> None:
-    """Ping."""
+    """Send PINGs and print the slowest."""
     longest = 0.0
     with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""The server against redis-server in plain keys, both driven by redis-benchmark; streams.py has its rows of streams."""
+"""The server against redis-server with plain keys, by redis-benchmark; streams.py measures the stream commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ FIVE_FIELDS = [
     "-17",
 ]
 
-# what, command, requests, pipeline, target
+# name, command, requests, pipeline, target ratio
 CASES = (
     ("SET, -c 50 -P 1", ["SET", "key:1", "value-of-16-byte"], 150_000, 1, 1.0),
     ("SET, -c 50 -P 64", ["SET", "key:1", "value-of-16-byte"], 1_000_000, 64, 0.7),

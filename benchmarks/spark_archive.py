@@ -1,9 +1,9 @@
-"""Archiving a stream of redis-server into Parquet, beside Spark writing the same rows from its memory.
+"""Archiving a stream of redis-server to Parquet, against Spark writing the same rows from its memory.
 
-The peer has what an archive can only have at the end: the rows in Spark's cache, in two partitions, columnar. It writes
-them to the same layout (a folder for each date and stream), with the same compression. What the archive does besides is
-to read the stream, to sync its files and to commit. Two cases: the map of fields, and typed columns. Seconds, the ways
-taking turns; the first turn warms Spark and the server up.
+The peer starts with the rows already in Spark's cache, columnar, in two partitions. It writes them to the same layout
+(a folder per date and stream) with the same compression. The archive also reads the stream, syncs its files and
+commits. Two cases: the map `fields`, and typed columns. The figures are seconds. The two ways alternate; the first turn
+is a warm-up.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ CASES = {
     "map of fields": None,
     "typed columns": "device string, temperature double, humidity double, status string, session string",
 }
-MOST = 1.3  # times the peer's time
+MOST = 1.3  # the target: at most this many times the peer's time
 
 
 def _cached(spark: SparkSession, port: int, schema: str | None, entries: int) -> DataFrame:
-    """Return the stream's rows in Spark's memory, as an archive has them."""
+    """Return the stream's rows, with an archive's columns, cached in Spark."""
     from rillet.spark.pipelines.archive import OWN
 
     source = spark.read.format("rillet").option("url", f"redis://127.0.0.1:{port}").option("stream", "stream")
@@ -44,7 +44,7 @@ def _cached(spark: SparkSession, port: int, schema: str | None, entries: int) ->
 
 def _took(write: Callable[[str], object], folder: Path) -> float:
     shutil.rmtree(folder, ignore_errors=True)
-    os.sync()  # what others left to be written is not ours
+    os.sync()  # writes of earlier steps must not count
     began = time.perf_counter()
     write(str(folder))
     return time.perf_counter() - began

@@ -1,16 +1,16 @@
-"""Following a stream in Spark local[2]: entries per second sustained, and how long a micro-batch takes to plan.
+"""Following a stream in Spark local[2]: entries per second sustained, and the time to plan a micro-batch.
 
     python -m benchmarks spark_follow
 
-Sustained: an available-now query reads five million entries and writes nowhere (Spark's noop sink), with one batch and
-with caps for each micro-batch; beside it the same entries in a batch read to the same sink, warmed up before. All of
-each trigger counts, as Spark's progress tells it (planning, the job, two small files in the checkpoint: some time
-whatever is in the batch, which is why the cap matters), and not the start of the query, which happens once: a process
-for the planner, a second or so.
+Sustained: an available-now query reads five million entries and discards them (Spark's noop sink), in one batch and
+with caps per micro-batch. The peer is a warmed-up batch read of the same entries to the same sink. The whole time of
+each trigger counts, as Spark's progress reports it: planning, the job, and two small files in the checkpoint. This part
+does not depend on the batch's size, which is why the cap matters. The query's one-time start, about a second, does not
+count.
 
-Planning: `latestOffset` alone, in this process, on a stream of ten million entries, from a place in its middle: the
-median of a hundred calls. It holds what happens for each micro-batch before a task starts: the ends of the stream, what
-was lost, the end of the batch, and its tasks.
+Planning: `latestOffset` alone, in this process, from the middle of a stream of ten million entries; the median of a
+hundred calls. It includes all work of a micro-batch before its first task: the ends of the streams, the check for lost
+entries, the batch's end, and the tasks.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def batch_rate(spark: SparkSession, url: str, count: int) -> float:
 
 
 def followed_rate(spark: SparkSession, url: str, count: int, cap: int | None) -> float:
-    """Return the entries per second of an available-now query, over all of its triggers."""
+    """Return the entries per second of an available-now query, over all its triggers."""
     source = spark.readStream.format("rillet").schema(COLUMNS).options(url=url, stream=KEY, minPartitions=str(TASKS))
     if cap is not None:
         source = source.option("maxEntriesPerTrigger", str(cap))
@@ -67,7 +67,7 @@ def planning_ms(url: str, count: int, cap: int | None) -> float:
     options = {"url": url, "stream": KEY, "minPartitions": str(TASKS)}
     if cap is not None:
         options["maxEntriesPerTrigger"] = str(cap)
-    schema = StructType()  # fromDDL asks a session, and there is none here
+    schema = StructType()  # StructType.fromDDL would need a session
     for name, kind in (column.split() for column in COLUMNS.split(", ")):
         schema.add(name, kind)
     reader = RilletDataSource(options).streamReader(schema)
@@ -111,7 +111,7 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
 
 
 def planning(count: int) -> list[Figure]:
-    """Return the rows about planning: the peer is the limit that was set."""
+    """Return the rows about planning, whose peer is the target time."""
     rows = []
     for name, server in (("redis-server", redis_server()), ("rillet's server", rillet_server())):
         with server as (port, _):

@@ -1,8 +1,7 @@
-"""Spark's own limit: a Python data source that makes its record batches up out of nothing.
+"""Spark's own limit: a Python data source that yields prepared record batches.
 
-What a reader of streams adds to this is the stream; what this takes is the Arrow stream from the Python worker to the
-JVM, and the JVM's work on it. The values are those of the stream that the other readers read, ten thousand of them,
-again and again.
+Its cost is the Arrow stream from the Python worker to the JVM, and the JVM's work. A stream reader adds the cost of
+reading. The values are ten thousand entries of the benchmark stream, repeated.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ MAP = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestam
 
 
 class LimitReader(DataSourceReader):
-    """Yields one record batch as often as it takes."""
+    """Yields one record batch repeatedly."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self.tasks = int(options["tasks"])
@@ -30,12 +29,12 @@ class LimitReader(DataSourceReader):
         self.columns = options.get("columns", "typed")
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks' shares: numbers of rows."""
+        """Return one partition per task: its number of rows."""
         share, rest = divmod(self.entries, self.tasks)
         return [InputPartition(share + (number < rest)) for number in range(self.tasks)]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Yield so many rows."""
+        """Yield the rows of a partition."""
         batch = made(self.columns)
         left = partition.value
         while left:
@@ -76,7 +75,7 @@ class LimitSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what format() takes."""
+        """Return the name for format()."""
         return "rillet_limit"
 
     def schema(self) -> str:

@@ -1,9 +1,8 @@
-"""What people write today to get a stream into Spark: two Python data sources on redis-py, to be measured against.
+"""The usual ways to read a stream into Spark today: two Python data sources on redis-py, as peers.
 
-Both page with XRANGE COUNT and are cut into the same number of ID ranges as ours. `RowSource` yields a tuple for
-each entry, with redis-py as pip installs it; the option hiredis=yes gives it the parser in C. `ArrowSource` is the
-careful one: hiredis parses, the garbage collector is off, and a page becomes a record batch, with the numbers
-parsed by Arrow.
+Both page with XRANGE COUNT and split the stream into as many ID ranges as the connector. `RowSource` yields a tuple per
+entry, with redis-py as pip installs it; the option hiredis=yes selects the parser in C. `ArrowSource` is the optimised
+one: hiredis parses, the garbage collector is off, each page becomes a record batch, and Arrow parses the numbers.
 """
 
 from __future__ import annotations
@@ -55,7 +54,7 @@ class _Reader(DataSourceReader):
 
 
 class RowReader(_Reader):
-    """A tuple for each entry."""
+    """Yields a tuple per entry."""
 
     def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
         for page in self._pages(partition):
@@ -71,7 +70,7 @@ class RowReader(_Reader):
 
 
 class ArrowReader(_Reader):
-    """A record batch for each page."""
+    """Yields a record batch per page."""
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         import pyarrow as pa
@@ -92,7 +91,7 @@ class ArrowReader(_Reader):
 
 
 class RowSource(DataSource):
-    """redis-py rows."""
+    """The data source that yields rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -106,7 +105,7 @@ class RowSource(DataSource):
 
 
 class ArrowSource(RowSource):
-    """redis-py pages as Arrow."""
+    """The data source that yields pages as Arrow."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,13 +1,13 @@
-"""Reading a stream into Spark local[2], count and one sum: from redis-server, from rillet, and by readers on redis-py.
+"""Reading a stream into Spark local[2], a count and one sum: from redis-server, rillet, and by redis-py.
 
     python -m benchmarks spark_read              the rows of the table
     python -m benchmarks.spark_read --growth     from 1 to 2 cores, from 1 to 10 million entries
 
-Every reader has the same five-field entries and the same number of tasks, and reads once to warm up. The readers take
-turns; the medians are compared. Two of them show where the ceilings are:
+Every reader reads the same five-field entries with the same number of tasks, and reads once to warm up. The readers
+alternate, and the medians are compared. Two of them measure the upper limits:
 
-    the server alone     two processes that ask for the same pages and throw the bytes away: what a server can send
-    Spark's own limit    record batches made out of nothing (spark_limit.py): what PySpark takes from a Python source
+    the server alone     two processes request the same pages and discard the bytes: the limit of the server
+    Spark's own limit    prepared record batches (spark_limit.py): the limit of PySpark's Python sources
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ STEP_MS = 13
 
 @dataclass(frozen=True)
 class Reader:
-    """A way to read the stream: Spark's format, its options, the columns (None = the default), and the sum."""
+    """A way to read the stream: format, options, columns (None: the default), and the column to sum."""
 
     format: str
     options: dict[str, str]
@@ -51,7 +51,7 @@ class Reader:
 
 
 def fill_stream(port: int, count: int) -> None:
-    """Append entries through one pipelined connection; beyond a million their fields come again."""
+    """Append entries through one pipelined connection; after a million, the fields repeat."""
     step = 5_000
     rows = entries(min(count, MILLION))
     with socket.create_connection(("127.0.0.1", port)) as connection:
@@ -71,7 +71,7 @@ def fill_stream(port: int, count: int) -> None:
 
 @contextmanager
 def spark_session(cores: int = 2) -> Iterator[SparkSession]:
-    """Start Spark; its workers find the benchmarks."""
+    """Start Spark with the benchmarks on the workers' path."""
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (before, str(ROOT))))
     from rillet.spark import session
@@ -91,7 +91,7 @@ def spark_session(cores: int = 2) -> Iterator[SparkSession]:
 
 
 def rate(spark: SparkSession, reader: Reader, count: int) -> float:
-    """Read everything once; return the entries per second."""
+    """Read all entries once; return the entries per second."""
     source = spark.read.format(reader.format).options(**reader.options)
     frame = (source.schema(reader.columns) if reader.columns and reader.format == "rillet" else source).load()
     began = time.perf_counter()
@@ -122,7 +122,7 @@ while position <= last:
 
 
 def drained(port: int, count: int, page: int = 2500) -> float:
-    """Return the entries per second that a server sends to processes that look at nothing."""
+    """Return the entries per second that a server sends to processes that discard the bytes."""
     cuts = [1_700_000_000_000 + STEP_MS * count * i // TASKS for i in range(TASKS + 1)]
     began = time.perf_counter()
     running = [
@@ -144,17 +144,17 @@ with rillet.open(sys.argv[1]):
 
 @contextmanager
 def places(count: int) -> Iterator[tuple[int, int, Path]]:
-    """Yield the ports of a redis-server and a rillet server, and the folder of a store, each with the stream."""
+    """Yield the ports of a redis-server and a rillet server and the folder of a store, each with the stream."""
     with ExitStack() as stack:
         theirs, _ = stack.enter_context(redis_server())
         fill_stream(theirs, count)
         ours, _ = stack.enter_context(rillet_server())
         fill_stream(ours, count)
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rillet-bench-")))
-        # A server with a log in the folder fills the store: the files are the same.
+        # A server with its log in the folder fills the store, because both use the same files.
         with rillet_server("compiled", "--appendonly", "yes", "--aof-checksums", "yes", folder=folder) as (port, _):
             fill_stream(port, count)
-        # Kept open by a process of its own: a worker of Spark that opens it is ended after an idle minute.
+        # A separate process keeps the store open, because Spark ends idle workers after a minute.
         command = [sys.executable, "-c", _OWN, str(folder)]
         owner = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
         assert owner.stdout is not None and owner.stdout.readline() == b"open\n"
@@ -187,13 +187,13 @@ def readers(theirs: int, ours: int, folder: Path, count: int) -> dict[str, Reade
 
 
 def measure(rounds: int = 3, count: int = 5 * MILLION) -> dict[str, float]:
-    """Return entries per second by reader, and of the servers alone."""
+    """Return the entries per second by reader, and those of the servers alone."""
     with places(count) as (theirs, ours, folder), spark_session() as spark:
         found: dict[str, list[float]] = {}
         for turn in range(rounds + 1):
             for name, reader in readers(theirs, ours, folder, count).items():
                 speed = rate(spark, reader, count)
-                if turn:  # the first warms Spark and the servers up
+                if turn:  # the first turn is a warm-up
                     found.setdefault(name, []).append(speed)
             if turn:
                 found.setdefault("redis-server alone", []).append(drained(theirs, count))
@@ -231,7 +231,7 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
 
 
 def growth(rounds: int) -> None:
-    """Print how the rate grows with cores and with entries."""
+    """Print the rate by the number of cores and of entries."""
     for count in (MILLION, 10 * MILLION):
         with places(count) as (theirs, ours, folder):
             for cores in (1, 2):

@@ -1,10 +1,10 @@
-"""Writing rows from Spark local[2] into a stream of redis-server: ours, and redis-py pipelines in foreachPartition.
+"""Writing rows from Spark local[2] to a stream of redis-server: the sink, and redis-py pipelines in foreachPartition.
 
-The rows are five columns (two of them double) in Spark's memory, in two partitions; each way has written once before it
-is measured, the ways take turns, and the medians are compared. The stream is deleted before each.
+The rows have five columns, two of them double, and are cached in Spark in two partitions. Each way writes once as a
+warm-up. The ways alternate, and the medians are compared. The stream is deleted before each turn.
 
-What bounds them all is measured beside them: the same rows as packed XADDs, sent from files by processes that do
-nothing else, as plain commands and as transactions of 16 MiB. That is the server and the socket, without Spark.
+The upper limit is measured too: processes that do nothing else send the same rows as packed XADDs from files, as plain
+commands and as transactions of 16 MiB. This is the cost of the server and the socket, without Spark.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ COLUMNS = (
 
 
 def table(spark: SparkSession, entries: int) -> DataFrame:
-    """Return the rows, computed and kept by Spark."""
+    """Return the rows, computed and cached by Spark."""
     frame = spark.range(0, entries, 1, TASKS).selectExpr(*COLUMNS).cache()
     assert frame.count() == entries
     return frame
 
 
 def _by_redis_py(port: int) -> Any:
-    """Return what foreachPartition runs."""
+    """Return the function for foreachPartition."""
 
     def write(rows: Any) -> None:
         import redis
@@ -64,7 +64,7 @@ def _by_redis_py(port: int) -> Any:
 
 
 def write(frame: DataFrame, way: str, port: int) -> float:
-    """Write all rows in one of the WAYS; return the seconds it took."""
+    """Write all rows in one of the WAYS; return the seconds."""
     began = time.perf_counter()
     if way == "redis-py":
         frame.foreachPartition(_by_redis_py(port))
@@ -83,7 +83,7 @@ def ask(port: int, *words: bytes) -> bytes:
 
 
 def _packed(folder: Path, frame: DataFrame, entries: int) -> list[Path]:
-    """Write the rows as packed commands into files: a plain one for each task, and one with transactions."""
+    """Write the rows as packed commands to files: for each task one with plain commands, one with transactions."""
     files = []
     rows = frame.limit(entries).toArrow().to_pylist()
     for task in range(TASKS):
@@ -105,7 +105,7 @@ def _packed(folder: Path, frame: DataFrame, entries: int) -> list[Path]:
 
 
 def blast(port: int, name: str) -> None:
-    """Send a file and read until the server has answered all of it; what a sending process runs."""
+    """Send a file and read all replies; runs in a sending process."""
     data = memoryview(Path(name).read_bytes())
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setblocking(False)
@@ -125,7 +125,7 @@ def blast(port: int, name: str) -> None:
 
 
 def ceiling(port: int, files: list[Path], entries: int) -> float:
-    """Return the entries per second at which processes that only send get rid of files."""
+    """Return the entries per second of processes that only send files."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
     ask(port, b"DEL", STREAM.encode())
     began = time.perf_counter()
@@ -141,7 +141,7 @@ def ceiling(port: int, files: list[Path], entries: int) -> float:
 
 
 def measure(rounds: int = 3, entries: int = 1_000_000) -> dict[str, float]:
-    """Return entries per second by way."""
+    """Return the entries per second by way."""
     before = os.environ.get("PYTHONPATH", "")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (before, str(ROOT))))
     from rillet.spark import session
@@ -157,7 +157,7 @@ def measure(rounds: int = 3, entries: int = 1_000_000) -> dict[str, float]:
                     ask(port, b"FLUSHALL")
                     took = write(frame, way, port)
                     assert ask(port, b"XLEN", STREAM.encode()) == b":%d\r\n" % entries, f"{way} lost entries"
-                    if turn:  # the first warms Spark and the servers up
+                    if turn:  # the first turn is a warm-up
                         found.append(entries / took)
             figures = {way: statistics.median(found) for way, found in speeds.items()}
             half = min(entries, 400_000)

@@ -1,8 +1,8 @@
-"""XADD, trimming XADD, XRANGE and XREVRANGE against redis-server: requests per second, and the server's CPU for one.
+"""XADD, trimming XADD, XRANGE and XREVRANGE against redis-server: requests per second, and CPU per request.
 
-redis-benchmark has one thread, and with -P 1 nearly all of a request is the kernel's: a read and a write at each end.
-Two servers that are faster than it show the same rate then. What a request costs the server is told by its CPU time,
-which another's load on the machine does not change much either; so each case has both figures.
+redis-benchmark has one thread. With -P 1, most of a request's time is spent in the kernel, by a read and a write on
+each side, so two servers that are faster than redis-benchmark show the same rate. The server's CPU time per request
+shows the difference, and other load on the machine affects it little. So each case has both figures.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from benchmarks.memory import fill
 from benchmarks.server import FIVE_FIELDS
 
 FULL = 10_000
-"""Entries of the stream that is held at its length."""
+"""The length of the stream that is trimmed."""
 
 
 def _fields(count: int) -> list[str]:
-    """Return names and values for so many fields."""
+    """Return names and values of so many fields."""
     if count == 5:
         return FIVE_FIELDS
     words = []
@@ -31,7 +31,7 @@ def _fields(count: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Case:
-    """A row: the command, how many requests, the pipeline's depth, and the ratio that is asked for."""
+    """A row: the command, the number of requests, the pipeline depth, and the target ratio."""
 
     what: str
     command: list[str]
@@ -59,7 +59,7 @@ def cases() -> list[Case]:
 
 
 def _measure(port: int, pid: int, case: Case, count: int) -> tuple[float, float]:
-    """Return requests per second, and microseconds of CPU for one request."""
+    """Return requests per second, and microseconds of CPU per request."""
     before = cpu_us(pid)
     speed = redis_benchmark(port, count, 50, case.pipeline, case.command)
     spent = (cpu_us(pid) - before) / count
@@ -82,7 +82,7 @@ def run(rounds: int, mode: str, scale: float, wanted: Callable[[Case], bool] = l
 def compare(
     case: Case, peer: tuple[int, int], own: tuple[int, int], rounds: int, mode: str, scale: float
 ) -> list[Figure]:
-    """Measure one case in rounds that alternate between the servers (port, pid): the rates, and the CPU's part."""
+    """Measure the rates and CPU times of one case, in rounds that alternate between the servers (port, pid)."""
     count = max(1_000, int(case.requests * scale))
     measured: tuple[list[tuple[float, float]], list[tuple[float, float]]] = ([], [])
     for _ in range(rounds):

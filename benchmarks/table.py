@@ -1,6 +1,6 @@
 """`python -m benchmarks.table`: write the figures of the last `make bench` into the pages, between markers.
 
-docs/measured.md gets every row. README.md gets ten: the cases that most users have, whether rillet leads or not.
+docs/measured.md gets every row. README.md gets ten: the most common cases, whether rillet leads or not.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ HEADLINES = (
     ("Stream.add, 5 fields, in process, one at a time", "redis-py + hiredis"),
     ("Spark batch read of 5,000,000, typed, local[2]", "redis-py rows"),
 )
-"""The rows of README.md: what was measured, and the peer."""
+"""The rows of README.md: the name of the figure, and the peer."""
 
 
 def headlines(measured: dict[str, Any]) -> str:
@@ -36,7 +36,7 @@ def headlines(measured: dict[str, Any]) -> str:
 
 
 def all_rows(measured: dict[str, Any]) -> str:
-    """Return the table of docs/measured.md: a row for each case of the compiled build, with its interpreted ratio."""
+    """Return the table of docs/measured.md: a row per case of the compiled build, with the interpreted ratio."""
     rows = measured["figures"]
     slow = {(row["what"], row["peer_name"]): row for row in rows if row["mode"] == "interpreted"}
     cpu = {row["what"].removesuffix(CPU): row["ratio"] for row in rows

@@ -1,4 +1,4 @@
-"""`make demo`: a year of flights into a stream, through a consumer group and Spark, out to tables and a chart."""
+"""`make demo`: a year of flights goes through a stream, a consumer group and Spark to tables and a chart."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ BATCH = 2_000
 
 @contextmanager
 def step(title: str, times: dict[str, float]) -> Iterator[None]:
-    """Name a step, and keep how long it took."""
+    """Print a step's title, and store its duration."""
     CONSOLE.rule(f"[bold]{title}", align="left")
     started = time.perf_counter()
     yield
@@ -42,10 +42,10 @@ def step(title: str, times: dict[str, float]) -> Iterator[None]:
 
 
 def prepare(out: Path) -> None:
-    """Make an empty output folder; one from an earlier run is replaced, anything else is left alone."""
+    """Create an empty output folder; replace that of an earlier run, and reject any other."""
     if out.exists() and any(out.iterdir()):
         if not (out / MARKER).exists():
-            raise SystemExit(f"{out} holds something else: name another folder with --out")
+            raise SystemExit(f"{out} holds other files: name another folder with --out")
         shutil.rmtree(out)
     out.mkdir(parents=True, exist_ok=True)
     (out / MARKER).touch()
@@ -64,7 +64,7 @@ def _progress() -> Progress:
 
 
 def replay(store: Store, rows: list[data.Flight]) -> None:
-    """Add every flight to the stream, with a bar and the entries per second."""
+    """Add every flight to the stream, and show progress and entries per second."""
     stream = store.stream(workers.STREAM)
     with _progress() as progress:
         task = progress.add_task("adding", total=len(rows), rate="")
@@ -78,7 +78,7 @@ def replay(store: Store, rows: list[data.Flight]) -> None:
 
 
 def consume(store: Store, total: int, count: int) -> None:
-    """Let the group work, kill one of it, and print what the counters prove."""
+    """Run the consumer group, kill one worker, and print the counters."""
     with _progress() as progress:
         task = progress.add_task("handling", total=total, rate="")
         started = time.perf_counter()
@@ -97,12 +97,12 @@ def consume(store: Store, total: int, count: int) -> None:
         f"twice: {outcome.twice}   still pending: {outcome.pending}   lag: {outcome.lag}"
     )
     if sum(outcome.handled.values()) != total or outcome.twice or outcome.pending or outcome.lag:
-        raise SystemExit("the group lost or doubled an entry")
+        raise SystemExit("the group lost or repeated an entry")
     CONSOLE.print("  [green]nothing lost, nothing handled twice")
 
 
 def analyse(store: Store, out: Path) -> None:
-    """Spark: hourly windows from the stream, rankings from the stream at rest, the chart."""
+    """Run Spark: hourly windows from the followed stream, rankings from a batch read, and the chart."""
     from examples.flights import chart, pipeline
 
     assert store.path is not None
@@ -121,7 +121,7 @@ def analyse(store: Store, out: Path) -> None:
             routes, carriers = pipeline.rankings(spark, store.path, out)
             hours = pipeline.by_hour_of_day(spark, out)
         finally:
-            for query in spark.streams.active:  # after Ctrl-C; one left behind fills the screen with traces
+            for query in spark.streams.active:  # after Ctrl-C; a running query would print stack traces
                 query.stop()
             spark.stop()
         progress.update(task, description="chart")
@@ -130,7 +130,7 @@ def analyse(store: Store, out: Path) -> None:
     back = len(store.stream("delays"))
     CONSOLE.print(f"  {windows:,} hourly windows in Parquet, {back:,} entries in the stream `delays`")
     if windows != back:
-        raise SystemExit("Parquet and the stream `delays` disagree")
+        raise SystemExit("Parquet and the stream `delays` have different numbers of windows")
     airports, airlines = data.airport_names(), data.airline_names()
     CONSOLE.print(
         _table(
@@ -171,7 +171,7 @@ def _table(title: str, head: tuple[str, ...], rows: list[tuple[str, ...]]) -> Ta
 
 
 def costs(store: Store, out: Path) -> None:
-    """Print what the stream takes per entry, in memory and on disk."""
+    """Print the memory and disk space per entry of the stream."""
     stream = store.stream(workers.STREAM)
     memory = int(store.execute("MEMORY", "USAGE", workers.STREAM, "SAMPLES", "0"))
     disk = sum(file.stat().st_size for file in (out / "flights.rillet").rglob("*") if file.is_file())
@@ -183,10 +183,10 @@ def costs(store: Store, out: Path) -> None:
 
 
 def run(out: Path, limit: int | None, count: int) -> None:
-    """Run every step and print how long each took."""
+    """Run every step and print its duration."""
     from rillet.spark import require_java
 
-    require_java()  # not after minutes of work
+    require_java()  # fail now, not after minutes of work
     times: dict[str, float] = {}
     prepare(out)
     started = time.perf_counter()
@@ -198,7 +198,7 @@ def run(out: Path, limit: int | None, count: int) -> None:
             consume(store, len(rows), count)
         with step("3. Spark reads the stream", times):
             analyse(store, out)
-        CONSOLE.rule("[bold]4. What it took", align="left")
+        CONSOLE.rule("[bold]4. Cost", align="left")
         costs(store, out)
     for title, seconds in times.items():
         CONSOLE.print(f"  {seconds:6.1f} s  {title}")
@@ -210,20 +210,22 @@ def run(out: Path, limit: int | None, count: int) -> None:
 
 
 def main() -> int:
-    """Parse the options, run, and leave nothing behind on Ctrl-C."""
+    """Parse the options and run; remove incomplete results on Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m examples.flights", description=__doc__)
     parser.add_argument(
         "--out", type=Path, default=Path("demo-output"), help="folder for the results (default: %(default)s)"
     )
-    parser.add_argument("--limit", type=int, help="only the first so many flights of the year")
-    parser.add_argument("--workers", type=int, default=3, help="consumers of the group (default: %(default)s)")
+    parser.add_argument("--limit", type=int, help="use only the first LIMIT flights of the year")
+    parser.add_argument(
+        "--workers", type=int, default=3, help="number of consumers in the group (default: %(default)s)"
+    )
     arguments = parser.parse_args()
     out = arguments.out.absolute()
     try:
         run(out, arguments.limit, max(2, arguments.workers))
     except KeyboardInterrupt:
         shutil.rmtree(out, ignore_errors=True)
-        CONSOLE.print("\n[yellow]interrupted; the half-made results were removed")
+        CONSOLE.print("\n[yellow]interrupted; the incomplete results were removed")
         return 130
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)

@@ -1,4 +1,4 @@
-"""The chart: how a day goes wrong, hour by hour, dry and in the rain, at each airport."""
+"""The chart: mean delay by hour of the day at each airport, in all weather and in rain."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 
 NAMES = {"EWR": "Newark", "JFK": "Kennedy", "LGA": "LaGuardia"}
 COLOURS = {"EWR": "#0b6e99", "JFK": "#c4572e", "LGA": "#5a7d2a"}
-FEWEST = 300  # flights in an hour of the day, over the year, below which a mean says nothing
+FEWEST = 300  # an hour of the day with fewer flights in the year is left out
 
 
 def draw(rows: list[Any], target: Path) -> None:

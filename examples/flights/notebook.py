@@ -1,12 +1,12 @@
 # %% [markdown]
 # # Flights, as a stream and as a table
 #
-# A notebook: what begins with `# %%` is a cell in VS Code, PyCharm, Spyder or, by jupytext, in Jupyter. As a program:
+# A notebook: each `# %%` begins a cell in VS Code, PyCharm, Spyder, or Jupyter with jupytext. As a program:
 #
 #     python -m examples.flights.notebook
 #
-# It needs `pip install "rillet[demo]"` and Java 17. Everything happens in a folder of its own. `RILLET_FLIGHTS=3000`
-# makes it a small one.
+# It needs `pip install "rillet[demo]"` and Java 17. All files are in a temporary folder. `RILLET_FLIGHTS=3000`
+# limits the number of flights.
 
 # %%
 import os
@@ -27,9 +27,9 @@ spark = session("local[2]", "flights")
 # %% [markdown]
 # ## A stream
 #
-# A store in a folder: no server, nothing to set up. The first three weeks of January 2013 go in; the ID of an entry is
-# the minute in which the flight was to leave. With `url="redis://..."` in place of `path=...` all of the below reads
-# from Redis or Valkey.
+# A store in a folder needs no server and no setup. It receives the first three weeks of January 2013; the ID of an
+# entry is the scheduled minute of departure. With `url="redis://..."` instead of `path=...`, all cells below read from
+# Redis or Valkey.
 
 # %%
 store = rillet.open(folder / "flights.rillet")
@@ -40,8 +40,8 @@ print(f"{len(flights):,} flights from {flights.first_id} to {flights.last_id}")
 # %% [markdown]
 # ## A table
 #
-# The schema names the fields that are wanted and their types; `id` and `timestamp` are the entry's own. A range of IDs
-# is a range of time, so a filter on `timestamp` reads only what lies between.
+# The schema names the fields to read and their types; `id` and `timestamp` are columns of every entry. A range of IDs
+# is a range of time, so a filter on `timestamp` reads only the entries in that range.
 
 # %%
 place: dict[str, Any] = {"path": str(folder / "flights.rillet"), "stream": "flights"}
@@ -55,7 +55,7 @@ worst = spark.sql("""
 worst.show()
 
 # %% [markdown]
-# No schema in mind yet? A sample tells one.
+# Without a schema, the connector infers one from a sample.
 
 # %%
 spark.read.format("rillet").options(**place, inferSchema="true").load().printSchema()
@@ -63,8 +63,8 @@ spark.read.format("rillet").options(**place, inferSchema="true").load().printSch
 # %% [markdown]
 # ## A stream of delays
 #
-# The same source, followed: what is late goes into another stream, each flight exactly once however often this cell
-# runs, is interrupted or fails. The offset is in the checkpoint, the record of what was written in the store.
+# The same source as a streaming query: late flights go to another stream, each exactly once, however often this cell
+# runs, is interrupted or fails. The checkpoint holds the offset, and the store holds the record of written batches.
 
 # %%
 late = (
@@ -83,8 +83,8 @@ print(f"{len(written):,} flights were over an hour late, the last of them: {writ
 # %% [markdown]
 # ## An archive, and history
 #
-# What is old goes to Parquet, by day, and leaves the stream. The rest of the month arrives. `history` is both as one
-# table, without a gap and without a double where they meet.
+# Old entries move from the stream to Parquet files by day. Then the rest of the month arrives. `history` reads both as
+# one table, without gaps or duplicates.
 
 # %%
 done = archive(spark, folder / "flights.archive", trim=True, **place)

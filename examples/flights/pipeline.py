@@ -26,11 +26,11 @@ WEATHER_SCHEMA = StructType(
 
 
 def session() -> SparkSession:
-    """Return a local Spark session that knows the format `rillet`."""
+    """Return a local Spark session with the format `rillet`."""
     from rillet.spark import register, require_java
 
     require_java()
-    # Spark's workers are to run this Python, wherever `python3` leads.
+    # Spark's workers must run this Python, not the first `python3` of the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     spark: SparkSession = (
@@ -48,9 +48,9 @@ def session() -> SparkSession:
 
 
 def hourly_delays(spark: SparkSession, store_path: str, out: Path, progress: Callable[[int], None]) -> int:
-    """Stream the flights into hourly windows with their weather; returns how many windows were written.
+    """Aggregate the followed stream into hourly windows with their weather; return the number of windows.
 
-    A window is written once, when the watermark has passed its end: the year's last hour stays open.
+    A window is written once, when the watermark has passed its end, so the year's last hour is not written.
     """
     weather = spark.createDataFrame(data.weather_rows(), WEATHER_SCHEMA).dropDuplicates(["origin", "hour"])
     flights = (
@@ -76,7 +76,7 @@ def hourly_delays(spark: SparkSession, store_path: str, out: Path, progress: Cal
 
     def write(batch: DataFrame, number: int) -> None:
         joined = batch.join(F.broadcast(weather), ["origin", "hour"], "left").persist()
-        # The folder carries the batch's number, so a batch that runs again replaces itself.
+        # The folder has the batch's number, so a repeated batch overwrites itself.
         joined.coalesce(1).write.mode("overwrite").parquet(str(out / "delays_by_hour" / f"batch={number}"))
         text = joined.orderBy("hour", "origin").select(*(F.col(name).cast("string") for name in joined.columns))
         text.coalesce(1).write.format("rillet").mode("append").options(path=store_path, stream="delays").save()
@@ -95,7 +95,7 @@ def hourly_delays(spark: SparkSession, store_path: str, out: Path, progress: Cal
 
 
 def rankings(spark: SparkSession, store_path: str, out: Path) -> tuple[list[Row], list[Row]]:
-    """Read the whole stream as a table and return (worst routes, carriers), worst first; both go to Parquet."""
+    """Read the stream as a table; write and return (worst routes, carriers), worst first."""
     flights = (
         spark.read.format("rillet").schema(SCHEMA).option("path", store_path).option("stream", "flights").load()
     ).persist()
@@ -117,13 +117,13 @@ def rankings(spark: SparkSession, store_path: str, out: Path) -> tuple[list[Row]
     )
     for name, table in (("worst_routes", routes), ("carriers", carriers)):
         table.coalesce(1).write.mode("overwrite").parquet(str(out / name))
-    found = routes.limit(8).collect(), carriers.collect()
+    rows = routes.limit(8).collect(), carriers.collect()
     flights.unpersist()
-    return found
+    return rows
 
 
 def by_hour_of_day(spark: SparkSession, out: Path) -> list[Row]:
-    """Return (origin, hour of the day, flights, mean delay in minutes, share with rain) from the hourly windows."""
+    """Return (origin, hour of the day, flights, mean delay, mean delay in rain) from the hourly windows."""
     hours = spark.read.parquet(str(out / "delays_by_hour"))
     return (
         hours.groupBy("origin", F.hour("hour").alias("hour"))

@@ -1,8 +1,8 @@
-"""The consumer group: processes that share the year out among themselves, one of which is killed.
+"""The consumer group: several processes share the year's flights, and one of them is killed.
 
-Each worker attaches to the store that the demo's own process owns, reads its share, handles it, and
-acknowledges it together with its own counter in one transaction: `handled:<worker>` grows by what was
-read, `twice` by what XACK says was acknowledged before. So at the end the counters prove what happened.
+Each worker attaches to the store that the demo's process owns. It reads messages, handles them, and acknowledges them
+in one transaction with its counter: `handled:<worker>` grows by the number of messages, `twice` by those that XACK
+reports as already acknowledged. So the counters prove the outcome.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from rillet.store import Consumer, Message, Store
 
 STREAM, GROUP = "flights", "dispatch"
 BATCH = 200
-CLAIM_IDLE = 1.0  # seconds after which another worker's pending flights are taken over
+CLAIM_IDLE = 1.0  # seconds after which a worker claims another worker's pending flights
 VICTIM = 1
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What the counters say at the end."""
+    """The counters at the end."""
 
     handled: dict[str, int]
     killed: bool
@@ -37,16 +37,16 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Fate:
-    """How a worker and its parent agree on the moment at which it is killed: with messages in its hands."""
+class KillSwitch:
+    """The events by which a worker and its parent agree on the kill, while the worker holds messages."""
 
-    due: Event  # the parent's: do not come back from your next read
-    holding: Event  # the worker's: I have read and not acknowledged, and I wait
+    due: Event  # set by the parent: stop after the next read
+    holding: Event  # set by the worker: it holds unacknowledged messages and waits
 
 
-def work(path: str, name: str, fate: Fate | None = None, sleep_when_empty: float = 0.05) -> None:
-    """Handle flights until none is left, neither new nor pending with anybody."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
+def work(path: str, name: str, kill_switch: KillSwitch | None = None, sleep_when_empty: float = 0.05) -> None:
+    """Handle flights until none is new and none is pending."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C
     with rillet.open(path) as store:
         consumer = store.stream(STREAM).group(GROUP, create=False).consumer(name)
         while True:
@@ -54,8 +54,8 @@ def work(path: str, name: str, fate: Fate | None = None, sleep_when_empty: float
             if not messages:
                 _, messages = consumer.claim(CLAIM_IDLE, BATCH)
                 claimed = bool(messages)
-            if messages and fate is not None and fate.due.is_set():
-                fate.holding.set()
+            if messages and kill_switch is not None and kill_switch.due.is_set():
+                kill_switch.holding.set()
                 signal.pause()
             if messages:
                 _handle(store, consumer, messages, claimed)
@@ -66,7 +66,7 @@ def work(path: str, name: str, fate: Fate | None = None, sleep_when_empty: float
 
 
 def _handle(store: Store, consumer: Consumer, messages: list[Message], claimed: bool) -> None:
-    """Do the work (how many minutes each carrier lost), then acknowledge and count in one transaction."""
+    """Add up the delay of each carrier; acknowledge and count in one transaction."""
     late: dict[str, int] = {}
     for message in messages:
         fields = message.fields
@@ -88,13 +88,13 @@ def _handle(store: Store, consumer: Consumer, messages: list[Message], claimed: 
 
 
 def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int], None]) -> Outcome:
-    """Run the workers, kill one of them once kill_at flights are handled, wait for the others, read the counters."""
+    """Run the workers, kill one when `kill_at` flights are handled, wait for the others, return the counters."""
     group = store.stream(STREAM).group(GROUP, "0")
     context = multiprocessing.get_context("spawn")
     names = [f"worker-{number + 1}" for number in range(workers)]
-    victim, killed, fate = names[VICTIM], False, Fate(context.Event(), context.Event())
+    victim, killed, kill_switch = names[VICTIM], False, KillSwitch(context.Event(), context.Event())
     processes = {
-        name: context.Process(target=work, args=(store.path, name, fate if name == victim else None), name=name)
+        name: context.Process(target=work, args=(store.path, name, kill_switch if name == victim else None), name=name)
         for name in names
     }
     try:
@@ -104,8 +104,8 @@ def share_out(store: Store, workers: int, kill_at: int, progress: Callable[[int]
             done = _handled(store, names)
             progress(sum(done.values()))
             if sum(done.values()) >= kill_at:
-                fate.due.set()
-            if not killed and fate.holding.is_set():
+                kill_switch.due.set()
+            if not killed and kill_switch.holding.is_set():
                 processes[victim].kill()
                 killed = True
             time.sleep(0.01)
