@@ -40,7 +40,7 @@ def _or_empty(value: str) -> str:
 
 
 def flights(limit: int | None = None) -> list[Flight]:
-    """Return the year's departures in scheduled order; unknown values, such as a cancelled flight's delay, are empty."""
+    """Return the year's departures by scheduled time; unknown values, such as a cancelled flight's delay, are empty."""
     rows: list[Flight] = []
     with zipfile.ZipFile(folder() / "flights.csv.zip") as archive, archive.open("flights.csv") as raw:
         hours: dict[str, int] = {}
