@@ -6,10 +6,10 @@
         events = store.stream("events")
         events.add({"kind": "arrival", "gate": "B7"})
 
-One engine, three doors: `open()` in this process, `rillet serve` on a socket, and the Spark source `rillet`.
-`connect("redis://...")` gives the same API over a Redis, Valkey or rillet server.
+One engine, three interfaces: `open()` in this process, `rillet serve` on a socket, and the Spark source `rillet`.
+`connect("redis://...")` provides the same API over a Redis, Valkey or rillet server.
 
-Public names are imported when first used: `import rillet` reads this file only.
+`import rillet` imports only this file; public names are imported on first use.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ __all__ = [
 
 
 def compiled() -> bool:
-    """Return whether this process runs the compiled build: every module listed in `_compiled`."""
+    """Return whether this process runs the compiled build, that is, every module listed in `_compiled`."""
     from rillet._compiled import by_speed
 
     fast, slow = by_speed()

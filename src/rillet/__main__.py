@@ -1,4 +1,4 @@
-"""`python -m rillet`: the console script, for environments whose scripts folder is not on the path."""
+"""Run the console script as `python -m rillet`, for environments whose scripts folder is not on the path."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""The modules that Cython compiles, in the order in which they depend on each other.
+"""The modules that Cython compiles, in dependency order.
 
-The build reads this list by running the file alone, so nothing of rillet is imported here. A test holds it
-against the sources (each listed file exists and imports the shim; no other file does) and against the
-extensions in the compiled build.
+The build executes this file alone, so it imports nothing from rillet. A test compares the list with the
+sources (each listed file exists and imports the shim; no other file does) and with the extensions of the
+compiled build.
 
-Which of the two a process runs is decided by the folder that Python finds first: `src` holds no extension, an
-installed package or `build/compiled` holds one for each name below. Nothing is switched at run time.
+A process runs the build whose folder comes first on Python's path: `src` contains no extensions, while an
+installed package or `build/compiled` contains one for each name below. There is no switch at run time.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ COMPILED = (
 
 
 def by_speed() -> tuple[list[str], list[str]]:
-    """Return the listed modules that this process finds compiled, and those that it finds interpreted."""
+    """Return the listed modules that this process imports compiled, and those that it imports interpreted."""
     compiled: list[str] = []
     interpreted: list[str] = []
     for name in COMPILED:

@@ -1,14 +1,12 @@
-"""The interpreted meaning of the `cython` names that rillet's typed modules use.
+"""A substitute for the `cython` module, so that typed modules run interpreted without Cython.
 
-The byte-level modules are typed Python that Cython compiles in pure-Python mode. Uncompiled they
-import this file under the name `cython` where Cython itself is not installed, so Cython is needed
-to build rillet and never to run it. Every decorator returns what it was given; every C type reads
-as the Python type that holds its values. Nothing here is seen by compiled code: Cython resolves
-the names while compiling.
+The byte-level modules are typed Python that Cython compiles in pure-Python mode. Uncompiled, they import
+this file under the name `cython` if Cython is not installed. Cython is therefore needed only to build rillet.
+Every decorator returns its argument, and every C type is an alias of the Python type that holds its
+values. Compiled code never uses this file, because Cython resolves the names at compile time.
 
-The names are a subset of Cython's on purpose, the ones that `src` uses; a test holds the two
-together. What a C type does and an `int` does not (wrap around, truncate) is not imitated: the
-sources mask and check ranges, so that the two modes agree without it.
+It defines only the names that `src` uses; a test compares the two. It does not imitate the overflow and
+truncation of C types: the sources mask values and check ranges, so that both modes agree.
 """
 
 from __future__ import annotations
@@ -21,7 +19,7 @@ _T = TypeVar("_T")
 
 compiled = False
 
-# C types. `int` and `float` are bound last, with the others: the builtins stay reachable as `builtins.int`.
+# C types. `int` and `float` are assigned last, because they shadow the builtins (still available in `builtins`).
 bint = bool
 char = schar = uchar = short = ushort = uint = long = ulong = longlong = ulonglong = builtins.int
 Py_ssize_t = size_t = Py_hash_t = builtins.int
@@ -49,22 +47,22 @@ freelist = locals = returns = _decorator
 
 
 def declare(_type: Any = None, value: Any = None, **_kwargs: Any) -> Any:
-    """Return the value: an interpreted variable has no C type."""
+    """Return the value; an interpreted variable has no C type."""
     return value
 
 
 def cast(_type: Any, value: Any, **_kwargs: Any) -> Any:
-    """Return the value unchanged, so it must already be in the range of the C type."""
+    """Return the value unchanged; it must already be in the range of the C type."""
     return value
 
 
 def address(_value: Any) -> Any:
-    """Refuse: only compiled code has addresses, so what asks for one stands behind `cython.compiled`."""
+    """Raise TypeError: only compiled code has addresses, and callers check `cython.compiled` first."""
     raise TypeError("interpreted code has no addresses")
 
 
 def likely(condition: _T) -> _T:
-    """Return the condition: only a compiler has a use for the hint."""
+    """Return the condition; only a compiler uses the hint."""
     return condition
 
 

@@ -1,28 +1,28 @@
 """The error tree.
 
     RilletError
-    ├── Corrupt                bytes from outside are malformed (DUMP, RDB, AOF, listpack)
-    │   └── LogCorrupt         ... in a log file: carries path and offset
-    ├── ProtocolError          a client broke RESP; the text is what Redis sends before it closes
-    ├── CommandError           a command was refused; str(error) is the RESP error line
+    ├── Corrupt                external bytes are malformed (DUMP, RDB, AOF, listpack)
+    │   └── LogCorrupt         ... in a log file: has path and offset
+    ├── ProtocolError          a client violated RESP; the text is what Redis sends before it closes the connection
+    ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
     │   ├── ExecAbort  Unblocked  Misconf  Loading  ReadOnly  NoScript
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy
 
-A CommandError carries its RESP prefix as `prefix`; its text is `<prefix> <message>`, the same text
-as Redis's wherever Redis has one.
+A CommandError has its RESP prefix as `prefix`. Its text is `<prefix> <message>`, identical to Redis's text
+if Redis has this error.
 """
 
 from __future__ import annotations
 
 
 class RilletError(Exception):
-    """Anything that rillet itself raises."""
+    """The base class of all exceptions that rillet raises."""
 
 
 class Corrupt(RilletError):
-    """Bytes from outside do not form what they claim to be; `check` names what found it, as Redis's log does."""
+    """External bytes are malformed; `check` names the failed check, as in Redis's log."""
 
     def __init__(self, reason: str = "", check: str = "") -> None:
         super().__init__(reason)
@@ -30,7 +30,7 @@ class Corrupt(RilletError):
 
 
 class LogCorrupt(Corrupt):
-    """A log file is damaged: `path` and `offset` (bytes from the start) tell where."""
+    """A log file is damaged at `offset` bytes from the start of `path`."""
 
     def __init__(self, path: str, offset: int, reason: str, check: str = "") -> None:
         super().__init__(f"{path}: offset {offset}: {reason}", check)
@@ -40,11 +40,11 @@ class LogCorrupt(Corrupt):
 
 
 class ProtocolError(RilletError):
-    """A client's bytes are not RESP; the connection ends after this text."""
+    """A client's bytes are not valid RESP; the connection is closed after this text is sent."""
 
 
 class CommandError(RilletError):
-    """A command was refused and changed nothing."""
+    """A command was rejected and changed nothing."""
 
     prefix = "ERR"
 
@@ -53,7 +53,7 @@ class CommandError(RilletError):
 
 
 class WrongType(CommandError):
-    """The key holds another type (Redis: shared.wrongtypeerr)."""
+    """The key holds a value of another type (Redis: shared.wrongtypeerr)."""
 
     prefix = "WRONGTYPE"
 
@@ -68,7 +68,7 @@ class NoGroup(CommandError):
 
 
 class BusyGroup(CommandError):
-    """A group of that name exists already."""
+    """A consumer group of that name already exists."""
 
     prefix = "BUSYGROUP"
 
@@ -77,7 +77,7 @@ class BusyGroup(CommandError):
 
 
 class BusyKey(CommandError):
-    """RESTORE onto a key that exists."""
+    """The target key of RESTORE already exists."""
 
     prefix = "BUSYKEY"
 
@@ -86,7 +86,7 @@ class BusyKey(CommandError):
 
 
 class NoAuth(CommandError):
-    """The connection has not authenticated."""
+    """The connection is not authenticated."""
 
     prefix = "NOAUTH"
 
@@ -95,7 +95,7 @@ class NoAuth(CommandError):
 
 
 class WrongPass(CommandError):
-    """Wrong user name or password."""
+    """The user name or password is wrong."""
 
     prefix = "WRONGPASS"
 
@@ -104,7 +104,7 @@ class WrongPass(CommandError):
 
 
 class NoProto(CommandError):
-    """HELLO asked for a protocol version other than 2 and 3."""
+    """HELLO requested a protocol version other than 2 and 3."""
 
     prefix = "NOPROTO"
 
@@ -113,13 +113,13 @@ class NoProto(CommandError):
 
 
 class NoPerm(CommandError):
-    """The user may not run this."""
+    """The user lacks permission for this command."""
 
     prefix = "NOPERM"
 
 
 class ExecAbort(CommandError):
-    """EXEC after a queueing error."""
+    """EXEC was rejected because a queued command was invalid."""
 
     prefix = "EXECABORT"
 
@@ -128,19 +128,19 @@ class ExecAbort(CommandError):
 
 
 class Unblocked(CommandError):
-    """A blocked client was woken because what it waited for is gone."""
+    """A blocked client was unblocked because its key no longer exists."""
 
     prefix = "UNBLOCKED"
 
 
 class Misconf(CommandError):
-    """Writes are refused because the log cannot be written."""
+    """Writes are rejected because the log cannot be written."""
 
     prefix = "MISCONF"
 
 
 class Loading(CommandError):
-    """The data set is being read from disk."""
+    """The data set is being loaded from disk."""
 
     prefix = "LOADING"
 
@@ -149,13 +149,13 @@ class Loading(CommandError):
 
 
 class ReadOnly(CommandError):
-    """A write was sent where only reads are served."""
+    """A write command was sent to a read-only server."""
 
     prefix = "READONLY"
 
 
 class NoScript(CommandError):
-    """EVALSHA of an unknown script."""
+    """EVALSHA names an unknown script."""
 
     prefix = "NOSCRIPT"
 
@@ -165,16 +165,16 @@ class StoreError(RilletError):
 
 
 class NotAStore(StoreError):
-    """The directory holds something else."""
+    """The directory contains files that are not a store."""
 
 
 class NewerFormat(StoreError):
-    """The files were written by a newer rillet or Redis."""
+    """A newer version of rillet or Redis wrote the files."""
 
 
 class StoreClosed(StoreError):
-    """The store was closed before this call."""
+    """The store is already closed."""
 
 
 class StoreBusy(StoreError):
-    """Another process holds the store and cannot be attached to."""
+    """Another process has the store open, and attaching to it failed."""

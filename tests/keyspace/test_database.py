@@ -1,4 +1,4 @@
-"""One database: expiry, watching, waiting, and walks that miss no key."""
+"""The database: expiry, watched keys, blocked clients, and complete scans."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fill(one: Database, *keys: bytes) -> None:
         one.set(key, new_string(b"v"))
 
 
-def test_a_key_goes_after_its_time_and_not_at_it() -> None:
+def test_a_key_expires_after_its_time_and_not_at_it() -> None:
     one = database()
     gone: list[bytes] = []
     one.on_expired = lambda _database, key: gone.append(key)
@@ -41,7 +41,7 @@ def test_a_key_goes_after_its_time_and_not_at_it() -> None:
     one.check()
 
 
-def test_no_key_goes_while_the_engine_forbids_it() -> None:
+def test_no_key_expires_while_the_engine_forbids_it() -> None:
     one = database()
     one.may_expire = lambda: False
     fill(one, b"k")
@@ -60,7 +60,7 @@ def test_a_new_value_loses_the_expiry_unless_it_is_kept() -> None:
     assert one.get_expire(b"k") == -1
 
 
-def test_expire_some_finds_what_nobody_looks_up() -> None:
+def test_expire_some_deletes_keys_that_no_command_accesses() -> None:
     one = database()
     fill(one, *(b"%d" % number for number in range(100)))
     for number in range(100):
@@ -71,7 +71,7 @@ def test_expire_some_finds_what_nobody_looks_up() -> None:
     one.check()
 
 
-def test_hits_and_misses_are_those_of_reads() -> None:
+def test_only_reads_count_hits_and_misses() -> None:
     one = database()
     fill(one, b"k")
     one.lookup(b"k")
@@ -90,7 +90,7 @@ def test_watchers_are_marked_by_changes_of_their_keys_only() -> None:
     assert watcher.dirty
 
 
-def test_a_key_that_was_expired_when_watched_may_go_unnoticed() -> None:
+def test_deleting_a_key_that_had_expired_before_watch_is_not_a_change() -> None:
     one, watcher = database(), Watcher()
     one.on_expired = lambda owner, key: owner.touch(key)
     fill(one, b"k")
@@ -103,7 +103,7 @@ def test_a_key_that_was_expired_when_watched_may_go_unnoticed() -> None:
     assert watcher.dirty
 
 
-def test_flush_and_swap_mark_those_who_watch_what_goes_or_comes() -> None:
+def test_flush_and_swap_mark_the_watchers_of_removed_and_added_keys() -> None:
     one, two = database(), Database(1, ManualClock(1000))
     here, nowhere, there = Watcher(), Watcher(), Watcher()
     fill(one, b"a")
@@ -121,7 +121,7 @@ def test_flush_and_swap_mark_those_who_watch_what_goes_or_comes() -> None:
     two.check()
 
 
-def test_random_key_is_one_of_them_and_skips_the_expired() -> None:
+def test_random_key_returns_an_existing_key_and_skips_expired_ones() -> None:
     one = database()
     assert one.random_key() is None
     fill(one, b"a", b"b", b"c")
@@ -139,7 +139,7 @@ def whole_scan(one: Database, count: int) -> list[bytes]:
 
 @given(st.integers(1, 40), st.integers(0, 200), st.randoms(use_true_random=False))
 @settings(max_examples=40)
-def test_a_scan_returns_once_what_is_there_all_the_while(count: int, size: int, chooser: random.Random) -> None:
+def test_a_scan_returns_every_permanent_key_exactly_once(count: int, size: int, chooser: random.Random) -> None:
     one = database()
     fill(one, *(b"stays:%d" % number for number in range(size)), *(b"goes:%d" % number for number in range(size)))
     cursor, found, added = 0, [], 0
@@ -158,7 +158,7 @@ def test_a_scan_returns_once_what_is_there_all_the_while(count: int, size: int, 
 
 
 class Walks(RuleBasedStateMachine):
-    """Keys come and go in any order: the numbers that SCAN walks by stay right."""
+    """Keys are added and deleted in any order, and the serial numbers for SCAN stay consistent."""
 
     def __init__(self) -> None:
         super().__init__()

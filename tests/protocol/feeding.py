@@ -1,4 +1,4 @@
-"""Ways to give bytes to a parser, and what came out of it."""
+"""Helpers that feed bytes to a parser in different chunks and collect its results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.judge import Judge
 
 
 def commands(chunks: Iterable[bytes], parser: CommandParser | None = None) -> list[list[bytes] | str]:
-    """Return the commands in the chunks, and last the text of the error if there was one."""
+    """Return the commands in the chunks, followed by the error's text if there was an error."""
     parser = parser or CommandParser()
     out: list[list[bytes] | str] = []
     try:
@@ -28,7 +28,7 @@ def commands(chunks: Iterable[bytes], parser: CommandParser | None = None) -> li
 
 
 def replies(chunks: Iterable[bytes]) -> list[Any]:
-    """Return the replies in the chunks, and last the ProtocolError if there was one."""
+    """Return the replies in the chunks, followed by the ProtocolError if there was one."""
     parser = ReplyParser()
     out: list[Any] = []
     try:
@@ -42,12 +42,12 @@ def replies(chunks: Iterable[bytes]) -> list[Any]:
 
 
 def singly(data: bytes) -> list[bytes]:
-    """Cut between all bytes."""
+    """Return the data as chunks of one byte."""
     return [data[i : i + 1] for i in range(len(data))]
 
 
 def randomly(data: bytes, seed: int, largest: int = 20) -> list[bytes]:
-    """Cut at random places, empty chunks among them."""
+    """Return the data in random chunks, some of them empty."""
     rng = random.Random(seed)
     chunks = []
     pos = 0
@@ -59,7 +59,7 @@ def randomly(data: bytes, seed: int, largest: int = 20) -> list[bytes]:
 
 
 def converse(judge: Judge, data: bytes, count: int) -> list[Any]:
-    """Send the data to the judge over a new connection and return this many replies."""
+    """Send the data to the server over a new connection and return `count` replies."""
     parser = ReplyParser()
     received: list[Any] = []
     with socket.create_connection(("127.0.0.1", judge.port), timeout=10) as connection:
@@ -74,7 +74,7 @@ def converse(judge: Judge, data: bytes, count: int) -> list[Any]:
 
 
 def ask(judge: Judge, *pieces: bytes) -> bytes:
-    """Send the pieces to the judge over a new connection, end it, and return everything it replied."""
+    """Send the pieces to the server over a new connection, close it, and return all reply bytes."""
     with socket.create_connection(("127.0.0.1", judge.port), timeout=10) as connection:
         received = b""
         try:
@@ -84,5 +84,5 @@ def ask(judge: Judge, *pieces: bytes) -> bytes:
             while chunk := connection.recv(65536):
                 received += chunk
         except (ConnectionResetError, BrokenPipeError):
-            pass  # it closed before it had read everything
+            pass  # the server closed the connection before it had read everything
         return received

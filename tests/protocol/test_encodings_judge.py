@@ -1,4 +1,4 @@
-"""Every reply type as a real server sends it, in RESP2 and RESP3: written the same, and read."""
+"""Every reply type of a real server in RESP2 and RESP3 is written identically and parsed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def integers(out: ReplyWriter) -> None:
 
 
 def write(out: ReplyWriter, name: str) -> None:
-    """Write what DEBUG PROTOCOL replies (debug.c)."""
+    """Write the reply of DEBUG PROTOCOL (debug.c)."""
     if name == "string":
         out.bulk(b"Hello World")
     elif name == "integer":
@@ -87,7 +87,7 @@ VALUES: dict[str, tuple[list[object], list[object]]] = {
 
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("name", VALUES)
-def test_debug_protocol(judge: Judge, name: str, resp: int) -> None:
+def test_debug_protocol_replies_are_written_and_read_identically(judge: Judge, name: str, resp: int) -> None:
     greeting = ask(judge, pack_command([b"HELLO", b"%d" % resp]))
     both = ask(judge, pack_command([b"HELLO", b"%d" % resp]) + pack_command([b"DEBUG", b"PROTOCOL", name.encode()]))
     hello, *values = parse_all(both)
@@ -96,12 +96,12 @@ def test_debug_protocol(judge: Judge, name: str, resp: int) -> None:
     write(out, name)
     sent = out.take()
     assert both.endswith(sent)
-    assert len(both) - len(sent) in range(len(greeting) - 4, len(greeting) + 5)  # the client's id differs in digits
+    assert len(both) - len(sent) in range(len(greeting) - 4, len(greeting) + 5)  # client IDs differ in length
     assert repr(values) == repr(VALUES[name][resp - 2])
 
 
 @pytest.mark.parametrize("resp", [2, 3])
-def test_large_real_replies_are_read(judge: Judge, resp: int) -> None:
+def test_large_replies_of_a_server_are_parsed(judge: Judge, resp: int) -> None:
     sent = [pack_command(argv) for argv in ([b"HELLO", b"%d" % resp], [b"COMMAND"], [b"COMMAND", b"DOCS"])]
     _, commands, docs = converse(judge, b"".join(sent), 3)
     assert {command[0] for command in commands} >= {b"xadd", b"xread", b"get"}
@@ -110,7 +110,7 @@ def test_large_real_replies_are_read(judge: Judge, resp: int) -> None:
 
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("score", ["1", "0.1", "1e300", "inf", "-inf", "3.0000000000000004", "1e-310", "1e17"])
-def test_doubles(judge: Judge, score: str, resp: int) -> None:
+def test_doubles_are_written_as_by_the_server(judge: Judge, score: str, resp: int) -> None:
     reply = ask(
         judge,
         pack_command([b"HELLO", b"%d" % resp]),

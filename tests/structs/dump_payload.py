@@ -1,4 +1,4 @@
-"""The listpacks inside Redis's DUMP payloads of lists and hashes, taken out and put in by hand."""
+"""Helpers that extract listpacks from DUMP payloads of lists and hashes, and that build such payloads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FOOTER = 10  # RDB version u16, CRC-64
 
 
 def sealed(body: bytes) -> bytes:
-    """Return a payload for RESTORE, of RDB version 10, with its checksum."""
+    """Return a RESTORE payload of RDB version 10 with its checksum."""
     body += struct.pack("<H", 10)
     return body + struct.pack("<Q", crc64(body))
 
@@ -25,7 +25,7 @@ def read_length(data: bytes, pos: int) -> tuple[int, int]:
         return first, pos + 1
     if first < 0x80:
         return ((first & 0x3F) << 8) | data[pos + 1], pos + 2
-    assert first == 0x80, "neither a compressed nor an integer-encoded string is expected here"
+    assert first == 0x80, "compressed and integer-encoded strings are not supported here"
     return struct.unpack_from(">I", data, pos + 1)[0], pos + 5
 
 
@@ -45,7 +45,7 @@ def hash_listpack(payload: bytes) -> bytes:
 
 
 def list_listpacks(payload: bytes) -> list[bytes]:
-    """Return the listpacks of a DUMP of a list, one a quicklist node."""
+    """Return the listpacks of a list's DUMP, one per quicklist node."""
     assert payload[0] == LIST_QUICKLIST_2
     nodes, pos = read_length(payload, 1)
     out = []
@@ -60,6 +60,6 @@ def list_listpacks(payload: bytes) -> list[bytes]:
 
 
 def list_payload(listpack: bytes) -> bytes:
-    """Return a payload for RESTORE of a list of one node; its checksum is left zero."""
+    """Return a RESTORE payload for a list of one node, with a checksum of zero."""
     body = bytes([LIST_QUICKLIST_2, 1, PACKED]) + write_length(len(listpack)) + listpack
     return body + struct.pack("<H", 10) + bytes(8)

@@ -1,4 +1,4 @@
-"""The listpack format written down a second time, as plainly as it goes, for the tests to hold the real one against."""
+"""A second, minimal implementation of the listpack format, as an oracle for tests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import struct
 
 CANONICAL = re.compile(rb"0|-?[1-9][0-9]{0,18}")
 INTEGERS = ((0xF1, 2), (0xF2, 3), (0xF3, 4), (0xF4, 8))
-BACKLEN_STEPS = (128, 16383, 2097151, 268435455)  # the smallest length that takes a byte more
+BACKLEN_STEPS = (128, 16383, 2097151, 268435455)  # smallest length that needs one more byte
 
 
 def as_stored(value: bytes) -> bytes | int:
@@ -33,7 +33,7 @@ def encode_entry(stored: bytes | int) -> bytes:
     for code, size in INTEGERS:
         if -(1 << (8 * size - 1)) <= stored < 1 << (8 * size - 1):
             return bytes([code]) + stored.to_bytes(size, "little", signed=True)
-    raise AssertionError("no 64-bit integer")
+    raise AssertionError("not a 64-bit integer")
 
 
 def encode_backlen(n: int) -> bytes:

@@ -1,4 +1,4 @@
-"""CRC-64: Redis's check value, and the table agrees with the extension."""
+"""CRC-64: Redis's check value, and equal results of the table and anycrc."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from rillet.structs.crc64 import crc64, crc64_by_table
 
 
-def test_the_check_value_of_redis() -> None:
+def test_the_checksum_equals_redis_s_check_value() -> None:
     assert crc64(b"123456789") == 0xE9C6D914C4B8D9CA
 
 
 @given(st.binary(max_size=300), st.binary(max_size=300))
-def test_the_table_agrees_and_sums_continue(head: bytes, tail: bytes) -> None:
+def test_the_table_agrees_with_anycrc_and_checksums_can_be_continued(head: bytes, tail: bytes) -> None:
     assert crc64(head + tail) == crc64_by_table(head + tail) == crc64(tail, crc64(head))

@@ -1,4 +1,4 @@
-"""Globs: Redis's rules and quirks, held against a real server, and time that stays linear."""
+"""Glob patterns: Redis's rules and quirks compared with a real server, and bounded time."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ from tests.judge import Judge
         (b"[\x80-\x01]", b"\xff", True),
     ],
 )
-def test_rules(pattern: bytes, text: bytes, expected: bool) -> None:
+def test_patterns_match_by_redis_s_rules(pattern: bytes, text: bytes, expected: bool) -> None:
     assert matches(pattern, text) is expected
 
 
-def test_case_is_ignored_but_for_an_escaped_byte_of_a_class() -> None:
+def test_ignoring_case_excludes_escaped_bytes_of_a_class() -> None:
     assert matches(b"FO[A-Z]", b"fox", True)
     assert not matches(b"FO[A-Z]", b"fox")
     assert not matches(b"[\\A]", b"a", True)
 
 
-def test_many_stars_cost_no_more_than_the_product_of_the_lengths() -> None:
-    # Trying every split of the text among the stars would not end.
+def test_many_stars_cost_at_most_the_product_of_the_lengths() -> None:
+    # Backtracking over all splits of the text would take practically forever.
     assert not matches(b"a*" * 500 + b"b", b"a" * 20_000)
 
 
 @given(st.binary(max_size=20), st.binary(max_size=10), st.binary(max_size=10))
-def test_a_star_takes_anything(text: bytes, before: bytes, after: bytes) -> None:
+def test_a_star_matches_any_bytes(text: bytes, before: bytes, after: bytes) -> None:
     def quote(raw: bytes) -> bytes:
         return b"".join(b"\\" + bytes((byte,)) for byte in raw)
 
@@ -65,7 +65,7 @@ def test_a_star_takes_anything(text: bytes, before: bytes, after: bytes) -> None
     assert matches(quote(before) + b"*" + quote(after), whole) is bool(whole)
 
 
-def test_as_the_judge_has_it(judge: Judge) -> None:
+def test_matches_equal_those_of_a_real_server(judge: Judge) -> None:
     client = judge.client()
     chooser = random.Random(7)
     alphabet = [b"a", b"b", b"c", b"*", b"?", b"[", b"]", b"^", b"-", b"\\", b"\xff"]
@@ -81,8 +81,8 @@ def test_as_the_judge_has_it(judge: Judge) -> None:
     client.close()
 
 
-def test_a_pattern_that_is_longer_than_every_text_is_not_compiled() -> None:
-    """A client may send one of any length; regular expressions of that length take seconds."""
+def test_a_pattern_longer_than_every_text_is_not_compiled() -> None:
+    """Clients may send patterns of any length, and compiling very long ones takes seconds."""
     glob = Glob(b"[a-z]" * 1000 + b"*" + b"x" * 1000)
     assert not glob.matches(b"a" * 1999) and not glob._segments
     assert glob.matches(b"a" * 1000 + b"x" * 1000) and glob.matches(b"a" * 1500 + b"x" * 1000)

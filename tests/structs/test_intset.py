@@ -1,4 +1,4 @@
-"""The intset against Python's set, its bytes against a real server's, and bytes that are none."""
+"""The intset compared with Python's set, its bytes with a real server's, and malformed bytes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = st.one_of(
 
 
 @given(st.lists(st.tuples(st.booleans(), NUMBERS)))
-def test_it_is_a_set_that_is_sorted_and_never_narrows(steps: list[tuple[bool, int]]) -> None:
+def test_it_behaves_as_a_sorted_set_and_never_narrows(steps: list[tuple[bool, int]]) -> None:
     intset, model, width = Intset(), set[int](), 2
     for add, number in steps:
         if add:
@@ -44,7 +44,7 @@ def test_it_is_a_set_that_is_sorted_and_never_narrows(steps: list[tuple[bool, in
 @pytest.mark.parametrize(
     "members", [[1], [5, -1, 3], [32767, -32768], [32768], [1, -32769], [2**31 - 1, 7], [2**31], [0, -(2**63)]]
 )
-def test_the_bytes_are_redis_s(judge: Judge, members: list[int]) -> None:
+def test_the_bytes_equal_redis_s(judge: Judge, members: list[int]) -> None:
     intset = Intset()
     for member in members:
         intset.add(member)
@@ -56,7 +56,7 @@ def test_the_bytes_are_redis_s(judge: Judge, members: list[int]) -> None:
     assert theirs[2:-10] == intset.to_bytes()
 
 
-def test_a_width_stays(judge: Judge) -> None:
+def test_the_width_stays_after_the_widest_member_is_removed(judge: Judge) -> None:
     intset = Intset()
     for number in (1, 2, 70000):
         intset.add(number)
@@ -77,7 +77,7 @@ def test_a_width_stays(judge: Judge) -> None:
         struct.pack("<IIq", 8, 2**32 - 1, 1),
     ],
 )  # fmt: skip
-def test_bytes_that_are_no_intset_are_refused(judge: Judge, data: bytes) -> None:
+def test_malformed_bytes_are_rejected_as_in_redis(judge: Judge, data: bytes) -> None:
     with pytest.raises(Corrupt):
         Intset.from_bytes(data)
     payload = sealed(bytes((11, len(data))) + data)
@@ -87,5 +87,5 @@ def test_bytes_that_are_no_intset_are_refused(judge: Judge, data: bytes) -> None
             redis.execute_command("RESTORE", "bad", 0, payload)
 
 
-def test_the_order_may_be_taken_on_trust() -> None:
+def test_a_shallow_check_ignores_the_order() -> None:
     assert list(Intset.from_bytes(struct.pack("<IIhh", 2, 2, 2, 1), deep=False)) == [2, 1]

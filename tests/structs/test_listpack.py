@@ -60,7 +60,7 @@ def filled(*values: bytes) -> Listpack:
 
 
 @pytest.mark.parametrize(("value", "entry"), VECTORS, ids=[repr(value) for value, _ in VECTORS])
-def test_an_entry_is_the_bytes_that_redis_writes(value: bytes, entry: str) -> None:
+def test_an_entry_has_the_bytes_that_redis_writes(value: bytes, entry: str) -> None:
     body = bytes.fromhex(entry)
     lp = filled(value)
     assert lp.to_bytes() == (7 + len(body)).to_bytes(4, "little") + b"\x01\x00" + body + b"\xff"
@@ -70,7 +70,7 @@ def test_an_entry_is_the_bytes_that_redis_writes(value: bytes, entry: str) -> No
 
 
 @pytest.mark.parametrize("text", NOT_INTEGERS)
-def test_text_that_is_no_canonical_integer_stays_a_string(text: bytes) -> None:
+def test_text_that_is_not_a_canonical_integer_stays_a_string(text: bytes) -> None:
     assert not is_int64(text)
     assert parse_int64(text) == -(2**63)
     lp = filled(text)
@@ -78,14 +78,14 @@ def test_text_that_is_no_canonical_integer_stays_a_string(text: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", INTEGERS)
-def test_canonical_integers_are_recognised(text: bytes) -> None:
+def test_canonical_integers_are_recognized(text: bytes) -> None:
     assert is_int64(text)
     assert parse_int64(text) == int(text)
     assert not filled(text).decode(6)
 
 
 @pytest.mark.parametrize("length", [1, 63, 64, 125, 126, 127, 4095, 4096, 16377, 16378, 16379, 16380, 2097145, 2097147])
-def test_strings_at_the_thresholds_of_length_and_backlen(length: int) -> None:
+def test_strings_at_the_thresholds_of_length_and_backlen_round_trip(length: int) -> None:
     value = b"s" * length
     lp = filled(value, b"after")
     assert lp.to_bytes() == encode([value, b"after"])
@@ -102,14 +102,14 @@ def test_the_backlen_of_16383_takes_three_bytes_as_in_redis() -> None:
 
 
 @pytest.mark.slow
-def test_the_fifth_backlen_byte() -> None:
+def test_a_backlen_of_five_bytes_is_written_and_read() -> None:
     lp = Listpack(270_000_000)
     lp.append(b"s" * (268435455 - 5))
     assert lp.used == 7 + 268435455 + 5
     assert lp.prev(lp.used - 1) == 6
 
 
-def test_an_empty_listpack() -> None:
+def test_an_empty_listpack_has_no_entries() -> None:
     lp = Listpack()
     assert lp.to_bytes() == EMPTY
     assert len(lp) == 0 and lp.nbytes == 7 and list(lp) == []
@@ -120,7 +120,7 @@ def test_an_empty_listpack() -> None:
     assert lp.values() == [b"x"]
 
 
-def test_capacity_is_room_and_shrink_gives_it_back() -> None:
+def test_capacity_is_reserved_and_shrink_releases_it() -> None:
     lp = Listpack(4096)
     assert len(lp.buf) == 4096 and lp.to_bytes() == EMPTY
     before = lp.buf
@@ -134,7 +134,7 @@ def test_capacity_is_room_and_shrink_gives_it_back() -> None:
     assert lp.values() == [b"x" * 3000, b"y"]
 
 
-def test_walking_both_ways() -> None:
+def test_entries_are_walked_in_both_directions() -> None:
     values = [b"a", b"1", b"x" * 200, b"-70000", b""]
     lp = filled(*values)
     pos, forward = lp.first(), []
@@ -153,7 +153,7 @@ def test_walking_both_ways() -> None:
         lp.skip(6, 6)
 
 
-def test_decode_fills_the_registers() -> None:
+def test_decode_sets_the_at_attributes() -> None:
     lp = filled(b"abc", b"-5")
     assert lp.decode(6)
     assert lp.buf[lp.at_start : lp.at_start + lp.at_len] == b"abc"
@@ -165,7 +165,7 @@ def test_decode_fills_the_registers() -> None:
         lp.get_int(6)
 
 
-def test_insert_and_replace_return_where_the_entry_is() -> None:
+def test_insert_and_replace_return_the_position_of_the_entry() -> None:
     lp = filled(b"a", b"c")
     pos = lp.insert(lp.seek(1), b"b", False)
     assert pos == lp.seek(1)
@@ -182,7 +182,7 @@ def test_insert_and_replace_return_where_the_entry_is() -> None:
     assert lp.to_bytes() == encode([lp.get_bytes(lp.seek(i)) for i in range(7)])
 
 
-def test_delete_returns_what_followed() -> None:
+def test_delete_returns_the_position_of_the_next_entry() -> None:
     lp = filled(b"a", b"b", b"c")
     assert lp.delete(lp.seek(1)) == lp.seek(1)
     assert lp.values() == [b"a", b"c"]
@@ -193,7 +193,7 @@ def test_delete_returns_what_followed() -> None:
 
 @pytest.mark.parametrize("index", range(-6, 7))
 @pytest.mark.parametrize("count", [-1, 0, 1, 2, 5, 100])
-def test_delete_range_is_a_slice(index: int, count: int) -> None:
+def test_delete_range_deletes_like_a_slice(index: int, count: int) -> None:
     values = [b"a", b"1", b"b" * 70, b"c", b"500"]
     lp = filled(*values)
     start = index if index >= 0 else index + 5
@@ -202,7 +202,7 @@ def test_delete_range_is_a_slice(index: int, count: int) -> None:
     assert lp.to_bytes() == encode(kept)
 
 
-def test_find_passes_over_as_many_as_skip_says() -> None:
+def test_find_skips_entries_between_comparisons() -> None:
     lp = filled(b"f", b"v", b"v", b"f", b"10", b"x")
     assert lp.find(6, b"v") == lp.seek(1)
     assert lp.find(6, b"v", 1) == lp.seek(2)
@@ -223,7 +223,7 @@ def test_an_integer_stored_as_a_string_still_compares_by_its_bytes() -> None:
     assert wide.get(6) == 5 and wide.compare(6, b"5") and not wide.compare(6, b"05")
 
 
-def test_merge_joins_and_leaves_both_as_they_were() -> None:
+def test_merge_returns_a_new_listpack_and_changes_neither_input() -> None:
     first, second = filled(b"a", b"1"), filled(b"b" * 300)
     before = first.to_bytes(), second.to_bytes()
     for one, two in ((first, second), (second, first), (first, first), (first, Listpack()), (Listpack(), first)):
@@ -234,7 +234,7 @@ def test_merge_joins_and_leaves_both_as_they_were() -> None:
     assert (first.to_bytes(), second.to_bytes()) == before
 
 
-def test_the_count_becomes_unknown_at_65535_and_known_again_when_counted() -> None:
+def test_the_count_becomes_unknown_at_65535_and_known_after_counting() -> None:
     lp = Listpack(200_000)
     for _ in range(65534):
         lp.append_int(1)
@@ -253,11 +253,11 @@ def test_the_count_becomes_unknown_at_65535_and_known_again_when_counted() -> No
     assert merged.to_bytes()[4:6] == b"\xff\xff" and len(merged) == 2 * 65534
 
 
-def test_no_listpack_grows_beyond_what_its_header_can_say() -> None:
+def test_a_listpack_cannot_outgrow_its_header() -> None:
     lp = filled(b"x")
     assert lp.can_append(2**30 - lp.used) and not lp.can_append(2**30 - lp.used + 1)
     size, before = lp.used, bytes(lp.buf)
-    lp.used = 2**32 - 3  # as if it were that long: the check comes before any byte is touched
+    lp.used = 2**32 - 3  # simulates that length: the check precedes every access
     for grow in (
         lambda: lp.append(b"xy"),
         lambda: lp.append_int(2**40),
@@ -270,7 +270,7 @@ def test_no_listpack_grows_beyond_what_its_header_can_say() -> None:
     assert bytes(lp.buf) == before
 
 
-def test_a_length_beyond_the_buffer_reads_nothing_outside_it() -> None:
+def test_a_length_past_the_buffer_never_causes_a_read_outside_it() -> None:
     lp = filled(b"abc")
     lp.used = len(lp.buf) + 1000
     assert not lp.validate(False)
@@ -279,7 +279,7 @@ def test_a_length_beyond_the_buffer_reads_nothing_outside_it() -> None:
             use()
 
 
-def test_positions_that_are_none_are_refused() -> None:
+def test_invalid_positions_are_rejected() -> None:
     lp = filled(b"abc", b"1")
     end = lp.used - 1
     for pos in (-(2**62), -1, 0, 5, end, end + 1, len(lp.buf), 2**62):
@@ -298,7 +298,7 @@ def test_positions_that_are_none_are_refused() -> None:
     assert lp.values() == [b"abc", 1]
 
 
-def test_a_listpack_is_small_and_not_tracked() -> None:
+def test_a_listpack_is_small_and_not_tracked_by_the_collector() -> None:
     lp = Listpack()
     assert not hasattr(lp, "__dict__")
     compiled = not listpack.__file__.endswith(".py")

@@ -1,4 +1,4 @@
-"""The judge: a real redis-server's listpacks, taken from its DUMP payloads, are ours to the byte."""
+"""Listpacks compared byte for byte with those in a real redis-server's DUMP payloads."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ def filled(values: list[bytes]) -> Listpack:
     return lp
 
 
-def test_every_encoding(server: redis.Redis) -> None:
+def test_every_encoding_equals_the_server_s(server: redis.Redis) -> None:
     values = [b"%d" % n for n in BOUNDARIES] + [b"s" * n for n in LENGTHS] + LOOKALIKES
     server.execute_command("RPUSH", "key", *values)
     assert list_listpacks(server.execute_command("DUMP", "key")) == [filled(values).to_bytes()]
 
 
 @pytest.mark.parametrize("length", LONG)
-def test_long_strings_and_their_backlen(server: redis.Redis, length: int) -> None:
+def test_long_strings_and_their_backlens_equal_the_server_s(server: redis.Redis, length: int) -> None:
     server.execute_command("HSET", "key", "field", b"v" * length)
     assert hash_listpack(server.execute_command("DUMP", "key")) == filled([b"field", b"v" * length]).to_bytes()
 
@@ -68,7 +68,7 @@ def random_value(rng: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_random_list_commands(server: redis.Redis, seed: int) -> None:
+def test_random_list_commands_give_the_server_s_bytes(server: redis.Redis, seed: int) -> None:
     rng = random.Random(seed)
     lp = Listpack()
     for step in range(150):
@@ -81,7 +81,7 @@ def test_random_list_commands(server: redis.Redis, seed: int) -> None:
 
 
 def list_step(rng: random.Random, lp: Listpack) -> list[object]:
-    """Do one random thing to the listpack; return the list command that does it to the key."""
+    """Apply one random operation to the listpack; return the equivalent list command for the server."""
     value, size = random_value(rng), len(lp)
     kind = rng.randrange(7) if size else rng.randrange(2)
     index = rng.randrange(-size, size) if size else 0
@@ -109,7 +109,7 @@ def list_step(rng: random.Random, lp: Listpack) -> list[object]:
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_random_hash_commands(server: redis.Redis, seed: int) -> None:
+def test_random_hash_commands_give_the_server_s_bytes(server: redis.Redis, seed: int) -> None:
     rng = random.Random(1000 + seed)
     fields = [b"%d" % n for n in range(-3, 12)] + [b"field", b"", b"007"]
     lp = Listpack()

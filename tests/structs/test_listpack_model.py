@@ -1,4 +1,4 @@
-"""The listpack against a Python list: any sequence of operations leaves the same values and the oracle's bytes."""
+"""The listpack compared with a Python list: equal values, and the oracle's bytes, after any sequence of operations."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ INDEXES = st.integers(-12, 12)
 
 
 class ListpackMachine(RuleBasedStateMachine):
-    """One listpack and the list of its values."""
+    """A listpack and the list of its expected values."""
 
     def __init__(self) -> None:
         super().__init__()

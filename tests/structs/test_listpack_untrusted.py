@@ -1,4 +1,4 @@
-"""Bytes from outside validate exactly where they do in Redis; where they do not, Corrupt is the worst that comes."""
+"""Untrusted bytes: validation agrees with Redis, and operations on unvalidated bytes raise at most Corrupt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MALFORMED = {
     "a 0xFF too early": bytes.fromhex("08000000 0000 ff ff"),
     "a count that is too large": bytes.fromhex("07000000 0100 ff"),
     "a count that is too small": bytes.fromhex("09000000 0000 0101 ff"),
-    "an entry without backlen": bytes.fromhex("08000000 0100 01 ff"),
+    "an entry without a backlen": bytes.fromhex("08000000 0100 01 ff"),
     "a wrong backlen": bytes.fromhex("09000000 0100 0102 ff"),
     "a backlen of six bytes": bytes.fromhex("0e000000 0100 85 8080808080 82 ff"),
     "an unknown encoding": bytes.fromhex("09000000 0100 f501 ff"),
@@ -52,15 +52,15 @@ def test_malformed_bytes_are_corrupt(name: str) -> None:
         Listpack.from_bytes(MALFORMED[name])
 
 
-def test_odd_bytes_that_redis_takes_are_taken() -> None:
+def test_unusual_bytes_that_redis_accepts_are_accepted() -> None:
     unknown = Listpack.from_bytes(bytes.fromhex("09000000 ffff 0101 ff"))
     assert len(unknown) == 1 and unknown.to_bytes()[4:6] == b"\x01\x00"
-    # The backlen is one byte with its high bit set, and what lies before it happens to continue it.
+    # The backlen is one byte with its high bit set, and the bytes before it happen to continue it.
     assert Listpack.from_bytes(bytes.fromhex("0a000000 0100 8100 82 ff")).values() == [b"\x00"]
 
 
 def mutated(rng: random.Random) -> bytes:
-    """Return a seed with a few bytes changed, cut or put in, its total set right most of the time."""
+    """Return a seed listpack with a few bytes changed, removed or inserted, usually with a corrected total."""
     data = bytearray(rng.choice(SEEDS))
     for _ in range(rng.randrange(1, 4)):
         pos = rng.randrange(4, len(data))
@@ -91,9 +91,9 @@ def accepted(data: bytes) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_validation_agrees_with_restore_of_redis(judge: Judge, seed: int) -> None:
+def test_validation_agrees_with_redis_s_restore(judge: Judge, seed: int) -> None:
     rng = random.Random(seed)
-    samples = [data for data in (mutated(rng) for _ in range(400)) if data[6] != 0xFF]  # RESTORE refuses empty lists
+    samples = [data for data in (mutated(rng) for _ in range(400)) if data[6] != 0xFF]  # RESTORE rejects empty lists
     samples += [data for data in MALFORMED.values() if data and data[6:7] != b"\xff"]
     with judge.client() as client:
         before = client.execute_command("CONFIG", "GET", "sanitize-dump-payload")[1]
@@ -112,7 +112,7 @@ def test_validation_agrees_with_restore_of_redis(judge: Judge, seed: int) -> Non
 
 
 def use(data: bytes, rng: random.Random) -> None:
-    """Do everything to unvalidated bytes; the listpack's frame alone is known to be right."""
+    """Apply every operation to bytes of which only the frame is validated."""
 
     def fresh() -> Listpack:
         return Listpack.from_bytes(data, deep=False)
@@ -149,11 +149,11 @@ def use(data: bytes, rng: random.Random) -> None:
         lp = fresh()
         with suppress(Corrupt):
             action(lp)
-        assert lp.validate(deep=False), "the frame holds whatever is done"
+        assert lp.validate(deep=False), "an operation broke the frame"
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_unvalidated_bytes_give_corrupt_at_worst(seed: int) -> None:
+def test_operations_on_unvalidated_bytes_raise_at_most_corrupt(seed: int) -> None:
     rng = random.Random(7000 + seed)
     for _ in range(300):
         data = mutated(rng)
@@ -163,7 +163,7 @@ def test_unvalidated_bytes_give_corrupt_at_worst(seed: int) -> None:
 
 @given(st.binary(max_size=60))
 @settings(max_examples=200, deadline=None)
-def test_any_bytes_with_a_frame_around_them(body: bytes) -> None:
+def test_arbitrary_bytes_in_a_valid_frame_raise_at_most_corrupt(body: bytes) -> None:
     data = (7 + len(body)).to_bytes(4, "little") + b"\xff\xff" + body + b"\xff"
     use(data, random.Random(body))
     if accepted(data):

@@ -1,6 +1,6 @@
-"""The quicklist against a Python list, with every fill and depth, by both ages of the rules.
+"""The quicklist compared with a Python list, for every fill and depth and both versions of the rules.
 
-That the nodes are Redis's is held by the DUMP payloads of tests/differential/test_values_differential.py.
+tests/differential/test_values_differential.py compares the node boundaries with Redis's by DUMP payloads.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ INDEXES = st.integers(-25, 25)
 
 
 class Model(RuleBasedStateMachine):
-    """Everything that a quicklist can do, done to a list as well."""
+    """Every operation of a quicklist, applied to a list too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,14 +99,14 @@ Model.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
 TestModel = Model.TestCase
 
 
-def test_a_node_is_full_by_bytes_or_by_elements() -> None:
+def test_a_node_is_limited_by_bytes_or_by_elements() -> None:
     assert [size_limit(fill) for fill in (-1, -2, -5, -9)] == [4096, 8192, 65536, 65536]
     assert not exceeds(-1, 4096, 1000) and exceeds(-1, 4097, 1)
     assert not exceeds(3, 8192, 3) and exceeds(3, 8192, 4) and exceeds(3, 8193, 1)
     assert exceeds(0, 7, 2) and not exceeds(0, 7, 1)
 
 
-def test_limits_beyond_what_can_be_kept_are_cut() -> None:
+def test_limits_out_of_range_are_clamped() -> None:
     one = Quicklist(1 << 40, 1 << 40)
     assert (one.fill, one.depth) == (32767, 65535)
     assert Quicklist(-100).fill == -5
@@ -128,15 +128,15 @@ def test_inner_nodes_are_compressed_and_the_ends_are_not() -> None:
 
 
 @pytest.mark.parametrize("classic", [True, False])
-def test_a_large_element_has_a_node_to_itself(classic: bool) -> None:
+def test_a_large_element_gets_its_own_node(classic: bool) -> None:
     one = Quicklist(-1, classic=classic)
     for value in (b"a", b"b", b"x" * 5000, b"c"):
         one.push(value, False)
     assert [node.is_plain() for node in one.chain()] == ([False] * 3 if classic else [False, True, False])
 
 
-def test_what_is_dropped_is_freed_at_once_and_without_recursion() -> None:
-    """The chain is a cycle; it is taken apart when the quicklist goes, not at some collection."""
+def test_a_dropped_quicklist_is_freed_at_once_and_without_recursion() -> None:
+    """The chain is a reference cycle; the destructor unlinks it instead of leaving it to the collector."""
 
     def nodes() -> int:
         return sum(isinstance(one, QuicklistNode) for one in gc.get_objects())

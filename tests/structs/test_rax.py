@@ -1,4 +1,4 @@
-"""The tree against a dict, its shapes against those that rax.c gives, its depth against the stack."""
+"""The rax compared with a dict, its shapes with those of rax.c, and deep trees without deep recursion."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ def tree(*keys: bytes) -> Rax:
 
 
 class Value:
-    """A value that can be watched."""
+    """A value that supports weak references."""
 
 
 class AgainstDict(RuleBasedStateMachine):
-    """Random operations on a tree with small nodes or Redis's, and the same ones on a dict."""
+    """Random operations on a tree, with small or normal nodes, and on a dict."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class AgainstDict(RuleBasedStateMachine):
 
 
 def expected(keys: list[bytes], op: str, key: bytes, forward: bool) -> list[bytes]:
-    """Return what a seek and the steps after it must meet."""
+    """Return the keys that a seek and the following steps must visit."""
     tests: dict[str, Callable[[bytes], bool]] = {
         "^": lambda k: True, "$": lambda k: True, ">": lambda k: k > key, ">=": lambda k: k >= key,
         "<": lambda k: k < key, "<=": lambda k: k <= key, "=": lambda k: k == key,
@@ -125,7 +125,7 @@ TestAgainstDict.settings = settings(max_examples=80, stateful_step_count=40, dea
 
 @given(st.lists(KEYS, max_size=60, unique=True), st.randoms(use_true_random=False))
 @settings(max_examples=60, deadline=None)
-def test_a_tree_without_keys_is_one_node_again(keys: list[bytes], random: Any) -> None:
+def test_removing_all_keys_leaves_one_node(keys: list[bytes], random: Any) -> None:
     rax = tree(*keys)
     random.shuffle(keys)
     for key in keys:
@@ -148,8 +148,8 @@ def test_a_tree_without_keys_is_one_node_again(keys: list[bytes], random: Any) -
         ([b"", b"a", b"ab"], 3),
     ],
 )
-def test_the_splits_of_rax_c(keys: list[bytes], nodes: int) -> None:
-    """Node counts of the five cases that raxGenericInsert tells apart, and of their edges."""
+def test_splits_create_as_many_nodes_as_rax_c(keys: list[bytes], nodes: int) -> None:
+    """Node counts for the five cases of raxGenericInsert and their boundaries."""
     rax = tree(*keys)
     assert rax.numnodes == nodes
     for position, key in enumerate(keys):
@@ -160,7 +160,7 @@ def test_the_splits_of_rax_c(keys: list[bytes], nodes: int) -> None:
     assert list(rax) == keys[:1]
 
 
-def test_a_branch_that_goes_is_merged_away() -> None:
+def test_removing_a_branch_merges_the_remaining_chain() -> None:
     rax = tree(b"foobar", b"footer")
     assert rax.numnodes == 6
     rax.remove(b"footer")
@@ -168,8 +168,8 @@ def test_a_branch_that_goes_is_merged_away() -> None:
     assert not rax.unmerged
 
 
-def test_a_removed_beginning_stays_cut_unless_it_is_one_byte() -> None:
-    """raxRemove compares the number of edge bytes with one, also where the node is compressed."""
+def test_removing_a_prefix_merges_only_after_one_edge_byte() -> None:
+    """raxRemove compares the number of edge bytes with one, even if the node is compressed."""
     cut, joined = tree(b"foo", b"foobar"), tree(b"foo", b"foob")
     cut.remove(b"foo")
     joined.remove(b"foo")
@@ -186,7 +186,7 @@ def test_merging_stops_below_a_key() -> None:
     rax.check()
 
 
-def test_chains_longer_than_a_node_are_cut_and_never_overfilled() -> None:
+def test_chains_longer_than_a_node_are_split_and_never_overfilled() -> None:
     rax = Rax(node_max_size=4)
     rax.insert(b"0123456789", 1)
     assert rax.show().splitlines()[1] == '"0123" -> "4567" -> "89" -> [] = 1'
@@ -197,12 +197,12 @@ def test_chains_longer_than_a_node_are_cut_and_never_overfilled() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 0, -1, NODE_MAX_SIZE + 1])
-def test_node_sizes_that_cannot_work_are_refused(size: int) -> None:
+def test_invalid_node_sizes_are_rejected(size: int) -> None:
     with pytest.raises(ValueError, match="node_max_size"):
         Rax(node_max_size=size)
 
 
-def test_a_full_node_finds_all_256_bytes() -> None:
+def test_a_node_with_256_children_finds_every_byte() -> None:
     rax = Rax()
     for byte in [*range(1, 256, 2), *range(254, -1, -2)]:
         rax.insert(bytes([byte]), byte)
@@ -211,7 +211,7 @@ def test_a_full_node_finds_all_256_bytes() -> None:
     assert rax.head.chars == bytes(range(256)) and rax.numnodes == 257
 
 
-def test_none_is_a_value_and_absence_is_not() -> None:
+def test_none_is_a_value_distinct_from_an_absent_key() -> None:
     rax = tree()
     rax.insert(b"", None)
     assert rax.find(b"") is None and b"" in rax
@@ -220,7 +220,7 @@ def test_none_is_a_value_and_absence_is_not() -> None:
     assert not rax.insert(b"", 1) and rax.find(b"") == 1
 
 
-def test_megabyte_keys() -> None:
+def test_keys_of_a_megabyte_are_stored_and_removed() -> None:
     long = bytes(1_000_000)
     rax = tree(long, long + b"\x01", long[:-1] + b"\x01", long[:500_000], b"\xff" * 1_000_000)
     assert [len(key) for key in rax] == [500_000, 1_000_000, 1_000_001, 1_000_000, 1_000_000]
@@ -230,15 +230,15 @@ def test_megabyte_keys() -> None:
 
 
 def deep_tree(step: bytes, depth: int) -> Rax:
-    """Return the tree of step, step * 2, ... step * depth: as deep as its longest key has steps."""
+    """Return a tree of the keys step, step * 2, ... step * depth, whose depth is the number of steps."""
     rax = Rax()
     for times in range(depth, 0, -1):
         rax.insert(step * times, times)
     return rax
 
 
-def test_a_deep_tree_is_walked_drawn_checked_and_freed_without_recursion() -> None:
-    """Done on a stack of 512 KiB, which one C frame for each of the 20,000 nodes would overflow."""
+def test_a_deep_tree_is_iterated_drawn_checked_and_freed_without_recursion() -> None:
+    """Runs on a stack of 512 KiB, which one C frame per node (20,000) would overflow."""
     outcome: list[Any] = []
 
     def work() -> None:
@@ -264,7 +264,7 @@ def test_a_deep_chain_is_pruned_without_recursion(step: bytes) -> None:
     rax = deep_tree(step, DEEP)
     for times in range(1, DEEP):
         rax.remove(step * times)
-    # Steps of one byte were merged into one node on the way, longer ones were left: see the essay of rax.py.
+    # Steps of one byte have been merged into one node, longer ones have not; rax.py explains why.
     assert rax.numnodes == (2 if len(step) == 1 else DEEP + 1)
     rax.check()
     rax.remove(step * DEEP)
@@ -289,7 +289,7 @@ def test_values_are_freed_with_their_keys() -> None:
     rax.check()
 
 
-def test_a_value_freed_by_a_removal_meets_a_whole_tree() -> None:
+def test_a_destructor_run_by_a_removal_sees_a_consistent_tree() -> None:
     rax = Rax()
     seen = []
 
@@ -306,7 +306,7 @@ def test_a_value_freed_by_a_removal_meets_a_whole_tree() -> None:
     rax.check()
 
 
-def test_a_ring_through_a_value_is_broken_by_clear() -> None:
+def test_clear_breaks_a_reference_cycle_through_a_value() -> None:
     rax = Rax()
     value = Value()
     value.tree = rax  # type: ignore[attr-defined]
@@ -319,14 +319,14 @@ def test_a_ring_through_a_value_is_broken_by_clear() -> None:
     assert gone() is None
 
 
-def test_keys_are_bytes() -> None:
+def test_keys_must_be_bytes() -> None:
     rax: Any = Rax()
     with pytest.raises(TypeError):
         rax.insert("text", 1)
     assert rax.numele == 0
 
 
-def test_the_drawing() -> None:
+def test_show_draws_one_line_for_each_branch() -> None:
     rax = tree(b"foo", b"foobar", b"footer", b"first")
     assert rax.show().splitlines() == [
         "rax: 4 keys, 10 nodes",
@@ -344,10 +344,10 @@ def test_the_drawing() -> None:
 
 @pytest.mark.slow
 def test_a_million_sixteen_byte_keys_take_bounded_memory() -> None:
-    """As a stream's: milliseconds and sequence. Measured: 156 bytes a key compiled, 221 interpreted, two nodes each."""
+    """Keys as in a stream: milliseconds and sequence. Measured: 156 bytes per key compiled, 221 interpreted."""
     resident = Path("/proc/self/statm")
     if not resident.exists():
-        pytest.skip("only Linux tells what a process takes")
+        pytest.skip("the memory of a process can be read only on Linux")
     page = os.sysconf("SC_PAGE_SIZE")
     before = int(resident.read_text().split()[1])
     rax = Rax()

@@ -1,4 +1,4 @@
-"""How many nodes a stream's tree has in the newest Redis, told from a tree that has them all."""
+"""The number of rax nodes in Redis 8.10, which inlines leaves, derived from a complete tree."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.judge import Judge
 
 
 def nodes_of(tree: Rax) -> int:
-    """Return the count, the tree being sound."""
+    """Check the tree and return its number of nodes in Redis 8.10."""
     tree.check()
     return tree.inlined_nodes
 
 
-def test_a_leaf_is_no_node() -> None:
+def test_a_leaf_does_not_count_as_a_node() -> None:
     tree = Rax(fixed_len=3)
     assert nodes_of(tree) == 1
     tree.insert(b"abc", None)
@@ -30,7 +30,7 @@ def test_a_leaf_is_no_node() -> None:
     assert (tree.numnodes, nodes_of(tree)) == (7, 4)
 
 
-def test_the_node_that_holds_a_value_is_not_joined() -> None:
+def test_the_node_that_holds_a_value_is_not_merged() -> None:
     tree = Rax(fixed_len=3)
     for key in (b"abc", b"abd"):
         tree.insert(key, None)
@@ -43,7 +43,7 @@ def test_the_node_that_holds_a_value_is_not_joined() -> None:
     assert (tree.numnodes, nodes_of(tree), tree.cuts) == (1, 1, set())
 
 
-def test_a_split_at_a_cut_makes_it_a_border_of_its_own() -> None:
+def test_a_split_at_a_cut_turns_it_into_a_node_boundary() -> None:
     tree = Rax(fixed_len=4)
     for key in (b"abcd", b"abxy"):
         tree.insert(key, None)

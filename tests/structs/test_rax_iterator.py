@@ -1,4 +1,4 @@
-"""The iterator beyond plain walks: its flags, a tree that changes under it, callbacks, values, random walks."""
+"""The rax iterator: flags, changes of the tree during an iteration, callbacks, values, random walks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def words() -> Rax:
     return rax
 
 
-def test_the_first_step_after_a_seek_stays() -> None:
+def test_the_first_step_after_a_seek_stays_on_the_found_key() -> None:
     it = RaxIterator(words())
     assert it.flags == EOF and not it.next() and not it.prev()
     assert it.seek("=", b"foo") and it.flags == JUST_SEEKED
@@ -33,7 +33,7 @@ def test_the_first_step_after_a_seek_stays() -> None:
     assert it.prev() and it.key == b"first"
 
 
-def test_the_end_is_the_end_until_the_next_seek() -> None:
+def test_the_end_is_final_until_the_next_seek() -> None:
     it = RaxIterator(words())
     it.seek("$")
     assert it.next() and it.key == b"z"
@@ -44,7 +44,7 @@ def test_the_end_is_the_end_until_the_next_seek() -> None:
     assert not it.seek(">", b"z") and not it.seek("<", b"")
 
 
-def test_operators_are_text_or_bytes_and_others_are_refused() -> None:
+def test_operators_are_text_or_bytes_and_unknown_ones_are_rejected() -> None:
     it = RaxIterator(words())
     assert it.seek(b">=", b"g") and it.key == b"z"
     for op in ("", "==", "=>", "!", b"~"):
@@ -55,7 +55,7 @@ def test_operators_are_text_or_bytes_and_others_are_refused() -> None:
         it.compare("^", b"")
 
 
-def test_its_own_key_may_be_sought() -> None:
+def test_an_iterator_can_seek_its_own_key() -> None:
     it = RaxIterator(words())
     it.seek("^")
     met = [it.key]
@@ -65,7 +65,7 @@ def test_its_own_key_may_be_sought() -> None:
 
 
 @given(st.binary(max_size=3), st.binary(max_size=3))
-def test_compare(left: bytes, right: bytes) -> None:
+def test_compare_applies_the_operator_to_the_current_key(left: bytes, right: bytes) -> None:
     rax = Rax()
     rax.insert(left, 1)
     it = RaxIterator(rax)
@@ -77,7 +77,7 @@ def test_compare(left: bytes, right: bytes) -> None:
     assert it.compare("=", right) == it.compare("==", right) == (left == right)
 
 
-def test_a_changed_tree_is_noticed() -> None:
+def test_a_change_of_the_tree_raises_an_error() -> None:
     rax = words()
     it = RaxIterator(rax)
     it.seek("^")
@@ -95,7 +95,7 @@ def test_a_changed_tree_is_noticed() -> None:
     st.lists(st.tuples(st.booleans(), st.booleans(), st.binary(max_size=3)), max_size=40),
 )
 @settings(deadline=None)
-def test_a_safe_iterator_goes_on_from_its_key(keys: set[bytes], changes: list[tuple[bool, bool, bytes]]) -> None:
+def test_a_safe_iterator_continues_from_its_key(keys: set[bytes], changes: list[tuple[bool, bool, bytes]]) -> None:
     rax = Rax()
     for key in keys:
         rax.insert(key, None)
@@ -123,7 +123,7 @@ def test_a_safe_iterator_goes_on_from_its_key(keys: set[bytes], changes: list[tu
         assert not found or it.key == wanted
 
 
-def test_items_may_remove_what_they_meet() -> None:
+def test_keys_may_be_removed_during_items() -> None:
     rax = words()
     for key, _ in rax.items():
         rax.remove(key)
@@ -145,7 +145,7 @@ def test_values_are_replaced_in_place() -> None:
     assert it.seek("=", b"z") and it.data == 1
 
 
-def test_the_callback_meets_each_node_once_but_the_head() -> None:
+def test_the_callback_receives_every_node_except_the_head_once() -> None:
     rax = words()
     met: list[RaxNode] = []
     it = RaxIterator(rax)
@@ -154,11 +154,11 @@ def test_the_callback_meets_each_node_once_but_the_head() -> None:
     while it.next():
         pass
     assert len(met) == rax.numnodes - 1
-    assert sum(node.iskey for node in met) == rax.numele - 1  # the empty key is the head's
+    assert sum(node.iskey for node in met) == rax.numele - 1  # the head represents the empty key
 
 
-def test_the_callback_may_move_nodes() -> None:
-    """As Redis's defragmentation does: each node is replaced by a copy, and the tree stays the same."""
+def test_the_callback_may_replace_nodes() -> None:
+    """Replaces each node by a copy, as Redis's defragmentation does; the tree stays equal."""
     rax = words()
     before, old = rax.show(), rax.head.children()
     it = RaxIterator(rax)
@@ -185,7 +185,7 @@ def test_random_walks_reach_every_key() -> None:
     assert met == set(WORDS)
 
 
-def test_random_walks_in_trees_too_small_to_walk_in() -> None:
+def test_random_walks_end_in_trees_with_at_most_one_key() -> None:
     rax = Rax()
     it = RaxIterator(rax)
     assert not it.random_walk(3) and it.eof()

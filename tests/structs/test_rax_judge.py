@@ -1,4 +1,4 @@
-"""numele and numnodes against a real server's: every entry of a stream with one entry a node is a key."""
+"""numele and numnodes compared with a real server, by streams with one entry per node, so that each entry is a key."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRIES = b"stream-node-max-entries"
 
 @pytest.fixture
 def server(judge: Judge) -> Iterator[redis.Redis]:
-    """The judge with nodes of one entry."""
+    """The server, configured for stream nodes of one entry."""
     with judge.client() as client:
         old = client.execute_command("CONFIG", "GET", ENTRIES)[1]
         client.execute_command("CONFIG", "SET", ENTRIES, 1)
@@ -28,7 +28,7 @@ def server(judge: Judge) -> Iterator[redis.Redis]:
 
 
 def wild_ids(rnd: random.Random, count: int) -> list[tuple[int, int]]:
-    """Return rising IDs whose 16 bytes share beginnings, middles and ends in all ways, or run on as clocks do."""
+    """Return rising IDs that share prefixes, middles and suffixes in many ways, or advance like a clock."""
     shape = rnd.randrange(4)
     bytes_of = [rnd.sample(range(256), rnd.choice([1, 1, 2, 3, 200])) for _ in range(16)]
     ids: set[tuple[int, int]] = set()
@@ -36,7 +36,7 @@ def wild_ids(rnd: random.Random, count: int) -> list[tuple[int, int]]:
     while len(ids) < count:
         if shape < 2:
             raw = bytes(rnd.choice(choices) for choices in bytes_of)
-            # All choices may be used up: a random byte somewhere opens more.
+            # All choices may be exhausted; a random byte creates new ones.
             spot = rnd.randrange(16)
             raw = raw[:spot] + bytes([rnd.randrange(256)]) + raw[spot + 1 :]
             ids.add((int.from_bytes(raw[:8], "big"), int.from_bytes(raw[8:], "big")))
@@ -49,7 +49,7 @@ def wild_ids(rnd: random.Random, count: int) -> list[tuple[int, int]]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_every_step_gives_the_servers_counts(server: redis.Redis, seed: int) -> None:
+def test_every_step_gives_the_server_s_counts(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)
     coming = wild_ids(rnd, 300)
     rax, live = Rax(), list[tuple[int, int]]()

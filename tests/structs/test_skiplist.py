@@ -1,4 +1,4 @@
-"""The skiplist against a sorted Python list, and how far its searches go."""
+"""The skiplist compared with a sorted Python list, and the cost of its searches."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def filled(count: int, seed: int = 1) -> tuple[Skiplist, list[SkiplistNode]]:
 
 
 @given(st.data())
-def test_it_does_what_a_sorted_list_does(data: st.DataObject) -> None:
+def test_it_behaves_as_a_sorted_list(data: st.DataObject) -> None:
     skiplist, nodes = Skiplist(), dict[bytes, SkiplistNode]()
     model: list[tuple[float, bytes]] = []
     for _ in range(data.draw(st.integers(0, 40))):
@@ -63,7 +63,7 @@ def test_it_does_what_a_sorted_list_does(data: st.DataObject) -> None:
 
 
 @given(st.sets(MEMBERS), st.sets(MEMBERS, min_size=1))
-def test_members_of_one_score_are_found_by_their_bytes(members: set[bytes], wanted: set[bytes]) -> None:
+def test_members_with_equal_scores_are_found_by_their_bytes(members: set[bytes], wanted: set[bytes]) -> None:
     skiplist = Skiplist()
     for member in members:
         skiplist.insert(7.0, member)
@@ -72,11 +72,11 @@ def test_members_of_one_score_are_found_by_their_bytes(members: set[bytes], want
         assert skiplist.below_member(member, True) == sum(one <= member for one in members)
 
 
-def test_a_node_that_stays_between_its_neighbours_stays() -> None:
+def test_a_node_that_keeps_its_order_is_not_relinked() -> None:
     skiplist, _ = filled(100)
     node = skiplist.at(50)
     hops = skiplist.hops
-    skiplist.move(node, node.score)  # its neighbours have the same score: it is put anew
+    skiplist.move(node, node.score)  # its neighbours have the same score, so it is relinked
     assert skiplist.hops > hops and skiplist.at(50) is node
     lone = skiplist.insert(1000.0, b"lone")
     hops = skiplist.hops
@@ -86,8 +86,8 @@ def test_a_node_that_stays_between_its_neighbours_stays() -> None:
 
 
 @pytest.mark.parametrize("count", [100, 1000, 10_000])
-def test_a_search_passes_a_few_nodes_for_each_doubling(count: int) -> None:
-    """Of each level, of which there are log4(n), three nodes are passed on average."""
+def test_a_search_passes_a_logarithmic_number_of_nodes(count: int) -> None:
+    """A search passes three nodes on average in each of the log4(n) levels."""
     skiplist, nodes = filled(count)
     skiplist.check()
     before = skiplist.hops
@@ -97,7 +97,7 @@ def test_a_search_passes_a_few_nodes_for_each_doubling(count: int) -> None:
     assert (skiplist.hops - before) / (3 * count) < 3 * log2(count)
 
 
-def test_taking_out_a_range_costs_the_way_to_its_start() -> None:
+def test_deleting_a_range_searches_only_for_its_start() -> None:
     skiplist, _ = filled(10_000)
     before = skiplist.hops
     assert len(skiplist.delete_range(5000, 4000)) == 4000
@@ -105,12 +105,12 @@ def test_taking_out_a_range_costs_the_way_to_its_start() -> None:
     skiplist.check()
 
 
-def test_levels_thin_out_by_four() -> None:
+def test_each_level_has_a_quarter_of_the_nodes_below_it() -> None:
     skiplist, _ = filled(20_000)
     assert 4 <= skiplist.level <= 16 < MAX_LEVEL
 
 
-def test_a_rank_that_is_not_there() -> None:
+def test_a_rank_out_of_range_raises_an_error() -> None:
     skiplist, _ = filled(3)
     for rank in (-1, 3, 1 << 40):
         with pytest.raises(IndexError):
@@ -118,7 +118,7 @@ def test_a_rank_that_is_not_there() -> None:
     assert skiplist.delete_range(0, 0) == []
 
 
-def test_a_long_one_goes_without_a_deep_stack() -> None:
+def test_a_long_skiplist_is_freed_without_deep_recursion() -> None:
     skiplist, nodes = filled(200_000)
     nodes.clear()
     del skiplist

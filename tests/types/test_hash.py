@@ -1,4 +1,4 @@
-"""Hashes by themselves, against a dict, and as RDB bytes: every type that a server ever wrote is read as one reads it.
+"""Hashes compared with a dict, and every RDB type of hashes read as real servers read it.
 
 Nobody writes types 9 and 13 any more, so those payloads are built here; the judges are the encoding, the digest and the
 payload that a server has of them after RESTORE.
@@ -52,8 +52,8 @@ steps = st.lists(st.tuples(st.sampled_from(["set", "set", "remove", "scan", "pic
 
 
 @given(steps, st.integers(0, 8), st.integers(0, 9))
-def test_it_is_a_dict(steps: list[tuple[str, bytes, bytes]], entries: int, longest: int) -> None:
-    """Whatever is set, removed and walked, in either encoding, it holds what a dict holds, in its order."""
+def test_it_behaves_as_a_dict(steps: list[tuple[str, bytes, bytes]], entries: int, longest: int) -> None:
+    """After any changes, in either encoding, it holds the same items as a dict, in the same order."""
     value, model, limits = Hash(), dict[bytes, bytes](), limits_of(entries, longest)
     for what, field, content in steps:
         if what == "set":
@@ -74,7 +74,7 @@ def test_it_is_a_dict(steps: list[tuple[str, bytes, bytes]], entries: int, longe
             assert b"another" not in value and twin.get(b"another") == b"x"
 
 
-def test_the_limits_decide_about_the_encoding() -> None:
+def test_the_limits_determine_the_encoding() -> None:
     full = made({b"%d" % at: b"v" for at in range(512)})
     assert full.encoding() == "listpack"
     full.set(b"0", b"w")
@@ -93,7 +93,7 @@ def test_the_limits_decide_about_the_encoding() -> None:
 
 
 @pytest.mark.parametrize(("compat", "encoding"), [("7.0", "listpack"), ("7.2", "hashtable"), ("valkey", "hashtable")])
-def test_many_words_make_a_hashtable_at_once_since_7_2(compat: str, encoding: str) -> None:
+def test_many_arguments_create_a_hashtable_at_once_since_7_2(compat: str, encoding: str) -> None:
     value, limits = Hash(), limits_of(4, compat=compat)
     words = [b"same", b"v"] * 5
     value.prepare(words, limits)
@@ -102,8 +102,8 @@ def test_many_words_make_a_hashtable_at_once_since_7_2(compat: str, encoding: st
     assert value.encoding() == encoding and len(value) == 1
 
 
-def test_a_scan_meets_every_field_that_stays() -> None:
-    """Whatever comes and goes meanwhile, what is there from first to last is met; and the scan ends."""
+def test_a_scan_returns_every_permanent_field() -> None:
+    """Fields that exist during the whole scan are returned despite other changes, and the scan ends."""
     source = random.Random(3)
     for count in (1, 7, 100):
         value = made({b"stay%d" % at: b"v" for at in range(400)} | {b"go%d" % at: b"v" for at in range(400)})
@@ -123,8 +123,8 @@ def test_a_scan_meets_every_field_that_stays() -> None:
         assert all(met[b"stay%d" % at] for at in range(400)) and calls <= 801
 
 
-def test_chance_is_fair() -> None:
-    """Every field is picked about as often as any other, in both encodings (chi-squared, 9 degrees of freedom)."""
+def test_random_fields_are_uniformly_distributed() -> None:
+    """In both encodings, the fields are drawn about equally often (chi-squared, 9 degrees of freedom)."""
     for limits in (limits_of(), limits_of(0)):
         value = made({b"%d" % at: b"v" for at in range(10)}, limits)
         met = Counter(value.picks(10_000))
@@ -134,7 +134,7 @@ def test_chance_is_fair() -> None:
         assert len(set(value.sample(4))) == 4
 
 
-def test_memory_grows_with_it() -> None:
+def test_memory_usage_grows_with_the_fields() -> None:
     value = Hash()
     sizes = []
     for size in (10, 400, 2000):
@@ -155,7 +155,7 @@ MANY = [word for at in range(513) for word in (b"%d" % at, b"v")]
 
 
 def zipmap(words: list[bytes], free: int = 0) -> bytes:
-    """Return a zipmap with fields and values, each value with some free bytes behind it (zipmap.c: zipmapSet)."""
+    """Return a zipmap of fields and values, with free bytes after each value (zipmap.c: zipmapSet)."""
     out = bytearray((min(len(words) // 2, 254),))
     for at, word in enumerate(words):
         out += bytes((len(word),)) if len(word) < 254 else b"\xfe" + len(word).to_bytes(4, "little")
@@ -212,7 +212,7 @@ def both(request: pytest.FixtureRequest, peer_of: Callable[[str], Judge]) -> Ite
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_every_type_is_read_as_a_server_reads_it(both: Both, name: str) -> None:
+def test_every_rdb_type_is_read_as_by_a_server(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "k", 0, sealed(PAYLOADS[name]), "REPLACE") == (b"OK", b"OK")
     for words in (("OBJECT", "ENCODING", "k"), ("DEBUG", "DIGEST-VALUE", "k"), ("HLEN", "k")):
         ours, theirs = both.ask(*words)
@@ -229,19 +229,19 @@ def test_every_type_is_read_as_a_server_reads_it(both: Both, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_sound_is_refused(both: Both, name: str) -> None:
+def test_malformed_hashes_are_rejected(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "bad", 0, sealed(REFUSED[name])) == ("Bad data format", "Bad data format")
 
 
 @pytest.mark.parametrize("kind", rdb_hash.EXPIRING_TYPES)
-def test_fields_that_expire_are_refused_by_name(kind: int) -> None:
+def test_hashes_with_field_expiry_are_rejected_by_name(kind: int) -> None:
     with pytest.raises(Corrupt, match=f"RDB type {kind}, a hash whose fields expire, is not read"):
         rdb.restore(sealed(body(kind, 1, b"f", b"v")))
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_damage_is_refused_or_sound(name: str) -> None:
-    """Whatever bytes are changed, what is taken holds its invariants and can be written again."""
+def test_damaged_bytes_are_rejected_or_give_a_valid_hash(name: str) -> None:
+    """Any accepted bytes give a hash that satisfies its invariants and can be written again."""
     source = random.Random(name)
     for _ in range(100):
         damaged = bytearray(PAYLOADS[name])
@@ -260,7 +260,7 @@ def test_damage_is_refused_or_sound(name: str) -> None:
 
 
 @pytest.mark.parametrize(("version", "kind"), [(6, 13), (9, 13), (10, 16), (14, 16), (80, 16)])
-def test_small_ones_are_ziplists_before_rdb_10(version: int, kind: int) -> None:
+def test_small_hashes_are_ziplists_before_rdb_version_10(version: int, kind: int) -> None:
     value = made(dict(zip(SHORT[::2], SHORT[1::2], strict=True)))
     assert rdb_hash.type_of(value, version) == kind
     out = RdbWriter()
@@ -276,7 +276,7 @@ def words_of(block: bytes) -> list[bytes]:
     return [word if isinstance(word, bytes) else b"%d" % word for word in Listpack.from_bytes(block)]
 
 
-def test_what_is_written_is_read_by_every_server(peer_of: Callable[[str], Judge]) -> None:
+def test_every_server_reads_the_written_hashes(peer_of: Callable[[str], Judge]) -> None:
     bench = Local(Engine(Settings(enable_debug_command="yes")))
     bench("HSET", "small", *SHORT)
     bench("HSET", "long", *PAIRS)

@@ -1,4 +1,4 @@
-"""Sorted sets against a dict that is sorted: every encoding, every way to change, read and copy them."""
+"""Sorted sets compared with a sorted dict: every encoding, change, read and copy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def filled(pairs: Iterable[tuple[bytes, float]], entries: int = 128) -> Zset:
 
 
 @given(st.data(), st.sampled_from([0, 3, 128]), st.sampled_from(["7.0", "newest"]))
-def test_it_does_what_a_sorted_dict_does(data: st.DataObject, entries: int, compat: str) -> None:
+def test_it_behaves_as_a_sorted_dict(data: st.DataObject, entries: int, compat: str) -> None:
     rules = limits(entries, 8, compat)
     value, model = Zset.for_size(1, 0, rules), dict[bytes, float]()
     for _ in range(data.draw(st.integers(0, 25))):
@@ -114,7 +114,7 @@ def test_a_listpack_becomes_a_skiplist_and_stays_one() -> None:
     wide.check()
 
 
-def test_what_is_made_anew_begins_as_its_members_allow() -> None:
+def test_a_new_sorted_set_has_the_encoding_that_its_members_allow() -> None:
     pairs = [(b"m%d" % number, float(number % 5)) for number in range(128)]
     assert Zset.of(pairs, limits()).encoding() == "listpack"
     assert Zset.of([*pairs, (b"a", 1.0)], limits()).encoding() == "skiplist"
@@ -125,14 +125,14 @@ def test_what_is_made_anew_begins_as_its_members_allow() -> None:
     assert value.encoding() == "skiplist"
 
 
-def test_the_zero_below_zero_is_kept_in_a_skiplist_only() -> None:
+def test_only_a_skiplist_keeps_negative_zero() -> None:
     for entries, sign in ((128, 1.0), (0, -1.0)):
         score = filled([(b"a", -0.0)], entries).score(b"a")
         assert score == 0 and copysign(1, score) == sign
 
 
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_scores_stand_in_a_listpack_as_integers_or_text(compat: str) -> None:
+def test_a_listpack_stores_scores_as_integers_or_text(compat: str) -> None:
     value = Zset()
     for member, score in ((b"a", 3.0), (b"b", 0.1), (b"c", inf), (b"d", 1e17)):
         value.add(member, score, limits(compat=compat))
@@ -142,7 +142,7 @@ def test_scores_stand_in_a_listpack_as_integers_or_text(compat: str) -> None:
 
 
 @pytest.mark.parametrize("entries", [0, 128])
-def test_a_copy_is_apart_and_alike(entries: int) -> None:
+def test_a_copy_is_equal_and_independent(entries: int) -> None:
     value = filled([(b"%d" % number, float(-number)) for number in range(50)], entries)
     twin = value.copy()
     assert list(twin) == list(value) and twin.encoding() == value.encoding()
@@ -153,7 +153,7 @@ def test_a_copy_is_apart_and_alike(entries: int) -> None:
 
 
 @pytest.mark.parametrize("entries", [0, 128])
-def test_a_scan_meets_all_that_stay_and_a_pick_any(entries: int) -> None:
+def test_a_scan_returns_every_permanent_member_and_random_draws_reach_all(entries: int) -> None:
     random.seed(3)
     value = filled([(b"m%d" % number, float(number)) for number in range(100)], entries)
     met, cursor = set[bytes](), 0

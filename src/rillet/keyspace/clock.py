@@ -1,6 +1,6 @@
-"""The clock that the engine hands down: nothing below persistence reads the time by itself.
+"""The injected clock: no layer below persistence reads the time directly.
 
-Tests, replay and replicas put another one in its place; a value is milliseconds since the Unix epoch.
+Tests, log replay and replicas inject a different clock. Values are milliseconds since the Unix epoch.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if cython.compiled:
 
 @cython.cclass
 class Clock:
-    """Wall-clock time, as Redis's mstime() and ustime(). Every XADD asks it, so it is compiled."""
+    """Wall-clock time (Redis: mstime(), ustime()); compiled, because every XADD reads it."""
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
@@ -48,7 +48,7 @@ class Clock:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def ticks(self) -> cython.longlong:
-        """Return nanoseconds that never go back, from any beginning: for how long something took."""
+        """Return monotonic nanoseconds from an arbitrary origin, for measuring durations."""
         if cython.compiled:
             now = cython.declare(timespec)
             clock_gettime(CLOCK_MONOTONIC, cython.address(now))
@@ -56,13 +56,13 @@ class Clock:
         return time.perf_counter_ns()
 
     def sleep(self, seconds: float) -> None:
-        """Let the time pass, and everything wait (DEBUG SLEEP)."""
+        """Block the whole process for a time (DEBUG SLEEP)."""
         time.sleep(seconds)
 
 
 @cython.cclass
 class ManualClock(Clock):
-    """A clock that stands still until it is moved; for tests and replay."""
+    """A clock that moves only when it is advanced; for tests and replay."""
 
     us: cython.longlong
 
@@ -72,25 +72,25 @@ class ManualClock(Clock):
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def now_ms(self) -> cython.longlong:
-        """Return the time it was set to, in milliseconds."""
+        """Return the current setting in milliseconds."""
         return self.us // 1000
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def now_us(self) -> cython.longlong:
-        """Return the time it was set to, in microseconds."""
+        """Return the current setting in microseconds."""
         return self.us
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def ticks(self) -> cython.longlong:
-        """Return the time it was set to, in nanoseconds."""
+        """Return the current setting in nanoseconds."""
         return self.us * 1000
 
     def advance(self, ms: int) -> None:
-        """Move the clock by ms milliseconds (negative: backward)."""
+        """Move the clock by ms milliseconds; negative moves it back."""
         self.us += ms * 1000
 
     def sleep(self, seconds: float) -> None:
-        """Move the clock by so many seconds, at once."""
+        """Move the clock by that many seconds without blocking."""
         self.us += round(seconds * 1_000_000)

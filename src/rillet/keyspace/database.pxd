@@ -17,7 +17,6 @@ cdef class Database:
     cdef public dict ready_keys
     cdef public dict watched_keys
     cdef public dict idmp_keys
-    cdef public double avg_ttl
     cdef public object on_expired
     cdef public object on_ready
     cdef public object on_missed

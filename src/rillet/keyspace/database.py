@@ -1,29 +1,29 @@
-"""One numbered database: keys to values, with what hangs on the keys (Redis: struct redisDb, db.c).
+"""A numbered database: keys, values, and the state attached to keys (Redis: struct redisDb, db.c).
 
     index          values[key] -> String | Stream | ...      one object per key, never None
     expires        expires[key] -> ms since the epoch        only keys of `values`
-    blocking_keys  blocking_keys[key] -> Waiters             clients waiting for the key, in queues
-    ready_keys     {key: None}                               waited-for keys that changed, in that order
+    blocking_keys  blocking_keys[key] -> Waiters             queues of clients blocked on the key
+    ready_keys     {key: None}                               keys with blocked clients that changed, in that order
     watched_keys   watched_keys[key] -> {Watcher}            WATCH: marked when the key changes
-    idmp_keys      {key: None}                               streams that may hold messages of producers to be forgotten
+    idmp_keys      {key: None}                               streams with idempotent producers whose messages may expire
 
-Every look-up goes through `lookup`, which removes a key whose time has come and reports it to
-`on_expired`, so that the engine can log a DEL. The clock is injected.
+Every access goes through `lookup`, which deletes an expired key and reports it to `on_expired`, so that
+the engine can log a DEL. The clock is injected.
 
-Whether a key whose time has come may go is the engine's to say (`may_expire`): not while a log is
-replayed, for the log itself tells when the key went.
+The engine decides whether expired keys may be deleted (`may_expire`). During log replay they may not,
+because the log contains the deletions.
 
-SCAN needs an order that insertions and deletions leave alone. Python's dict has none that can be
-entered in the middle, so the first SCAN gives every key a serial number, and every later key gets the
-next higher one. A scan walks from the highest number down, its cursor being the last number seen:
+SCAN needs an order that insertions and deletions do not disturb. Iteration of a dict cannot start in the middle.
+The first SCAN therefore gives every key a serial number, and each later key gets the next higher number. A scan
+proceeds from the highest number down; its cursor is the last number returned:
 
     serials   [ 1,  2,  4,  7,  8 ]     ascending, for bisection
     slots     [ a,  b,  -,  d,  e ]     the key of each number; None once it is deleted
 
-A key keeps its number for as long as it lives, so one that is there during the whole scan is returned
-once; keys made meanwhile lie above the cursor, so a scan ends however fast keys are added. A call costs
-O(log keys + count). Deleted keys are squeezed out when they are the half. Redis's own order depends
-on a random hash seed, so no client can rely on it.
+A key keeps its number for life, so a key that exists during the whole scan is returned exactly once. Keys
+created during the scan are above the cursor, so a scan terminates however fast keys are added. A call costs
+O(log keys + count). The lists are compacted when half of the keys in them are deleted. Redis's own order
+depends on a random hash seed, so clients cannot rely on it.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ from rillet.types.stream.value import Stream
 @cython.final
 @cython.cclass
 class Watcher:
-    """What WATCH leaves at a key: `dirty` becomes True when any of the keys changes.
+    """The WATCH state of a client: `dirty` becomes True when one of its watched keys changes.
 
-    `stale` holds the keys whose time had come before they were watched and that are still there: that they go
-    is no change (multi.c: watchedKey.expired).
+    `stale` holds watched keys that had already expired at WATCH but still existed; their deletion is not a
+    change (multi.c: watchedKey.expired).
     """
 
     __slots__ = ("dirty", "keys", "stale")
@@ -65,10 +65,10 @@ class Watcher:
 @cython.final
 @cython.cclass
 class Database:
-    """A database: look-up, change, expiry, and who waits for or watches which key."""
+    """A database: lookup, changes, expiry, and the clients that watch or are blocked on keys."""
 
     __slots__ = (
-        "index", "clock", "values", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys", "avg_ttl",
+        "index", "clock", "values", "expires", "blocking_keys", "ready_keys", "watched_keys", "idmp_keys",
         "on_expired", "on_ready", "on_missed", "on_new", "on_overwritten", "may_expire", "hits", "misses", "_slots",
         "_serials", "_serial_of", "_next_serial", "_expire_walk",
     )  # fmt: skip
@@ -92,10 +92,9 @@ class Database:
         self.ready_keys = {}
         self.watched_keys = {}
         self.idmp_keys = {}
-        self.avg_ttl = 0
         self.on_expired: Callable[[Any, bytes], None] | None = None
         self.on_ready: Callable[[Any], None] | None = None
-        # Set while somebody wants to be told (notify-keyspace-events); the last with the old and the new value.
+        # Callbacks for notify-keyspace-events, None if disabled; the last one receives the old and the new value.
         self.on_missed: Callable[[Any, bytes], None] | None = None
         self.on_new: Callable[[Any, bytes], None] | None = None
         self.on_overwritten: Callable[[Any, bytes, object, object], None] | None = None
@@ -109,21 +108,21 @@ class Database:
         self._expire_walk = []
 
     def __len__(self) -> int:
-        """Return the number of keys, those included whose time has come but were not met yet. O(1)"""
+        """Return the number of keys, including expired keys that are not deleted yet. O(1)"""
         return len(self.values)
 
-    # -- look-up -----------------------------------------------------------------------------------
+    # -- lookup ------------------------------------------------------------------------------------
 
     @cython.ccall
     def lookup(self, key: bytes) -> object:
-        """Return the key's value, or None; a key whose time has come is removed first. O(1)"""
+        """Return the key's value, or None; an expired key is deleted first. O(1)"""
         if self.expires and self.expire_if_needed(key):
             return None
         return self.values.get(key)
 
     @cython.ccall
     def lookup_read(self, key: bytes) -> object:
-        """As `lookup`, and counted among the hits or misses of INFO (db.c: lookupKeyRead). O(1)"""
+        """Look up a key and count a keyspace hit or miss for INFO (db.c: lookupKeyRead). O(1)"""
         value: object
         if self.expires and self.expire_if_needed(key):
             value = None
@@ -135,7 +134,7 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def count_read(self, key: bytes, found: cython.bint) -> cython.bint:
-        """Count a look-up that a command did not have to make once more, as Redis's own does: a hit, or a miss. O(1)"""
+        """Count a hit or miss for a lookup that Redis would repeat but the command does not. O(1)"""
         if found:
             self.hits += 1
         else:
@@ -146,7 +145,7 @@ class Database:
 
     @cython.ccall
     def lookup_untold(self, key: bytes) -> object:
-        """As `lookup_read`, and no miss is told (db.c: LOOKUP_NONOTIFY). O(1)"""
+        """Look up as `lookup_read`, without a keyspace event for a miss (db.c: LOOKUP_NONOTIFY). O(1)"""
         value: object = self.lookup(key)
         if value is None:
             self.misses += 1
@@ -157,7 +156,7 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_expired(self, key: bytes) -> cython.bint:
-        """Return whether the key's time has come and it may go (db.c: keyIsExpired)."""
+        """Return whether the key has expired and may be deleted (db.c: keyIsExpired)."""
         when = self.expires.get(key)
         if when is None or when >= self.clock.now_ms():
             return False
@@ -166,7 +165,7 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def expire_if_needed(self, key: bytes) -> cython.bint:
-        """Remove the key if its time has come, tell on_expired, and return whether it was (db.c: expireIfNeeded)."""
+        """Delete the key and notify `on_expired` if it has expired; return whether it had (db.c: expireIfNeeded)."""
         if not self.is_expired(key):
             return False
         self.delete(key)
@@ -174,11 +173,11 @@ class Database:
             self.on_expired(self, key)
         return True
 
-    # -- change ------------------------------------------------------------------------------------
+    # -- changes -----------------------------------------------------------------------------------
 
     @cython.ccall
     def set(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> object:
-        """Put value at key, replacing what is there; the old value (or None) is returned. O(1)"""
+        """Set the value of a key; return the previous value, or None. O(1)"""
         if self.expires:
             self.expire_if_needed(key)
         old: object = self.values.get(key)
@@ -190,28 +189,28 @@ class Database:
         self.values[key] = value
         if old is None and self.on_new is not None:
             self.on_new(self, key)
-        # Clients may wait for a key that is created or replaced by another type: let them look.
+        # Clients may be blocked on a key that is created or replaced by another type: wake them.
         if self.blocking_keys:
             self.signal_ready(key)
         return old
 
     @cython.ccall
     def replace(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> object:
-        """As `set`, for a command that stores a whole new value: it tells what it overwrote (db.c: setKey). O(1)"""
+        """Set a whole new value as `set` does, and notify that the old one was overwritten (db.c: setKey). O(1)"""
         old: object = self.set(key, value, keep_ttl)
         if old is not None and self.on_overwritten is not None:
             self.on_overwritten(self, key, old, value)
         return old
 
     def overwritten(self, key: bytes, old: object, value: object) -> None:
-        """Tell that a command, once it has told what it did, had put value in the place of old (or of None)."""
+        """Notify that a command replaced old (or None) by value; called after the command's own event."""
         if old is not None and self.on_overwritten is not None:
             self.on_overwritten(self, key, old, value)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete(self, key: bytes) -> cython.bint:
-        """Remove the key and its expiry; False where there is none. O(1)"""
+        """Delete the key and its expiry; return False if it does not exist. O(1)"""
         if self.values.pop(key, None) is None:
             return False
         if self.expires:
@@ -225,7 +224,7 @@ class Database:
         return True
 
     def flush(self) -> int:
-        """Remove every key and return how many there were; watchers of existing keys are marked. O(watched)"""
+        """Delete all keys; return their number and mark the watchers of existing keys. O(watched)"""
         removed = len(self.values)
         self._touch_all(None)
         waited = [key for key in self.blocking_keys if key in self.values]
@@ -238,7 +237,7 @@ class Database:
         return removed
 
     def swap(self, other: Any) -> None:
-        """Exchange keys and expiries with another database; who waits or watches stays (db.c: dbSwapDatabases)."""
+        """Exchange keys and expiries with another database; watchers and blocked clients stay (dbSwapDatabases)."""
         self._touch_all(other)
         other._touch_all(self)
         self.values, other.values = other.values, self.values
@@ -254,14 +253,14 @@ class Database:
 
     @cython.ccall
     def get_expire(self, key: bytes) -> cython.longlong:
-        """Return when the key expires (ms since the epoch), or -1. O(1)"""
+        """Return the expiry time of the key (ms since the epoch), or -1. O(1)"""
         when = self.expires.get(key)
         return -1 if when is None else when
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_expire(self, key: bytes, when: cython.longlong) -> cython.bint:
-        """Let an existing key expire at `when` (ms since the epoch). O(1)"""
+        """Set the expiry time of an existing key (ms since the epoch). O(1)"""
         assert key in self.values
         self.expires[key] = when
         return True
@@ -269,14 +268,14 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def persist(self, key: bytes) -> cython.bint:
-        """Take the expiry off the key; False where it had none. O(1)"""
+        """Remove the key's expiry; return False if it has none. O(1)"""
         return self.expires.pop(key, None) is not None
 
     def expire_some(self, limit: int = 20) -> int:
-        """Look at the next `limit` keys with an expiry, remove those whose time has come, return how many went.
+        """Examine the next `limit` keys with an expiry; delete expired ones and return their number.
 
-        The active half of expiry (expire.c: activeExpireCycle): keys that nobody looks up go too. The walk
-        goes over a list of the keys taken at its start, so a whole round costs O(keys with an expiry).
+        This is active expiry (expire.c: activeExpireCycle), which deletes keys that no command accesses. Each
+        round iterates over a list of the keys taken at its start and costs O(keys with an expiry).
         """
         if not self._expire_walk:
             self._expire_walk = list(self.expires)
@@ -284,10 +283,10 @@ class Database:
         del self._expire_walk[-limit:]
         return sum(1 for key in batch if self.expire_if_needed(key))
 
-    # -- watching and waiting ------------------------------------------------------------------------
+    # -- watched and blocking keys -------------------------------------------------------------------
 
     def expire_idmp(self, now: int) -> None:
-        """Remove the expired messages of idempotent producers (t_stream.c: handleExpiredIdmpEntries)."""
+        """Remove expired messages of idempotent producers (t_stream.c: handleExpiredIdmpEntries)."""
         for key in list(self.idmp_keys):
             stream = self.values.get(key)
             idmp = stream.idmp if isinstance(stream, Stream) else None
@@ -302,7 +301,7 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def touch(self, key: bytes) -> cython.bint:
-        """Mark every watcher of the key (db.c: signalModifiedKey). O(watchers)"""
+        """Mark all watchers of the key (db.c: signalModifiedKey). O(watchers)"""
         if self.watched_keys:
             watchers = self.watched_keys.get(key)
             if watchers is not None:
@@ -315,7 +314,7 @@ class Database:
         return True
 
     def _touch_all(self, replacement: Any) -> None:
-        """Mark the watchers of what goes and of what comes instead (multi.c: touchAllWatchedKeysInDb)."""
+        """Mark the watchers of all keys removed or added by a replacement (multi.c: touchAllWatchedKeysInDb)."""
         for key, watchers in self.watched_keys.items():
             comes = replacement is not None and key in replacement.values
             if not comes and key not in self.values:
@@ -331,7 +330,7 @@ class Database:
                     watcher.dirty = True
 
     def watch(self, key: bytes, watcher: Watcher) -> None:
-        """Let the watcher be marked when the key changes. O(1)"""
+        """Register a watcher, which is marked when the key changes. O(1)"""
         if (self, key) not in watcher.keys:
             watcher.keys.append((self, key))
             if self.is_expired(key):
@@ -341,17 +340,17 @@ class Database:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def signal_ready(self, key: bytes) -> cython.bint:
-        """Note that a waited-for key changed; the engine serves its clients after the command (signalKeyAsReady)."""
+        """Record that a key with blocked clients changed; the engine serves them later (signalKeyAsReady)."""
         if self.blocking_keys and key in self.blocking_keys and key not in self.ready_keys:
             self.ready_keys[key] = None
             if self.on_ready is not None:
                 self.on_ready(self)
         return True
 
-    # -- walking -------------------------------------------------------------------------------------
+    # -- iteration -----------------------------------------------------------------------------------
 
     def live_keys(self) -> Iterator[bytes]:
-        """Yield the keys whose time has not come, without removing any. O(keys)"""
+        """Yield the keys that have not expired, without deleting any. O(keys)"""
         now = self.clock.now_ms()
         for key in list(self.values):
             when = self.expires.get(key)
@@ -359,7 +358,7 @@ class Database:
                 yield key
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 = the end) and up to `count` keys. O(log keys + count)"""
+        """Return the next cursor (0 at the end) and up to `count` keys. O(log keys + count)"""
         if self._slots is None:
             self._number_keys()
         slots = self._slots
@@ -371,7 +370,7 @@ class Database:
         return (self._serials[start] if start else 0), found
 
     def random_key(self) -> bytes | None:
-        """Return a key picked at random, or None; expired keys met on the way are removed. O(1) expected"""
+        """Return a random key, or None; expired keys that are drawn are deleted. O(1) expected"""
         while self.values:
             if self._slots is None:
                 self._number_keys()
@@ -410,14 +409,14 @@ class Database:
     @cython.exceptval(-1, check=False)
     def _take_number(self, key: bytes) -> cython.bint:
         self._slots[bisect_left(self._serials, self._serial_of.pop(key))] = None
-        # Random probing and scanning stay cheap only while less than half are holes.
+        # Random probing and scanning stay cheap only while fewer than half of the slots are empty.
         if len(self._slots) > 64 and len(self._slots) > 2 * len(self._serial_of):
             self._slots = list(self._serial_of)
             self._serials = list(self._serial_of.values())
         return True
 
     def check(self) -> None:
-        """Assert the invariants: expiries and slots belong to keys, every value holds its own."""
+        """Raise AssertionError if an expiry or slot has no key, or if a value's own check fails."""
         assert all(key in self.values for key in self.expires)
         assert all(value is not None for value in self.values.values())
         for waiting in self.blocking_keys.values():

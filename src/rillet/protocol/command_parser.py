@@ -1,4 +1,4 @@
-"""CommandParser: a client's bytes become commands; it touches no socket.
+"""The command parser: a client's bytes to commands, without I/O.
 
     *3\\r\\n            three arguments follow: a "multibulk" command
     $4\\r\\nXADD\\r\\n    each as a bulk string: its length, its bytes, CR LF
@@ -7,33 +7,33 @@
 
     SET key "a\\x00b"\\n   or one line, split at blanks, with quotes: an "inline" command
 
-What is fed may be cut anywhere: a byte at a time or a thousand commands at once give the same
+The input may be split anywhere: one byte at a time and a thousand commands at once give the same
 commands and the same error, always after the commands before it. Each argument is copied once, out
-of the bytes that were fed; how cut messages meet is told in rillet.protocol.read_buffer.
+of the received bytes. rillet.protocol.read_buffer explains how split messages are joined.
 
-Invariant: `missing > 0` exactly while a multibulk command is half-parsed; the first `argc` of `argv`
-are its arguments so far, and `bulk_len` is the length of the next one, or -1 while that is unknown.
-So what is parsed is never parsed again.
+Invariant: `missing > 0` exactly while a multibulk command is partially parsed. The first `argc` elements
+of `argv` are its arguments so far; `bulk_len` is the length of the next one, or -1 if still unknown.
+No byte is parsed twice.
 
-The rules are those of Redis 7.0 (networking.c, processMultibulkBuffer and processInlineBuffer), odd
-ones included:
+The rules are those of Redis 7.0 (networking.c, processMultibulkBuffer and processInlineBuffer), including
+its quirks:
 
-- a count is a decimal number in canonical form, as string2ll has it: `*01` and `*+1` are refused;
-- the bytes after a count's CR and after a bulk string are skipped unseen: they need not be CR LF;
-- `*0` and `*-1` are empty commands: `next` gives `[]`, and nothing is replied;
-- a line is searched with strchr: a NUL byte hides the end of line behind it, so such a connection
-  waits until 64 KiB have gathered and is refused then;
-- in an inline command vertical tab and form feed separate arguments but do not end one.
+- A count is a decimal number in canonical form, as in string2ll: `*01` and `*+1` are rejected.
+- The two bytes after a bulk string, and the byte after a count's CR, are skipped without a check.
+- `*0` and `*-1` are empty commands: `next` returns `[]`, and no reply is sent.
+- The end of an inline command is searched with strchr, so a NUL byte hides it. Such a connection waits until
+  64 KiB have arrived and is then rejected.
+- In an inline command, vertical tab and form feed separate arguments but do not end one.
 
-The text of an error is Redis's after "-ERR "; a byte in it that is no ASCII is kept as a surrogate
-escape, so `encode("utf-8", "surrogateescape")` gives Redis's bytes.
+An error's text is what Redis sends after "-ERR ". Its non-ASCII bytes are surrogate escapes, so
+`encode("utf-8", "surrogateescape")` returns Redis's bytes.
 
-Where Redis's result depends on how the kernel cut the bytes (a line just above 64 KiB), the result
-here is the one of reading byte by byte.
+Where Redis's result depends on how the kernel splits the input (a line just above 64 KiB), this parser
+behaves as if each byte arrived separately.
 
-Costs: O(bytes). Rejected: a regular expression for each header (slower than reading three digits),
-and a list that grows by append (its places are known from the count, up to a bound: the count is
-only a client's word).
+Costs: O(bytes). Rejected alternatives: a regular expression for each header (slower than reading three
+digits), and a list that grows by append (the count allows allocation ahead, up to a bound, because the
+client may announce any count).
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from rillet.protocol.reply_writer import pack_command
 __all__ = ["CommandParser", "QueryBufferExceeded", "pack_command", "split_args"]
 
 Command: TypeAlias = "list[bytes] | None"
-"""The arguments of a command, name first; [] for an empty one, None while it is incomplete."""
+"""The arguments of a command, name first; [] for an empty command, None while it is incomplete."""
 
 INLINE_MAX_SIZE = 64 * 1024
-"""PROTO_INLINE_MAX_SIZE: bytes of a line before its end must have come."""
+"""Maximum length of an incomplete line in bytes (PROTO_INLINE_MAX_SIZE)."""
 MAX_MULTIBULK_LEN = 2**31 - 1
 PROTO_MAX_BULK_LEN = 512 * 1024 * 1024
 QUERY_BUFFER_LIMIT = 1024 * 1024 * 1024
@@ -65,7 +65,7 @@ UNAUTHENTICATED_BULK_LEN = 16384
 _UNAUTHENTICATED_MULTIBULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_MULTIBULK_LEN)
 _UNAUTHENTICATED_BULK_LEN = cython.declare(cython.Py_ssize_t, UNAUTHENTICATED_BULK_LEN)
 _PLAIN_NOTE = cython.declare(cython.Py_ssize_t, 128)
-_ARGV_AHEAD = cython.declare(cython.Py_ssize_t, 1024)  # places made for arguments that a client has only announced
+_ARGV_AHEAD = cython.declare(cython.Py_ssize_t, 1024)  # maximum number of announced arguments to allocate ahead
 
 _BLANKS = frozenset(b" \t\n\v\f\r")  # isspace() in the C locale
 _ENDS_WORD = frozenset(b" \t\n\r\0")
@@ -74,11 +74,11 @@ _ESCAPES = {ord("n"): 10, ord("r"): 13, ord("t"): 9, ord("b"): 8, ord("a"): 7}
 
 
 class QueryBufferExceeded(ProtocolError):
-    """More unparsed bytes than client-query-buffer-limit: Redis closes such a connection without a reply."""
+    """Unparsed bytes exceed client-query-buffer-limit: Redis closes the connection without a reply."""
 
 
 def split_args(line: bytes) -> list[bytes] | None:
-    """Split a line into arguments by Redis's quoting rules, None for unbalanced quotes (sds.c, sdssplitargs); O(n)."""
+    """Split a line into arguments by Redis's quoting rules; return None for unbalanced quotes. O(n) (sdssplitargs)"""
     args: list[bytes] = []
     size = len(line)
     pos = 0
@@ -96,13 +96,13 @@ def split_args(line: bytes) -> list[bytes] | None:
                 continue
             pos = _quoted(line, pos, quote, word)
             if pos < 0 or (pos < size and line[pos] not in _BLANKS):
-                return None  # a closing quote ends its argument
+                return None  # a closing quote must end its argument
             break
         args.append(bytes(word))
 
 
 def _quoted(line: bytes, pos: int, quote: int, word: bytearray) -> int:
-    """Append what is quoted from pos on to the word; return the position after the closing quote, or -1."""
+    """Append the quoted text that starts at pos to word; return the position after the closing quote, or -1."""
     size = len(line)
     while pos < size:
         byte = line[pos]
@@ -126,7 +126,7 @@ def _is_hex_pair(text: bytes) -> bool:
 
 
 def _string2ll(text: bytes) -> int | None:
-    """Return the number if the text is its canonical decimal form in 64 bits, else None (util.c, string2ll)."""
+    """Return the 64-bit integer of a canonical decimal text, or None for other text (util.c, string2ll)."""
     digits = text[1:] if text[:1] == b"-" else text
     if text == b"0":
         return 0
@@ -139,7 +139,7 @@ def _string2ll(text: bytes) -> int | None:
 @cython.cfunc
 @cython.exceptval(check=False)
 def plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return number * 16 + line length for a count line of up to nine canonical digits that is all there, else 0."""
+    """Return number * 16 + line length for a complete count line of up to nine canonical digits, otherwise 0."""
     at: cython.Py_ssize_t = pos + 1
     stop: cython.Py_ssize_t = min(size, pos + 10)
     number: cython.Py_ssize_t = 0
@@ -154,7 +154,7 @@ def plain_line(buf: cython.p_const_uchar, pos: cython.Py_ssize_t, size: cython.P
 @cython.final
 @cython.cclass
 class CommandParser(ReadBuffer):
-    """Bytes in, commands out: `feed`, then `next` until it gives None (networking.c, processInputBuffer)."""
+    """Parse commands: `feed` bytes, then call `next` until it returns None (networking.c, processInputBuffer)."""
 
     __slots__ = ("argv", "argc", "missing", "bulk_len", "authenticated", "proto_max_bulk_len", "max_multibulk_len",
                  "query_buffer_limit", "exact", "after", "first")  # fmt: skip
@@ -181,14 +181,14 @@ class CommandParser(ReadBuffer):
         self.proto_max_bulk_len = PROTO_MAX_BULK_LEN
         self.max_multibulk_len = MAX_MULTIBULK_LEN
         self.query_buffer_limit = QUERY_BUFFER_LIMIT
-        # Whether both bytes of each CR LF are looked at, as in a log; of a client Redis takes any two.
+        # Whether both bytes of each CR LF are verified, as in a log. From clients, Redis accepts any two bytes.
         self.exact = False
         self.after = 0
         self.first = 0
 
     @property
     def max_inline_len(self) -> int:
-        """Bytes of a line before its end must have come."""
+        """Maximum length of an incomplete line in bytes."""
         return self.max_line
 
     @max_inline_len.setter
@@ -197,7 +197,7 @@ class CommandParser(ReadBuffer):
 
     @cython.ccall
     def next(self) -> Command:
-        """Return the next command, [] for an empty one, None when more bytes are needed; raise ProtocolError."""
+        """Return the next command, [] if empty, None if more bytes are needed; raise ProtocolError if malformed."""
         command: object
         if self.pos < self.size:
             command = self._parse()
@@ -215,9 +215,9 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def first_size(self) -> cython.int:
-        """Return the length of the first word of the multibulk command at pos, where one digit tells it, else -1.
+        """Return the length of the command name of the multibulk command at pos, if it has one digit, otherwise -1.
 
-        A few comparisons, and `first_is` a few more, tell a command that is worth a `scan` from all others.
+        With a few comparisons, this and `first_is` select the commands for which a `scan` is worthwhile.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data
@@ -236,26 +236,25 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def first_is(self, name: bytes) -> cython.bint:
-        """Say whether the word that `first_size` found begins with the name, of small letters, in any case."""
+        """Return whether the name located by `first_size` begins with the lower-case name, ignoring case."""
         buf: cython.p_const_uchar = self.data
         i: cython.Py_ssize_t
         if self.first > self.size - len(name):
             return False
         for i in range(len(name)):
-            # Setting the bit of the small letters makes a letter of nothing but a letter.
+            # Setting bit 0x20 maps only letters to lower-case letters.
             if buf[self.first + i] | 0x20 != name[i]:
                 return False
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def scan(
-        self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, room: cython.Py_ssize_t
-    ) -> cython.Py_ssize_t:
-        """Find the words of the multibulk command at pos and return how many there are, up to room; `step` takes them.
+    def scan(self, at: cython.pp_const_uchar, size: cython.p_Py_ssize_t, room: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Locate the arguments of the multibulk command at pos and return their number, at most room.
 
-        0 where the command is not all there or not plain: that is for `next`, which also finds what is wrong with
-        it. Nothing is changed. The words (interpreted: copies of them) are good until more is fed.
+        Return 0 if the command is incomplete or not in Redis's own form; `next` handles these and finds errors.
+        The parser's position is unchanged until `step`. The addresses (interpreted: copies) are valid until the
+        next `feed`.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data
@@ -276,7 +275,7 @@ class CommandParser(ReadBuffer):
             if end - pos < 6 or buf[pos] != 36:  # $0 CR LF CR LF
                 return 0
             length = buf[pos + 1] - 48
-            # Nearly every length has one digit or two.
+            # Nearly all lengths have one or two digits.
             if 0 <= length <= 9 and buf[pos + 2] == 13 and buf[pos + 3] == 10:
                 pos += 4
             elif 1 <= length <= 9 and 48 <= buf[pos + 2] <= 57 and buf[pos + 3] == 13 and buf[pos + 4] == 10:
@@ -302,7 +301,7 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def step(self) -> cython.bint:
-        """Go behind the command that `scan` found, and behind the notes of a log that follow it."""
+        """Advance past the command that `scan` located and past the log annotations that follow it."""
         self.pos = self.after
         if self.exact:
             self.pass_notes()
@@ -311,9 +310,9 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def pass_notes(self) -> cython.bint:
-        """Go behind the notes at pos, whole lines that begin with #; say whether there was one.
+        """Advance past the annotations at pos (complete lines that begin with #); return whether there was one.
 
-        A long one, or one with a NUL byte in it, is left to `next`, as is one whose end has not come.
+        Annotations that are long, incomplete or contain a NUL byte are left to `next`.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data
@@ -334,7 +333,7 @@ class CommandParser(ReadBuffer):
 
     @cython.cfunc
     def _parse(self) -> Command:
-        """Return the command at pos < size, or None with the state saved."""
+        """Return the command at pos < size, or None after saving the state."""
         data: bytes = self.data
         buf: cython.p_const_uchar = data
         size: cython.Py_ssize_t = self.size
@@ -383,7 +382,7 @@ class CommandParser(ReadBuffer):
                 return None
             if self.exact and (buf[pos + length] != 13 or buf[pos + length + 1] != 10):
                 self.pos = pos + length
-                self._refuse("CR LF expected behind a value")
+                self._refuse("expected CR LF after a bulk string")
             if argc < len(argv):
                 argv[argc] = buf[pos : pos + length]
             else:
@@ -401,7 +400,7 @@ class CommandParser(ReadBuffer):
 
     @cython.cfunc
     def _line_end(self, terminator: cython.int) -> cython.Py_ssize_t:
-        """Return where the line at pos ends, -1 if it goes on: a NUL byte hides what is behind it."""
+        """Return the end of the line at pos, or -1 if it is incomplete; a NUL byte hides what follows."""
         end: cython.Py_ssize_t = self.line_end(terminator)
         if self.data.find(0, self.pos, min(self.size, self.pos + self.max_line + 1) if end < 0 else end) >= 0:
             self.wanted = self.max_line + 1
@@ -410,7 +409,7 @@ class CommandParser(ReadBuffer):
 
     @cython.cfunc
     def _read_count(self) -> cython.Py_ssize_t:
-        """Read "*<count>" at pos and step over it; 0 for an empty command, -1 when the end has not come."""
+        """Read "*<count>" at pos and advance; return 0 for an empty command, -1 if the line is incomplete."""
         end: cython.Py_ssize_t = self._line_end(13)
         if end < 0:
             if self.size - self.pos > self.max_line:
@@ -428,7 +427,7 @@ class CommandParser(ReadBuffer):
 
     @cython.cfunc
     def _read_length(self) -> cython.Py_ssize_t:
-        """Read "$<length>" at pos and step over it; -1 when its end has not come."""
+        """Read "$<length>" at pos and advance; return -1 if the line is incomplete."""
         end: cython.Py_ssize_t = self._line_end(13)
         if end < 0:
             if self.size - self.pos > self.max_line:
@@ -451,22 +450,22 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _see_line_feed(self, end: cython.Py_ssize_t) -> cython.bint:
-        """Refuse a line whose CR, at `end`, has something else than LF behind it, where that counts."""
+        """In exact mode, reject a line whose CR at `end` is not followed by LF."""
         data: bytes = self.data
         if self.exact and data[end + 1] != 10:
-            self._refuse("LF expected behind CR")
+            self._refuse("expected LF after CR")
         return True
 
     @cython.cfunc
     def _parse_inline(self) -> Command:
-        """Return the command on the line at pos, None when its end has not come."""
+        """Return the command on the line at pos, or None if the line is incomplete."""
         end: cython.Py_ssize_t = self._line_end(10)
         if end < 0:
             if self.size - self.pos > self.max_line:
                 self._refuse("too big inline request")
             return None
         line: bytes = self.data[self.pos : end]
-        # An annotation of a log is passed over, whatever is in it.
+        # Annotations in a log are skipped, whatever they contain.
         args = [line] if self.exact and line.startswith(b"#") else split_args(line.removesuffix(b"\r"))
         if args is None:
             self._refuse("unbalanced quotes in request")
@@ -476,5 +475,5 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _refuse(self, reason: str) -> cython.bint:
-        """End this connection's commands with an error (networking.c, setProtocolError)."""
+        """Raise a ProtocolError; the connection accepts no further commands (networking.c, setProtocolError)."""
         return self.refuse("Protocol error: " + reason)

@@ -1,11 +1,10 @@
 cimport cython
-from rillet.protocol.reply_writer cimport count_digits, pack_command, put_digits, put_header
+from rillet.protocol.reply_writer cimport ReplyWriter, count_digits
 
 
 @cython.final
 cdef class PropagationBuffer:
-    cdef bytearray buf
-    cdef readonly Py_ssize_t used
+    cdef ReplyWriter out
     cdef readonly int db
     cdef readonly long long second
     cdef public bint timestamps
@@ -21,4 +20,3 @@ cdef class PropagationBuffer:
     cpdef bint number(self, long long value) except -1
     cpdef bint stream_id(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bytes take(self)
-    cdef bytearray _reserve(self, Py_ssize_t need)

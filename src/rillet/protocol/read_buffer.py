@@ -1,19 +1,19 @@
-"""Intake: the bytes fed and not yet parsed; both parsers of this package are made on it.
+"""The read buffer: received bytes that are not yet parsed; both parsers of this package build on it.
 
-    data   |.....consumed.....|...unparsed...|          bytes, as they were fed
+    data   |.....consumed.....|...unparsed...|          bytes, as received
                               pos            size
-    tail                                     |.......|  bytearray, fed since
+    tail                                     |.......|  bytearray, received since
 
-A fed `bytes` is kept and read in place. Only when a message is cut between two feeds do the pieces
-meet: later chunks gather in `tail`, and are joined to the unparsed rest once there is enough for the
-parser's next step. `wanted` says how much that is, counted from pos; 0 means "up to a line's end",
-and then only the part of `tail` that is new is searched for `terminator`.
+A received `bytes` object is kept and parsed in place. Copies are needed only when a message is split between
+two reads: later chunks accumulate in `tail` and are joined to the unparsed rest once they suffice for the
+parser's next step. `wanted` is the number of bytes which that step needs, counted from pos; 0 means "up to the
+end of the line", and then only the new part of `tail` is searched for `terminator`.
 
-So a bulk string of 512 MB that arrives in small chunks costs each of its bytes a constant number of
-copies. Rejected: one growing bytearray for everything fed: each message then moves what follows it,
-or the buffer grows without end, and a bytearray gives slices through one more copy.
+A bulk string of 512 MB that arrives in small chunks is therefore copied a constant number of times. Rejected
+alternative: one growing bytearray for all input, because each message then moves the bytes after it (or the
+buffer grows without bound), and slices of a bytearray need one more copy.
 
-Invariant: `0 <= pos <= size == len(data)`. A parser that was refused (`broken`) holds no bytes.
+Invariant: `0 <= pos <= size == len(data)`. After an error (`broken`), the buffer holds no bytes.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if cython.compiled:
 @cython.cfunc
 @cython.inline
 def _find(data: bytes, byte: cython.int, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return where the byte is in data[start:stop], or -1; O(stop - start)."""
+    """Return the position of the byte in data[start:stop], or -1; O(stop - start)."""
     if not cython.compiled:
         return data.find(byte, start, stop)
     if start < 0 or stop < start or stop > len(data):
-        raise IndexError("slice outside the buffer")
+        raise IndexError("the slice is outside the buffer")
     buf: cython.p_const_uchar = data
     found: cython.p_const_uchar = cython.cast(cython.p_const_uchar, memchr(buf + start, byte, stop - start))
     return found - buf if found else -1
@@ -46,7 +46,7 @@ def _find(data: bytes, byte: cython.int, start: cython.Py_ssize_t, stop: cython.
 
 @cython.cclass
 class ReadBuffer:
-    """Fed bytes, and where the parser stands in them."""
+    """Received bytes and the parser's position in them."""
 
     __slots__ = ("data", "pos", "size", "tail", "wanted", "terminator", "scanned", "max_line", "broken")
     data: bytes
@@ -72,15 +72,15 @@ class ReadBuffer:
 
     @property
     def buffered(self) -> int:
-        """Bytes fed and not yet part of what was parsed."""
+        """Return the number of received bytes that are not parsed yet."""
         return self.size - self.pos + len(self.tail)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def feed(self, data: bytes) -> cython.bint:
-        """Add bytes as they came from the peer; O(1) when everything before is parsed, else O(len)."""
-        if not cython.compiled and type(data) is not bytes:  # compiled, the signature says so
-            raise TypeError(f"bytes expected, got {type(data).__name__}")
+        """Add received bytes; O(1) if all earlier bytes are parsed, otherwise O(len)."""
+        if not cython.compiled and type(data) is not bytes:  # compiled code checks the type by its signature
+            raise TypeError(f"feed() requires bytes, not {type(data).__name__}")
         if self.broken is not None:
             return False
         if self.pos == self.size and len(self.tail) == 0:
@@ -94,7 +94,7 @@ class ReadBuffer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def refill(self) -> cython.bint:
-        """Join tail to the unparsed rest if that is enough for a step; False when more must be fed."""
+        """Join tail to the unparsed rest if that suffices for the next step; return False if more bytes are needed."""
         unparsed: cython.Py_ssize_t = self.size - self.pos
         total: cython.Py_ssize_t = unparsed + len(self.tail)
         if self.broken is not None:
@@ -111,7 +111,7 @@ class ReadBuffer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def enough(self, total: cython.Py_ssize_t) -> cython.bint:
-        """Return whether the bytes at hand complete what the parser stopped at; searches each byte once."""
+        """Return whether the available bytes complete the step at which the parser stopped; searches each byte once."""
         if self.wanted > 0:
             return total >= self.wanted
         start: cython.Py_ssize_t = self.scanned
@@ -120,7 +120,7 @@ class ReadBuffer:
 
     @cython.cfunc
     def line_end(self, terminator: cython.int) -> cython.Py_ssize_t:
-        """Return where the line at pos ends, -1 if it goes on; a CR counts once the byte after it is there."""
+        """Return the end of the line at pos, or -1 if incomplete; a CR counts once the byte after it has arrived."""
         window: cython.Py_ssize_t = self.size
         if window - self.pos > self.max_line:
             window = self.pos + self.max_line + 1
@@ -136,7 +136,7 @@ class ReadBuffer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def forget(self, text: str) -> cython.bint:
-        """Drop all bytes and take no more: after an error they have no meaning. Later calls raise its text."""
+        """Drop all bytes and accept no more: input after an error is meaningless. Later calls raise the text."""
         self.broken = text
         self.data = b""
         self.tail = bytearray()
@@ -147,6 +147,6 @@ class ReadBuffer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def refuse(self, text: str) -> cython.bint:
-        """Forget all bytes and raise a ProtocolError."""
+        """Drop all bytes and raise a ProtocolError."""
         self.forget(text)
         raise ProtocolError(text)

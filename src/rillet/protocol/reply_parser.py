@@ -1,32 +1,31 @@
-"""ReplyParser: a server's bytes become Python values; it touches no socket.
+"""The reply parser: a server's bytes to Python values, without I/O.
 
-    first byte   RESP type          value
-    +            simple string      bytes
-    -  !         error, blob error  ReplyError, as a value: it is returned, not raised
-    :            integer            int
-    $            bulk string        bytes; None for $-1
-    *            array              list; None for *-1
-    _            null               None
-    #            boolean            bool
-    ,            double             float
-    (            big number         int
-    =            verbatim string    bytes, without the kind ("txt:") before them
-    %            map                dict
-    ~            set                set
-    >            push               Push, a list
-    |            attribute          skipped: the value is the reply that follows
+first byte   RESP type          value
++            simple string      bytes
+    -  !         error, blob error  ReplyError, returned as a value, not raised
+:            integer            int
+$            bulk string        bytes; None for $-1
+*            array              list; None for *-1
+_            null               None
+#            boolean            bool
+,            double             float
+(            big number         int
+    =            verbatim string    bytes, without the format ("txt:") before them
+%            map                dict
+~            set                set
+>            push               Push, a list
+    |            attribute          skipped; the value is the reply that follows
 
-A map or a set holds what Python cannot hash now and then (COMMAND sends sets of maps): such a set
-becomes a list, such a map a list of pairs.
+Python cannot hash every element of a map or set (COMMAND sends sets of maps). Such a set becomes a list, and
+such a map a list of pairs.
 
-An aggregate that is not complete yet waits on a stack, as a Frame: its values so far, how many there
-are and how many it announced. What is parsed is never parsed again, however the bytes are cut: an array of
-a million replies that comes in small pieces costs O(bytes). The places for announced values are made
-ahead up to a bound, because a count is only the peer's word; nesting deeper than MAX_DEPTH is
-refused, and nothing recurses.
+An incomplete aggregate is a Frame on a stack: its values so far, their number and the announced number. No byte
+is parsed twice, however the input is split: an array of a million replies that arrives in small pieces costs
+O(bytes). Places for announced values are allocated ahead only up to a bound, because the peer may announce any
+count. Nesting deeper than MAX_DEPTH is rejected, and no function recurses.
 
-Any other bytes raise ProtocolError, at once and at every later call. Types of RESP3 whose length
-is not announced ("streamed") are not understood: no Redis sends them.
+Malformed bytes raise ProtocolError at once and on every later call. The parser does not support RESP3's
+"streamed" types, whose length is not announced, because no Redis sends them.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ if not cython.compiled:  # a C function: compiled, the .pxd names it
     from rillet.protocol.command_parser import plain_line
 
 MAX_DEPTH = 128
-"""Aggregates inside one another; a reply of Redis has fewer than ten, a script's a few more."""
+"""Maximum nesting of aggregates; replies of Redis nest less than ten deep, those of scripts slightly more."""
 
 _MAX_DEPTH = cython.declare(cython.Py_ssize_t, MAX_DEPTH)
 _AHEAD = cython.declare(cython.Py_ssize_t, 1024)
@@ -54,17 +53,17 @@ _DOUBLES = frozenset(b"0123456789+-.eE")
 
 
 class Incomplete:
-    """The type of INCOMPLETE."""
+    """The type of `INCOMPLETE`."""
 
     def __repr__(self) -> str:
         return "INCOMPLETE"
 
 
 INCOMPLETE: Final = Incomplete()
-"""What `ReplyParser.next` returns while the next reply has not come whole."""
+"""The result of `ReplyParser.next` while the next reply is incomplete."""
 
 _INCOMPLETE = cython.declare(object, INCOMPLETE)
-_OPENED = cython.declare(object, object())  # an aggregate went on the stack: no value yet
+_OPENED = cython.declare(object, object())  # marks an aggregate that was pushed on the stack, as opposed to a value
 
 
 class ReplyError(CommandError):
@@ -76,7 +75,7 @@ class ReplyError(CommandError):
 
 
 class Push(list[Any]):
-    """A push message of RESP3: its kind as bytes, then what belongs to it."""
+    """A push message of RESP3: its kind as bytes, followed by its contents."""
 
     __slots__ = ()
 
@@ -84,7 +83,7 @@ class Push(list[Any]):
 @cython.final
 @cython.cclass
 class Frame:
-    """An aggregate that is not complete yet: `kind` is its first byte, `filled` of `total` values are there."""
+    """An incomplete aggregate: `kind` is its first byte, `filled` of its `total` values have arrived."""
 
     __slots__ = ("kind", "filled", "total", "values", "parent")
     kind: cython.int
@@ -95,7 +94,7 @@ class Frame:
 
     @cython.cfunc
     def finish(self) -> object:
-        """Return the aggregate as a Python value; O(n) unless it is an array."""
+        """Return the aggregate as a Python value; O(1) for an array, otherwise O(n)."""
         if self.kind == 42:
             return self.values
         if self.kind == 37:
@@ -107,7 +106,7 @@ class Frame:
 
 @cython.cfunc
 def _to_dict(values: list[Any]) -> object:
-    """Return keys and values in turn as a dict, as a list of pairs where a key cannot be hashed."""
+    """Return alternating keys and values as a dict, or as a list of pairs if a key is not hashable."""
     pairs: list[Any] = list(zip(values[::2], values[1::2], strict=True))
     try:
         return dict(pairs)
@@ -117,7 +116,7 @@ def _to_dict(values: list[Any]) -> object:
 
 @cython.cfunc
 def _to_set(values: list[Any]) -> object:
-    """Return the values as a set, as a list where one cannot be hashed."""
+    """Return the values as a set, or as a list if one is not hashable."""
     try:
         return set(values)
     except TypeError:
@@ -127,7 +126,7 @@ def _to_set(values: list[Any]) -> object:
 @cython.final
 @cython.cclass
 class ReplyParser(ReadBuffer):
-    """Bytes in, replies out: `feed`, then `next` until it gives INCOMPLETE (hiredis: redisReaderGetReply)."""
+    """Parse replies: `feed` bytes, then call `next` until it returns INCOMPLETE (hiredis: redisReaderGetReply)."""
 
     __slots__ = ("top", "depth")
     top: Frame | None
@@ -140,12 +139,12 @@ class ReplyParser(ReadBuffer):
 
     @property
     def half_parsed(self) -> bool:
-        """Whether an aggregate has begun whose end has not come."""
+        """Return whether an aggregate has begun but is incomplete."""
         return self.top is not None
 
     @cython.ccall
     def next(self) -> object:
-        """Return the next reply, INCOMPLETE when more bytes are needed; raise ProtocolError."""
+        """Return the next reply, or INCOMPLETE if more bytes are needed; raise ProtocolError if malformed."""
         value: object
         if self.pos < self.size:
             value = self._parse()
@@ -159,7 +158,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _parse(self) -> object:
-        """Return the reply that begins, or goes on, at pos; INCOMPLETE with the state saved."""
+        """Return the reply that begins or continues at pos; return INCOMPLETE after saving the state."""
         data: bytes = self.data
         buf: cython.p_const_uchar = data
         size: cython.Py_ssize_t = self.size
@@ -171,7 +170,7 @@ class ReplyParser(ReadBuffer):
         value: object
         frame: Frame | None = self.top
         while pos < size:
-            # What nearly all replies are made of is read here: short strings, arrays and integers, all there.
+            # Fast path for the most frequent elements, if complete: short strings, arrays and integers.
             kind = buf[pos]
             line = plain_line(buf, pos, size) if kind == 36 or kind == 42 or kind == 58 else 0
             start = pos + (line & 15)
@@ -207,7 +206,7 @@ class ReplyParser(ReadBuffer):
                     break
                 self.top = frame.parent
                 self.depth -= 1
-                if frame.kind == 124:  # an attribute counts nowhere
+                if frame.kind == 124:  # an attribute is not an element
                     frame = self.top
                     break
                 value = frame.values if frame.kind == 42 else frame.finish()
@@ -221,7 +220,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _push(self, kind: cython.int, total: cython.Py_ssize_t) -> Frame:
-        """Open an aggregate inside the innermost open one."""
+        """Push an aggregate inside the innermost open one."""
         frame: Frame = Frame.__new__(Frame)
         if self.depth >= _MAX_DEPTH:
             self._refuse("nested too deeply")
@@ -236,7 +235,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _element(self, kind: cython.int) -> object:
-        """Read what begins at pos: a value, _OPENED after an aggregate's header, INCOMPLETE with pos unmoved."""
+        """Read the element at pos: a value, _OPENED after an aggregate's header, or INCOMPLETE with pos unchanged."""
         end: cython.Py_ssize_t = self.line_end(13)
         if end < 0:
             return _INCOMPLETE
@@ -278,19 +277,19 @@ class ReplyParser(ReadBuffer):
             self.wanted = after + 2 - self.pos
             return _INCOMPLETE
         if self.data[after] != 13 or self.data[after + 1] != 10:
-            self._refuse("string without CR LF behind it")
+            self._refuse("string without CR LF after it")
         self.pos = after + 2
         if kind == 36:
             return self.data[start:after]
         if kind == 33:
             return _error(self.data[start:after])
         if length < 4 or self.data[start + 3] != 58:
-            self._refuse("verbatim string without its kind")
+            self._refuse("verbatim string without a format")
         return self.data[start + 4 : after]
 
     @cython.cfunc
     def _open(self, kind: cython.int, end: cython.Py_ssize_t) -> object:
-        """Begin the aggregate whose count line ends at `end`; an empty one is a value at once."""
+        """Push the aggregate whose count line ends at `end`; return an empty one as a value."""
         total: cython.Py_ssize_t = self._count(end)
         self.pos = end + 2
         if total < 0:
@@ -310,7 +309,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _count(self, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the count on the line from pos to `end`, -1 for a null."""
+        """Return the count on the line from pos to `end`, or -1 for a null."""
         text: bytes = self.data[self.pos + 1 : end]
         if text == b"-1":
             return -1
@@ -320,12 +319,12 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _number(self, text: bytes) -> object:
-        """Return an integer or big number."""
+        """Return the integer or big number of a text."""
         digits: bytes = text[1:] if text.startswith((b"-", b"+")) else text
         if digits.isdigit():
             try:
                 return int(text)
-            except ValueError:  # more digits than Python converts (sys.set_int_max_str_digits)
+            except ValueError:  # more digits than sys.set_int_max_str_digits allows
                 pass
         self._refuse(f"invalid number {text[:32]!r}")
         return None
@@ -343,7 +342,7 @@ class ReplyParser(ReadBuffer):
 
     @cython.cfunc
     def _refuse(self, reason: str) -> cython.bint:
-        """Raise a ProtocolError and drop what is half-parsed."""
+        """Raise a ProtocolError and drop the partially parsed reply."""
         self.top = None
         self.depth = 0
         return self.refuse("Protocol error: " + reason)
@@ -351,17 +350,17 @@ class ReplyParser(ReadBuffer):
 
 @cython.cfunc
 def _error(line: bytes) -> object:
-    """Return an error reply; bytes that are no UTF-8 are shown as escapes."""
+    """Return an error reply; bytes that are not UTF-8 become escapes."""
     return ReplyError(line.decode("utf-8", "backslashreplace"))
 
 
 def parse_all(data: bytes) -> list[Any]:
-    """Return all replies in the bytes, which end with a whole one; raise ProtocolError; O(bytes)."""
+    """Return all replies in the bytes; raise ProtocolError if the last one is incomplete. O(bytes)"""
     parser = ReplyParser()
     parser.feed(data)
     replies: list[Any] = []
     while (reply := parser.next()) is not INCOMPLETE:
         replies.append(reply)
     if parser.buffered or parser.half_parsed:
-        raise ProtocolError("Protocol error: the last reply is cut off")
+        raise ProtocolError("Protocol error: the last reply is truncated")
     return replies

@@ -2,6 +2,8 @@ cimport cython
 
 cdef Py_ssize_t count_digits(unsigned long long value) noexcept
 cdef Py_ssize_t put_digits(unsigned char *buf, Py_ssize_t pos, unsigned long long value) noexcept
+cdef Py_ssize_t put_line_end(unsigned char *buf, Py_ssize_t pos) noexcept
+cdef Py_ssize_t put_bulk(unsigned char *buf, Py_ssize_t pos, const unsigned char *source, Py_ssize_t size) noexcept
 cdef Py_ssize_t put_header(unsigned char *buf, Py_ssize_t pos, unsigned char prefix, unsigned long long value) noexcept
 
 @cython.final
@@ -14,6 +16,7 @@ cdef class ReplyWriter:
     cdef bytearray _reserve(self, Py_ssize_t need)
     cdef bint _grow(self, Py_ssize_t need) except -1
     cdef bint _append(self, bytes data) except -1
+    cdef bint append_span(self, const unsigned char *source, Py_ssize_t size) except -1
     cdef bint _header(self, unsigned char prefix, long long value) except -1
     cdef bint _negative(self, unsigned char prefix, long long value) except -1
     cdef bint _scalar(self, unsigned char prefix, bytes text) except -1

@@ -1,7 +1,7 @@
-"""Replies: RESP2 and RESP3 replies, appended to one growing buffer.
+"""The reply writer: RESP2 and RESP3 replies, appended to one growing buffer.
 
-A command writes its reply here piece by piece; the connection takes the bytes of a whole batch of
-commands at once and writes them to its socket in one go.
+A command appends its reply piece by piece. The connection takes the bytes of a whole batch of commands
+and writes them to its socket at once.
 
     reply            RESP2                     RESP3
     simple string    +OK\\r\\n                   +OK\\r\\n
@@ -20,21 +20,19 @@ commands at once and writes them to its socket in one go.
     big number       $3\\r\\n123\\r\\n             (123\\r\\n
     verbatim         $3\\r\\nabc\\r\\n             =7\\r\\ntxt:abc\\r\\n
 
-Which column is written follows `resp`, which HELLO sets.
+`resp`, which HELLO sets, selects the column.
 
-A reply whose length is known only afterwards is written first and counted later: `mark()` before
-it, `insert_array(mark, n)` after it, which moves the tail to make room for the header. Redis links
-an empty node into its reply list instead (networking.c, addReplyDeferredLen); one buffer that moves
-a tail costs a memmove of that reply and saves the list.
+If a reply's length is known only at its end, the caller takes a `mark()` before it and calls
+`insert_array(mark, n)` after it, which moves the reply to make room for the header. Redis inserts an empty
+node into its reply list instead (networking.c, addReplyDeferredLen). With a single buffer, a memmove of
+that reply replaces the list.
 
-Costs: every append is O(bytes), amortised; the buffer doubles. `take()` copies once and keeps the
-buffer for the next batch, unless one batch made it larger than 1 MiB: then it is given back.
-`hand_over()` gives a large batch away, buffer and all: for megabytes what costs is not the copy but
-the pages that the kernel has to find for it, about four times as much.
+Costs: each append is O(bytes), amortized; the buffer doubles. `take()` copies once and keeps the buffer for
+the next batch unless it exceeds 1 MiB. `hand_over()` returns the buffer itself if the batch is large: for
+megabytes, the main cost is not the copy but the page faults of a new buffer, about four times as much.
 
-Invariant: `0 <= used <= len(buf)`, and `buf[:used]` is a sequence of whole pieces. Digits are
-written straight into the buffer: making a Python int and its text for each length costs more than
-the reply itself.
+Invariant: `0 <= used <= len(buf)`, and `buf[:used]` is a sequence of complete pieces. Digits are written
+directly into the buffer, because creating an int and its text for each length costs more than the reply.
 """
 
 from __future__ import annotations
@@ -52,20 +50,21 @@ if cython.compiled:
 
 INITIAL_CAPACITY = 1024
 KEEP_CAPACITY = 1024 * 1024
-"""A buffer that grew beyond this many bytes is dropped by `take`."""
+"""`take` drops a buffer larger than this."""
 HANDED_OVER = 128 * 1024
-"""A batch of this many bytes is handed over without a copy: malloc asks the kernel for such sizes anyway."""
+"""Batches of at least this size are handed over without a copy; malloc maps such sizes from the kernel anyway."""
 
-_ROOM = cython.declare(cython.Py_ssize_t, 32)  # a header: prefix, sign, 20 digits, CR LF, and a CR LF after the payload
+# Room for a header (prefix, sign, 20 digits, CR LF) and the CR LF after the data.
+_ROOM = cython.declare(cython.Py_ssize_t, 32)
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
-    """Return how many decimal digits the value has; O(digits)."""
+    """Return the number of decimal digits of the value; O(digits)."""
     digits: cython.Py_ssize_t = 1
-    while value >= 10000:  # four at a step: the milliseconds of an ID have thirteen
+    while value >= 10000:  # four at a time: the milliseconds of an ID have thirteen
         value = value // 10000
         digits += 4
     if value >= 1000:
@@ -79,7 +78,7 @@ def count_digits(value: cython.ulonglong) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(check=False)
 def put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulonglong) -> cython.Py_ssize_t:
-    """Write the decimal digits at pos, for which the caller made room; return the position after them."""
+    """Write decimal digits at pos, where the caller reserved room; return the position after them."""
     end: cython.Py_ssize_t
     at: cython.Py_ssize_t
     pair: cython.uint
@@ -92,7 +91,7 @@ def put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulongl
         return pos + 2
     end = pos + count_digits(value)
     at = end
-    while value >= 100:  # two at a step: a division takes longer than all the rest
+    while value >= 100:  # two at a time, because divisions dominate the cost
         pair = value % 100
         value = value // 100
         at -= 2
@@ -112,9 +111,28 @@ def put_digits(buf: cython.p_uchar, pos: cython.Py_ssize_t, value: cython.ulongl
 def put_header(
     buf: cython.p_uchar, pos: cython.Py_ssize_t, prefix: cython.uchar, value: cython.ulonglong
 ) -> cython.Py_ssize_t:
-    """Write prefix, digits and CR LF at pos, for which the caller made room; return the position after them."""
+    """Write prefix, digits and CR LF at pos, where the caller reserved room; return the position after them."""
     buf[pos] = prefix
-    pos = put_digits(buf, pos + 1, value)
+    return put_line_end(buf, put_digits(buf, pos + 1, value))
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_bulk(
+    buf: cython.p_uchar, pos: cython.Py_ssize_t, source: cython.p_const_uchar, size: cython.Py_ssize_t
+) -> cython.Py_ssize_t:
+    """Write a bulk string at pos, where the caller reserved room; return the position after it. Compiled only."""
+    pos = put_header(buf, pos, 36, size)
+    memcpy(buf + pos, source, size)
+    return put_line_end(buf, pos + size)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def put_line_end(buf: cython.p_uchar, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    """Write CR LF at pos; return the position after it."""
     buf[pos] = 13
     buf[pos + 1] = 10
     return pos + 2
@@ -123,13 +141,13 @@ def put_header(
 @cython.final
 @cython.cclass
 class ReplyWriter:
-    """Replies on their way out (Redis: the addReply family of networking.c)."""
+    """A buffer of replies (Redis: the addReply functions of networking.c)."""
 
     __slots__ = ("buf", "used", "resp", "before")
     buf: bytearray
     used: cython.Py_ssize_t
     resp: cython.int
-    before: cython.Py_ssize_t  # bytes of the batch that was handed over last, if the buffer has not grown since
+    before: cython.Py_ssize_t  # size of the batch handed over last, if the buffer has not grown since
 
     def __init__(self, resp: cython.int = 2) -> None:
         self.buf = bytearray(INITIAL_CAPACITY)
@@ -142,7 +160,7 @@ class ReplyWriter:
     @cython.cfunc
     @cython.inline
     def _reserve(self, need: cython.Py_ssize_t) -> bytearray:
-        """Make room for `need` more bytes; return the buffer."""
+        """Reserve room for `need` more bytes; return the buffer."""
         if self.used + need > len(self.buf):
             self._grow(need)
         return self.buf
@@ -150,11 +168,11 @@ class ReplyWriter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _grow(self, need: cython.Py_ssize_t) -> cython.bint:
-        """Make the buffer about twice as large as `need` more bytes want, or as large as the last batch was."""
+        """Enlarge the buffer to twice its contents plus `need` bytes, or to the last batch's size if larger."""
         size: cython.Py_ssize_t = max(2 * self.used + need, self.before)
         self.before = 0
         if cython.compiled:
-            PyByteArray_Resize(self.buf, size)  # what it adds is not written: pages nobody fills cost nothing
+            PyByteArray_Resize(self.buf, size)  # the new part is not written, so its pages cost nothing until used
         else:
             self.buf.extend(bytes(size - len(self.buf)))
         return True
@@ -162,7 +180,7 @@ class ReplyWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def reserve(self, need: cython.Py_ssize_t) -> cython.bint:
-        """Make room for so many bytes at once, where a reply knows about how long it will be."""
+        """Reserve room for a reply whose approximate length is known."""
         self._reserve(need)
         return True
 
@@ -170,7 +188,7 @@ class ReplyWriter:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _append(self, data: bytes) -> cython.bint:
-        """Append the bytes as they are."""
+        """Append bytes unchanged."""
         size: cython.Py_ssize_t = len(data)
         buf: bytearray = self._reserve(size)
         if cython.compiled:
@@ -179,6 +197,16 @@ class ReplyWriter:
             memcpy(target + self.used, source, size)
         else:
             buf[self.used : self.used + size] = data
+        self.used += size
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def append_span(self, source: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
+        """Append bytes from a memory address; compiled only."""
+        buf: bytearray = self._reserve(size)
+        target: cython.p_uchar = buf
+        memcpy(target + self.used, source, size)
         self.used += size
         return True
 
@@ -199,25 +227,25 @@ class ReplyWriter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _negative(self, prefix: cython.uchar, value: cython.longlong) -> cython.bint:
-        """The rare half of _header, out of the way of the inlined one."""
+        """The rare negative case of `_header`, separate so that the common case is inlined."""
         return self._append(b"%c%d\r\n" % (prefix, value))
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def raw(self, data: bytes) -> cython.bint:
-        """Append bytes that are RESP already (networking.c, addReplyProto)."""
+        """Append bytes that are already RESP (networking.c, addReplyProto)."""
         return self._append(data)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def ok(self) -> cython.bint:
-        """+OK (shared.ok)."""
+        """Append +OK (shared.ok)."""
         return self._append(b"+OK\r\n")
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def simple(self, text: bytes) -> cython.bint:
-        """A simple string; the text holds neither CR nor LF (networking.c, addReplyStatus)."""
+        """Append a simple string; the text must not contain CR or LF (networking.c, addReplyStatus)."""
         self._append(b"+")
         self._append(text)
         return self._append(b"\r\n")
@@ -225,7 +253,7 @@ class ReplyWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def error(self, text: bytes) -> cython.bint:
-        """An error line, prefix word included in the text; CR and LF become spaces (addReplyErrorSdsSafe)."""
+        """Append an error line; the text includes the prefix word; CR and LF become spaces (addReplyErrorSdsSafe)."""
         if b"\r" in text or b"\n" in text:
             text = text.replace(b"\r", b" ").replace(b"\n", b" ")
         self._append(b"-")
@@ -235,13 +263,13 @@ class ReplyWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def integer(self, value: cython.longlong) -> cython.bint:
-        """A signed 64-bit integer (networking.c, addReplyLongLong)."""
+        """Append a signed 64-bit integer (networking.c, addReplyLongLong)."""
         return self._header(58, value)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def unsigned(self, value: cython.ulonglong) -> cython.bint:
-        """An unsigned 64-bit integer, as an integer reply."""
+        """Append an unsigned 64-bit integer."""
         if not cython.compiled:
             return self._append(b":%d\r\n" % value)
         buf: bytearray = self._reserve(_ROOM)
@@ -252,39 +280,24 @@ class ReplyWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def bulk(self, data: bytes) -> cython.bint:
-        """A bulk string (networking.c, addReplyBulkCBuffer); O(len)."""
+        """Append a bulk string (networking.c, addReplyBulkCBuffer); O(len)."""
         size: cython.Py_ssize_t = len(data)
         buf: bytearray = self._reserve(size + _ROOM)
-        pos: cython.Py_ssize_t
         if cython.compiled:
-            target: cython.p_uchar = buf
-            source: cython.p_const_uchar = data
-            pos = put_header(target, self.used, 36, size)
-            memcpy(target + pos, source, size)
-            pos += size
-            target[pos] = 13
-            target[pos + 1] = 10
-            self.used = pos + 2
+            self.used = put_bulk(buf, self.used, data, size)
             return True
         return self._append(b"$%d\r\n%b\r\n" % (size, data))
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def bulk_slice(self, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-        """source[start:start+size] as a bulk string, without an object for it; IndexError outside of source."""
-        pos: cython.Py_ssize_t
+        """Append source[start:start+size] as a bulk string without a temporary object; check the range."""
         if start < 0 or size < 0 or start > len(source) - size:
-            raise IndexError("slice outside the buffer")
+            raise IndexError("the slice is outside the buffer")
         buf: bytearray = self._reserve(size + _ROOM)
         if cython.compiled:
-            target: cython.p_uchar = buf
-            origin: cython.p_uchar = source  # taken after _reserve: the source may be this very buffer
-            pos = put_header(target, self.used, 36, size)
-            memcpy(target + pos, origin + start, size)
-            pos += size
-            target[pos] = 13
-            target[pos + 1] = 10
-            self.used = pos + 2
+            origin: cython.p_uchar = source  # read after _reserve, because the source may be this same buffer
+            self.used = put_bulk(buf, self.used, origin + start, size)
             return True
         return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
 
@@ -293,11 +306,11 @@ class ReplyWriter:
     def raw_then_slice(
         self, before: bytes, source: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t
     ) -> cython.bint:
-        """`raw(before)` and `bulk_slice(source, start, size)` in one: a field's name and its value."""
+        """Append `raw(before)` and `bulk_slice(source, start, size)` in one call: a field's name and its value."""
         pos: cython.Py_ssize_t = self.used
         head: cython.Py_ssize_t = len(before)
         if start < 0 or size < 0 or start > len(source) - size:
-            raise IndexError("slice outside the buffer")
+            raise IndexError("the slice is outside the buffer")
         if not cython.compiled:
             self._append(before)
             return self._append(b"$%d\r\n%b\r\n" % (size, bytes(source[start : start + size])))
@@ -306,22 +319,17 @@ class ReplyWriter:
         name: cython.p_const_uchar = before
         origin: cython.p_uchar = source
         memcpy(target + pos, name, head)
-        pos = put_header(target, pos + head, 36, size)
-        memcpy(target + pos, origin + start, size)
-        pos += size
-        target[pos] = 13
-        target[pos + 1] = 10
-        self.used = pos + 2
+        self.used = put_bulk(target, pos + head, origin + start, size)
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def bulk_int(self, value: cython.longlong) -> cython.bint:
-        """A number's decimal text as a bulk string (networking.c, addReplyBulkLongLong)."""
+        """Append an integer's decimal text as a bulk string (networking.c, addReplyBulkLongLong)."""
         if not cython.compiled:
             return self.bulk(b"%d" % value)
         sign: cython.Py_ssize_t = 1 if value < 0 else 0
-        # -2^63 has no positive of its own: one less is taken first.
+        # +2^63 does not fit a signed integer, so -2^63 is negated in two steps.
         number: cython.ulonglong = cython.cast(cython.ulonglong, -(value + 1)) + 1 if value < 0 else value
         buf: bytearray = self._reserve(2 * _ROOM)
         target: cython.p_uchar = buf
@@ -330,15 +338,13 @@ class ReplyWriter:
             target[pos] = 45
             pos += 1
         pos = put_digits(target, pos, number)
-        target[pos] = 13
-        target[pos + 1] = 10
-        self.used = pos + 2
+        self.used = put_line_end(target, pos)
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def stream_id(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """`ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
+        """Append `ms-seq` as a bulk string (t_stream.c, addReplyStreamID)."""
         if not cython.compiled:
             return self.bulk(b"%d-%d" % (ms, seq))
         size: cython.Py_ssize_t = count_digits(ms) + 1 + count_digits(seq)
@@ -348,65 +354,63 @@ class ReplyWriter:
         pos = put_digits(target, pos, ms)
         target[pos] = 45
         pos = put_digits(target, pos + 1, seq)
-        target[pos] = 13
-        target[pos + 1] = 10
-        self.used = pos + 2
+        self.used = put_line_end(target, pos)
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def null(self) -> cython.bint:
-        """No value (networking.c, addReplyNull)."""
+        """Append a null (networking.c, addReplyNull)."""
         return self._append(b"$-1\r\n" if self.resp == 2 else b"_\r\n")
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def null_array(self) -> cython.bint:
-        """No array (networking.c, addReplyNullArray)."""
+        """Append a null array (networking.c, addReplyNullArray)."""
         return self._append(b"*-1\r\n" if self.resp == 2 else b"_\r\n")
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def array(self, size: cython.Py_ssize_t) -> cython.bint:
-        """The header of an array of `size` replies that follow (networking.c, addReplyArrayLen)."""
+        """Append the header of an array; `size` replies must follow (networking.c, addReplyArrayLen)."""
         return self._header(42, size)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def map(self, size: cython.Py_ssize_t) -> cython.bint:
-        """The header of `size` pairs of replies (networking.c, addReplyMapLen)."""
+        """Append the header of a map; `size` pairs of replies must follow (networking.c, addReplyMapLen)."""
         return self._header(42, 2 * size) if self.resp == 2 else self._header(37, size)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set(self, size: cython.Py_ssize_t) -> cython.bint:
-        """The header of a set of `size` replies (networking.c, addReplySetLen)."""
+        """Append the header of a set; `size` replies must follow (networking.c, addReplySetLen)."""
         return self._header(42 if self.resp == 2 else 126, size)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def push(self, size: cython.Py_ssize_t) -> cython.bint:
-        """The header of a push message of `size` replies; an array in RESP2 (networking.c, addReplyPushLen)."""
+        """Append the header of a push message of `size` replies, in RESP2 an array (networking.c, addReplyPushLen)."""
         return self._header(42 if self.resp == 2 else 62, size)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def attribute(self, size: cython.Py_ssize_t) -> cython.bint:
-        """The header of `size` pairs about the reply that follows; RESP3 only (networking.c, addReplyAttributeLen)."""
+        """Append the header of `size` pairs about the next reply; RESP3 only (networking.c, addReplyAttributeLen)."""
         assert self.resp == 3, "RESP2 has no attributes"
         return self._header(124, size)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def double(self, value: cython.double) -> cython.bint:
-        """A double with 17 significant digits (networking.c, addReplyDouble)."""
+        """Append a double with 17 significant digits (networking.c, addReplyDouble)."""
         text: bytes = b"%.17g" % value
         return self._scalar(44, text)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def boolean(self, value: cython.bint) -> cython.bint:
-        """True or false; 1 or 0 in RESP2 (networking.c, addReplyBool)."""
+        """Append a boolean, in RESP2 1 or 0 (networking.c, addReplyBool)."""
         if self.resp == 2:
             return self._header(58, 1 if value else 0)
         return self._append(b"#t\r\n" if value else b"#f\r\n")
@@ -414,13 +418,13 @@ class ReplyWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def bignum(self, digits: bytes) -> cython.bint:
-        """An integer of any size, as its decimal digits (networking.c, addReplyBigNum)."""
+        """Append an integer of any size, given as decimal digits (networking.c, addReplyBigNum)."""
         return self._scalar(40, digits)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _scalar(self, prefix: cython.uchar, text: bytes) -> cython.bint:
-        """A bulk string in RESP2, a line after the prefix in RESP3."""
+        """Append a bulk string in RESP2, a line with the prefix in RESP3."""
         if self.resp == 2:
             return self.bulk(text)
         return self._append(b"%c%b\r\n" % (prefix, text))
@@ -428,7 +432,7 @@ class ReplyWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def verbatim(self, data: bytes, kind: bytes = b"txt") -> cython.bint:
-        """Text with a kind of three letters, spaces added; a bulk string in RESP2 (networking.c, addReplyVerbatim)."""
+        """Append text with a three-letter format, padded with spaces; a bulk string in RESP2 (addReplyVerbatim)."""
         if self.resp == 2:
             return self.bulk(data)
         self._header(61, len(data) + 4)
@@ -439,44 +443,44 @@ class ReplyWriter:
 
     @cython.ccall
     def mark(self) -> cython.Py_ssize_t:
-        """Return the position where the next reply will begin."""
+        """Return the position of the next reply."""
         return self.used
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def truncate(self, mark: cython.Py_ssize_t) -> cython.bint:
-        """Forget everything written since the mark."""
+        """Discard everything written since the mark."""
         if mark < 0 or mark > self.used:
-            raise IndexError("mark outside the buffer")
+            raise IndexError("the mark is outside the buffer")
         self.used = mark
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert_array(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-        """Make an array of the `size` replies written since the mark (setDeferredArrayLen); O(bytes since)."""
+        """Make the `size` replies since the mark an array (setDeferredArrayLen); O(bytes since the mark)."""
         return self._insert(mark, 42, size)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert_map(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-        """Make a map of the 2 * `size` replies written since the mark (setDeferredMapLen); O(bytes since)."""
+        """Make the 2 * `size` replies since the mark a map (setDeferredMapLen); O(bytes since the mark)."""
         return self._insert(mark, 42, 2 * size) if self.resp == 2 else self._insert(mark, 37, size)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert_set(self, mark: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-        """Make a set of the `size` replies written since the mark (setDeferredSetLen); O(bytes since)."""
+        """Make the `size` replies since the mark a set (setDeferredSetLen); O(bytes since the mark)."""
         return self._insert(mark, 42 if self.resp == 2 else 126, size)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _insert(self, mark: cython.Py_ssize_t, prefix: cython.uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Put a header at the mark and move what follows."""
+        """Insert a header at the mark and move the bytes after it."""
         if mark < 0 or mark > self.used:
-            raise IndexError("mark outside the buffer")
+            raise IndexError("the mark is outside the buffer")
         if size < 0:
-            raise ValueError("a negative number of replies")
+            raise ValueError("the number of replies is negative")
         if cython.compiled:
             buf: bytearray = self._reserve(_ROOM)
             target: cython.p_uchar = buf
@@ -492,7 +496,7 @@ class ReplyWriter:
 
     @cython.ccall
     def take(self) -> bytes:
-        """Return everything written and start anew; O(bytes)."""
+        """Return and remove everything written; O(bytes)."""
         size: cython.Py_ssize_t = self.used
         if cython.compiled:
             source: cython.p_uchar = self.buf
@@ -506,7 +510,7 @@ class ReplyWriter:
 
     @cython.ccall
     def hand_over(self) -> bytes | bytearray:
-        """Return everything written and start anew; the buffer itself, in O(1), where the batch is large."""
+        """Return and remove everything written; if the batch is large, return the buffer itself, in O(1)."""
         if self.used < HANDED_OVER:
             return self.take()
         out: bytearray = self.buf
@@ -519,7 +523,7 @@ class ReplyWriter:
 
 @cython.ccall
 def pack_command(argv: Any) -> bytes:
-    """Return a command, a list or tuple of bytes, as an array of bulk strings; O(bytes)."""
+    """Serialize a command, a list or tuple of bytes, as an array of bulk strings; O(bytes)."""
     arg: bytes
     if not cython.compiled:
         return b"*%d\r\n" % len(argv) + b"".join([b"$%d\r\n%b\r\n" % (len(arg), arg) for arg in argv])
@@ -529,15 +533,7 @@ def pack_command(argv: Any) -> bytes:
         size += len(arg) + 32
     buf: bytearray = bytearray(size)
     target: cython.p_uchar = buf
-    source: cython.p_const_uchar
     pos = put_header(target, 0, 42, len(argv))
     for arg in argv:
-        source = arg
-        size = len(arg)
-        pos = put_header(target, pos, 36, size)
-        memcpy(target + pos, source, size)
-        pos += size
-        target[pos] = 13
-        target[pos + 1] = 10
-        pos += 2
+        pos = put_bulk(target, pos, arg, len(arg))
     return target[0:pos]

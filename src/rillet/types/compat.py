@@ -1,13 +1,13 @@
-"""Whose behaviour is shown: one value of the setting `compat`, and all that hangs on it.
+"""The servers whose behaviour rillet can imitate: the values of the setting `compat` and their consequences.
 
-Servers that speak the same protocol differ in what they know and in what they say. Code that has to
-tell them apart asks for one of these, never for a version's name:
+Servers with the same protocol differ in features and replies. Code that depends on such a difference reads one of
+these attributes, never a version's name:
 
-    level        the first Redis that does it, as major * 10 + minor (7.0 is 70, 8.2 is 82), with `newest` above
-                 all; Valkey stands at 72, where it left Redis, and has `valkey` set for what it did since
-    lag_rule     LAG_A, LAG_B or LAG_C: when a group's lag is a number (`Stream.lag`)
-    rdb_version  what the server of that version writes at the end of a DUMP, and at the head of an RDB file
-    stream_type  the RDB type of a stream in it
+    level        the first Redis with a behaviour, as major * 10 + minor (7.0 is 70, 8.2 is 82); `newest` is above
+                 all. Valkey is 72, where it forked from Redis, and sets `valkey` for its later changes
+    lag_rule     LAG_A, LAG_B or LAG_C: when a group's lag is known (`Stream.lag`)
+    rdb_version  the version that this server writes at the end of a DUMP and at the start of an RDB file
+    stream_type  its RDB type for streams
 
     compat      level   lag   RDB   stream type   redis_version
     7.0            70    A     10        19       7.0.15
@@ -18,8 +18,8 @@ tell them apart asks for one of these, never for a version's name:
     newest        810    C     14        27       8.10.0
     valkey         72    B     80        21       7.2.4 (and valkey_version 9.1.2)
 
-Rejected: a flag for every difference (nobody could say which combinations exist), and one number for all
-(Valkey is neither before nor behind Redis 8).
+Rejected alternatives: a flag for every difference (the valid combinations would be unknown), and a single number
+(Valkey is neither older nor newer than Redis 8).
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 LAG_A = 0
-"""Redis 7.0 to 7.4: the read counter counts until a deletion by XDEL lies ahead of the group."""
+"""Redis 7.0 to 7.4: the group's read counter is valid until XDEL deletes an entry ahead of the group."""
 LAG_B = 1
-"""Valkey 8.1 and newer: as A, but a counter is not carried over a trimmed head, nor over any deletion ahead."""
+"""Valkey 8.1 and newer: as A, but trimming the head or deleting any entry ahead also invalidates the counter."""
 LAG_C = 2
-"""Redis 8.0 and newer: a group behind the first living entry lags by the stream's length."""
+"""Redis 8.0 and newer: a group before the first existing entry lags by the stream's length."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compat:
-    """One server to be compatible with; the module's table tells what the attributes are."""
+    """A server to be compatible with; the module's docstring describes the attributes."""
 
     name: str
     level: int
@@ -48,11 +48,11 @@ class Compat:
     valkey_version: str = ""
 
     def knows(self, level: int) -> bool:
-        """Say whether something that Redis has since that level (`level_of`) is there."""
+        """Return whether this server has a feature that Redis introduced at that level (see `level_of`)."""
         return self.level >= level
 
     def __str__(self) -> str:
-        """Return the word that the setting takes."""
+        """Return the value of the setting `compat`."""
         return self.name
 
 
@@ -68,12 +68,12 @@ COMPATS: dict[str, Compat] = {
         Compat("valkey", 72, LAG_B, 80, 21, "7.2.4", True, "9.1.2"),
     )
 }
-"""By the word that the setting takes."""
+"""The servers by the value of the setting `compat`."""
 
 NEWEST = COMPATS["newest"]
 
 
 def level_of(version: str) -> int:
-    """Return the level of a version such as "8.2.0" (82); two digits of a minor version make it three (8.10 is 810)."""
+    """Return the level of a version: 82 for "8.2.0", 810 for "8.10.0"."""
     major, minor = version.split(".")[:2]
     return int(major + minor)

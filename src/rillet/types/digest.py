@@ -1,16 +1,16 @@
 """Digests of values and data sets, equal to those of DEBUG DIGEST (Redis: debug.c).
 
-Two data sets with the same content have the same digest, whatever the order in which keys were made,
-in whichever version of Redis (but for scores, which are text of another kind since 7.2): a cheap oracle for tests.
-It is built from two steps on 20 bytes:
+Two data sets with the same content have the same digest, independent of key order and of the Redis version (except
+for scores, whose text changed in 7.2). This makes the digest a cheap test oracle. It is built from two operations on
+20 bytes:
 
     xor(digest, data)   digest ^= SHA1(data)                   order does not matter
     mix(digest, data)   digest = SHA1(digest ^ SHA1(data))     order matters
 
-A value mixes its type's number (four bytes, big endian) and its parts: a string its bytes, a list its elements, a
-stream for each entry "ms.seq" and the fields and values; a set xors its members, a hash the mixtures of each field and
-its value, a sorted set those of each member and its score; then an expiry xors the text "!!expire!!". A key's digest
-mixes its name, then the value; a data set xors those of its keys, after mixing each database's number.
+A value mixes its type number (four bytes, big-endian) and its parts: a string its bytes, a list its elements, a
+stream for each entry "ms.seq" and its fields and values. A set xors its members, a hash the mix of each field and its
+value, a sorted set the mix of each member and its score. An expiry then xors the text "!!expire!!". A key's digest
+mixes its name and its value. A data set mixes each database's number and xors the digests of its keys.
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ _LAST = 2**64 - 1
 
 
 def xor(digest: bytes, data: bytes) -> bytes:
-    """Return the digest with data added regardless of order (debug.c: xorDigest)."""
+    """Return the digest after adding data independent of order (debug.c: xorDigest)."""
     hashed = int.from_bytes(sha1(data, usedforsecurity=False).digest(), "big")
     return (int.from_bytes(digest, "big") ^ hashed).to_bytes(20, "big")
 
 
 def mix(digest: bytes, data: bytes) -> bytes:
-    """Return the digest with data added in order (debug.c: mixDigest)."""
+    """Return the digest after adding data in order (debug.c: mixDigest)."""
     return sha1(xor(digest, data), usedforsecurity=False).digest()
 
 
 def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Compat = NEWEST) -> bytes:
-    """Return the digest with a value added (debug.c: xorObjectDigest). O(size of the value)"""
+    """Return the digest after adding a value (debug.c: xorObjectDigest). O(size of the value)"""
     if isinstance(value, String):
         digest = mix(mix(digest, bytes(4)), value.value())
     elif isinstance(value, List):
@@ -78,7 +78,7 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Com
 def data_digest(
     databases: Iterable[tuple[int, Iterable[tuple[bytes, object, bool]]]], compat: Compat = NEWEST
 ) -> bytes:
-    """Return the digest of (number, keys) of each database that has keys; a key is (name, value, expires)."""
+    """Return the digest of a data set: (number, keys) per non-empty database, with a key as (name, value, expires)."""
     final = ZERO
     for index, keys in databases:
         final = mix(final, index.to_bytes(4, "big"))

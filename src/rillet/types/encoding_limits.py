@@ -1,7 +1,7 @@
-"""What the settings say about the forms of values: how large a compact form may grow, and whose rules hold.
+"""The settings that values depend on: size limits of compact encodings, and the compatibility level.
 
-The settings themselves are above the types; they have these attributes and are handed in as they are. Values
-that nobody's settings apply to (a payload read by a tool, a test) take `DEFAULTS`.
+The settings object itself belongs to a higher layer; it has these attributes and is passed in. Values outside
+any server's settings, such as payloads read by a tool or a test, use `DEFAULTS`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from rillet.types.compat import NEWEST, Compat
 
 
 class EncodingLimits(Protocol):
-    """The attributes of the settings that lists, sets and hashes ask for, by their names in redis.conf."""
+    """The settings attributes that lists, sets and hashes read, under their names in redis.conf."""
 
     compat: Compat
     list_max_listpack_size: int
@@ -28,7 +28,7 @@ class EncodingLimits(Protocol):
 
 
 class Defaults:
-    """Redis's defaults."""
+    """Redis's default limits."""
 
     def __init__(self) -> None:
         self.compat = NEWEST
@@ -48,5 +48,5 @@ DEFAULTS: EncodingLimits = Defaults()
 
 
 def has_compact(limits: EncodingLimits) -> bool:
-    """Whether small lists, and small sets of strings, are listpacks: since Redis 7.2, and in Valkey."""
+    """Return whether small lists and small sets of strings use listpacks: since Redis 7.2, and in Valkey."""
     return limits.compat.knows(72)

@@ -1,24 +1,24 @@
-"""Hashes: the value of a key that holds fields, each with a value (Redis: t_hash.c).
+"""Hashes: the value of a key that maps fields to values (Redis: t_hash.c).
 
-A hash has one of two encodings, which clients see (OBJECT ENCODING) and DUMP tells apart:
+A hash has one of two encodings, which clients see (OBJECT ENCODING) and DUMP exposes:
 
     listpack     field, value, field, value ...; up to hash-max-listpack-entries fields (512), each field and value
                  of up to hash-max-listpack-value bytes (64)
     hashtable    anything else: a dict from field to value
 
-It begins as a listpack and never goes back to one. A command's words are looked at before the first is stored
-(`prepare`): one that is too long, and since 7.2 too many of them, make a hashtable at once, even if the fields turn out
-to be the same one again and again. What the limits are is asked at each change, so a hash that was
-within them stays as it is until it is changed.
+A hash starts as a listpack and never becomes one again. A command examines all its arguments before it stores the
+first (`prepare`): one argument that is too long, or since 7.2 too many of them, converts the hash at once, even if the
+arguments repeat the same field. The limits are read at each change, so after a change of the settings a hash keeps its
+encoding until its next change.
 
-A listpack keeps its fields in the order in which they came, a new value takes the place of the old one. A dict does,
-too; Redis's order there is up to a random seed, so nobody can rely on it.
+A listpack keeps its fields in insertion order, and a new value replaces the old one in place. A dict does the same.
+Redis's order depends on a random seed there, so clients cannot rely on it.
 
-A dict cannot be entered in the middle, which HSCAN and HRANDFIELD need. The first of them lists the fields, and
-from then on the list is kept (`Slots`): a removal moves the last field into the hole, so all of it stays O(1). HSCAN
-walks the slots from the last one down: a field only ever moves to a lower slot, so one that is there during the whole
-scan is met at least once. Rejected: the list from the start, as sets have it. Most hashes are never scanned, and
-it costs about 100 bytes a field.
+HSCAN and HRANDFIELD need access by position, which a dict lacks. The first such command therefore creates a list of
+the fields, which the hash keeps (`Slots`). A removal moves the last field into the gap, so every operation is O(1).
+HSCAN iterates over the slots from the last one down: a field only ever moves to a lower slot, so a field that exists
+during the whole scan is returned at least once. Rejected alternative: creating the list at the start, as sets do,
+because most hashes are never scanned and the list costs about 100 bytes a field.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
 
 class Slots:
-    """The fields of a hashtable in a list, and where in it each of them is."""
+    """The fields of a hashtable as a list, and the index of each field in it."""
 
     __slots__ = ("fields", "slot_of")
 
@@ -41,26 +41,26 @@ class Slots:
         self.slot_of = {field: slot for slot, field in enumerate(fields)}
 
     def add(self, field: bytes) -> None:
-        """Put a new field at the end. O(1)"""
+        """Append a new field. O(1)"""
         self.slot_of[field] = len(self.fields)
         self.fields.append(field)
 
     def remove(self, field: bytes) -> None:
-        """Take a field out; the last one takes its slot. O(1)"""
+        """Remove a field; the last field takes its slot. O(1)"""
         slot, last = self.slot_of.pop(field), self.fields.pop()
         if slot < len(self.fields):
             self.fields[slot] = last
             self.slot_of[last] = slot
 
     def __sizeof__(self) -> int:
-        """Return the bytes that it takes, without those of the fields."""
-        # A slot's number is an object of its own from 257 on.
+        """Return the size in bytes, without the fields themselves."""
+        # Slot numbers above 256 are separate int objects.
         numbers = max(0, len(self.fields) - 257) * sys.getsizeof(1 << 29)
         return object.__sizeof__(self) + sys.getsizeof(self.fields) + sys.getsizeof(self.slot_of) + numbers
 
 
 class Hash:
-    """The fields of one key, in exactly one of `listpack` and `table`."""
+    """The fields of one key, stored in either `listpack` or `table`."""
 
     __slots__ = ("listpack", "slots", "table")
 
@@ -72,7 +72,7 @@ class Hash:
         self.slots: Slots | None = None
 
     def encoding(self) -> str:
-        """Return listpack or hashtable."""
+        """Return the encoding: listpack or hashtable."""
         return "hashtable" if self.listpack is None else "listpack"
 
     # -- reading -------------------------------------------------------------------------------------
@@ -85,14 +85,14 @@ class Hash:
         return len(self.table)
 
     def __contains__(self, field: bytes) -> bool:
-        """Whether there is such a field; O(1), in a listpack O(n)."""
+        """Return whether the field exists; O(1), in a listpack O(n)."""
         if self.listpack is not None:
             return self._find(self.listpack, field) != -1
         assert self.table is not None
         return field in self.table
 
     def get(self, field: bytes) -> bytes | None:
-        """Return the field's value, None where there is no such field (hashTypeGetValue). O(1), in a listpack O(n)"""
+        """Return the value of a field, or None if it does not exist (hashTypeGetValue). O(1), in a listpack O(n)"""
         if self.listpack is None:
             assert self.table is not None
             return self.table.get(field)
@@ -100,13 +100,13 @@ class Hash:
         return None if pos == -1 else self.listpack.get_bytes(self.listpack.next(pos))
 
     def words(self) -> list[bytes]:
-        """Return field, value, field, value ... O(n)"""
+        """Return fields and values alternately. O(n)"""
         if self.listpack is not None:
             return [word if isinstance(word, bytes) else b"%d" % word for word in self.listpack.values()]
         return [word for pair in self.items() for word in pair]
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """Yield each field with its value, in the order in which the fields came. O(n)"""
+        """Yield (field, value) pairs in insertion order. O(n)"""
         if self.table is not None:
             yield from self.table.items()
         else:
@@ -114,11 +114,11 @@ class Hash:
             yield from zip(words[::2], words[1::2], strict=True)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the fields in the order in which they came. O(n)"""
+        """Yield the fields in insertion order. O(n)"""
         return iter(self.words()[::2] if self.table is None else self.table)
 
     def values(self) -> list[bytes]:
-        """Return the values, in the order of their fields. O(n)"""
+        """Return the values in the order of their fields. O(n)"""
         return self.words()[1::2] if self.table is None else list(self.table.values())
 
     @staticmethod
@@ -126,10 +126,10 @@ class Hash:
         first = listpack.first()
         return -1 if first == -1 else listpack.find(first, field, 1)
 
-    # -- chance and walking --------------------------------------------------------------------------
+    # -- random access and iteration -----------------------------------------------------------------
 
     def _listed(self) -> list[bytes]:
-        """Return all fields by slot; in a hashtable the list is kept. O(n) the first time, then O(1)"""
+        """Return all fields by slot; a hashtable keeps the list. O(n) the first time, then O(1)"""
         if self.table is None:
             return list(self)
         if self.slots is None:
@@ -137,11 +137,11 @@ class Hash:
         return self.slots.fields
 
     def picks(self, count: int) -> list[bytes]:
-        """Return so many fields picked at random, the same one again where chance wants it. O(count)"""
+        """Return `count` random fields, possibly with repetitions. O(count)"""
         return random.choices(self._listed(), k=count)
 
     def sample(self, count: int) -> list[bytes]:
-        """Return so many different fields picked at random, at most all; a listpack's in their order. O(count)"""
+        """Return up to `count` distinct random fields; from a listpack, in insertion order. O(count)"""
         fields = self._listed()
         if count >= len(fields):
             return fields[:]
@@ -150,7 +150,7 @@ class Hash:
         return random.sample(fields, count)
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 = the end) and some fields; a listpack comes whole (scanGenericCommand)."""
+        """Return the next cursor (0 at the end) and some fields; a listpack returns all (scanGenericCommand)."""
         if self.table is None or (not cursor and count >= len(self.table)):
             return 0, list(self)
         fields = self._listed()
@@ -158,10 +158,10 @@ class Hash:
         start = max(stop - count, 0)
         return start, fields[start:stop]
 
-    # -- change --------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------
 
     def prepare(self, words: Sequence[bytes], limits: EncodingLimits = DEFAULTS) -> None:
-        """Become a hashtable if these fields and values, about to be set, ask for it (hashTypeTryConversion)."""
+        """Convert to a hashtable if the fields and values about to be set require it (hashTypeTryConversion)."""
         if self.listpack is None:
             return
         sizes = list(map(len, words))
@@ -170,7 +170,7 @@ class Hash:
             self.to_hashtable()
 
     def set(self, field: bytes, value: bytes, limits: EncodingLimits = DEFAULTS) -> bool:
-        """Give a field a value; False where the field was there (hashTypeSet). O(1), in a listpack O(n)"""
+        """Set the value of a field; return whether the field is new (hashTypeSet). O(1), in a listpack O(n)"""
         listpack = self.listpack
         if listpack is not None:
             longest, one, two = limits.hash_max_listpack_value, len(field), len(value)
@@ -196,7 +196,7 @@ class Hash:
         return pos == -1
 
     def remove(self, field: bytes) -> bool:
-        """Remove a field; False where there is none of that name (hashTypeDelete). O(1), in a listpack O(n)"""
+        """Remove a field; return False if it does not exist (hashTypeDelete). O(1), in a listpack O(n)"""
         if self.listpack is not None:
             pos = self._find(self.listpack, field)
             if pos != -1:
@@ -210,14 +210,14 @@ class Hash:
         return True
 
     def to_hashtable(self) -> None:
-        """Become a hashtable (hashTypeConvert). O(n)"""
+        """Convert to a hashtable (hashTypeConvert). O(n)"""
         self.table = dict(self.items())
         self.listpack = None
 
-    # -- the whole -----------------------------------------------------------------------------------
+    # -- the whole hash ------------------------------------------------------------------------------
 
     def copy(self) -> Hash:
-        """Return a hash of its own with the same fields, values and encoding (hashTypeDup). O(n)"""
+        """Return a copy with the same fields, values and encoding (hashTypeDup). O(n)"""
         twin = Hash()
         if self.listpack is not None:
             twin.listpack = Listpack.from_bytes(self.listpack.to_bytes(), False)
@@ -227,7 +227,7 @@ class Hash:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the bytes that it takes in this process (MEMORY USAGE); samples = fields looked at, 0 = all."""
+        """Return the memory used in this process (MEMORY USAGE); samples = number of fields measured, 0 = all."""
         size = sys.getsizeof(self)
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
@@ -243,7 +243,7 @@ class Hash:
         return size + sys.getsizeof(self.table) + (total * len(self.table) // seen if seen else 0)
 
     def check(self) -> None:
-        """Assert the invariants: one encoding, a field at least, each once, and every field in its slot. O(n)"""
+        """Raise AssertionError if the hash is empty, has two encodings, or a wrong slot. O(n)"""
         assert (self.listpack is None) != (self.table is None) and len(self)
         if self.listpack is not None:
             self.listpack.check()

@@ -1,17 +1,17 @@
-"""Lists: the value of a key that holds a sequence (Redis: t_list.c).
+"""Lists: the value of a key that is a sequence of elements (Redis: t_list.c).
 
 A list is a quicklist in one of two encodings, which clients see (OBJECT ENCODING):
 
-    listpack     one listpack and no more                 since 7.2, and as long as it is small
+    listpack     a single listpack                        since 7.2, while it is small
     quicklist    a chain of listpacks                     always in 7.0
 
-What is small is told by list-max-listpack-size (`quicklist.exceeds`). A listpack becomes a quicklist before it is
-to grow beyond that; the sum of what is to be added counts, so one RPUSH of many elements converts it although
-the first few would have fitted. A quicklist becomes a listpack again when it has shrunk to one node of half that
-size, so that a list that swings around the limit is not converted at every step. LINSERT converts even where it
-then finds nothing to insert beside: Redis's own, and seen.
+list-max-listpack-size defines "small" (`quicklist.exceeds`). A listpack becomes a quicklist before an addition would
+exceed that limit. The total size of the addition counts, so one RPUSH of many elements converts the list even if the
+first elements would fit. A quicklist becomes a listpack again when it has shrunk to one node of half the limit, so
+that a list near the limit is not converted at every change. LINSERT converts even if it does not find the pivot; this
+quirk of Redis is visible to clients and therefore kept.
 
-A list is never empty but within a command: who takes the last element away deletes the key.
+A list is empty only during a command: a command that removes the last element deletes the key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from rillet.types.encoding_limits import DEFAULTS, EncodingLimits, has_compact
 
 
 class List:
-    """The elements of one key: a quicklist, and when it takes which form."""
+    """The elements of one key: a quicklist, and the rules that select its encoding."""
 
     __slots__ = ("elements",)
 
@@ -42,13 +42,13 @@ class List:
         return self.elements.count
 
     def encoding(self) -> str:
-        """Return listpack or quicklist."""
+        """Return the encoding: listpack or quicklist."""
         return "listpack" if self.elements.single else "quicklist"
 
     # -- conversion ----------------------------------------------------------------------------------
 
     def grow(self, nbytes: int, count: int, limits: EncodingLimits) -> None:
-        """Get ready for so many elements more, of so many bytes in all (listTypeTryConversionAppend)."""
+        """Convert if needed before `count` elements of `nbytes` in total are added (listTypeTryConversionAppend)."""
         elements = self.elements
         elements.threshold = limits.quicklist_packed_threshold
         if not elements.single:
@@ -61,7 +61,7 @@ class List:
             elements.set_limits(limits.list_max_listpack_size, limits.list_compress_depth)
 
     def shrink(self, limits: EncodingLimits, built: bool = False) -> None:
-        """Become a listpack if that suits; `built`: it is new, full size will do (listTypeTryConvertQuicklist)."""
+        """Convert to a listpack if small enough; `built`: use the full limit (listTypeTryConvertQuicklist)."""
         elements = self.elements
         node = elements.head
         if elements.single or elements.nodes != 1 or node is None or node.is_plain() or not has_compact(limits):
@@ -72,25 +72,25 @@ class List:
             node.open()
             elements.single = True
 
-    # -- change --------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------
 
     def push(self, values: list[bytes], head: bool, limits: EncodingLimits) -> None:
-        """Add the values one after the other at the head or the tail. O(values)"""
+        """Push the values one by one at the head or the tail. O(values)"""
         self.grow(sum(map(len, values)), len(values), limits)
         for value in values:
             self.elements.push(value, head)
 
     def move_to(self, target: List, from_head: bool, to_head: bool, limits: EncodingLimits) -> bytes:
-        """Take an element off an end, add it to an end of the target, return it. Call `shrink` after. O(1)"""
+        """Pop an element from one end, push it to an end of target, and return it; call `shrink` afterwards. O(1)"""
         value = self.elements.pop(from_head)
-        # What a quicklist stores as an integer comes out of it as one, and is not counted as bytes that are added.
+        # A value stored as an integer is popped as an integer, and its size is not counted.
         integer = not self.elements.single and is_int64(value)
         target.grow(0 if integer else len(value), 1, limits)
         target.elements.push(value, to_head)
         return value
 
     def set(self, index: int, value: bytes, limits: EncodingLimits) -> bool:
-        """Put a value in the place of the element of that index; False where there is none."""
+        """Replace the element at an index; return False if the index is out of range."""
         self.grow(len(value), 1, limits)
         if not self.elements.replace(index, value):
             return False
@@ -98,7 +98,7 @@ class List:
         return True
 
     def insert(self, pivot: bytes, value: bytes, after: bool, limits: EncodingLimits) -> bool:
-        """Add a value before or after the first element that equals the pivot; False where none does. O(n)"""
+        """Insert a value before or after the first element equal to the pivot; return False if there is none. O(n)"""
         self.grow(len(value), 1, limits)
         index = next(self.elements.positions(pivot), -1)
         found = self.elements.locate(index) if index >= 0 else None
@@ -108,13 +108,13 @@ class List:
         return True
 
     def delete_range(self, start: int, count: int) -> None:
-        """Remove count elements from a non-negative index on. Call `shrink` after."""
+        """Delete count elements from a non-negative index on; call `shrink` afterwards."""
         self.elements.delete_range(start, count)
 
-    # -- the whole -----------------------------------------------------------------------------------
+    # -- the whole list ------------------------------------------------------------------------------
 
     def copy(self) -> List:
-        """Return a list of its own with the same elements, nodes and encoding (listTypeDup). O(bytes)"""
+        """Return a copy with the same elements, nodes and encoding (listTypeDup). O(bytes)"""
         ours, twin = self.elements, List()
         theirs = Quicklist(ours.fill, ours.depth, ours.classic, ours.single)
         for node in ours.chain():
@@ -128,9 +128,9 @@ class List:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the bytes that the value takes in this process (MEMORY USAGE); samples = nodes looked at, 0 = all.
+        """Return the memory used in this process (MEMORY USAGE); samples = number of nodes measured, 0 = all.
 
-        Nodes beyond the samples are taken to be as large as those on the average. O(samples)
+        The other nodes are estimated by the average. O(samples)
         """
         elements = self.elements
         usages = [_node_usage(node) for node in islice(elements.chain(), samples or None)]
@@ -138,7 +138,7 @@ class List:
         return sys.getsizeof(self) + sys.getsizeof(elements) + nodes
 
     def check(self) -> None:
-        """Assert the invariants: the quicklist's, and that a key holds an element. O(bytes)"""
+        """Raise AssertionError if the list is empty or an invariant of the quicklist is broken. O(bytes)"""
         assert self.elements.count
         self.elements.check()
 

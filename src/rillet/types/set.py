@@ -1,19 +1,19 @@
-"""Sets: the value of a key that holds members, each once (Redis: t_set.c).
+"""Sets: the value of a key that holds distinct members (Redis: t_set.c).
 
-A set has one of three encodings, which clients see (OBJECT ENCODING) and DUMP tells apart:
+A set has one of three encodings, which clients see (OBJECT ENCODING) and DUMP exposes:
 
     intset       all members are canonical 64-bit integers, up to set-max-intset-entries (512)
     listpack     since 7.2: up to set-max-listpack-entries (128), each of up to set-max-listpack-value bytes (64)
     hashtable    anything else
 
-It goes down this list and never up, except that a set made anew (SINTERSTORE, SPOP of nearly all) begins again. An
-intset that gets a member that is no integer becomes a listpack if it is small enough for one, in 7.0
-a hashtable at once; an intset that gets too many members becomes a hashtable, not a listpack.
+Conversions go only down this list; a newly created set (SINTERSTORE, SPOP of nearly all members) starts again at the
+top. An intset that receives a member that is not an integer becomes a listpack if it is small enough, and in 7.0
+always a hashtable. An intset with too many members becomes a hashtable, not a listpack.
 
-The hashtable is a dict from member to its slot in a list of all members; a removal moves the last member
-into the hole. So membership, adding, removing and a fair random member are O(1), where a dict alone would
-walk to find a random one. SSCAN walks the slots from the last one down: a member only ever moves to a
-lower slot, so one that is there during the whole scan is met at least once.
+The hashtable is a dict from each member to its slot in a list of all members. A removal moves the last member
+into the gap. Membership, addition, removal and a uniformly random member are therefore O(1); a dict alone
+would need a walk to find a random member. SSCAN iterates over the slots from the last one down: a member only ever
+moves to a lower slot, so a member that exists during the whole scan is returned at least once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
 
 
 class Set:
-    """The members of one key, in exactly one of `intset`, `listpack` and `slots`."""
+    """The members of one key, stored in `intset`, `listpack` or `slots`."""
 
     __slots__ = ("intset", "listpack", "members", "slots")
 
@@ -46,7 +46,7 @@ class Set:
 
     @staticmethod
     def for_value(value: bytes, expected: int, limits: EncodingLimits) -> Set:
-        """Return an empty set fit for a first member and so many in all (setTypeCreate)."""
+        """Return an empty set whose encoding suits the first member and the expected number (setTypeCreate)."""
         integer = string2ll(value) is not None
         if not has_compact(limits):
             return Set() if integer else Set.empty("hashtable")
@@ -56,7 +56,7 @@ class Set:
 
     @staticmethod
     def empty(encoding: str) -> Set:
-        """Return an empty set of that encoding."""
+        """Return an empty set with the given encoding."""
         made = Set()
         if encoding != "intset":
             made.intset = None
@@ -67,7 +67,7 @@ class Set:
         return made
 
     def encoding(self) -> str:
-        """Return intset, listpack or hashtable."""
+        """Return the encoding: intset, listpack or hashtable."""
         if self.intset is not None:
             return "intset"
         return "hashtable" if self.listpack is None else "listpack"
@@ -81,7 +81,7 @@ class Set:
         return len(self.members) if self.listpack is None else self.listpack.length()
 
     def __contains__(self, member: bytes) -> bool:
-        """Whether it is a member; O(1), O(log n) in an intset, O(n) in a listpack."""
+        """Return whether the member exists; O(1), O(log n) in an intset, O(n) in a listpack."""
         if self.intset is not None:
             number = string2ll(member)
             return number is not None and number in self.intset
@@ -91,7 +91,7 @@ class Set:
         return member in self.slots
 
     def __iter__(self) -> Iterator[bytes]:
-        """Yield the members: an intset's in order, the least first, others in that of their places."""
+        """Yield the members: an intset's in rising order, others by position."""
         if self.intset is not None:
             for number in self.intset:
                 yield b"%d" % number
@@ -104,24 +104,24 @@ class Set:
             yield from self.members
 
     def at(self, index: int) -> bytes:
-        """Return the member at a place, 0 to the length less 1. O(1), in a listpack O(n)"""
+        """Return the member at a position from 0 to the length - 1. O(1), in a listpack O(n)"""
         if self.intset is not None:
             return b"%d" % self.intset[index]
         return self.members[index] if self.listpack is None else self.listpack.get_bytes(self.listpack.seek(index))
 
     def random(self) -> bytes:
-        """Return a member picked at random, each as likely as any other (setTypeRandomElement)."""
+        """Return a uniformly random member (setTypeRandomElement)."""
         return self.at(random.randrange(len(self)))
 
     def sample(self, count: int) -> list[bytes]:
-        """Return so many different members picked at random, at most all. O(count), in a listpack O(n)"""
+        """Return up to `count` distinct random members. O(count), in a listpack O(n)"""
         if self.listpack is not None:
             members = list(self)
             return [members[at] for at in sorted(random.sample(range(len(members)), count))]
         return [self.at(at) for at in random.sample(range(len(self)), count)]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[bytes]]:
-        """Return the next cursor (0 = the end) and some members; compact sets come whole (scanGenericCommand)."""
+        """Return the next cursor (0 at the end) and some members; compact sets return all (scanGenericCommand)."""
         if self.slots is None:
             return 0, list(self)
         stop = min(cursor, len(self.members)) if cursor else len(self.members)
@@ -133,10 +133,10 @@ class Set:
         first = listpack.first()
         return -1 if first == -1 else listpack.find(first, member)
 
-    # -- change --------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------
 
     def prepare(self, expected: int, limits: EncodingLimits) -> None:
-        """Become a hashtable at once if so many members are to be added (setTypeMaybeConvert; since 7.2)."""
+        """Convert to a hashtable at once if `expected` members require it (setTypeMaybeConvert; since 7.2)."""
         if has_compact(limits) and (
             (self.listpack is not None and expected > limits.set_max_listpack_entries)
             or (self.intset is not None and expected > limits.set_max_intset_entries)
@@ -144,7 +144,7 @@ class Set:
             self.to_hashtable()
 
     def add(self, member: bytes, limits: EncodingLimits = DEFAULTS) -> bool:
-        """Add a member; False where it is one already (setTypeAdd)."""
+        """Add a member; return False if it already exists (setTypeAdd)."""
         if self.slots is not None:
             if member in self.slots:
                 return False
@@ -188,7 +188,7 @@ class Set:
         return self.add(member)
 
     def remove(self, member: bytes) -> bool:
-        """Remove a member; False where it is none (setTypeRemove)."""
+        """Remove a member; return False if it does not exist (setTypeRemove)."""
         if self.intset is not None:
             number = string2ll(member)
             return number is not None and self.intset.remove(number)
@@ -210,34 +210,34 @@ class Set:
     # -- conversion ----------------------------------------------------------------------------------
 
     def to_hashtable(self) -> None:
-        """Become a hashtable (setTypeConvert). O(n)"""
+        """Convert to a hashtable (setTypeConvert). O(n)"""
         self.members = list(self)
         self.slots = {member: slot for slot, member in enumerate(self.members)}
         self.intset = self.listpack = None
 
     def to_listpack(self) -> None:
-        """Become a listpack (setTypeConvert). O(n)"""
+        """Convert to a listpack (setTypeConvert). O(n)"""
         listpack = Listpack()
         for member in self:
             listpack.append(member)
         self.listpack, self.intset, self.slots, self.members = listpack, None, None, []
 
     def to_intset(self, limits: EncodingLimits) -> None:
-        """Become an intset, all members being integers, unless they are too many (maybeConvertToIntset). O(n log n)"""
+        """Convert a set of integers to an intset unless it has too many members (maybeConvertToIntset). O(n log n)"""
         if self.intset is None and len(self) <= min(limits.set_max_intset_entries, _INTSET_LIMIT):
             self.replace_all(sorted(map(int, self)))
 
     def replace_all(self, numbers: Iterable[int]) -> None:
-        """Hold these integers instead, as an intset."""
+        """Replace all members by these integers, as an intset."""
         intset = Intset()
         for number in numbers:
             intset.add(number)
         self.intset, self.listpack, self.slots, self.members = intset, None, None, []
 
-    # -- the whole -----------------------------------------------------------------------------------
+    # -- the whole set -------------------------------------------------------------------------------
 
     def copy(self) -> Set:
-        """Return a set of its own with the same members and encoding (setTypeDup). O(n)"""
+        """Return a copy with the same members and encoding (setTypeDup). O(n)"""
         twin = Set.empty(self.encoding())
         if self.intset is not None:
             twin.intset = self.intset.copy()
@@ -249,7 +249,7 @@ class Set:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the bytes that it takes in this process (MEMORY USAGE); samples = members looked at, 0 = all."""
+        """Return the memory used in this process (MEMORY USAGE); samples = number of members measured, 0 = all."""
         size = sys.getsizeof(self)
         if self.intset is not None:
             return size + sys.getsizeof(self.intset) + sys.getsizeof(self.intset.members)
@@ -257,12 +257,12 @@ class Set:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
         seen = self.members[:samples] if samples else self.members
         texts = sum(map(sys.getsizeof, seen)) * len(self.members) // len(seen) if seen else 0
-        # A slot's number is an object of its own from 257 on.
+        # Slot numbers above 256 are separate int objects.
         numbers = max(0, len(self.members) - 257) * sys.getsizeof(1 << 29)
         return size + sys.getsizeof(self.members) + sys.getsizeof(self.slots) + texts + numbers
 
     def check(self) -> None:
-        """Assert the invariants: one encoding, a member at least, every member in its slot. O(n)"""
+        """Raise AssertionError if the set is empty, has two encodings, or a wrong slot. O(n)"""
         assert [self.intset, self.listpack, self.slots].count(None) == 2 and len(self)
         if self.intset is not None:
             self.intset.check()

@@ -1,22 +1,21 @@
 """Strings: the value of a key that holds bytes.
 
-Redis keeps a string in one of three encodings, which clients see (OBJECT ENCODING) and DUMP tells apart:
+Redis stores a string in one of three encodings, which clients see (OBJECT ENCODING) and DUMP exposes:
 
     int      the text is a canonical 64-bit integer          SET k 42
     embstr   at most 44 bytes, never changed in place        SET k hello
-    raw      anything else, and everything that was changed  APPEND k x, SETRANGE k 0 x
+    raw      anything else, and any changed string           APPEND k x, SETRANGE k 0 x
 
-44 is what fits beside an object's header in a 64-byte allocation (object.c,
-OBJ_ENCODING_EMBSTR_SIZE_LIMIT). Here the bytes are kept as they came whatever the encoding, because a
-reply sends text and a Python bytes object is what came in; the encoding follows from the text and
-from `form`, which remembers how the value came to be:
+44 bytes fit beside an object's header in a 64-byte allocation (object.c, OBJ_ENCODING_EMBSTR_SIZE_LIMIT).
+rillet keeps the received bytes object for every encoding, because replies send text. The encoding is derived
+from the text and from `form`, which records how the value was created:
 
-    PLAIN   by SET: int, embstr or raw by the text         (tryObjectEncoding)
-    TEXT    by INCRBYFLOAT: embstr or raw, never int       (createStringObject)
-    RAW     by APPEND or SETRANGE on a key that exists     (dbUnshareStringValue)
+    PLAIN   by SET: int, embstr or raw, depending on the text (tryObjectEncoding)
+    TEXT    by INCRBYFLOAT: embstr or raw, never int          (createStringObject)
+    RAW     by APPEND or SETRANGE on an existing key          (dbUnshareStringValue)
 
-A string that grows in place moves its bytes into an over-allocated bytearray (`grown`), so that n
-appends cost O(n) bytes in total; `data` is then b"" and only one of the two is ever in use.
+A string that grows in place moves its bytes to an over-allocated bytearray (`grown`), so that n
+appends cost O(n) bytes in total. `data` is then b""; only one of the two is ever in use.
 """
 
 from __future__ import annotations
@@ -72,28 +71,28 @@ class String:
 
     @cython.ccall
     def append(self, tail: bytes) -> cython.Py_ssize_t:
-        """Add bytes at the end, return the new length. Amortised O(bytes added)"""
+        """Append bytes; return the new length. Amortized O(bytes added)"""
         self._grow(0)
         self.grown += tail
         return len(self.grown)
 
     @cython.ccall
     def set_range(self, offset: cython.Py_ssize_t, part: bytes) -> cython.Py_ssize_t:
-        """Overwrite from offset on, with zero bytes before it where the string was shorter; return the new length."""
+        """Overwrite bytes from offset on, padding a shorter string with zero bytes; return the new length."""
         self._grow(offset)
         self.grown[offset : offset + len(part)] = part
         return len(self.grown)
 
     @cython.ccall
     def get_range(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> bytes:
-        """Return the bytes from start up to, not including, stop; 0 <= start <= stop. O(bytes)"""
+        """Return the bytes from start to stop (exclusive); 0 <= start <= stop. O(bytes)"""
         if self.grown is None:
             return self.data[start:stop]
         return bytes(self.grown[start:stop])
 
     @cython.cfunc
     def _grow(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Keep the bytes where they can grow, at least `size` of them."""
+        """Move the bytes to a buffer that can grow, with at least `size` bytes."""
         if self.grown is None:
             self.grown = bytearray(self.data)
             self.data = b""
@@ -103,7 +102,7 @@ class String:
         return True
 
     def encoding(self) -> str:
-        """Return int, embstr or raw (object.c: strEncoding)."""
+        """Return the encoding: int, embstr or raw (object.c: strEncoding)."""
         if self.form == RAW:
             return "raw"
         if self.form == PLAIN and string2ll(self.data) is not None:
@@ -111,25 +110,25 @@ class String:
         return "embstr" if len(self.data) <= EMBSTR_LIMIT else "raw"
 
     def copy(self) -> String:
-        """Return a string of the same bytes and encoding (object.c: dupStringObject)."""
+        """Return a copy with the same bytes and encoding (object.c: dupStringObject)."""
         twin = String(self.data, self.form)
         if self.grown is not None:
             twin.data = self.value()
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the bytes that the value takes in this process (MEMORY USAGE); samples is for the other types."""
+        """Return the memory used in this process (MEMORY USAGE); samples applies only to other types."""
         return sys.getsizeof(self) + sys.getsizeof(self.data if self.grown is None else self.grown)
 
     def check(self) -> None:
-        """Assert the invariants: one place for the bytes, and a form that says how they came."""
+        """Raise AssertionError if both buffers are in use or the form is invalid."""
         assert self.form in (PLAIN, TEXT, RAW)
         assert self.grown is None or (self.data == b"" and self.form == RAW)
 
 
 @cython.ccall
 def new_string(data: bytes, form: cython.int = 0) -> String:
-    """Return a String without the cost of a constructor call."""
+    """Create a String without the cost of a constructor call."""
     string: String = String.__new__(String)
     string.data = data
     string.grown = None  # type: ignore[assignment]
@@ -139,7 +138,7 @@ def new_string(data: bytes, form: cython.int = 0) -> String:
 
 @cython.ccall
 def string2ll(text: bytes) -> Any:
-    """Return the integer that the text spells canonically and that fits 64 bits signed, or None (util.c: string2ll)."""
+    """Return the 64-bit integer of a canonical decimal text, or None for other text (util.c: string2ll)."""
     size: cython.Py_ssize_t = len(text)
     at: cython.Py_ssize_t = 0
     number: cython.ulonglong = 0
@@ -157,7 +156,7 @@ def string2ll(text: bytes) -> Any:
         return 0
     if digit < 1 or digit > 9:
         return None
-    if size - at > 18:  # may not fit: decided exactly, and rarely met
+    if size - at > 18:  # may exceed 64 bits: decided exactly; rare
         return _long_integer(text)
     while at < size:
         digit = text[at] - 48

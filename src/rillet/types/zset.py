@@ -1,27 +1,26 @@
-"""Sorted sets: the value of a key that holds members, each with a score, in the order of those (Redis: t_zset.c).
+"""Sorted sets: the value of a key that holds members ordered by score (Redis: t_zset.c).
 
-A sorted set has one of two encodings, which clients see (OBJECT ENCODING) and DUMP tells apart:
+A sorted set has one of two encodings, which clients see (OBJECT ENCODING) and DUMP exposes:
 
     listpack     member, score, member, score, ...        up to zset-max-listpack-entries (128) members, each
                                                           of up to zset-max-listpack-value bytes (64)
-    skiplist     a skiplist in the order, and             anything else
+    skiplist     a skiplist in order, and                 anything else
                  a dict from member to its node
 
-In both the order is by score, then by the bytes of the member. A score stands in a listpack as an integer where it
-is one, else as text (`structs.doubles`): the zero below zero is lost there, and kept in a skiplist. A listpack becomes
-a skiplist and never the other way, except that a sorted set made anew (ZUNIONSTORE, an RDB file of type 5) begins as
-what its members allow.
+Both order by score, then by the bytes of the member. A listpack stores a score as an integer if it is one, otherwise
+as text (`structs.float_text`); it loses the sign of negative zero, which a skiplist keeps. A listpack becomes a
+skiplist and never the reverse, but a newly created sorted set (ZUNIONSTORE, an RDB value of type 5) starts with the
+encoding that its members allow.
 
-Every range, by rank, score or member, is a window: the rank where it begins and how many members it has. So reading,
-counting, LIMIT, reverse order and removal are each written once. By member a range means something only
-where all scores are equal; where they are not, a listpack is walked as Redis does it, and a skiplist answers something,
-as Redis's does.
+Every range, by rank, score or member, is a window: the rank of its first member and its number of members. Reading,
+counting, LIMIT, reverse order and removal are therefore each implemented once. A range by member is meaningful only if
+all scores are equal. Otherwise the result is unspecified, but a listpack is walked exactly as in Redis.
 
-A node of the skiplist also knows its slot in a list of all nodes, as the members of a set do (`types.set`): a scan
-walks the slots down, and a random member is one of them.
+A skiplist node also stores its slot in a list of all nodes, as in sets (`types.set`): a scan iterates over the
+slots downward, and a random member is a random slot.
 
-Costs: in a skiplist O(1) for a score, O(log n) for an addition, a removal, a rank or a window; in a listpack O(n) for
-any of them, n being small.
+Costs: in a skiplist O(1) for a score and O(log n) for an addition, a removal, a rank or a window; in a listpack O(n)
+for each of these, with small n.
 """
 
 from __future__ import annotations
@@ -40,13 +39,13 @@ Pair = tuple[bytes, float]
 _SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE
 
 LEAST = (0, b"")
-"""Stands before every member, as - does in ZRANGEBYLEX."""
+"""The bound before every member: - in ZRANGEBYLEX."""
 GREATEST = (2, b"")
-"""Stands behind every member, as + does."""
+"""The bound after every member: + in ZRANGEBYLEX."""
 
 
 class ScoreRange:
-    """Scores between two, each of which may be left out (zrangespec)."""
+    """A range of scores; each bound may be exclusive (zrangespec)."""
 
     __slots__ = ("high", "high_open", "low", "low_open")
 
@@ -58,7 +57,7 @@ class ScoreRange:
 
 
 class MemberRange:
-    """Members between two, each of which may be left out: (1, member), LEAST or GREATEST (zlexrangespec)."""
+    """A range of members; each bound is (1, member), LEAST or GREATEST and may be exclusive (zlexrangespec)."""
 
     __slots__ = ("high", "high_open", "low", "low_open")
 
@@ -69,15 +68,15 @@ class MemberRange:
         self.high_open = high_open
 
     def is_empty(self) -> bool:
-        """Whether no member can be within."""
+        """Return whether the range cannot contain any member."""
         return self.low > self.high or (self.low == self.high and (self.low_open or self.high_open))
 
     def above_low(self, member: bytes) -> bool:
-        """Whether the member is not below the range (zslLexValueGteMin)."""
+        """Return whether the member is within the lower bound (zslLexValueGteMin)."""
         return self.low < (1, member) or (not self.low_open and self.low == (1, member))
 
     def below_high(self, member: bytes) -> bool:
-        """Whether the member is not above the range (zslLexValueLteMax)."""
+        """Return whether the member is within the upper bound (zslLexValueLteMax)."""
         return (1, member) < self.high or (not self.high_open and self.high == (1, member))
 
 
@@ -96,7 +95,7 @@ class Zset:
 
     @staticmethod
     def for_size(expected: int, widest: int, limits: EncodingLimits) -> Zset:
-        """Return an empty sorted set fit for so many members of so many bytes (zsetTypeCreate)."""
+        """Return an empty sorted set whose encoding suits the expected number and width of members (zsetTypeCreate)."""
         made = Zset()
         if expected > limits.zset_max_listpack_entries or widest > limits.zset_max_listpack_value:
             made.listpack, made.skiplist = None, Skiplist()
@@ -104,7 +103,7 @@ class Zset:
 
     @staticmethod
     def of(pairs: Iterable[Pair], limits: EncodingLimits) -> Zset:
-        """Return a sorted set of these members, encoded as they allow (zsetConvertToListpackIfNeeded). O(n log n)"""
+        """Create a sorted set of members with a suitable encoding (zsetConvertToListpackIfNeeded). O(n log n)"""
         ordered = sorted(pairs, key=_order)
         lengths = [len(member) for member, _ in ordered]
         widest = max(lengths, default=0) if sum(lengths) <= _SAFETY_LIMIT else sys.maxsize
@@ -113,13 +112,13 @@ class Zset:
             for member, score in ordered:
                 _append(made.listpack, member, score, is_classic(limits))
         else:
-            # The greatest first: each one is put before all others, at once.
+            # In descending order, each insertion is at the front and needs no search.
             for member, score in reversed(ordered):
                 made._insert(member, score)
         return made
 
     def encoding(self) -> str:
-        """Return listpack or skiplist."""
+        """Return the encoding: listpack or skiplist."""
         return "skiplist" if self.listpack is None else "listpack"
 
     # -- reading -------------------------------------------------------------------------------------
@@ -129,11 +128,11 @@ class Zset:
         return len(self.nodes) if self.listpack is None else self.listpack.length() // 2
 
     def __contains__(self, member: bytes) -> bool:
-        """Whether it is a member; O(1), in a listpack O(n)."""
+        """Return whether the member exists; O(1), in a listpack O(n)."""
         return self.score(member) is not None
 
     def __iter__(self) -> Iterator[Pair]:
-        """Yield (member, score), the lowest first."""
+        """Yield (member, score) in rising order."""
         if self.listpack is not None:
             yield from _pairs(self.listpack.values())
         else:
@@ -142,7 +141,7 @@ class Zset:
                 yield node.member, node.score
 
     def backwards(self) -> Iterator[Pair]:
-        """Yield (member, score), the highest first."""
+        """Yield (member, score) in descending order."""
         if self.listpack is not None:
             yield from self.slice(0, len(self), True)
             return
@@ -153,7 +152,7 @@ class Zset:
             node = node.backward
 
     def score(self, member: bytes) -> float | None:
-        """Return the score of a member, None where it is none (zsetScore). O(1), in a listpack O(n)"""
+        """Return the score of a member, or None if it does not exist (zsetScore). O(1), in a listpack O(n)"""
         if self.listpack is not None:
             pos = _find(self.listpack, member)
             return None if pos == -1 else _score_behind(self.listpack, pos)
@@ -161,7 +160,7 @@ class Zset:
         return None if node is None else node.score
 
     def rank(self, member: bytes) -> int | None:
-        """Return how many members stand before one, None where it is none (zsetRank). O(log n), in a listpack O(n)"""
+        """Return the rank of a member, or None if it does not exist (zsetRank). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
             for rank, (one, _) in enumerate(self):
                 if one == member:
@@ -172,7 +171,7 @@ class Zset:
         return None if node is None else self.skiplist.rank(node)
 
     def slice(self, start: int, count: int, backwards: bool = False) -> list[Pair]:
-        """Return the members of a window, all of them there, the highest first if told so. O(log n + count)"""
+        """Return the members of an existing window, in descending order if `backwards`. O(log n + count)"""
         if count <= 0:
             return []
         if self.listpack is not None:
@@ -188,7 +187,7 @@ class Zset:
         return found
 
     def window_of_scores(self, wanted: ScoreRange) -> tuple[int, int]:
-        """Return the window of a range of scores (zslFirstInRange, zslLastInRange)."""
+        """Return the window of a score range (zslFirstInRange, zslLastInRange)."""
         if self.listpack is not None:
             values = self.listpack.values()
             start = _below(values, wanted.low, wanted.low_open)
@@ -198,7 +197,7 @@ class Zset:
         return start, max(self.skiplist.below(wanted.high, not wanted.high_open) - start, 0)
 
     def window_of_members(self, wanted: MemberRange, backwards: bool = False) -> tuple[int, int]:
-        """Return the window of a range of members, found from its end if told so (zslFirstInLexRange and others)."""
+        """Return the window of a member range; `backwards` searches from its end (zslFirst/LastInLexRange)."""
         if wanted.is_empty():
             return 0, 0
         if self.listpack is not None:
@@ -213,36 +212,36 @@ class Zset:
         return self.skiplist.below_member(bound[1], inclusive)
 
     def random(self) -> Pair:
-        """Return a member picked at random, each as likely as any other (zsetTypeRandomElement)."""
+        """Return a uniformly random member (zsetTypeRandomElement)."""
         if self.listpack is not None:
             return self.slice(random.randrange(len(self)), 1)[0]
         node = random.choice(self.slots)
         return node.member, node.score
 
     def sample(self, count: int) -> list[Pair]:
-        """Return so many different members picked at random, at most all. O(count), in a listpack O(n)"""
+        """Return up to `count` distinct random members. O(count), in a listpack O(n)"""
         if self.listpack is not None:
             pairs = list(self)
             return [pairs[at] for at in sorted(random.sample(range(len(pairs)), count))]
         return [(node.member, node.score) for node in random.sample(self.slots, count)]
 
     def scan(self, cursor: int, count: int) -> tuple[int, list[Pair]]:
-        """Return the next cursor (0 = the end) and some members; a listpack comes whole (scanGenericCommand)."""
+        """Return the next cursor (0 at the end) and some members; a listpack returns all (scanGenericCommand)."""
         if self.listpack is not None:
             return 0, list(self)
         stop = min(cursor, len(self.slots)) if cursor else len(self.slots)
         start = max(stop - count, 0)
         return start, [(node.member, node.score) for node in self.slots[start:stop]]
 
-    # -- change --------------------------------------------------------------------------------------
+    # -- changes -------------------------------------------------------------------------------------
 
     def prepare(self, expected: int, limits: EncodingLimits) -> None:
-        """Become a skiplist at once if so many members are to be added (zsetTypeMaybeConvert; since 7.2)."""
+        """Convert to a skiplist at once if `expected` members require it (zsetTypeMaybeConvert; since 7.2)."""
         if self.listpack is not None and expected > limits.zset_max_listpack_entries:
             self.to_skiplist()
 
     def add(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
-        """Add what is no member yet (zsetAdd). O(log n), in a listpack O(n)"""
+        """Add a member that does not exist yet (zsetAdd). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
             if (
                 self.listpack.length() // 2 < limits.zset_max_listpack_entries
@@ -261,7 +260,7 @@ class Zset:
         self.slots.append(node)
 
     def update(self, member: bytes, score: float, limits: EncodingLimits = DEFAULTS) -> None:
-        """Give a member another score (zsetAdd). O(log n), in a listpack O(n)"""
+        """Change the score of a member (zsetAdd). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
             _cut(self.listpack, _find(self.listpack, member))
             _put(self.listpack, member, score, is_classic(limits))
@@ -270,7 +269,7 @@ class Zset:
             self.skiplist.move(self.nodes[member], score)
 
     def remove(self, member: bytes) -> bool:
-        """Remove a member; False where it is none (zsetDel). O(log n), in a listpack O(n)"""
+        """Remove a member; return False if it does not exist (zsetDel). O(log n), in a listpack O(n)"""
         if self.listpack is not None:
             pos = _find(self.listpack, member)
             if pos != -1:
@@ -285,7 +284,7 @@ class Zset:
         return True
 
     def delete(self, start: int, count: int) -> None:
-        """Remove the members of a window, all of them there. O(log n + count), in a listpack O(n)"""
+        """Remove the members of an existing window. O(log n + count), in a listpack O(n)"""
         if self.listpack is not None:
             self.listpack.delete_range(2 * start, 2 * count)
             return
@@ -301,16 +300,16 @@ class Zset:
             last.slot = node.slot
 
     def to_skiplist(self) -> None:
-        """Become a skiplist (zsetConvert). O(n)"""
+        """Convert to a skiplist (zsetConvert). O(n)"""
         pairs = list(self)
         self.listpack, self.skiplist = None, Skiplist()
         for member, score in reversed(pairs):
             self._insert(member, score)
 
-    # -- the whole -----------------------------------------------------------------------------------
+    # -- the whole sorted set ------------------------------------------------------------------------
 
     def copy(self) -> Zset:
-        """Return a sorted set of its own with the same members and encoding (zsetDup). O(n)"""
+        """Return a copy with the same members and encoding (zsetDup). O(n)"""
         twin = Zset()
         if self.listpack is not None:
             twin.listpack = Listpack.from_bytes(self.listpack.to_bytes(), False)
@@ -321,21 +320,21 @@ class Zset:
         return twin
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the bytes that it takes in this process (MEMORY USAGE); samples = members looked at, 0 = all."""
+        """Return the memory used in this process (MEMORY USAGE); samples = number of members measured, 0 = all."""
         size = sys.getsizeof(self)
         if self.listpack is not None:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
         size += sys.getsizeof(self.nodes) + sys.getsizeof(self.slots) + sys.getsizeof(self.skiplist)
         seen = self.slots[:samples] if samples else self.slots
-        # One node in four has a list for its higher levels: a third of a level for each node, and two words for each.
+        # One node in four has a tower: on average a third of a level per node, with two words per level.
         each = sum(sys.getsizeof(node) + sys.getsizeof(node.member) for node in seen) / max(len(seen), 1)
         return size + round((each + sys.getsizeof([None, 0]) / 4 + 16 / 3) * len(self.slots))
 
     def check(self) -> None:
-        """Assert the invariants: one encoding, a member at least, in order, each once and in its slot. O(n log n)"""
+        """Raise AssertionError if it is empty, unordered, has two encodings, duplicates or a wrong slot. O(n log n)"""
         pairs = list(self)
         assert pairs and pairs == sorted(pairs, key=_order) and len({member for member, _ in pairs}) == len(self)
-        assert all(score == score for _, score in pairs), "not a number"
+        assert all(score == score for _, score in pairs), "a score is NaN"
         if self.listpack is not None:
             assert self.skiplist is None and not self.nodes and not self.slots
             self.listpack.check()
@@ -347,7 +346,7 @@ class Zset:
 
 
 def is_classic(limits: EncodingLimits) -> bool:
-    """Whether scores are written with 17 digits, as until 7.0."""
+    """Return whether scores are formatted with 17 digits, as up to Redis 7.0."""
     return not limits.compat.knows(72)
 
 
@@ -363,13 +362,13 @@ def _text(value: bytes | int) -> bytes:
 
 
 def _pairs(values: list[Any]) -> Iterator[Pair]:
-    """Yield (member, score) of values that stand in turns."""
+    """Yield (member, score) pairs from alternating values."""
     for at in range(0, len(values), 2):
         yield _text(values[at]), float(values[at + 1])
 
 
 def _some(listpack: Listpack, index: int, count: int) -> list[Any]:
-    """Return the values from an index on, all of them there."""
+    """Return existing values from an index on."""
     if count * 4 > listpack.length():
         return listpack.values()[index : index + count]
     values, pos = [], listpack.seek(index)
@@ -380,7 +379,7 @@ def _some(listpack: Listpack, index: int, count: int) -> list[Any]:
 
 
 def _find(listpack: Listpack, member: bytes) -> int:
-    """Return the position of a member, -1 where it is none (zzlFind)."""
+    """Return the position of a member, or -1 if it does not exist (zzlFind)."""
     first = listpack.first()
     return -1 if first == -1 else listpack.find(first, member, 1)
 
@@ -391,7 +390,7 @@ def _score_behind(listpack: Listpack, pos: int) -> float:
 
 
 def _cut(listpack: Listpack, pos: int) -> None:
-    """Remove the member at a position, and its score (zzlDelete)."""
+    """Remove the member at a position and its score (zzlDelete)."""
     listpack.delete(listpack.delete(pos))
 
 
@@ -405,7 +404,7 @@ def _append(listpack: Listpack, member: bytes, score: float, classic: bool) -> N
 
 
 def _put(listpack: Listpack, member: bytes, score: float, classic: bool) -> None:
-    """Put a member and its score where they belong (zzlInsert)."""
+    """Insert a member and its score at their ordered position (zzlInsert)."""
     values = listpack.values()
     low, high = 0, len(values) // 2
     while low < high:
@@ -427,7 +426,7 @@ def _put(listpack: Listpack, member: bytes, score: float, classic: bool) -> None
 
 
 def _below(values: list[Any], score: float, inclusive: bool) -> int:
-    """Return how many members have a score below one, or up to and with it."""
+    """Return the number of members with a score below (or equal to) the given one."""
     low, high = 0, len(values) // 2
     while low < high:
         middle = (low + high) // 2
@@ -440,7 +439,7 @@ def _below(values: list[Any], score: float, inclusive: bool) -> int:
 
 
 def _walk(members: list[bytes], wanted: MemberRange, backwards: bool) -> tuple[int, int]:
-    """Return the window of a range of members in the order of their scores, whatever those are (zzlFirstInLexRange)."""
+    """Return the window of a member range by walking in score order, as Redis does (zzlFirstInLexRange)."""
     if not members or not wanted.above_low(members[-1]) or not wanted.below_high(members[0]):
         return 0, 0
     if backwards:

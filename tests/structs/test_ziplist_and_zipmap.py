@@ -1,4 +1,4 @@
-"""The packed forms of old servers: ziplists that are read back as they were written, zipmaps, and damaged ones."""
+"""The compact formats of old servers: ziplists round trip, zipmaps are read, and damaged ones are safe."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ words = st.lists(st.one_of(numbers, st.binary(max_size=300), st.sampled_from([b"
 
 
 @given(words)
-def test_a_ziplist_gives_back_its_entries(entries: list[bytes]) -> None:
+def test_a_ziplist_round_trips_its_entries(entries: list[bytes]) -> None:
     assert read_ziplist(write_ziplist(entries)) == entries
 
 
-def test_each_form_of_an_entry() -> None:
-    """Against bytes that Redis wrote: an immediate number, each width, each length of a string, a large `before`."""
+def test_each_form_of_a_ziplist_entry_equals_redis_s_bytes() -> None:
+    """Compares with bytes from Redis: an immediate number, each integer width and string length, a large `before`."""
     numbers = (0, 12, 13, -1, 127, -128, 128, 32767, 32768, -(2**23), 2**23, 2**31 - 1, 2**31, -(2**63))
     packed = write_ziplist([b"%d" % number for number in numbers])
     forms = [packed[10:11], packed[11:13], packed[13:15], packed[15:18]]
@@ -40,7 +40,7 @@ def test_each_form_of_an_entry() -> None:
 ZIPMAP = b"\x02\x03foo\x03\x00bar\x05hello\x05\x02world..\xff"
 
 
-def test_a_zipmap() -> None:
+def test_a_zipmap_is_read() -> None:
     assert read_zipmap(ZIPMAP) == [b"foo", b"bar", b"hello", b"world"]
     assert read_zipmap(b"\xfe" + ZIPMAP[1:]) == [b"foo", b"bar", b"hello", b"world"]
     large = b"v" * 300
@@ -52,7 +52,7 @@ def test_a_zipmap() -> None:
 
 
 @pytest.mark.parametrize("read", [read_zipmap, read_ziplist])
-def test_damaged_bytes_are_refused_or_read(read: object) -> None:
+def test_damaged_bytes_are_rejected_or_read(read: object) -> None:
     source = random.Random(5)
     sound = ZIPMAP if read is read_zipmap else write_ziplist([b"a", b"12345", b"x" * 300, b"-7", b"end"])
     for _ in range(4000):

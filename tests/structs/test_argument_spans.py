@@ -1,4 +1,4 @@
-"""Words: what a shortcut asks of the words of a command."""
+"""Argument spans: filling, comparing and converting the arguments of a command."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from rillet.structs.argument_spans import ArgumentSpans
 
 
 def words_of(*argv: bytes) -> tuple[ArgumentSpans, list[bytes]]:
-    """Return the words, and the list that keeps them alive."""
+    """Return spans of the arguments, and the list that keeps the arguments alive."""
     kept = list(argv)
     words = ArgumentSpans()
     words.take(kept, 0, len(kept))
     return words, kept
 
 
-def test_taken_words_come_back() -> None:
+def test_arguments_round_trip() -> None:
     argv = [b"a", b"", b"\xff\0", b"x" * 300]
     words = ArgumentSpans()
     words.take(argv, 1, 3)
@@ -27,7 +27,7 @@ def test_taken_words_come_back() -> None:
             words.get(index)
 
 
-def test_words_that_a_list_does_not_have() -> None:
+def test_a_range_past_the_list_is_rejected() -> None:
     words = ArgumentSpans()
     for start, count in ((0, 2), (1, 1), (-1, 1), (0, -1)):
         with pytest.raises(IndexError):
@@ -36,7 +36,7 @@ def test_words_that_a_list_does_not_have() -> None:
         words.take([b"a", None], 0, 2)  # type: ignore[list-item]
 
 
-def test_room_grows_and_is_given_back() -> None:
+def test_room_grows_and_extra_room_is_released() -> None:
     words = ArgumentSpans()
     many = [b"%d" % number for number in range(5000)]
     words.take(many, 0, 5000)
@@ -48,7 +48,7 @@ def test_room_grows_and_is_given_back() -> None:
     assert words.to_list() == few
 
 
-def test_a_word_is_compared() -> None:
+def test_arguments_are_compared_by_value_and_by_form() -> None:
     words, _kept = words_of(b"MaxLen", b"*", b"", b"12")
     assert words.equals(0, b"MaxLen")
     assert not words.equals(0, b"MaxLe")
@@ -74,13 +74,13 @@ def test_a_word_is_compared() -> None:
     [(b"0", 0), (b"7", 7), (b"9" * 18, 10**18 - 1), (b"9" * 19, -1), (b"007", -1), (b"00", -1), (b"-1", -1),
      (b"", -1), (b"1x", -1), (b"x", -1), (b"+1", -1), (b" 1", -1)],
 )  # fmt: skip
-def test_a_plain_number(text: bytes, value: int) -> None:
+def test_only_canonical_numbers_are_converted(text: bytes, value: int) -> None:
     words, _kept = words_of(text)
     assert words.number(0) == value
 
 
-def test_no_letter_but_a_letter() -> None:
-    """The bit that makes letters small makes other characters of some: none of those is a letter."""
+def test_case_folding_affects_only_letters() -> None:
+    """Setting bit 0x20 also changes other characters, but never into a letter."""
     for char in range(256):
         words, _kept = words_of(bytes([char]))
         assert words.is_option(0, b"x") == (bytes([char]).lower() == b"x")

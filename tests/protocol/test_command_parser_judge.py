@@ -1,4 +1,4 @@
-"""The parser beside a real server: the same bytes, the same commands, the same error line."""
+"""The command parser compared with a real server: the same commands and error lines for the same bytes."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ GARBAGE = [
 
 
 def protocol_error_of(reply: bytes) -> bytes | None:
-    """Return the protocol error that ends the reply, None if it has none."""
+    """Return the protocol error at the end of the reply, or None."""
     start = reply.rfind(b"-ERR Protocol error")
     return None if start < 0 else reply[start:]
 
 
 def our_error(data: bytes, parser: CommandParser | None = None) -> bytes | None:
-    """Return the error line that a server writes for these bytes."""
+    """Return the error line that rillet's server would send for these bytes."""
     out = commands([data], parser)
     if not out or not isinstance(out[-1], str):
         return None
@@ -55,7 +55,7 @@ def our_error(data: bytes, parser: CommandParser | None = None) -> bytes | None:
 
 
 @pytest.mark.parametrize("data", GARBAGE)
-def test_the_same_error_line(judge: Judge, data: bytes) -> None:
+def test_error_lines_equal_the_server_s(judge: Judge, data: bytes) -> None:
     reply = ask(judge, b"PING\r\n" + data)
     assert reply.startswith(b"+PONG\r\n")
     assert protocol_error_of(reply) == our_error(b"PING\r\n" + data)
@@ -63,13 +63,13 @@ def test_the_same_error_line(judge: Judge, data: bytes) -> None:
 
 @pytest.mark.parametrize("head", [b"", b"\0", b"*", b"*1\r\n", b"*1\r\n$", b"*1\r\n$1\0"])
 @pytest.mark.parametrize("above", [0, 1])
-def test_lines_of_64_kib(judge: Judge, head: bytes, above: int) -> None:
+def test_lines_around_64_kib_are_handled_as_by_the_server(judge: Judge, head: bytes, above: int) -> None:
     data = head + b"1" * (65536 + above - len(head.rpartition(b"\n")[2]))
     assert protocol_error_of(ask(judge, data)) == our_error(data)
     assert (our_error(data) is not None) is bool(above)
 
 
-def test_random_garbage(judge: Judge) -> None:
+def test_random_garbage_gives_the_server_s_error(judge: Judge) -> None:
     rng = random.Random(11)
     pieces = [
         b"*1\r\n", b"*2\r\n", b"$4\r\n", b"$1\r\n", b"PING", b"\r\n", b"\n", b"\r", b"'", b'"',
@@ -84,7 +84,7 @@ def test_random_garbage(judge: Judge) -> None:
     assert 50 < refused < 390
 
 
-def test_inline_quoting(judge: Judge) -> None:
+def test_inline_quoting_equals_the_server_s(judge: Judge) -> None:
     rng = random.Random(12)
     pieces = [
         b"a", b"bc", b'"', b"'", b" ", b"\t", b"\v", b"\f", b"\\",
@@ -108,7 +108,7 @@ def test_inline_quoting(judge: Judge) -> None:
 
 @pytest.fixture
 def locked(judge: Judge) -> Iterator[Judge]:
-    """The judge with a password that new connections have not given."""
+    """The server with a password, so that new connections are unauthenticated."""
     client = judge.client()
     client.config_set("requirepass", "secret")
     yield judge
@@ -128,7 +128,7 @@ def locked(judge: Judge) -> Iterator[Judge]:
         b"*9999999999\r\n",
     ],
 )
-def test_unauthenticated_limits(locked: Judge, data: bytes) -> None:
+def test_unauthenticated_limits_equal_the_server_s(locked: Judge, data: bytes) -> None:
     parser = CommandParser()
     parser.authenticated = False
     assert protocol_error_of(ask(locked, data)) == our_error(data, parser)
@@ -136,7 +136,7 @@ def test_unauthenticated_limits(locked: Judge, data: bytes) -> None:
 
 @pytest.fixture
 def narrow(judge: Judge) -> Iterator[Judge]:
-    """The judge with the smallest limits it takes."""
+    """The server with the smallest limits that it accepts."""
     client = judge.client()
     for name in ("proto-max-bulk-len", "client-query-buffer-limit"):
         client.config_set(name, 1024 * 1024)
@@ -146,7 +146,7 @@ def narrow(judge: Judge) -> Iterator[Judge]:
     client.close()
 
 
-def test_configured_limits(narrow: Judge) -> None:
+def test_configured_limits_equal_the_server_s(narrow: Judge) -> None:
     for length in (1024 * 1024, 1024 * 1024 + 1):
         parser = CommandParser()
         parser.proto_max_bulk_len = 1024 * 1024
@@ -154,6 +154,6 @@ def test_configured_limits(narrow: Judge) -> None:
         assert protocol_error_of(ask(narrow, data)) == our_error(data, parser)
 
 
-def test_a_query_buffer_above_its_limit_is_closed_without_a_reply(narrow: Judge) -> None:
+def test_exceeding_the_query_buffer_limit_closes_the_connection_without_a_reply(narrow: Judge) -> None:
     data = pack_command([b"ECHO", b"x" * (1024 * 1024)])
     assert ask(narrow, data) == b""

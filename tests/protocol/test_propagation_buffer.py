@@ -1,16 +1,17 @@
-"""The feed gives the bytes that a log holds: commands, the databases they are about, the seconds between them."""
+"""The propagation buffer: commands, SELECTs and timestamps in the form of the log."""
 
 from __future__ import annotations
 
 import random
 
 from rillet.protocol.command_parser import CommandParser, pack_command
-from rillet.protocol.propagation_buffer import INITIAL_CAPACITY, KEEP_CAPACITY, PropagationBuffer
+from rillet.protocol.propagation_buffer import PropagationBuffer
+from rillet.protocol.reply_writer import INITIAL_CAPACITY, KEEP_CAPACITY
 
 SELECT_3 = pack_command([b"SELECT", b"3"])
 
 
-def test_commands_are_packed_as_everywhere() -> None:
+def test_commands_equal_pack_command() -> None:
     chance = random.Random(1)
     feed = PropagationBuffer()
     told = b""
@@ -26,7 +27,7 @@ def test_commands_are_packed_as_everywhere() -> None:
     assert feed.take() == b"" and feed.used == 0
 
 
-def test_the_database_is_told_when_it_is_another_one() -> None:
+def test_a_select_is_written_when_the_database_changes() -> None:
     feed = PropagationBuffer()
     for db in (3, 3, 3, 11, 3):
         feed.select(db)
@@ -41,7 +42,7 @@ def test_the_database_is_told_when_it_is_another_one() -> None:
     assert feed.take() == SELECT_3
 
 
-def test_a_second_is_noted_once_and_never_an_earlier_one() -> None:
+def test_a_timestamp_is_written_once_per_second_and_never_decreases() -> None:
     feed = PropagationBuffer(True)
     for second in (7, 7, 6, 8):
         feed.note_time(second)
@@ -54,7 +55,7 @@ def test_a_second_is_noted_once_and_never_an_earlier_one() -> None:
     assert feed.take() == b"" and feed.second == 9
 
 
-def test_words_numbers_and_ids_make_a_command() -> None:
+def test_headers_numbers_and_ids_form_a_command() -> None:
     feed = PropagationBuffer()
     feed.header(4)
     feed.raw(b"$4\r\nXADD\r\n")
@@ -66,7 +67,7 @@ def test_words_numbers_and_ids_make_a_command() -> None:
     assert parser.next() == [b"XADD", b"0", b"9223372036854775807", b"18446744073709551615-10"]
 
 
-def test_what_grew_large_is_given_back() -> None:
+def test_a_large_buffer_is_released_by_take() -> None:
     feed = PropagationBuffer()
     feed.raw(b"x" * KEEP_CAPACITY)
     feed.raw(b"y" * INITIAL_CAPACITY)

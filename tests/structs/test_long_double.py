@@ -1,4 +1,4 @@
-"""Long doubles: parsed, rounded and shown as x86 and Redis do."""
+"""Long doubles: parsed, rounded and formatted as on x86 and in Redis."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from tests.judge import Judge
 
 @pytest.mark.parametrize("text", [b"", b" 1", b"1 ", b"x", b"1x", b"nan", b"--1", b"1e", b".", b"0x", b"1e99999999",
                                   b"1e-99999", b"1" * (LONGEST_TEXT + 1), b"1\x00"])  # fmt: skip
-def test_what_is_no_number(text: bytes) -> None:
+def test_text_that_is_not_a_number_is_rejected(text: bytes) -> None:
     assert parse(text) is None
 
 
 @pytest.mark.parametrize("text", [b"inf", b"-Infinity", b"+INF"])
-def test_infinity_is_told_apart(text: bytes) -> None:
+def test_infinity_raises_its_own_error(text: bytes) -> None:
     with pytest.raises(NotFinite):
         parse(text)
 
@@ -29,7 +29,7 @@ def test_infinity_is_told_apart(text: bytes) -> None:
     [(b"0x1p3", 8), (b"-0x.8", Fraction(-1, 2)), (b"1.5", Fraction(3, 2)), (b"+.5e1", 5), (b"0e999999999", 0),
      (b"5.", 5)],
 )  # fmt: skip
-def test_values(text: bytes, value: Fraction) -> None:
+def test_texts_parse_to_exact_values(text: bytes, value: Fraction) -> None:
     assert parse(text) == value
 
 
@@ -38,19 +38,19 @@ def test_values(text: bytes, value: Fraction) -> None:
     [(Fraction(0), b"0"), (Fraction(1, 10**18), b"0"), (Fraction(-1, 4), b"-0.25"),
      (Fraction(10**30), b"1" + b"0" * 30), (Fraction(-1, 10**18), b"0")],
 )  # fmt: skip
-def test_shown(value: Fraction, text: bytes) -> None:
+def test_values_are_formatted_as_in_redis(value: Fraction, text: bytes) -> None:
     assert shown(value) == text
 
 
 @given(st.fractions())
-def test_rounding_is_near_and_stays(value: Fraction) -> None:
+def test_rounding_is_close_and_idempotent(value: Fraction) -> None:
     near = rounded(value)
     assert abs(near - value) * 2**64 <= abs(value)
     assert rounded(near) == near
     assert near.denominator & (near.denominator - 1) == 0
 
 
-def test_the_largest_one_is_the_end() -> None:
+def test_values_above_the_largest_are_infinite() -> None:
     largest = Fraction((1 << 64) - 1) * (1 << 16320)
     assert rounded(largest) == largest
     with pytest.raises(NotFinite):
@@ -58,7 +58,7 @@ def test_the_largest_one_is_the_end() -> None:
 
 
 @given(st.lists(st.floats(min_value=-1e30, max_value=1e30), min_size=1, max_size=5))
-def test_sums_are_those_of_the_judge(judge_of_session: Judge, numbers: list[float]) -> None:
+def test_sums_equal_those_of_a_real_server(judge_of_session: Judge, numbers: list[float]) -> None:
     client = judge_of_session.client()
     client.delete("sum")
     ours = b"0"

@@ -1,4 +1,4 @@
-"""Commands out of bytes: cut anywhere, quoted, limited, malformed."""
+"""The command parser: split input, quoting, limits, malformed input."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ XADD = [b"XADD", b"events", b"*", b"temperature", b"21.5", b"place", b"", b"raw"
 
 
 def error(data: bytes, **limits: object) -> str | None:
-    """Return the text that the bytes are refused with, None if they are not; the same whatever the cuts."""
+    """Return the error for the bytes, or None; check that the error is independent of the chunks."""
     results = []
     for chunks in ([data], singly(data), randomly(data, 1, 5000)):
         parser = CommandParser()
@@ -29,7 +29,7 @@ def error(data: bytes, **limits: object) -> str | None:
     return results[0]
 
 
-def test_a_packed_command_comes_back() -> None:
+def test_a_packed_command_round_trips() -> None:
     packed = pack_command([b"XADD", b"s", b"*"])
     assert packed == b"*3\r\n$4\r\nXADD\r\n$1\r\ns\r\n$1\r\n*\r\n"
     assert commands([packed]) == [[b"XADD", b"s", b"*"]]
@@ -38,14 +38,14 @@ def test_a_packed_command_comes_back() -> None:
 
 
 @given(st.lists(st.lists(st.binary(max_size=40), min_size=1, max_size=20), max_size=8), st.integers(0, 2**32))
-def test_any_cuts_give_the_same_commands(expected: list[list[bytes]], seed: int) -> None:
+def test_commands_are_independent_of_the_chunks(expected: list[list[bytes]], seed: int) -> None:
     data = b"".join(pack_command(argv) for argv in expected)
     assert commands([data]) == expected
     assert commands(singly(data)) == expected
     assert commands(randomly(data, seed)) == expected
 
 
-def test_multibulk_and_inline_and_empty_commands_mix() -> None:
+def test_multibulk_inline_and_empty_commands_can_be_mixed() -> None:
     data = pack_command(XADD) + b"PING\r\n" + b"*0\r\n*-1\r\n\r\n   \n" + pack_command([b""]) + b'set k "a b"\n'
     expected = [XADD, [b"PING"], [], [], [], [], [b""], [b"set", b"k", b"a b"]]
     assert commands([data]) == commands(singly(data)) == expected
@@ -58,21 +58,21 @@ def test_arguments_are_exact_bytes_of_every_length() -> None:
     assert {type(arg) for arg in parsed} == {bytes}
 
 
-def test_more_arguments_than_places_made_ahead() -> None:
+def test_a_command_may_exceed_the_preallocated_arguments() -> None:
     argv = [b"%d" % i for i in range(5000)]
     data = pack_command(argv) + pack_command([b"PING"])
     assert commands([data]) == commands(randomly(data, 7, 300)) == [argv, [b"PING"]]
 
 
 @pytest.mark.parametrize("data", [bytearray(b"PING\r\n"), memoryview(b"PING\r\n"), "PING\r\n", None])
-def test_only_bytes_are_fed(data: object) -> None:
+def test_feed_accepts_only_bytes(data: object) -> None:
     parser = CommandParser()
     with pytest.raises(TypeError):
         parser.feed(data)  # type: ignore[arg-type]
     assert parser.next() is None
 
 
-def test_commands_before_an_error_are_given_and_the_error_stays() -> None:
+def test_commands_before_an_error_are_returned_and_the_error_is_permanent() -> None:
     parser = CommandParser()
     parser.feed(b"*1\r\n$4\r\nPING\r\n*1\r\n:4\r\nPING\r\n")
     assert parser.next() == [b"PING"]
@@ -83,7 +83,7 @@ def test_commands_before_an_error_are_given_and_the_error_stays() -> None:
     assert parser.buffered == 0
 
 
-def test_commands_wait_while_nobody_asks_for_them() -> None:
+def test_commands_stay_buffered_until_next_is_called() -> None:
     parser = CommandParser()
     for _ in range(3000):
         parser.feed(b"PING\r\nPI")
@@ -113,12 +113,12 @@ def test_commands_wait_while_nobody_asks_for_them() -> None:
         (b'SET "a\r\n', "unbalanced quotes in request"),
     ],
 )
-def test_malformed_commands_are_refused(data: bytes, text: str) -> None:
+def test_malformed_commands_are_rejected(data: bytes, text: str) -> None:
     assert error(data) == "Protocol error: " + text
 
 
 @pytest.mark.parametrize("number", [b"2147483647", b"-1", b"0", b"-9223372036854775808"])
-def test_counts_that_are_not_refused(number: bytes) -> None:
+def test_unusual_counts_are_accepted(number: bytes) -> None:
     assert error(b"*" + number + b"\r\n") is None
 
 
@@ -132,7 +132,7 @@ def test_counts_that_are_not_refused(number: bytes) -> None:
         (b"*1\r\n$", b"1", "too big bulk count string"),
     ],
 )
-def test_a_line_is_refused_one_byte_above_64_kib(head: bytes, filler: bytes, text: str) -> None:
+def test_a_line_is_rejected_one_byte_above_64_kib(head: bytes, filler: bytes, text: str) -> None:
     line_start = head.rpartition(b"\n")[2]
     full = head + filler * (65536 - len(line_start))
     assert error(full) is None
@@ -154,7 +154,7 @@ def test_a_client_without_password_has_small_limits() -> None:
     assert error(b"*1\r\n$600000000\r\n", authenticated=False) == "Protocol error: invalid bulk length"
 
 
-def test_limits_are_settable() -> None:
+def test_limits_can_be_set() -> None:
     assert error(b"*1\r\n$11\r\n", proto_max_bulk_len=10) == "Protocol error: invalid bulk length"
     assert error(b"*1\r\n$10\r\n", proto_max_bulk_len=10) is None
     assert error(b"*5\r\n", max_multibulk_len=4) == "Protocol error: invalid multibulk length"
@@ -199,7 +199,7 @@ def test_unparsed_bytes_above_the_limit_end_the_connection() -> None:
         (b"\"a'", None),
     ],
 )
-def test_inline_quoting(line: bytes, argv: list[bytes] | None) -> None:
+def test_inline_commands_are_split_by_redis_s_quoting_rules(line: bytes, argv: list[bytes] | None) -> None:
     assert split_args(line) == argv
 
 
@@ -208,7 +208,7 @@ def test_an_inline_line_ends_in_lf_with_or_without_cr() -> None:
     assert commands([b"a\r", b"\n", b"b", b"\n"]) == [[b"a"], [b"b"]]
 
 
-def test_what_follows_a_bulk_string_is_not_looked_at() -> None:
+def test_the_bytes_after_a_bulk_string_are_not_checked() -> None:
     assert commands([b"*1\rX$4\rXPINGXX*1\r\n$1\r\na\r\n"]) == [[b"PING"], [b"a"]]
 
 
@@ -221,7 +221,7 @@ def test_random_bytes_give_commands_or_one_error(pieces: list[bytes]) -> None:
     assert commands(randomly(data, len(data), 4)) == at_once
 
 
-def test_random_bytes_of_all_values() -> None:
+def test_random_bytes_of_all_values_give_commands_or_one_error() -> None:
     rng = random.Random(5)
     for _ in range(300):
         good = pack_command([rng.randbytes(rng.randrange(30)) for _ in range(rng.randrange(1, 5))])
@@ -232,7 +232,7 @@ def test_random_bytes_of_all_values() -> None:
 
 
 def test_a_large_string_in_small_chunks_arrives_whole_in_bounded_memory() -> None:
-    # Copying what is there at every chunk would take thousands of times the string's own time and length.
+    # Copying the buffered bytes at every chunk would take thousands of times longer.
     size, chunk = 32 << 20, bytes(range(256)) * 16
     parser = CommandParser()
     tracemalloc.start()

@@ -1,4 +1,4 @@
-"""Replies into bytes."""
+"""The reply writer: encodings, deferred lengths, buffers."""
 
 from __future__ import annotations
 
@@ -51,32 +51,34 @@ def written(method: str, *arguments: object, resp: int = 2) -> bytes:
         ("raw", (b"+X\r\n",), b"+X\r\n", b"+X\r\n"),
     ],
 )
-def test_encodings(method: str, arguments: tuple[object, ...], resp2: bytes, resp3: bytes) -> None:
+def test_replies_have_resp2_and_resp3_forms(
+    method: str, arguments: tuple[object, ...], resp2: bytes, resp3: bytes
+) -> None:
     assert written(method, *arguments, resp=2) == resp2
     assert written(method, *arguments, resp=3) == resp3
 
 
-def test_an_attribute_belongs_to_resp3() -> None:
+def test_attributes_exist_only_in_resp3() -> None:
     assert written("attribute", 1, resp=3) == b"|1\r\n"
     with pytest.raises(AssertionError):
         written("attribute", 1, resp=2)
 
 
 @given(LONGLONG)
-def test_numbers(value: int) -> None:
+def test_integers_are_written_in_decimal(value: int) -> None:
     assert written("integer", value) == b":%d\r\n" % value
     assert written("bulk_int", value) == b"$%d\r\n%d\r\n" % (len(str(value)), value)
 
 
 @given(ULONGLONG, ULONGLONG)
-def test_unsigned_numbers(ms: int, seq: int) -> None:
+def test_unsigned_integers_and_ids_are_written_in_decimal(ms: int, seq: int) -> None:
     text = b"%d-%d" % (ms, seq)
     assert written("unsigned", ms) == b":%d\r\n" % ms
     assert written("stream_id", ms, seq) == b"$%d\r\n%b\r\n" % (len(text), text)
 
 
 @pytest.mark.parametrize("power", range(20))
-def test_numbers_beside_powers_of_ten(power: int) -> None:
+def test_integers_around_powers_of_ten_are_written_correctly(power: int) -> None:
     for value in (10**power - 1, 10**power):
         assert written("unsigned", value) == b":%d\r\n" % value
         if value < 2**63:
@@ -84,7 +86,7 @@ def test_numbers_beside_powers_of_ten(power: int) -> None:
 
 
 @given(st.binary(max_size=3000), st.data())
-def test_bulk_strings_and_slices_of_buffers(payload: bytes, data: st.DataObject) -> None:
+def test_bulk_strings_equal_slices_of_buffers(payload: bytes, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(payload)))
     size = data.draw(st.integers(0, len(payload) - start))
     assert written("bulk", payload) == b"$%d\r\n%b\r\n" % (len(payload), payload)
@@ -92,7 +94,7 @@ def test_bulk_strings_and_slices_of_buffers(payload: bytes, data: st.DataObject)
 
 
 @pytest.mark.parametrize(("start", "size"), [(-1, 1), (0, 11), (11, 0), (5, -1), (2**62, 2**62), (1, 2**63 - 1)])
-def test_a_slice_outside_of_its_buffer_is_refused(start: int, size: int) -> None:
+def test_a_slice_outside_its_buffer_is_rejected(start: int, size: int) -> None:
     out = ReplyWriter()
     out.ok()
     with pytest.raises(IndexError):
@@ -102,7 +104,7 @@ def test_a_slice_outside_of_its_buffer_is_refused(start: int, size: int) -> None
 
 @settings(max_examples=20)
 @given(st.lists(st.integers(0, 3 * HANDED_OVER), max_size=6))
-def test_batches_handed_over_are_what_was_written(sizes: list[int]) -> None:
+def test_batches_are_handed_over_unchanged(sizes: list[int]) -> None:
     out = ReplyWriter()
     handed = []
     for number, size in enumerate(sizes):
@@ -116,7 +118,7 @@ def test_batches_handed_over_are_what_was_written(sizes: list[int]) -> None:
     assert out.hand_over() == b":7\r\n"
 
 
-def test_a_slice_of_the_own_buffer() -> None:
+def test_a_slice_may_come_from_the_same_buffer() -> None:
     out = ReplyWriter()
     out.simple(b"x" * (INITIAL_CAPACITY - 10))
     out.bulk_slice(out.buf, 0, 900)
@@ -125,7 +127,7 @@ def test_a_slice_of_the_own_buffer() -> None:
 
 @settings(max_examples=50)
 @given(st.lists(st.binary(max_size=200)), st.lists(st.binary(max_size=200)), st.integers(0, 10**7))
-def test_a_length_put_in_afterwards(before: list[bytes], inside: list[bytes], size: int) -> None:
+def test_a_header_can_be_inserted_after_its_contents(before: list[bytes], inside: list[bytes], size: int) -> None:
     for method, plain in (("insert_array", "array"), ("insert_map", "map"), ("insert_set", "set")):
         for resp in (2, 3):
             late, early = ReplyWriter(resp), ReplyWriter(resp)
@@ -142,7 +144,7 @@ def test_a_length_put_in_afterwards(before: list[bytes], inside: list[bytes], si
             assert late.take() == early.take()
 
 
-def test_marks_outside_of_the_buffer_are_refused() -> None:
+def test_marks_outside_the_buffer_are_rejected() -> None:
     out = ReplyWriter()
     out.ok()
     for mark in (-1, 6):
@@ -156,7 +158,7 @@ def test_marks_outside_of_the_buffer_are_refused() -> None:
     assert out.take() == b""
 
 
-def test_truncate_forgets_what_was_written_since() -> None:
+def test_truncate_discards_everything_after_the_mark() -> None:
     out = ReplyWriter()
     out.ok()
     mark = out.mark()
@@ -167,7 +169,7 @@ def test_truncate_forgets_what_was_written_since() -> None:
     assert out.take() == b"+OK\r\n$-1\r\n"
 
 
-def test_take_starts_anew_and_keeps_a_buffer_of_ordinary_size() -> None:
+def test_take_empties_the_buffer_and_keeps_it_unless_it_is_large() -> None:
     out = ReplyWriter()
     out.bulk(b"x" * 10000)
     assert len(out) == 10010
@@ -183,7 +185,7 @@ def test_take_starts_anew_and_keeps_a_buffer_of_ordinary_size() -> None:
 
 
 @pytest.mark.parametrize("value", [None, "text", 5])
-def test_only_bytes_are_a_bulk_string(value: object) -> None:
+def test_a_bulk_string_must_be_bytes(value: object) -> None:
     out = ReplyWriter()
     with pytest.raises(TypeError):
         out.bulk(value)  # type: ignore[arg-type]
@@ -198,7 +200,7 @@ VALUES = st.recursive(
 
 
 def write(out: ReplyWriter, value: object) -> None:
-    """Write a Python value as RESP3 has it."""
+    """Write a Python value in RESP3."""
     if value is None:
         out.null()
     elif isinstance(value, bool):
@@ -223,14 +225,14 @@ def write(out: ReplyWriter, value: object) -> None:
 
 
 @given(st.lists(VALUES, max_size=4))
-def test_what_is_written_is_read_back(values: list[object]) -> None:
+def test_replies_round_trip_through_the_parser(values: list[object]) -> None:
     out = ReplyWriter(3)
     for value in values:
         write(out, value)
     assert parse_all(out.take()) == values
 
 
-def test_the_remaining_types_are_read_back() -> None:
+def test_the_remaining_types_round_trip_through_the_parser() -> None:
     out = ReplyWriter(3)
     out.error(b"NOGROUP No such group")
     out.set(2)

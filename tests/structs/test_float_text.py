@@ -1,4 +1,4 @@
-"""Doubles as text: read as strtod reads them, written as Redis of both ages writes them."""
+"""Doubles as text: parsed as by strtod, formatted as by Redis 7.0 and by newer versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DOUBLES = st.floats(allow_nan=False) | st.integers(0, 2**64 - 1).map(
 
 
 @given(DOUBLES)
-def test_every_text_reads_as_the_double_that_it_was_made_of(value: float) -> None:
+def test_every_text_parses_to_the_original_double(value: float) -> None:
     for text in (shortest(value), digits_17(value), shown(value, True), shown(value, False)):
         back = float(text)
         assert back == value and copysign(1, back) == copysign(1, value)
@@ -28,7 +28,7 @@ def test_every_text_reads_as_the_double_that_it_was_made_of(value: float) -> Non
 
 
 @given(DOUBLES.filter(lambda value: not isinf(value) and value != 0))
-def test_the_short_text_has_at_most_as_many_digits_as_the_long_one(value: float) -> None:
+def test_the_shortest_text_never_has_more_digits_than_the_17_digit_text(value: float) -> None:
     def digits(text: bytes) -> bytes:
         return text.split(b"e")[0].replace(b".", b"").strip(b"-0")
 
@@ -48,10 +48,10 @@ def test_the_short_text_has_at_most_as_many_digits_as_the_long_one(value: float)
     (1.5e-7, b"1.4999999999999999e-07", b"1.5e-7", b"1.5e-7"),
     (0.001, b"0.001", b"0.001", b"0.001"),
     (5e-324, b"4.9406564584124654e-324", b"5e-324", b"5e-324"),
-    # One digit more than would do, as Grisu2 has it.
+    # Grisu2 produces one digit too many here.
     (45.44936278342308, b"45.449362783423076", b"45.449362783423076", b"45.449362783423076"),
 ])  # fmt: skip
-def test_known_texts(value: float, classic: bytes, newer: bytes, kept: bytes | int) -> None:
+def test_known_doubles_have_redis_s_texts(value: float, classic: bytes, newer: bytes, kept: bytes | int) -> None:
     assert (shown(value, True), shown(value, False), stored(value, False)) == (classic, newer, kept)
 
 
@@ -63,7 +63,7 @@ def test_known_texts(value: float, classic: bytes, newer: bytes, kept: bytes | i
     (b"e5", None), (b"1e400", None), (b"-1e400", None), (b"1e-400", None), (b"0x1p5000", None), (b"0x1p-5000", None),
     (b"1\x00", None), (b".", None), (b"+", None), (b"infin", None),
 ])  # fmt: skip
-def test_a_score_is_a_number_and_nothing_else(text: bytes, value: float | None) -> None:
+def test_a_score_must_be_a_number_without_surrounding_text(text: bytes, value: float | None) -> None:
     assert parse(text) == value
 
 
@@ -72,9 +72,9 @@ def test_a_score_is_a_number_and_nothing_else(text: bytes, value: float | None) 
     (b"-1e400", -inf), (b"1e-400", 0.0), (b"0x1p5000", inf), (b" ", None), (b"nan", None), (b"abc", None),
     (b"+inf", inf),
 ])  # fmt: skip
-def test_an_end_of_a_range_takes_more(text: bytes, value: float | None) -> None:
+def test_a_range_bound_accepts_more_forms_than_a_score(text: bytes, value: float | None) -> None:
     assert parse_bound(text) == value
 
 
-def test_what_is_no_number_has_a_text_too() -> None:
+def test_nan_and_infinity_have_texts() -> None:
     assert shortest(nan).endswith(b"nan")

@@ -1,4 +1,4 @@
-"""Replies out of bytes: every type, cut anywhere, nested, malformed."""
+"""The reply parser: every type, split input, nesting, malformed input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-def test_every_type_however_it_is_cut() -> None:
+def test_every_type_is_parsed_independent_of_the_chunks() -> None:
     expected = repr(VALUES)
     assert repr(parse_all(EVERYTHING)) == expected
     assert repr(replies(singly(EVERYTHING))) == expected
@@ -34,7 +34,7 @@ def test_every_type_however_it_is_cut() -> None:
         assert repr(replies(randomly(EVERYTHING, seed, 15))) == expected
 
 
-def test_incomplete_is_told_apart_from_every_value() -> None:
+def test_incomplete_is_distinct_from_every_value() -> None:
     parser = ReplyParser()
     assert parser.next() is INCOMPLETE
     parser.feed(b"*2\r\n_\r\n")
@@ -48,7 +48,7 @@ def test_incomplete_is_told_apart_from_every_value() -> None:
     assert repr(INCOMPLETE) == "INCOMPLETE"
 
 
-def test_an_error_is_a_value() -> None:
+def test_an_error_reply_is_returned_as_a_value() -> None:
     [error] = parse_all(b"-WRONGTYPE Operation against a key\r\n")
     assert isinstance(error, ReplyError) and isinstance(error, CommandError)
     assert str(error) == "WRONGTYPE Operation against a key"
@@ -58,18 +58,18 @@ def test_an_error_is_a_value() -> None:
     assert str(parse_all(b"-ERR \xff\xc3\xa9\r\n")[0]) == "ERR \\xff\xe9"
 
 
-def test_what_cannot_be_hashed_stays_a_list() -> None:
+def test_unhashable_elements_give_a_list() -> None:
     assert parse_all(b"~2\r\n%1\r\n+a\r\n:1\r\n:2\r\n") == [[{b"a": 1}, 2]]
     assert parse_all(b"%2\r\n*0\r\n:1\r\n+k\r\n:2\r\n") == [[([], 1), (b"k", 2)]]
 
 
-def test_push_is_a_list_of_its_own_type() -> None:
+def test_a_push_is_a_list_of_the_type_push() -> None:
     push, reply = parse_all(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n+OK\r\n")
     assert type(push) is Push and push == [b"invalidate", [b"k"]]
     assert reply == b"OK"
 
 
-def test_bulk_strings_are_exact_bytes_of_any_bytes() -> None:
+def test_bulk_strings_may_contain_any_bytes() -> None:
     payloads = [bytes(range(256)), b"\r\n", b"$3\r\n", b"x" * 100_000]
     data = b"*4\r\n" + b"".join(b"$%d\r\n%b\r\n" % (len(p), p) for p in payloads)
     for chunks in ([data], randomly(data, 3, 4000)):
@@ -89,7 +89,7 @@ def test_bulk_strings_are_exact_bytes_of_any_bytes() -> None:
         b"*1\rX:1\r\n", b"*1\r\n" * (MAX_DEPTH + 1), b"|1\r\n" * (MAX_DEPTH + 1), b"$?\r\n;0\r\n", b"*?\r\n.\r\n",
     ],
 )  # fmt: skip
-def test_malformed_replies_are_refused_and_stay_refused(data: bytes) -> None:
+def test_malformed_replies_are_rejected_permanently(data: bytes) -> None:
     for chunks in ([b"+OK\r\n" + data], singly(b"+OK\r\n" + data)):
         good, error = replies(chunks)
         assert good == b"OK"
@@ -102,7 +102,7 @@ def test_malformed_replies_are_refused_and_stay_refused(data: bytes) -> None:
         assert not parser.half_parsed
 
 
-def test_deep_nesting_is_fine_up_to_its_limit() -> None:
+def test_nesting_is_accepted_up_to_its_limit() -> None:
     [value] = parse_all(b"*1\r\n" * MAX_DEPTH + b":7\r\n")
     for _ in range(MAX_DEPTH):
         [value] = value
@@ -111,11 +111,11 @@ def test_deep_nesting_is_fine_up_to_its_limit() -> None:
 
 
 @pytest.mark.parametrize("data", [b"+OK", b"$3\r\nab", b"*2\r\n:1\r\n", b"+OK\r\n*1\r\n", b"|1\r\n+a\r\n:1\r\n"])
-def test_parse_all_refuses_a_reply_that_is_cut_off(data: bytes) -> None:
+def test_parse_all_rejects_a_truncated_reply(data: bytes) -> None:
     if data.startswith(b"|"):
-        assert parse_all(data) == []  # an attribute of a reply that never came: nothing is half-parsed
+        assert parse_all(data) == []  # an attribute without its reply leaves nothing partially parsed
     else:
-        with pytest.raises(ProtocolError, match="cut off"):
+        with pytest.raises(ProtocolError, match="truncated"):
             parse_all(data)
 
 
@@ -134,7 +134,7 @@ def test_random_replies_give_values_or_one_error(pieces: list[bytes]) -> None:
     assert repr(replies(randomly(data, len(data), 5))) == at_once
 
 
-def test_random_bytes() -> None:
+def test_random_bytes_give_values_or_one_error() -> None:
     rng = random.Random(3)
     for _ in range(300):
         data = bytearray(EVERYTHING)
@@ -144,7 +144,7 @@ def test_random_bytes() -> None:
 
 
 def test_a_large_array_in_small_pieces_is_parsed_once() -> None:
-    # Beginning anew with each piece would parse some eighty million replies here.
+    # Restarting at each piece would parse about eighty million replies here.
     count = 16_000
     data = b"*%d\r\n" % count + b"*2\r\n$15\r\n1526919030474-0\r\n:1\r\n" * count
     [values] = replies([data[i : i + 50] for i in range(0, len(data), 50)])
