@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.structs.float_text import as_integer, digits_17, parse, parse_bound, shortest, shown, stored
+from rillet.structs.float_text import as_integer, digits_17, listpack_score, parse, parse_bound, reply_text, shortest
 
 DOUBLES = st.floats(allow_nan=False) | st.integers(0, 2**64 - 1).map(
     lambda bits: float(struct.unpack(">d", bits.to_bytes(8, "big"))[0])
@@ -18,12 +18,12 @@ DOUBLES = st.floats(allow_nan=False) | st.integers(0, 2**64 - 1).map(
 
 @given(DOUBLES)
 def test_every_text_parses_to_the_original_double(value: float) -> None:
-    for text in (shortest(value), digits_17(value), shown(value, True), shown(value, False)):
+    for text in (shortest(value), digits_17(value), reply_text(value, True), reply_text(value, False)):
         back = float(text)
         assert back == value and copysign(1, back) == copysign(1, value)
         assert parse_bound(text) == value
-    kept = stored(value, False)
-    assert float(kept) == value == float(stored(value, True))
+    kept = listpack_score(value, False)
+    assert float(kept) == value == float(listpack_score(value, True))
     assert isinstance(kept, int) == (as_integer(value) is not None)
 
 
@@ -52,7 +52,7 @@ def test_the_shortest_text_never_has_more_digits_than_the_17_digit_text(value: f
     (45.44936278342308, b"45.449362783423076", b"45.449362783423076", b"45.449362783423076"),
 ])  # fmt: skip
 def test_known_doubles_have_redis_s_texts(value: float, classic: bytes, newer: bytes, kept: bytes | int) -> None:
-    assert (shown(value, True), shown(value, False), stored(value, False)) == (classic, newer, kept)
+    assert (reply_text(value, True), reply_text(value, False), listpack_score(value, False)) == (classic, newer, kept)
 
 
 @pytest.mark.parametrize(("text", "value"), [

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rillet.structs.long_double import LONGEST_TEXT, NotFinite, parse, rounded, shown
+from rillet.structs.long_double import LONGEST_TEXT, NotFinite, format_decimal, parse, rounded
 from tests.judge import Judge
 
 
@@ -39,7 +39,7 @@ def test_texts_parse_to_exact_values(text: bytes, value: Fraction) -> None:
      (Fraction(10**30), b"1" + b"0" * 30), (Fraction(-1, 10**18), b"0")],
 )  # fmt: skip
 def test_values_are_formatted_as_in_redis(value: Fraction, text: bytes) -> None:
-    assert shown(value) == text
+    assert format_decimal(value) == text
 
 
 @given(st.fractions())
@@ -64,6 +64,6 @@ def test_sums_equal_those_of_a_real_server(judge_of_session: Judge, numbers: lis
     ours = b"0"
     for number in numbers:
         text = repr(number).encode()
-        ours = shown(rounded((parse(ours) or Fraction(0)) + (parse(text) or Fraction(0))))
+        ours = format_decimal(rounded((parse(ours) or Fraction(0)) + (parse(text) or Fraction(0))))
         assert client.execute_command("INCRBYFLOAT", "sum", text) == ours
     client.close()

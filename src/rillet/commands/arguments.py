@@ -6,7 +6,7 @@ from fractions import Fraction
 from math import ceil
 
 from rillet.errors import CommandError
-from rillet.structs import long_double as longdouble
+from rillet.structs import long_double
 from rillet.types.string import string2ll
 
 NOT_AN_INTEGER = "value is not an integer or out of range"
@@ -58,8 +58,8 @@ def timeout_ms(raw: bytes) -> int:
 
 
 def float_value(raw: bytes, message: str = NOT_A_FLOAT) -> Fraction:
-    """Return a long double (object.c: getLongDoubleFromObjectOrReply); longdouble.NotFinite for infinity."""
-    value = longdouble.parse(raw)
+    """Return a long double (object.c: getLongDoubleFromObjectOrReply); long_double.NotFinite for infinity."""
+    value = long_double.parse(raw)
     if value is None:
         raise CommandError(message)
     return value
@@ -68,8 +68,8 @@ def float_value(raw: bytes, message: str = NOT_A_FLOAT) -> Fraction:
 def timeout_seconds(raw: bytes) -> int:
     """Return, in milliseconds, a time-out given in seconds; part of a millisecond counts as one."""
     try:
-        value = ceil(longdouble.rounded(float_value(raw, "timeout is not a float or out of range") * 1000))
-    except longdouble.NotFinite:
+        value = ceil(long_double.rounded(float_value(raw, "timeout is not a float or out of range") * 1000))
+    except long_double.NotFinite:
         value = -1
     # What does not fit a long long becomes its most negative value on x86, so Redis calls it negative.
     if not 0 <= value <= LLONG_MAX:

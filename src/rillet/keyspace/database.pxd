@@ -33,7 +33,7 @@ cdef class Database:
     cpdef object lookup(self, bytes key)
     cpdef object lookup_read(self, bytes key)
     cpdef bint count_read(self, bytes key, bint found) except -1
-    cpdef object lookup_untold(self, bytes key)
+    cpdef object lookup_no_notify(self, bytes key)
     cpdef bint is_expired(self, bytes key) except -1
     cpdef bint expire_if_needed(self, bytes key) except -1
     cpdef object set(self, bytes key, object value, bint keep_ttl=*)

@@ -144,7 +144,7 @@ class Database:
         return True
 
     @cython.ccall
-    def lookup_untold(self, key: bytes) -> object:
+    def lookup_no_notify(self, key: bytes) -> object:
         """Look up as `lookup_read`, without a keyspace event for a miss (db.c: LOOKUP_NONOTIFY). O(1)"""
         value: object = self.lookup(key)
         if value is None:
@@ -202,7 +202,7 @@ class Database:
             self.on_overwritten(self, key, old, value)
         return old
 
-    def overwritten(self, key: bytes, old: object, value: object) -> None:
+    def notify_overwritten(self, key: bytes, old: object, value: object) -> None:
         """Notify that a command replaced old (or None) by value; called after the command's own event."""
         if old is not None and self.on_overwritten is not None:
             self.on_overwritten(self, key, old, value)

@@ -119,7 +119,7 @@ def digits_17(value: float) -> bytes:
     return b"%.17g" % value
 
 
-def stored(value: float, classic: bool) -> bytes | int:
+def listpack_score(value: float, classic: bool) -> bytes | int:
     """Return the form of a score in a listpack: an integer or a text (t_zset.c: zzlInsertAt)."""
     number = as_integer(value)
     if number is not None:
@@ -127,7 +127,7 @@ def stored(value: float, classic: bool) -> bytes | int:
     return digits_17(value) if classic else shortest(value)
 
 
-def shown(value: float, classic: bool) -> bytes:
+def reply_text(value: float, classic: bool) -> bytes:
     """Format a double for a reply (networking.c: addReplyDouble)."""
     if classic:
         return digits_17(value)

@@ -67,10 +67,10 @@ class Glob:
             return False
         at = lengths[0]
         for segment in segments[1:-1]:
-            found = segment.search(text, at)
-            if found is None:
+            match = segment.search(text, at)
+            if match is None:
                 return False
-            at = found.end()
+            at = match.end()
         return at <= end and segments[-1].match(text, end) is not None
 
     def _compile(self) -> list[re.Pattern[bytes]]:

@@ -87,7 +87,7 @@ def rounded(value: Fraction) -> Fraction:
     return nearest
 
 
-def shown(value: Fraction) -> bytes:
+def format_decimal(value: Fraction) -> bytes:
     """Format the value with up to 17 decimals (util.c: ld2string, LD_STR_HUMAN)."""
     scaled = round(value * 10**17)
     text = format(Decimal(abs(scaled)), "f").rjust(18, "0")

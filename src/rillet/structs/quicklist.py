@@ -388,13 +388,13 @@ class Quicklist:
 
     def walk(self, index: int = 0, backwards: bool = False) -> Iterator[tuple[QuicklistNode, int]]:
         """Yield (uncompressed node, position in its listpack; -1 if PLAIN) from the element at the index on."""
-        found = self.locate(index)
+        place = self.locate(index)
         node: QuicklistNode | None = None
         packed: Listpack | None
         rank: cython.Py_ssize_t = 0
         pos: cython.Py_ssize_t
-        if found is not None:
-            node, rank = found
+        if place is not None:
+            node, rank = place
         while node is not None:
             closed = node.open()
             try:
@@ -510,11 +510,11 @@ class Quicklist:
 
     def replace(self, index: int, value: bytes) -> bool:
         """Replace the element at an index; return False if the index is out of range (quicklistReplaceAtIndex)."""
-        found = self.locate(index)
-        if found is None:
+        place = self.locate(index)
+        if place is None:
             return False
-        node: QuicklistNode = found[0]
-        rank: cython.Py_ssize_t = found[1]
+        node: QuicklistNode = place[0]
+        rank: cython.Py_ssize_t = place[1]
         if self.depth:
             self._opened.append(node)
             node.open()
@@ -557,29 +557,29 @@ class Quicklist:
 
     def delete_range(self, start: int, count: int) -> int:
         """Delete up to count elements from an index on; return the number deleted (quicklistDelRange)."""
-        found = self.locate(start)
-        if found is None or count <= 0:
+        place = self.locate(start)
+        if place is None or count <= 0:
             return 0
-        node: QuicklistNode | None = found[0]
+        node: QuicklistNode | None = place[0]
         following: QuicklistNode | None
-        rank: cython.Py_ssize_t = found[1]
+        rank: cython.Py_ssize_t = place[1]
         left: cython.Py_ssize_t = min(count, self.count)
-        wanted: cython.Py_ssize_t = left
-        gone: cython.Py_ssize_t
+        requested: cython.Py_ssize_t = left
+        removed_here: cython.Py_ssize_t
         while node is not None and left > 0:
             following = node.next
-            gone = min(left, node.count - rank)
-            if gone == node.count:
+            removed_here = min(left, node.count - rank)
+            if removed_here == node.count:
                 self._unlink(node)
             else:
-                self._use(node).delete_range(rank, gone)
-                node.count -= gone
-                self.count -= gone
-            left -= gone
+                self._use(node).delete_range(rank, removed_here)
+                node.count -= removed_here
+                self.count -= removed_here
+            left -= removed_here
             node = following
             rank = 0
         self._settle()
-        return wanted - left
+        return requested - left
 
     # -- searching -----------------------------------------------------------------------------------
 

@@ -187,13 +187,13 @@ class RaxIterator:
         """Seek the current key again in a tree that has changed, then step from there."""
         if not self.flags & _SAFE:
             raise RuntimeError("the rax changed during the iteration: seek again, or set the flag SAFE")
-        found: cython.bint
+        moved: cython.bint
         if self.flags & _JUST_SEEKED:
-            found = self.seek(">=" if forward else "<=", self.key)
+            moved = self.seek(">=" if forward else "<=", self.key)
         else:
-            found = self.seek(">" if forward else "<", self.key)
+            moved = self.seek(">" if forward else "<", self.key)
         self.flags &= ~_JUST_SEEKED
-        return found
+        return moved
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)

@@ -345,19 +345,19 @@ class Skiplist:
     @cython.ccall
     def delete_range(self, start: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list[Any]:
         """Remove `count` existing nodes from a rank on, and return them. O(log n + count)"""
-        gone: list[Any] = []
+        removed: list[Any] = []
         path: list[Any]
         node: SkiplistNode
         if count <= 0:
-            return gone
+            return removed
         node = self.at(start)
         path = self._path(node.score, node.member, [])
         while count > 0:
             node = path[len(path) - 1].next
             self._unlink(node, path)
-            gone.append(node)
+            removed.append(node)
             count -= 1
-        return gone
+        return removed
 
     # -- the whole list ------------------------------------------------------------------------------
 

@@ -53,8 +53,8 @@ def read_ziplist(data: bytes) -> list[bytes]:
 
 def _entry(data: bytes, at: int, end: int, before: int) -> tuple[bytes, int]:
     """Return the entry at a position and the position after it; `before` is the size of the preceding entry."""
-    told, at = (data[at], at + 1) if data[at] < 0xFE else (int.from_bytes(data[at + 1 : at + 5], "little"), at + 5)
-    if told != before or at >= end:
+    stated, at = (data[at], at + 1) if data[at] < 0xFE else (int.from_bytes(data[at + 1 : at + 5], "little"), at + 5)
+    if stated != before or at >= end:
         raise Corrupt("ziplist: an entry states a wrong size for the entry before it")
     form = data[at]
     at += 1
@@ -81,10 +81,10 @@ def write_ziplist(entries: list[bytes]) -> bytes:
     parts = [b""]
     last, at, before = HEADER_SIZE, HEADER_SIZE, 0
     for entry in entries:
-        told = bytes((before,)) if before < 0xFE else b"\xfe" + before.to_bytes(4, "little")
+        stated = bytes((before,)) if before < 0xFE else b"\xfe" + before.to_bytes(4, "little")
         body = _written(entry)
-        parts += (told, body)
-        before = len(told) + len(body)
+        parts += (stated, body)
+        before = len(stated) + len(body)
         last, at = at, at + before
     parts.append(b"\xff")
     parts[0] = b"".join(

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from hashlib import sha1
 
-from rillet.structs import float_text as doubles
+from rillet.structs import float_text
 from rillet.types.compat import NEWEST, Compat
 from rillet.types.hash import Hash
 from rillet.types.list import List
@@ -62,7 +62,7 @@ def value_digest(value: object, expires: bool, digest: bytes = ZERO, compat: Com
     elif isinstance(value, Zset):
         digest = mix(digest, b"\0\0\0\3")
         for member, score in value:
-            text = doubles.shortest(score) if compat.knows(72) else doubles.digits_17(score)
+            text = float_text.shortest(score) if compat.knows(72) else float_text.digits_17(score)
             digest = xor(digest, mix(mix(ZERO, member), text))
     else:
         assert isinstance(value, Stream)

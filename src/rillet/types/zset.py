@@ -30,7 +30,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from rillet.structs.float_text import stored
+from rillet.structs.float_text import listpack_score
 from rillet.structs.listpack import Listpack
 from rillet.structs.skiplist import Skiplist, SkiplistNode
 from rillet.types.encoding_limits import DEFAULTS, EncodingLimits
@@ -396,7 +396,7 @@ def _cut(listpack: Listpack, pos: int) -> None:
 
 def _append(listpack: Listpack, member: bytes, score: float, classic: bool) -> None:
     listpack.append(member)
-    value = stored(score, classic)
+    value = listpack_score(score, classic)
     if isinstance(value, int):
         listpack.append_int(value)
     else:
@@ -418,7 +418,7 @@ def _put(listpack: Listpack, member: bytes, score: float, classic: bool) -> None
         _append(listpack, member, score, classic)
         return
     pos = listpack.insert(listpack.seek(2 * low), member, False)
-    value = stored(score, classic)
+    value = listpack_score(score, classic)
     if isinstance(value, int):
         listpack.insert_int(pos, value, True)
     else:

@@ -13,7 +13,7 @@ from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer
 from rillet.errors import CommandError, WrongType
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
-from rillet.structs import long_double as longdouble
+from rillet.structs import long_double
 from rillet.types.hash import Hash
 from rillet.types.string import string2ll
 
@@ -130,7 +130,7 @@ def hincrbyfloat(session: Session, argv: list[bytes]) -> None:
     key, field = argv[1], argv[2]
     try:
         by = float_value(argv[3])
-    except longdouble.NotFinite:
+    except long_double.NotFinite:
         raise CommandError(_NOT_FINITE) from None
     value = _hash_for_write(session, key)
     content = None if value is None else value.get(field)
@@ -143,8 +143,8 @@ def hincrbyfloat(session: Session, argv: list[bytes]) -> None:
 
 def _sum(content: bytes, by: Fraction) -> bytes:
     try:
-        return longdouble.shown(longdouble.rounded(float_value(content, "hash value is not a float") + by))
-    except longdouble.NotFinite:
+        return long_double.format_decimal(long_double.rounded(float_value(content, "hash value is not a float") + by))
+    except long_double.NotFinite:
         raise CommandError(_RESULT_NOT_FINITE) from None
 
 

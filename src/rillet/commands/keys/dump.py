@@ -112,5 +112,5 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
             session.propagate([argv[0], key, b"%d" % when, *argv[3:], b"ABSTTL"])
     session.modified(key)
     session.notify(b"g", b"restore", key)
-    session.db.overwritten(key, old, value)
+    session.db.notify_overwritten(key, old, value)
     session.out.ok()

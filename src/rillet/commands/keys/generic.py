@@ -253,7 +253,7 @@ def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
     database.touch(target)
     session.notify(b"g", b"rename_from", source)
     session.notify(b"g", b"rename_to", target)
-    database.overwritten(target, old, value)
+    database.notify_overwritten(target, old, value)
     return True
 
 
@@ -306,7 +306,7 @@ def _copy(session: Session, source: bytes, target: Database, key: bytes, replace
     target.touch(key)
     session.dirty += 1
     _notify(session, target, b"copy_to", key)
-    target.overwritten(key, old, value)
+    target.notify_overwritten(key, old, value)
     return True
 
 

@@ -20,7 +20,7 @@ _DICT_SLOT = 24 * 3 // 2 + 8
 
 def _value(session: Session, key: bytes) -> Any:
     """Return the value to look into; None, with a null as the reply, where there is no key."""
-    value = session.db.lookup_untold(key)
+    value = session.db.lookup_no_notify(key)
     if value is None:
         session.out.null()
     return value

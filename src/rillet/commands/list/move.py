@@ -22,7 +22,7 @@ from rillet.commands.list.list import list_for_write, note_removed, pop_range
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
-from rillet.structs import long_double as longdouble
+from rillet.structs import long_double
 from rillet.types.list import List
 
 _NUMKEYS = "numkeys should be greater than 0"
@@ -42,8 +42,8 @@ def blocking_timeout(session: Session, raw: bytes) -> int:
     if not session.engine.settings.compat.knows(72):
         return timeout_seconds(raw)
     try:
-        value = ceil(longdouble.rounded(float_value(raw, "timeout is not a float or out of range") * 1000))
-    except longdouble.NotFinite:
+        value = ceil(long_double.rounded(float_value(raw, "timeout is not a float or out of range") * 1000))
+    except long_double.NotFinite:
         value = -1 if raw.startswith(b"-") else LLONG_MAX + 1
     if value < 0:
         raise CommandError("timeout is negative")

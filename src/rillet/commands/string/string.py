@@ -24,7 +24,7 @@ from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
-from rillet.structs import long_double as longdouble
+from rillet.structs import long_double
 from rillet.types.string import TEXT, String, new_string, string2ll
 
 _TEXT = cython.declare(cython.int, 1)
@@ -507,12 +507,12 @@ def _sum(augend: bytes, addend: bytes) -> bytes:
     for raw in (augend, addend):
         try:
             total += float_value(raw)
-        except longdouble.NotFinite:
+        except long_double.NotFinite:
             finite = False
     try:
         if finite:
-            return longdouble.shown(longdouble.rounded(total))
-    except longdouble.NotFinite:
+            return long_double.format_decimal(long_double.rounded(total))
+    except long_double.NotFinite:
         pass
     raise CommandError("increment would produce NaN or Infinity")
 

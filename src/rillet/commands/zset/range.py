@@ -18,7 +18,7 @@ from rillet.commands.zset.zset import end_if_empty, read_zset, write_pairs, zset
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
-from rillet.structs import float_text as doubles
+from rillet.structs import float_text
 from rillet.types.compat import Compat
 from rillet.types.zset import GREATEST, LEAST, MemberRange, ScoreRange, Zset
 
@@ -32,7 +32,7 @@ _SEARCH = "O(log(N)+M) with N being the number of elements in the sorted set and
 def score_range(low: bytes, high: bytes, compat: Compat) -> ScoreRange:
     """Return a range of scores (zslParseRange)."""
     plain = compat.valkey or (compat.knows(80) and not compat.knows(88))
-    ends = [doubles.parse_bound(raw[1:] if raw.startswith(b"(") else raw, plain) for raw in (low, high)]
+    ends = [float_text.parse_bound(raw[1:] if raw.startswith(b"(") else raw, plain) for raw in (low, high)]
     if ends[0] is None or ends[1] is None:
         raise CommandError("min or max is not a float")
     return ScoreRange(ends[0], ends[1], low.startswith(b"("), high.startswith(b"("))

@@ -14,7 +14,7 @@ from rillet.commands.zset.zset import read_zset, write_pairs, write_score
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
-from rillet.structs import float_text as doubles
+from rillet.structs import float_text
 from rillet.structs.glob import compiled
 from rillet.types.zset import Zset, is_classic
 
@@ -48,8 +48,8 @@ def zscan(session: Session, argv: list[bytes]) -> None:
 
 def _score_text(session: Session, value: Zset, score: float) -> bytes:
     if value.listpack is None:
-        return doubles.digits_17(score)
-    text = doubles.stored(score, is_classic(session.engine.settings))
+        return float_text.digits_17(score)
+    text = float_text.listpack_score(score, is_classic(session.engine.settings))
     return text if isinstance(text, bytes) else b"%d" % text
 
 

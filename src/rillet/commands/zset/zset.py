@@ -19,7 +19,7 @@ from rillet.commands.arguments import NOT_A_FLOAT, syntax_error
 from rillet.errors import CommandError, WrongType
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
-from rillet.structs import float_text as doubles
+from rillet.structs import float_text
 from rillet.types.zset import Pair, Zset, is_classic
 
 _NAN = "resulting score is not a number (NaN)"
@@ -45,7 +45,7 @@ def zset_for_write(session: Session, key: bytes) -> Zset | None:
 def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> float:
     """Return a double (object.c: getDoubleFromObjectOrReply)."""
     compat = session.engine.settings.compat
-    value = doubles.parse(raw, not compat.valkey, compat.knows(88))
+    value = float_text.parse(raw, not compat.valkey, compat.knows(88))
     if value is None:
         raise CommandError(message)
     return value
@@ -54,7 +54,7 @@ def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> 
 def write_score(session: Session, score: float) -> None:
     """Write a score (networking.c: addReplyDouble)."""
     out = session.out
-    text = doubles.shown(score, is_classic(session.engine.settings))
+    text = float_text.reply_text(score, is_classic(session.engine.settings))
     if out.resp == 2:
         out.bulk(text)
     else:
