@@ -1,1 +1,1 @@
-"""keyspace."""
+"""Databases: keys, expiry, watched and blocking keys (Redis: redisDb)."""

@@ -1,1 +1,1 @@
-"""structs."""
+"""Byte formats and in-memory structures, independent of keys, clocks, clients and files."""

@@ -1,1 +1,1 @@
-"""types."""
+"""The values of keys: encodings, iteration and checks, without replies."""
