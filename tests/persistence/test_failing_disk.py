@@ -212,7 +212,7 @@ def test_who_waited_gets_nothing_that_is_not_in_the_log(
 ) -> None:
     """A client of the owner's socket adds, and its thread lets go of the lock before it flushes the log."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
-        link = store.link
+        link = store.transport
         assert isinstance(link, InProcessTransport)
         log = link.engine.log
         call = pool.submit(DOORS[door], store)
@@ -238,7 +238,7 @@ def test_who_waited_is_refused_where_another_met_the_failure(
 ) -> None:
     """Who serves a waiting call writes the log itself, and fails, before the one that waited looks at it."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
-        link = store.link
+        link = store.transport
         assert isinstance(link, InProcessTransport)
         call = pool.submit(DOORS[door], store)
         while b"l" not in link.engine.databases[0].blocking_keys:

@@ -123,7 +123,7 @@ def test_we_load_the_log_that_redis_leaves_after_a_rewrite(tmp_path: Path, pream
     with rillet.open(tmp_path, compat="7.0", rdbcompression=compression == "yes") as store:
         assert _without_times(content_of(store.execute)) == content
         assert _nodes_of(store.execute) == nodes
-        store.link.engine.check()  # type: ignore[attr-defined]
+        store.transport.engine.check()  # type: ignore[attr-defined]
         store.stream("s").add({"after": "adoption"})
         length = len(store.stream("s"))
     with rillet.open(tmp_path) as store:

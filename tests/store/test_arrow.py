@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 pa = pytest.importorskip("pyarrow")
 
 import rillet  # noqa: E402
+from rillet.client.pages import PageRange  # noqa: E402
 from rillet.columns.column import NotPlain  # noqa: E402
 from rillet.columns.row_builder import MOST_FIELDS  # noqa: E402
 from rillet.errors import CommandError, StoreClosed, StoreError, WrongType  # noqa: E402
@@ -82,9 +83,8 @@ def test_a_schema_and_columns_say_what_is_wanted(store: Store) -> None:
 
 
 def test_pieces_of_any_size_are_the_stream(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "PIECE", 7)
+    monkeypatch.setattr(arrow, "BATCH", 7)
     monkeypatch.setattr(arrow, "PAGE", 3)
-    monkeypatch.setattr(arrow, "NODES", 5)
     monkeypatch.setattr(arrow, "CHUNK", 100)
     stream = filled(store)
     ids = [str(entry.id) for entry in stream]
@@ -166,19 +166,20 @@ def test_what_cannot_be_read_is_refused_as_elsewhere(store: Store) -> None:
 # -- what does not depend on the kind of store ------------------------------------------------------------------------
 
 
-def test_what_happens_between_two_pieces_is_as_between_two_pages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(arrow, "PIECE", 10)
-    with rillet.open() as store:
+def test_changes_between_two_pages_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(arrow, "BATCH", 10)
+    monkeypatch.setattr(arrow, "PAGE", 1)  # a page of nodes has one node
+    with rillet.open(stream_node_max_entries=10) as store:
         stream = filled(store)
         columns = arrow.Columns(stream.key, "n bigint", None, "infer")
-        pieces = arrow.Source(stream, columns.rows, StreamID(0, 0), StreamID(2**63, 0), None).fill()
-        next(pieces)
+        pieces = arrow.batches(stream, columns, PageRange(stream.key, StreamID(0, 0), StreamID(2**63, 0)))
+        next(pieces)  # two more pages are under way
         columns.take()
-        stream.trim(minid="1030-0")
+        stream.trim(minid="1040-0")
         stream.add({"n": 99})
         for _ in pieces:
             columns.take()
-        assert columns.table().column("n").to_pylist() == [*range(10), *range(30, 60), 99]
+        assert columns.table().column("n").to_pylist() == [*range(30), *range(40, 60), 99]
 
 
 def test_a_stream_of_too_many_fields_says_what_to_do() -> None:
@@ -239,8 +240,8 @@ def test_a_type_found_early_is_the_one_that_all_texts_have(pieces: list[list[str
             after = StreamID(0, 0)
             try:
                 for piece in pieces:
-                    source = arrow.Source(stream, found.rows, after, StreamID(2**63, 0), len(piece))
-                    for _ in source.fill():
+                    pages = PageRange(stream.key, after, StreamID(2**63, 0), len(piece))
+                    for _ in arrow.batches(stream, found, pages):
                         found.take()
                     after = StreamID(after.ms + len(piece), 0)
                 tables.append(found.table())
@@ -254,7 +255,7 @@ def test_a_type_found_early_is_the_one_that_all_texts_have(pieces: list[list[str
 
 @pytest.mark.parametrize("early", [True, False])
 def test_numbers_that_end_late_are_read_again_as_texts(monkeypatch: pytest.MonkeyPatch, early: bool) -> None:
-    monkeypatch.setattr(arrow, "PIECE", 7)
+    monkeypatch.setattr(arrow, "BATCH", 7)
     monkeypatch.setattr(arrow.Columns.__init__, "__defaults__", (early,))
     with rillet.open() as store:
         stream = store.stream("events")

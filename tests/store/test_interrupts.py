@@ -66,7 +66,7 @@ def _free(lock: Any) -> bool:
 @pytest.mark.parametrize("many", [False, True])
 def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["always", "everysec"], many: bool) -> None:
     with rillet.open(tmp_path / "store", appendfsync=fsync) as store:
-        assert isinstance(store.link, InProcessTransport) and isinstance(store.link.lock, FairLock)
+        assert isinstance(store.transport, InProcessTransport) and isinstance(store.transport.lock, FairLock)
         at = 1
         while True:
             word = f"{fsync} {at}"
@@ -74,7 +74,7 @@ def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["alw
                 interrupted = _interrupted(store, at, lambda: store.execute_many([["ECHO", "a"], ["SET", "k", "b"]]))
             else:
                 interrupted = _interrupted(store, at, lambda: store.execute("SET", "k", "b"))
-            assert _free(store.link.lock), at
+            assert _free(store.transport.lock), at
             assert store.execute("ECHO", word) == word.encode(), at
             if not interrupted:
                 break
@@ -85,7 +85,7 @@ def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["alw
 
 def test_who_waits_and_is_interrupted_waits_for_nothing_more(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "store") as store:
-        link = store.link
+        link = store.transport
         assert isinstance(link, InProcessTransport)
         at = 1
         while _interrupted(store, at, lambda: store.execute("BLPOP", "l", "0.001")):

@@ -28,7 +28,7 @@ WRITERS = 8
 
 
 def _log(store: Store) -> AppendOnlyLog:
-    link = store.link
+    link = store.transport
     assert isinstance(link, InProcessTransport)
     log = link.engine.log
     assert isinstance(log, AppendOnlyLog)

@@ -12,7 +12,7 @@ import pytest
 
 import rillet
 from rillet.errors import StoreBusy, StoreError
-from rillet.store import store as store_module
+from rillet.store import backend
 from rillet.types.stream.id import StreamID
 from tests.store.process import Other, repeat
 
@@ -72,7 +72,7 @@ def test_the_owner_is_killed_at_work_and_an_attached_store_takes_its_place(tmp_p
         timer = threading.Timer(0.5, owner.kill)
         timer.start()
         with pytest.raises(
-            StoreError, match="went away .* before it replied; whether the command was carried out is not known"
+            StoreError, match="ended before it replied .*; the command may or may not have been executed"
         ):
             repeat(lambda: acknowledged.append(stream.add({"n": len(acknowledged)})))
         timer.join()
@@ -97,7 +97,7 @@ def test_several_attached_stores_agree_on_the_new_owner(tmp_path: Path) -> None:
         owner.kill()
         for other in others:
             other.tell("store.execute('PING')")
-        assert all("went away" in other.answer() for other in others)
+        assert all("ended before it replied" in other.answer() for other in others)
         for other in others:
             other.tell("store.stream('s').add({'a': 2}) is not None")
         assert [other.answer() for other in others] == ["True"] * 3
@@ -114,7 +114,7 @@ def test_the_owner_closes_in_good_order(tmp_path: Path) -> None:
         with rillet.open(tmp_path / "store") as store:
             assert len(store.stream("s")) == 100
             assert owner.ask("store.close()") is None
-            with pytest.raises(StoreError, match="went away"):
+            with pytest.raises(StoreError, match="ended before it replied"):
                 store.stream("s").add({"a": 2})
             assert len(store.stream("s")) == 100 and store.owner
 
@@ -127,13 +127,13 @@ def test_a_thread_without_a_connection_yet_does_not_notice_that_the_owner_went(t
 
 
 def test_an_attached_store_waits_while_the_owner_reads_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_module, "ATTACH_SECONDS", 0.1)
+    monkeypatch.setattr(backend, "ATTACH_SECONDS", 0.1)
     with Other(tmp_path / "store") as owner:
         os.kill(owner.process.pid, signal.SIGSTOP)
         (tmp_path / "store" / "owner.json").rename(tmp_path / "owner.json")  # as before it is announced
         try:
             who = f"(process {owner.process.pid}|another process)"
-            with pytest.raises(StoreBusy, match=f"is held by {who}, which does not answer"):
+            with pytest.raises(StoreBusy, match=f"is held by {who}, which does not respond"):
                 rillet.open(tmp_path / "store")
         finally:
             os.kill(owner.process.pid, signal.SIGCONT)

@@ -94,9 +94,9 @@ def test_a_closed_subscription_is_listened_to_no_more(door: Door) -> None:
 
 def test_what_has_more_than_one_reply_is_refused(store: Store) -> None:
     for word in ("SUBSCRIBE", "psubscribe", "SSUBSCRIBE", "UNSUBSCRIBE"):
-        with pytest.raises(CommandError, match="use subscribe"):
+        with pytest.raises(CommandError, match=r"use Store.subscribe\(\)"):
             store.execute(word, "a")
-    with pytest.raises(CommandError, match="use subscribe"):
+    with pytest.raises(CommandError, match=r"use Store.subscribe\(\)"):
         store.execute_many([["SUBSCRIBE", "a"]])
     with pytest.raises(TypeError):
         store.subscribe(7)  # type: ignore[arg-type]
@@ -122,13 +122,13 @@ def test_what_nobody_reads_does_not_grow() -> None:
         subscription = store.subscribe("a")
         published = 0
         while store.publish("a", "x" * 1000):
-            link: Any = store.link
-            if next(iter(link._guests)).closing:
+            link: Any = store.transport
+            if next(iter(link._extra_sessions)).closing:
                 break
             published += 1
             assert published < 100
         assert published > 50
-        with pytest.raises(StoreError, match="cut off"):
+        with pytest.raises(StoreError, match="was closed: its unread messages"):
             subscription.get(0)
         subscription.close()
         assert store.publish("a", "x") == 0
@@ -257,7 +257,7 @@ def test_asyncio(door: Door) -> None:
             assert await store.publish("s", "four", shard=True) == 1 and await store.publish("a", "x") == 0
             last = await subscription.get(SECONDS)
             assert last is not None and last.data == "four"
-            with pytest.raises(CommandError, match="use subscribe"):
+            with pytest.raises(CommandError, match=r"use Store.subscribe\(\)"):
                 await store.execute("SUBSCRIBE", "a")
             await subscription.close()
             assert [message async for message in subscription] == []

@@ -50,7 +50,7 @@ def test_in_memory(tmp_path: Path) -> None:
         before = fill(store)
         assert store.save(tmp_path / "file.rdb") == tmp_path / "file.rdb"
         assert seen_by_redis(tmp_path / "file.rdb") == before
-        with pytest.raises(ValueError, match="say where the file is to be"):
+        with pytest.raises(ValueError, match="pass the path of the file"):
             store.save()
         for command in ("SAVE", "BGSAVE"):
             with pytest.raises(CommandError, match=r"is in memory and has no RDB file; Store.save\("):
@@ -132,9 +132,9 @@ def test_save_points_work_here_too(tmp_path: Path) -> None:
 def test_one_at_a_time(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         fill(store)
-        owner: Any = store._home
+        owner: Any = store._backend
         snapshots: StoreSnapshots = owner._owner.snapshots
-        link: Any = store.link
+        link: Any = store.transport
         with link.lock:  # so that nobody sees how it goes on
             assert store.execute("BGSAVE") == b"Background saving started"
             for command in ("BGSAVE", "SAVE"):
@@ -157,11 +157,11 @@ def test_one_at_a_time(tmp_path: Path) -> None:
 def test_a_process_that_is_killed(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         fill(store)
-        owner: Any = store._home
+        owner: Any = store._backend
         snapshots: Any = owner._owner.snapshots
         store.save()
         before = (tmp_path / "dump.rdb").read_bytes()
-        link: Any = store.link
+        link: Any = store.transport
         with link.lock:
             store.execute("BGSAVE")
             os.kill(snapshots._writer.pid, signal.SIGKILL)
@@ -215,7 +215,7 @@ def test_awaited(tmp_path: Path) -> None:
 
 
 def test_a_server_saves_where_it_is() -> None:
-    where = pytest.raises(StoreError, match="writes its file where it is: store.execute")
+    where = pytest.raises(StoreError, match="writes its RDB file on its own disk: use store.execute")
     with running_redis() as judge, rillet.connect(f"redis://127.0.0.1:{judge.port}") as store, where:
         store.save()
 

@@ -199,7 +199,7 @@ def test_errors_are_of_the_class_of_their_prefix(store: Store) -> None:
     with pytest.raises(WrongType):
         store.execute_many([["SET", "a", "b"], ["XLEN", "text"], ["SET", "c", "d"]])
     assert store.execute("GET", "c") == b"d"
-    replies = store.link.execute_many([[b"MULTI"], [b"NOSUCH"], [b"EXEC"]])
+    replies = store.transport.execute_many([[b"MULTI"], [b"NOSUCH"], [b"EXEC"]])
     with pytest.raises(ExecAbort, match="^EXECABORT Transaction discarded because of previous errors.$"):
         raised(replies[2])
 
@@ -214,9 +214,9 @@ def test_transactions(store: Store) -> None:
 
 
 def test_a_command_without_words_is_a_mistake_of_the_caller(store: Store) -> None:
-    with pytest.raises(ValueError, match="a command has a name"):
+    with pytest.raises(ValueError, match="a command requires a name"):
         store.execute()
-    with pytest.raises(ValueError, match="a command has a name"):
+    with pytest.raises(ValueError, match="a command requires a name"):
         store.execute_many([["PING"], []])
 
 

@@ -123,12 +123,10 @@ def test_threads_that_ended_leave_no_sessions_behind(door: Door) -> None:
         threading.Event().wait(0.01)
     assert int(store.info()["connected_clients"]) <= 12
     if store.owner:
-        assert len(store.link.engine.sessions) <= 4  # type: ignore[attr-defined]
+        assert len(store.transport.engine.sessions) <= 4  # type: ignore[attr-defined]
 
 
 def test_a_thread_has_its_own_database_and_transaction(store: Store) -> None:
-    if "redis" in repr(store) or "unix" in repr(store):
-        pytest.skip("redis-py lends connections from a pool")
     store.execute("SELECT", 3)
     store.execute("SET", "here", "3")
     store.execute("MULTI")

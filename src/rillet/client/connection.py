@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import select
+import selectors
 import socket
 import ssl
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -24,6 +24,18 @@ from rillet.protocol.reply_parser import INCOMPLETE, ReplyError
 
 RECEIVE = 1 << 18  # bytes per system call; larger calls gain nothing
 _BLOCKED = (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+
+# select() fails for file descriptors above 1023; Windows has no poll().
+_Selector: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
+
+
+def ready(connections: Iterable[Connection], seconds: float | None, writing: bool = False) -> bool:
+    """Return whether a connection has bytes (or, with `writing`, accepts some) within so many seconds."""
+    events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
+    with _Selector() as selector:
+        for connection in connections:
+            selector.register(connection, events)
+        return bool(selector.select(seconds))
 
 
 @functools.lru_cache(8)
@@ -73,6 +85,8 @@ class Connection:
                 connected = socket.create_connection((self.address.host, self.address.port), timeout)
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 return connected if self.address.tls is None else self._encrypted(connected, self.address.tls)
+            if not hasattr(socket, "AF_UNIX"):
+                raise ConnectorError(f"rillet: {self.address}: this system has no Unix sockets")
             connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
             connected.settimeout(timeout)
             try:
@@ -121,6 +135,14 @@ class Connection:
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
+    def fileno(self) -> int:
+        """Return the file descriptor of the socket, for select and poll."""
+        return self._socket.fileno()
+
+    def stale(self) -> bool:
+        """Return whether the server closed an idle connection; no reply may be under way."""
+        return ready([self], 0)
+
     # ---- bytes ----
 
     def send(self, data: bytes | bytearray) -> None:
@@ -151,9 +173,7 @@ class Connection:
 
     def _wait(self, timeout: float | None) -> None:
         """Wait until the socket accepts or has bytes."""
-        poll = select.poll()
-        poll.register(self._socket, select.POLLIN | select.POLLOUT)
-        if not poll.poll(None if timeout is None else timeout * 1000):
+        if not ready([self], timeout, writing=True):
             raise TimeoutError("timed out")
 
     def receive(self, decoder: ReceiveBuffer) -> None:
@@ -248,4 +268,4 @@ class Connection:
         return ConnectionLost(f"rillet: the connection to {self.address} was lost: {lost}{hint}")
 
 
-__all__ = ["RECEIVE", "Connection"]
+__all__ = ["RECEIVE", "Connection", "ready"]

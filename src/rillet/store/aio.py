@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rillet.errors import StoreClosed, StoreError
-from rillet.store.channels import ChannelMessage, LocalChannelTransport, Names, Subscription, one_reply
+from rillet.store.channels import ChannelMessage, InProcessChannels, Names, Subscription, one_reply
 from rillet.store.encoding import Fields, IDLike, Value, encode
 from rillet.store.group import Consumer, Group, Message, PendingEntry, delivery
 from rillet.store.stream import BATCH, LAST_ID, Entry, Stream, entries_of, stream_part
@@ -53,12 +53,12 @@ class _Face:
 
     async def _run(self, argv: list[bytes]) -> Any:
         """Run a command that may block."""
-        link = self._store.link
-        if isinstance(link, InProcessTransport) and not self._store.may_wait:
+        transport = self._store.transport
+        if isinstance(transport, InProcessTransport) and not self._store.may_wait:
             try:
-                return raised(await link.execute_async(argv))
+                return raised(await transport.execute_async(argv))
             except StoreError:
-                if link is self._store.link:
+                if transport is self._store.transport:
                     raise
         return await self._in_thread(self._store.run, argv)
 
@@ -289,9 +289,9 @@ class AsyncSubscription(_Face):
         """Return the next message; see Subscription.get."""
         loop = asyncio.get_running_loop()
         until = None if timeout is None else loop.time() + timeout
-        line = self.plain.line
-        if isinstance(line, LocalChannelTransport):
-            return await self._get_here(line, until)
+        connection = self.plain.connection
+        if isinstance(connection, InProcessChannels):
+            return await self._get_here(connection, until)
         while True:
             # A thread cannot be interrupted: one that a cancelled task left behind ends soon, and what it heard waits.
             left = _LONGEST_WAIT if until is None else min(until - loop.time(), _LONGEST_WAIT)
@@ -300,10 +300,10 @@ class AsyncSubscription(_Face):
             if until is not None and loop.time() >= until:
                 return None
 
-    async def _get_here(self, line: LocalChannelTransport, until: float | None) -> ChannelMessage | None:
+    async def _get_here(self, connection: InProcessChannels, until: float | None) -> ChannelMessage | None:
         loop = asyncio.get_running_loop()
         arrived = asyncio.Event()
-        line.on_arrival = waker(loop, arrived)
+        connection.on_arrival = waker(loop, arrived)
         try:
             while (message := self.plain.get(0)) is None:
                 if until is not None and loop.time() >= until:
@@ -314,7 +314,7 @@ class AsyncSubscription(_Face):
                 arrived.clear()
             return message
         finally:
-            line.on_arrival = None
+            connection.on_arrival = None
 
     async def __aiter__(self) -> AsyncIterator[ChannelMessage]:
         """Yield messages until the subscription or its store is closed."""

@@ -1,55 +1,58 @@
-"""Channels: messages to whoever listens now, kept for nobody.
+"""Channels: messages to the subscribers of the moment; nothing is stored.
 
     with store.subscribe("news", patterns=["user.*"]) as subscription:
         store.publish("news", "hello")
         for message in subscription:
             print(message.channel, message.data)
 
-A stream keeps what was added, a channel does not: who subscribes later, or is away for a moment, has missed
-it. `subscribe` returns once the store has confirmed, so what is published after that is heard.
+A stream keeps its entries, a channel does not: a later subscriber misses earlier messages. `subscribe` returns after
+the store has confirmed the subscription, so it receives everything that is published after that.
 
-A subscription has a line of its own to the engine, because what comes through it are not replies:
+A subscription has a connection of its own to the engine, because messages are not replies:
 
-    LocalLine    a session of the engine in this process; a message is in its output when `publish` returns
-    SocketLine   a connection to the Unix socket of the process that owns the store
-    RedisLine    a PubSub of redis-py: a server, or a cluster
+    InProcessChannels   a session of the engine in this process; a message is in its output when `publish` returns
+    ServerChannels      a connection to a server, or to the process that owns the store
+    ClusterChannels     a connection to one node; for shard channels, to each node that owns one of them
 
-When the line breaks (the owner ended, the server went away) the subscription makes a new one the way the
-store does, and subscribes again; what was published meanwhile is lost. A subscriber that does not read is
-cut off once too much waits for it (client-output-buffer-limit, as at a server): StoreError tells it.
+If the connection breaks (the owner ended, the server closed it) the subscription connects again as the store does, and
+subscribes again; messages published meanwhile are lost. A subscriber that does not read is disconnected when its unread
+messages exceed client-output-buffer-limit, as on a server, and gets a StoreError.
 """
 
 from __future__ import annotations
 
 import contextlib
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Protocol
 
-from rillet.errors import CommandError, ProtocolError, StoreClosed, StoreError
-from rillet.protocol.command_parser import pack_command
-from rillet.protocol.reply_parser import INCOMPLETE, ReplyParser
+from rillet.client.connection import Connection, ready
+from rillet.client.errors import ConnectorError
+from rillet.client.protocol import pack_all
+from rillet.client.servers import Servers
+from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.protocol.reply_parser import INCOMPLETE, ReplyError, ReplyParser
 from rillet.store.encoding import decode, encode_name
+from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
-from rillet.store.transports.transport import NotSent, RedisTransport, SocketTransport, Transport, interrupt, raised
+from rillet.store.transports.server import AttachedTransport, ServerTransport
+from rillet.store.transports.transport import NotSent, Transport, raised
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
 
-_RECEIVE = 1 << 18
-_WAIT, _TURN = 1.0, 0.05  # seconds that a cluster is listened to at a time, all of it or one node among several
 _MESSAGES = (b"message", b"pmessage", b"smessage")
-# What a name is listened to by, and the command that ends it.
+# Each subscribing command, and the command that ends it.
 _KINDS = {b"SUBSCRIBE": b"UNSUBSCRIBE", b"PSUBSCRIBE": b"PUNSUBSCRIBE", b"SSUBSCRIBE": b"SUNSUBSCRIBE"}
+_SHARDED = (b"SSUBSCRIBE", b"SUNSUBSCRIBE")
 _NOT_CALLED = frozenset((*_KINDS, *_KINDS.values()))
 Names = Iterable["str | bytes"]
 
 
 class ChannelMessage:
-    """One message: `channel` and `data` as text, `pattern` where it was heard by one, `raw` as it was published."""
+    """One message: `channel` and `data` as text, `raw` as bytes, and the `pattern` that matched, if any."""
 
     __slots__ = ("channel", "pattern", "raw", "shard")
 
@@ -61,39 +64,39 @@ class ChannelMessage:
 
     @property
     def data(self) -> str:
-        """What was published, as text."""
+        """The message as text."""
         return decode(self.raw)
 
     def __repr__(self) -> str:
         return f"ChannelMessage({self.channel!r}, {self.data!r})"
 
 
-class ChannelTransport(Protocol):
-    """A way to the engine for one subscription."""
+class ChannelConnection(Protocol):
+    """The connection of one subscription to the engine."""
 
     def send(self, argv: list[bytes]) -> None:
-        """Send a command of the SUBSCRIBE family; what it answers is received."""
+        """Send a command of the SUBSCRIBE family; `receive` returns its confirmations."""
 
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message as a list, None after `timeout` seconds; StoreError at the end."""
+        """Return the next reply or message as a list, None after `timeout` seconds; StoreError if it ends."""
 
     def interrupt(self) -> None:
-        """Let the thread that receives get StoreError; from any thread."""
+        """Make the receiving thread raise StoreError; from any thread."""
 
     def close(self) -> None:
-        """Hang up; nobody receives any more."""
+        """Close the connection."""
 
 
-class LocalChannelTransport:
-    """A session of the engine in this process. `on_arrival` is called, from any thread, when something came."""
+class InProcessChannels:
+    """A session of the engine in this process. `on_arrival` is called, from any thread, when a message arrives."""
 
-    def __init__(self, link: InProcessTransport) -> None:
-        self._link = link
+    def __init__(self, transport: InProcessTransport) -> None:
+        self._transport = transport
         self._parser = ReplyParser()
         self._arrived = threading.Event()
         self.on_arrival: Callable[[], None] | None = None
-        with link.lock:
-            self._session: Any = link.join(self._wake)
+        with transport.lock:
+            self._session: Any = transport.open_session(self._wake)
 
     def _wake(self) -> None:
         self._arrived.set()
@@ -101,25 +104,25 @@ class LocalChannelTransport:
             self.on_arrival()
 
     def send(self, argv: list[bytes]) -> None:
-        """Run the command; its confirmations wait among the messages."""
-        with self._link.lock:
+        """Run the command; its confirmations are received with the messages."""
+        with self._transport.lock:
             self._check()
-            self._link.engine.execute(self._session, argv)
+            self._transport.engine.execute(self._session, argv)
         self._wake()
 
     def _check(self) -> None:
-        if self._link.closed:
+        if self._transport.closed:
             raise StoreClosed("the store is closed")
         if self._session is None:
             raise StoreClosed("the subscription is closed")
         if self._session.closing:
-            raise StoreError("the subscription was cut off: more waited for it than client-output-buffer-limit allows")
+            raise StoreError("the subscription was closed: its unread messages exceeded client-output-buffer-limit")
 
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message, waiting for it without holding the lock."""
+        """Return the next reply or message; waits without the lock."""
         until = None if timeout is None else time.monotonic() + timeout
         while (reply := self._parser.next()) is INCOMPLETE:
-            with self._link.lock:
+            with self._transport.lock:
                 self._check()
                 self._arrived.clear()
                 raw = self._session.out.take()
@@ -133,165 +136,152 @@ class LocalChannelTransport:
         return reply
 
     def interrupt(self) -> None:
-        """End the session: a thread that waits finds out."""
+        """End the session and wake the receiving thread."""
         self.close()
 
     def close(self) -> None:
         """End the session."""
-        with self._link.lock:
+        with self._transport.lock:
             session, self._session = self._session, None
             if session is not None:
-                self._link.leave(session)
+                self._transport.close_session(session)
         self._wake()
 
 
-class SocketChannelTransport:
-    """A connection of its own to the process that owns the store."""
+class ServerChannels:
+    """A connection to a server, or to the process that owns the store."""
 
-    def __init__(self, link: SocketTransport) -> None:
-        self._path = link.path
-        self._parser = ReplyParser()
-        self._socket = socket.socket(socket.AF_UNIX)
+    def __init__(self, transport: ServerTransport) -> None:
+        self._transport = transport
         try:
-            self._socket.connect(link.path)
-        except OSError as error:
-            self._socket.close()
-            raise NotSent(f"the store's owner cannot be reached ({link.path}): {error.strerror}") from error
+            self._connection = Connection(transport.options.address(), None)
+        except ConnectorError as error:
+            if isinstance(transport, AttachedTransport):
+                reason = getattr(error.__cause__, "strerror", None) or error
+                raise NotSent(f"the store's owner cannot be reached ({transport.path}): {reason}") from error
+            raise transport.failed(error) from error
 
     def send(self, argv: list[bytes]) -> None:
         """Send the command."""
         try:
-            self._socket.settimeout(None)
-            self._socket.sendall(pack_command(argv))
-        except OSError as error:
-            raise self._gone() from error
+            self._connection.send(pack_all([argv]))
+        except ConnectorError as error:
+            raise self._closed() from error
 
     def receive(self, timeout: float | None) -> Any:
         """Return the next reply or message."""
-        until = None if timeout is None else time.monotonic() + timeout
         try:
-            while (reply := self._parser.next()) is INCOMPLETE:
-                left = None if until is None else max(until - time.monotonic(), 0.0)
-                self._socket.settimeout(left)
-                try:
-                    received = self._socket.recv(_RECEIVE)
-                except (BlockingIOError, TimeoutError):
-                    return None
-                if not received:
-                    raise self._gone()
-                self._parser.feed(received)
-        except (OSError, ProtocolError) as error:
-            raise self._gone() from error
-        return reply
+            reply = self._connection.reply_within(timeout)
+        except ConnectorError as error:
+            raise self._closed() from error
+        return None if reply is INCOMPLETE else reply
 
-    def _gone(self) -> StoreError:
-        return StoreError(f"the process that owns the store hung up ({self._path})")
+    def _closed(self) -> StoreError:
+        if self._transport.closed:
+            return StoreClosed("the store is closed")
+        if isinstance(self._transport, AttachedTransport):
+            return StoreError(f"the process that owns the store closed the connection ({self._transport.path})")
+        return StoreError(f"the server at {self._transport.options.place()} closed the connection")
 
     def interrupt(self) -> None:
-        """Shut the connection down, which close() alone would not do while a thread waits in recv()."""
-        with contextlib.suppress(OSError):
-            self._socket.shutdown(socket.SHUT_RDWR)
+        """Wake the thread that receives."""
+        self._connection.interrupt()
 
     def close(self) -> None:
-        """Hang up."""
-        self._socket.close()
+        """Close the connection."""
+        self._connection.close()
 
 
-class RedisChannelTransport:
-    """redis-py's PubSub. Over a cluster, shard channels are heard on the nodes that hold them, by themselves."""
+class ClusterChannels:
+    """Connections to the nodes of a cluster: one for channels and patterns, one per node for shard channels."""
 
-    def __init__(self, link: RedisTransport) -> None:
-        import redis
-
-        self._errors = redis.exceptions
-        self._link = link
-        self._pubsub: Any = link.client.pubsub()
-        self._sharded = False
+    def __init__(self, transport: ClusterTransport) -> None:
+        self._transport = transport
+        self._servers = Servers(transport.options, unlimited=True)
+        self._connections: list[Connection] = []
+        self._sharded: bool | None = None
 
     def send(self, argv: list[bytes]) -> None:
-        """Send the command."""
-        name = argv[0].lower().decode()
-        sharded = self._link.cluster and name in ("ssubscribe", "sunsubscribe")
-        if self._pubsub.subscribed and sharded != self._sharded:
-            raise ValueError("over a cluster, shard channels need a subscription of their own")
+        """Send the command to the nodes of its channels."""
+        sharded = argv[0].upper() in _SHARDED
+        if self._sharded is not None and sharded != self._sharded:
+            raise ValueError("in a cluster, shard channels require a subscription of their own")
         self._sharded = sharded
         try:
-            getattr(self._pubsub, name)(*argv[1:])
-        except (self._errors.RedisError, OSError) as error:
-            raise self._failed(error) from error
+            nodes = self._servers.by_node(argv[1:]) if sharded else [(next(self._servers.masters()), argv[1:])]
+            for connection, names in nodes:
+                if connection not in self._connections:
+                    self._connections.append(connection)
+                connection.send(pack_all([[argv[0], *names]]))
+        except ConnectorError as error:
+            raise self._closed(error) from error
 
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message."""
+        """Return the next reply or message of any node."""
         until = None if timeout is None else time.monotonic() + timeout
-        take = self._pubsub.get_sharded_message if self._sharded else self._pubsub.get_message
-        while True:
-            left = None if until is None else max(until - time.monotonic(), 0.0)
-            try:
-                # Over a cluster there is no waiting for ever: several nodes are asked in turn, and what one has
-                # to say waits for as long as the others are waited for.
-                most = _TURN if self._sharded else _WAIT
-                found = take(timeout=most if left is None else min(left, most))
-            except (self._errors.RedisError, OSError, AttributeError, ValueError) as error:
-                raise self._failed(error) from error
-            if found is not None:
-                words = [found["type"].encode(), found["pattern"], found["channel"], found["data"]]
-                return words if found["type"] == "pmessage" else [words[0], *words[2:]]
-            if self._link.closed:
-                raise StoreClosed("the store is closed")
-            if left is not None and left <= 0:
-                return None
+        try:
+            while True:
+                for connection in self._connections:
+                    reply = connection.reply_within(0)
+                    if isinstance(reply, ReplyError) and reply.prefix in ("MOVED", "CLUSTERDOWN"):
+                        raise StoreError(f"a slot moved while its channel was subscribed: {reply}")
+                    if reply is not INCOMPLETE:
+                        return reply
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                ready(self._connections, left)
+        except ConnectorError as error:
+            raise self._closed(error) from error
 
-    def _failed(self, error: Exception) -> StoreError:
-        if self._link.closed:
+    def _closed(self, error: ConnectorError) -> StoreError:
+        if self._transport.closed:
             return StoreClosed("the store is closed")
-        return StoreError(f"the server at {self._link.where} hung up: {error}")
+        return StoreError(f"the server at {self._servers} closed the connection: {error}")
 
     def interrupt(self) -> None:
-        """Shut the connections down; redis-py's objects belong to the thread that receives."""
-        for pubsub in (self._pubsub, *getattr(self._pubsub, "node_pubsub_mapping", {}).values()):
-            if pubsub.connection is not None:
-                interrupt(pubsub.connection)
+        """Wake the thread that receives."""
+        self._servers.interrupt()
 
     def close(self) -> None:
-        """Hang up."""
-        with contextlib.suppress(self._errors.RedisError, OSError):
-            self._pubsub.close()
+        """Close the connections."""
+        self._servers.close()
 
 
 def one_reply(argv: list[bytes]) -> list[bytes]:
-    """Return the command; CommandError if it is one that is answered by messages, now and later, ValueError if none."""
+    """Return the command; CommandError if it subscribes, because its replies do not end; ValueError if it is empty."""
     if not argv:
-        raise ValueError("a command has a name at least")
+        raise ValueError("a command requires a name")
     if argv[0].upper() in _NOT_CALLED:
         name = decode(argv[0]).upper()
-        raise CommandError(f"{name} is answered by more than one reply: use subscribe() of the store")
+        raise CommandError(f"{name} has more than one reply: use Store.subscribe()")
     return argv
 
 
-def line_of(link: Transport) -> ChannelTransport:
-    """Return a line beside the link."""
-    if isinstance(link, InProcessTransport):
-        return LocalChannelTransport(link)
-    if isinstance(link, SocketTransport):
-        return SocketChannelTransport(link)
-    assert isinstance(link, RedisTransport)
-    return RedisChannelTransport(link)
+def channels_of(transport: Transport) -> ChannelConnection:
+    """Return a connection for one subscription beside the store's transport."""
+    if isinstance(transport, InProcessTransport):
+        return InProcessChannels(transport)
+    if isinstance(transport, ClusterTransport):
+        return ClusterChannels(transport)
+    assert isinstance(transport, ServerTransport)
+    return ServerChannels(transport)
 
 
 class Subscription:
-    """Channels, patterns and shard channels that are listened to; an iterator of their messages.
+    """A subscription to channels, patterns and shard channels; an iterator of their messages.
 
-    One thread reads; any may close it, which ends the reading.
+    One thread reads; any thread may close the subscription, which ends the iteration.
     """
 
     def __init__(self, store: Store, channels: Names, patterns: Names, shards: Names) -> None:
         self._store = store
-        self._link: Transport = store.link
+        self._transport: Transport = store.transport
         self._names: dict[bytes, dict[bytes, None]] = {kind: {} for kind in _KINDS}
         self._waiting: deque[ChannelMessage] = deque()
         self._reading = threading.Lock()
         self._closed = False
-        self._line: ChannelTransport | None = None
+        self._connection: ChannelConnection | None = None
         try:
             self.add(*channels, patterns=patterns, shards=shards)
         except BaseException:
@@ -301,42 +291,42 @@ class Subscription:
     # -- names ---------------------------------------------------------------------------------------
 
     def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Listen to these as well; returns once the store has confirmed."""
+        """Subscribe to more names; return when the store has confirmed."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
             new = [encode_name(name) for name in names]
             if new:
                 self._names[kind].update(dict.fromkeys(new))
-                self._tell([kind, *dict.fromkeys(new)])
+                self._command([kind, *dict.fromkeys(new)])
 
     def remove(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Listen to these no more; what came before is still to be read."""
+        """Unsubscribe from names; messages that arrived before can still be read."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
             gone = [name for name in map(encode_name, names) if name in self._names[kind]]
             for name in gone:
                 self._names[kind].pop(name, None)
             if gone:
-                self._tell([_KINDS[kind], *dict.fromkeys(gone)])
+                self._command([_KINDS[kind], *dict.fromkeys(gone)])
 
     @property
     def channels(self) -> list[str]:
-        """The channels that are listened to by name."""
+        """The subscribed channels."""
         return [decode(name) for name in self._names[b"SUBSCRIBE"]]
 
     @property
     def patterns(self) -> list[str]:
-        """The patterns that are listened to."""
+        """The subscribed patterns."""
         return [decode(name) for name in self._names[b"PSUBSCRIBE"]]
 
     @property
     def shards(self) -> list[str]:
-        """The shard channels that are listened to."""
+        """The subscribed shard channels."""
         return [decode(name) for name in self._names[b"SSUBSCRIBE"]]
 
-    def _tell(self, argv: list[bytes]) -> None:
-        """Send a command and wait for its confirmations; messages that come before them are kept."""
+    def _command(self, argv: list[bytes]) -> None:
+        """Send a command and wait for its confirmations; keep messages that arrive before them."""
         with self._reading:
-            if self._line is None:
-                self._connect()  # which says all names
+            if self._connection is None:
+                self._connect()  # subscribes to all names
                 return
             try:
                 self._exchange(argv)
@@ -344,11 +334,11 @@ class Subscription:
                 self._reconnect(error)
 
     def _exchange(self, argv: list[bytes]) -> None:
-        assert self._line is not None
-        self._line.send(argv)
+        assert self._connection is not None
+        self._connection.send(argv)
         left = len(argv) - 1
         while left:
-            reply = raised(self._line.receive(None))
+            reply = raised(self._connection.receive(None))
             if reply[0] in _MESSAGES:
                 self._keep(reply)
             elif reply[0] == argv[0].lower():
@@ -357,25 +347,25 @@ class Subscription:
     def _connect(self) -> None:
         if self._closed:
             raise StoreClosed("the subscription is closed")
-        self._line = line_of(self._link)
+        self._connection = channels_of(self._transport)
         for kind, names in self._names.items():
             if names:
                 self._exchange([kind, *names])
 
     def _reconnect(self, error: StoreError) -> None:
-        """Make another line after one broke, where there is hope, and subscribe again."""
-        line, self._line = self._line, None
-        if line is not None:
-            line.close()
+        """Connect again after the connection broke, unless the store is closed, and subscribe again."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
         if self._closed:
             raise StoreClosed("the subscription is closed") from error
-        if isinstance(error, StoreClosed) or isinstance(self._link, InProcessTransport):
+        if isinstance(error, StoreClosed) or isinstance(self._transport, InProcessTransport):
             self._closed = True
             raise error
         try:
             self._connect()
         except StoreError:
-            self._link = self._store.link_instead(self._link)
+            self._transport = self._store.replace_transport(self._transport)
             self._connect()
 
     # -- messages ------------------------------------------------------------------------------------
@@ -387,17 +377,17 @@ class Subscription:
             self._waiting.append(ChannelMessage(reply[1], reply[2], shard=reply[0] == b"smessage"))
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Whether a message is there, or comes within `timeout` seconds (None: wait for ever)."""
+        """Return whether a message arrives within `timeout` seconds (None: wait without limit)."""
         if self._waiting:
             return True
         until = None if timeout is None else time.monotonic() + timeout
         with self._reading:
             while not self._waiting:
-                if self._closed or self._line is None:
+                if self._closed or self._connection is None:
                     raise StoreClosed("the subscription is closed")
                 left = None if until is None else max(until - time.monotonic(), 0.0)
                 try:
-                    reply = self._line.receive(left)
+                    reply = self._connection.receive(left)
                 except StoreError as error:
                     self._reconnect(error)
                     continue
@@ -410,7 +400,7 @@ class Subscription:
         return True
 
     def get(self, timeout: float | None = None) -> ChannelMessage | None:
-        """Return the next message, None where none comes within `timeout` seconds (None: wait for ever)."""
+        """Return the next message; None after `timeout` seconds without one (None: wait without limit)."""
         return self._waiting.popleft() if self.wait(timeout) else None
 
     def __iter__(self) -> Iterator[ChannelMessage]:
@@ -422,20 +412,20 @@ class Subscription:
                 yield message
 
     @property
-    def line(self) -> ChannelTransport | None:
-        """The way to the engine."""
-        return self._line
+    def connection(self) -> ChannelConnection | None:
+        """The connection to the engine."""
+        return self._connection
 
     def close(self) -> None:
-        """Listen to nothing any more; whoever waits for a message stops. A second call does nothing."""
+        """End the subscription and wake the thread that waits for a message. A second call does nothing."""
         self._closed = True
-        line = self._line
-        if line is not None:
-            line.interrupt()
+        connection = self._connection
+        if connection is not None:
+            connection.interrupt()
         with self._reading:
-            line, self._line = self._line, None
-            if line is not None:
-                line.close()
+            connection, self._connection = self._connection, None
+            if connection is not None:
+                connection.close()
 
     def __enter__(self) -> Subscription:
         return self
@@ -448,4 +438,4 @@ class Subscription:
         return f"Subscription({'closed' if self._closed else ', '.join(map(repr, names))})"
 
 
-__all__ = ["ChannelMessage", "LocalChannelTransport", "Names", "Subscription", "one_reply"]
+__all__ = ["ChannelMessage", "InProcessChannels", "Names", "Subscription", "one_reply"]

@@ -1,12 +1,12 @@
-"""A genuine redis-py client whose connection ends in this process.
+"""A redis-py client whose connection ends in this process.
 
-redis-py keeps its own parser, pipelines, transactions and pool: only the socket is replaced, by an object
-with the same few methods. What is sent goes to the engine, replies wait in a buffer to be received.
+redis-py keeps its own parser, pipelines, transactions and pool. Only the socket is replaced, by an object with the same
+few methods: sent bytes go to the engine, and replies wait in a buffer until they are received.
 
     redis.Redis -> pool -> InProcessConnection -> EngineSocket.sendall -> Engine.drain
-                                                  EngineSocket.recv    <- replies, or a wait for them
+                                                  EngineSocket.recv    <- replies, or waits for them
 
-A connection has a session of its own, as over a network, so a pool of them keeps MULTI and WATCH apart.
+Each connection has its own session, as over a network, so the connections of a pool keep MULTI and WATCH apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from rillet.errors import CommandError, Misconf
 from rillet.protocol.command_parser import CommandParser
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport, Wakener
-from rillet.store.transports.transport import RedisTransport, SocketTransport, Transport
+from rillet.store.transports.server import AttachedTransport, ServerTransport
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -31,64 +31,64 @@ _REPLY_LIMIT = 1 << 62
 class EngineSocket:
     """The socket methods that redis-py calls, over a session of the engine."""
 
-    def __init__(self, link: InProcessTransport) -> None:
-        self._link = link
+    def __init__(self, transport: InProcessTransport) -> None:
+        self._transport = transport
         self._parser = CommandParser()
-        # Set by the engine when the session has a reply or hears a message.
-        self._wakener = Wakener(link.engine)
+        # The engine sets it when the session has a reply or a message.
+        self._wakener = Wakener(transport.engine)
         self._arrived = self._wakener.event
         self._timeout: float | None = None
         self._ready = bytearray()
-        with link.lock:
-            self._session: Any = link.join(self._wakener)
-        self._parser.authenticated = not link.engine.settings.requirepass
+        with transport.lock:
+            self._session: Any = transport.open_session(self._wakener)
+        self._parser.authenticated = not transport.engine.settings.requirepass
 
     def sendall(self, data: bytes) -> None:
-        """Run the commands that became whole."""
-        with self._link.lock:
-            if self._session is None or self._link.closed:
+        """Run the commands that are complete."""
+        with self._transport.lock:
+            if self._session is None or self._transport.closed:
                 raise BrokenPipeError("the connection is closed")
             self._parser.feed(bytes(data))
             ran = self._drain()
         self._take(ran)
 
     def _drain(self) -> tuple[bytes, Any, int]:
-        """Run what is whole; the lock is held. Return the replies, the log, and the position that they wait for."""
+        """Run complete commands under the lock. Return the replies, the log, and the offset that they wait for."""
         session = self._session
-        engine = self._link.engine
+        engine = self._transport.engine
         log = engine.log
-        # What woke the session may have been written, and refused, by whoever served it.
+        # The client that served the session may have written the log already, and failed.
         since, self._wakener.since = self._wakener.since, None
         began = 0 if log is None else log.position if since is None else since
         engine.drain(session, self._parser, _REPLY_LIMIT)
         return session.out.take(), log, 0 if log is None else log.write(began)
 
     def _take(self, ran: tuple[bytes, Any, int]) -> None:
-        """Move replies to the buffer that recv empties, once the log is as safe as it has to be; without the lock."""
+        """Move replies to the buffer for recv once the log is synced as configured; the lock is not held."""
         replies, log, position = ran
         try:
             if position:
                 log.wait(position)
             self._ready += replies
         except Misconf as error:
-            # Some of these replies acknowledge what the log did not take: say so and hang up, as the server does.
+            # Some of these replies acknowledge writes that are not in the log: report it and close, as the server does.
             self._ready += b"-%b\r\n" % str(error).encode()
-            with self._link.lock:
-                log.write()  # it sees to it that writes are refused from now on
+            with self._transport.lock:
+                log.write()  # closes the write gate
                 if self._session is not None:
-                    self._link.engine.unblock(self._session, error)
+                    self._transport.engine.unblock(self._session, error)
                     self._session.out.take()
                     self._session.closing = True
 
     def recv(self, size: int) -> bytes:
-        """Return bytes of replies, waiting for them as long as the timeout allows; b"" at the end of the connection."""
+        """Return bytes of replies, waiting up to the timeout; b"" at the end of the connection."""
         self._await_bytes()
         data = bytes(self._ready[:size])
         del self._ready[:size]
         return data
 
     def readable(self, timeout: float | None) -> bool:
-        """Whether bytes of replies come within `timeout` seconds; ConnectionError at the end of the connection."""
+        """Return whether replies arrive within `timeout` seconds; ConnectionError at the end of the connection."""
         kept, self._timeout = self._timeout, timeout
         try:
             self._await_bytes()
@@ -107,11 +107,11 @@ class EngineSocket:
         return len(data)
 
     def _await_bytes(self) -> None:
-        """Return once there are bytes or the connection has ended; TimeoutError, BlockingIOError as of a socket."""
-        clock = self._link.engine.clock
+        """Return when there are bytes or the connection has ended; TimeoutError, BlockingIOError as from a socket."""
+        clock = self._transport.engine.clock
         until = None if self._timeout is None else clock.now_ms() + round(self._timeout * 1000)
         while not self._ready:
-            with self._link.lock:
+            with self._transport.lock:
                 ran = self._take_reply()
                 ends = [end for end in (until, self._blocked_until()) if end is not None]
                 left = (min(ends) - clock.now_ms()) / 1000 if ends else None
@@ -128,13 +128,13 @@ class EngineSocket:
             self._arrived.wait(left)
 
     def _take_reply(self) -> tuple[bytes, Any, int] | None:
-        """Return what a waiting command got meanwhile; None at the end of the connection. The lock is held."""
+        """Return a blocked command's reply, if any; None at the end of the connection. The lock is held."""
         session = self._session
-        if session is None or session.closing or self._link.closed:
+        if session is None or session.closing or self._transport.closed:
             return None
         deadline = self._blocked_until()
-        if deadline is not None and deadline <= self._link.engine.clock.now_ms():
-            self._link.engine.time_has_come(session)
+        if deadline is not None and deadline <= self._transport.engine.clock.now_ms():
+            self._transport.engine.time_has_come(session)
         return self._drain() if session.out.used else (b"", None, 0)
 
     def _blocked_until(self) -> int | None:
@@ -142,7 +142,7 @@ class EngineSocket:
         return blocked.wakes_at or None if blocked is not None else None
 
     def settimeout(self, timeout: float | None) -> None:
-        """Set how long recv waits (seconds); None for ever."""
+        """Set how long recv waits (seconds); None waits without limit."""
         self._timeout = timeout
 
     def gettimeout(self) -> float | None:
@@ -150,16 +150,16 @@ class EngineSocket:
         return self._timeout
 
     def setblocking(self, flag: bool) -> None:
-        """As settimeout(None) and settimeout(0)."""
+        """Same as settimeout(None) or settimeout(0)."""
         self._timeout = None if flag else 0.0
 
     def shutdown(self, _how: int) -> None:
-        """End the session; a thread that waits for a reply sees the end of the connection."""
-        with self._link.lock:
+        """End the session; a thread that waits for a reply gets the end of the connection."""
+        with self._transport.lock:
             session, self._session = self._session, None
             if session is not None:
-                self._link.engine.unblock(session, CommandError("connection closed"))
-                self._link.leave(session)
+                self._transport.engine.unblock(session, CommandError("connection closed"))
+                self._transport.close_session(session)
         self._arrived.set()
 
     def close(self) -> None:
@@ -167,26 +167,26 @@ class EngineSocket:
         self.shutdown(0)
 
     def fileno(self) -> int:
-        """There is no file behind it."""
+        """Return -1: there is no file descriptor."""
         return -1
 
 
 class InProcessConnection(Connection):
-    """redis-py's connection over an EngineSocket."""
+    """A redis-py connection over an EngineSocket."""
 
-    def __init__(self, *, rillet_link: InProcessTransport, **options: Any) -> None:
-        self._link = rillet_link
+    def __init__(self, *, rillet_transport: InProcessTransport, **options: Any) -> None:
+        self._transport = rillet_transport
         super().__init__(**options)  # type: ignore[no-untyped-call]
 
     def _connect(self) -> Any:
-        if self._link.closed:
+        if self._transport.closed:
             raise redis.ConnectionError("the store is closed")
-        made = EngineSocket(self._link)
-        made.settimeout(self.socket_timeout)
-        return made
+        connected = EngineSocket(self._transport)
+        connected.settimeout(self.socket_timeout)
+        return connected
 
     def can_read(self, timeout: float | None = 0) -> bool:
-        """Whether a reply has come. redis-py would poll a file descriptor, where hiredis parses."""
+        """Return whether a reply has arrived. With hiredis, redis-py would poll a file descriptor."""
         if not self._sock:
             self.connect()  # type: ignore[no-untyped-call]
         reader = getattr(self._parser, "_reader", None)
@@ -195,28 +195,45 @@ class InProcessConnection(Connection):
         return bool(reader.has_data()) or bool(self._sock.readable(timeout))  # type: ignore[attr-defined]
 
     def repr_pieces(self) -> list[tuple[str, Any]]:
-        """What redis-py shows of a connection."""
+        """Return what redis-py shows of a connection."""
         return [("store", "in process"), ("db", self.db)]
 
 
 def client_of(store: Store, **options: Any) -> redis.Redis:
-    """Return a redis-py client that reaches the store's engine or server; options of redis-py's connections."""
-    link: Transport = store.link
+    """Return a redis-py client for the store's engine or server; `options` are those of redis-py's connections."""
+    transport = store.transport
     client: redis.Redis
-    if isinstance(link, ClusterTransport):
-        client = link.new_cluster_client(**options)
+    if isinstance(transport, ClusterTransport):
+        client = _cluster_client(str(store.url), **options)
     else:
-        if isinstance(link, InProcessTransport):
-            where: dict[str, Any] = {"connection_class": InProcessConnection, "rillet_link": link}
-        elif isinstance(link, SocketTransport):
-            where = {"connection_class": UnixDomainSocketConnection, "path": link.path}
+        if isinstance(transport, InProcessTransport):
+            where: dict[str, Any] = {"connection_class": InProcessConnection, "rillet_transport": transport}
+        elif isinstance(transport, AttachedTransport):
+            where = {"connection_class": UnixDomainSocketConnection, "path": transport.path}
         else:
-            assert isinstance(link, RedisTransport)
-            where = dict(parse_url(link.url))  # type: ignore[no-untyped-call]
+            assert isinstance(transport, ServerTransport)
+            where = dict(parse_url(str(store.url)))  # type: ignore[no-untyped-call]
         client = redis.Redis.from_pool(ConnectionPool(**{**where, **options}))
-    # The store is open for as long as its client is in use.
+    # The client keeps the store open.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client
+
+
+def _cluster_client(url: str, **options: Any) -> Any:
+    """Return redis-py's cluster client for a url with any number of nodes; redis-py accepts one node in a url."""
+    from redis.cluster import ClusterNode
+
+    scheme, _, rest = url.partition("+cluster://")
+    place, slash, path = rest.partition("/")
+    place, question, query = place.partition("?")
+    credentials, at, hosts = place.rpartition("@")
+    first, *others = hosts.split(",")
+    nodes = [one.rpartition(":") if ":" in one.rpartition("]")[2] else (one, ":", "6379") for one in others]
+    node_of: Any = ClusterNode
+    startup = [node_of(host.strip("[]"), int(port)) for host, _, port in nodes]
+    cluster: Any = redis.RedisCluster
+    return cluster.from_url(f"{scheme}://{credentials}{at}{first}{slash}{path}{question}{query}",
+                            startup_nodes=startup, **options)  # fmt: skip
 
 
 __all__ = ["EngineSocket", "InProcessConnection", "client_of"]

@@ -1,16 +1,16 @@
-"""LocalLink: the engine in this process, for any number of threads and tasks.
+"""InProcessTransport: the engine in this process, for any number of threads and tasks.
 
     thread A ── session A ─┐
     thread B ── session B ─┼── lock ── engine ── log
-    a task that waits ─────┘
+    blocked task ──────────┘
 
-Every thread has a session of its own, so SELECT, MULTI and WATCH are a thread's own affair. The lock makes a
-command atomic, and the log is written while it is held. Who then has to wait for the disk (`appendfsync always`) waits
-without it, until the log has come to his position: one thread syncs for all that wrote before. A command that blocks
-gives the lock back and sleeps until the engine wakes its session.
+Each thread has its own session, so SELECT, MULTI and WATCH belong to the thread. The lock makes a command atomic, and
+the log is written while it is held. A thread that must wait for the disk (`appendfsync always`) releases the lock first
+and waits until the log is synced past its offset: one sync serves all threads that wrote before it. A command that
+blocks releases the lock and sleeps until the engine wakes its session.
 
-A task of an event loop uses the session of the loop's thread; where its command blocks, that session
-stays with the task until it is served, and the thread gets a new one in the same state: other tasks go on.
+A task of an event loop uses the session of the loop's thread. If its command blocks, that session stays with the task
+until it is served, and the thread gets a new session in the same state, so other tasks continue.
 """
 
 from __future__ import annotations
@@ -18,21 +18,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from rillet.client.address import Address
+from rillet.client.servers import ClientOptions
+from rillet.columns.receive_buffer import ReceiveBuffer
 from rillet.errors import CommandError, Misconf, StoreClosed
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_parser import parse_all
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
+from rillet.store.transports.transport import errors_among
 
 
 class Wakener:
-    """What a waiting thread sleeps on; called by the engine when the session has its reply.
+    """The event on which a waiting thread sleeps; the engine calls it when the session has its reply.
 
-    since: a position of the log before that at which the reply stands. Who served the session may be the one who finds
-    out that the log cannot be written, before this one looks.
+    since: an offset of the log before the reply. The client that serves this session may find out first that the log
+    cannot be written.
     """
 
     __slots__ = ("_engine", "event", "since")
@@ -47,14 +51,14 @@ class Wakener:
         self.event.set()
 
     def note(self) -> None:
-        """Remember where the log stands; the lock is held."""
+        """Record the offset of the log; the lock is held."""
         log = self._engine.log
         if log is not None and log.failure is None:
             self.since = log.position - 1
 
 
 class TaskWakener(Wakener):
-    """What a waiting task sleeps on."""
+    """The event on which a waiting task sleeps."""
 
     __slots__ = ("_loop", "awaited")
 
@@ -72,26 +76,26 @@ _ReentrantLock: Any = type(threading.RLock())
 
 
 class FairLock(_ReentrantLock):  # type: ignore[misc]
-    """A reentrant lock that goes to whoever waits for it, in turn.
+    """A reentrant lock that is granted in the order of the requests.
 
-    A plain lock is free for a moment between two commands of a busy thread, too short for one that has to be woken
-    first: the clients of an owner's socket would wait for tens of milliseconds while its process adds in a
-    loop. Here one who waits holds the door, and the busy thread has to queue behind it.
+    A plain lock is free only for a moment between two commands of a busy thread, too short for a thread that must be
+    woken first: attached clients would wait for tens of milliseconds while the owner's process adds in a loop. Here,
+    waiting threads hold a turnstile lock, and the busy thread queues behind them.
 
-    A KeyboardInterrupt comes between any two steps of Python, and must not leave it held: nobody would get in again,
-    and the process would hang at its end. So its exit is that of Python's own lock, which is one step.
+    A KeyboardInterrupt can occur between any two steps of Python and must not leave the lock held, or the process would
+    hang at its end. So the exit is that of Python's own lock, which is one step.
     """
 
-    __slots__ = ("_door",)
+    __slots__ = ("_turnstile",)
 
     def __init__(self) -> None:
-        self._door = threading.Lock()
+        self._turnstile = threading.Lock()
 
     def __enter__(self) -> bool:
         if self._is_owned():
             return bool(self.acquire())
         try:
-            with self._door:
+            with self._turnstile:
                 return bool(self.acquire())
         except BaseException:
             if self._is_owned():
@@ -99,8 +103,8 @@ class FairLock(_ReentrantLock):  # type: ignore[misc]
             raise
 
 
-class _Hearing:
-    """What a guest's session does with a message: wake who reads, or close where nobody does."""
+class _MessageDelivery:
+    """Delivers a message to an extra session: wakes the reader, or closes a session that does not read."""
 
     __slots__ = ("_above_since", "_engine", "_on_wake", "_session")
 
@@ -120,6 +124,42 @@ class _Hearing:
         self._on_wake()
 
 
+class InProcessPages:
+    """The engine as client.pages.RangeReader uses servers: packed commands in, the bytes of their replies out."""
+
+    replica = lost = False
+    waits = False
+    options = ClientOptions(Address())
+    address = "this process"
+
+    def __init__(self, transport: InProcessTransport) -> None:
+        self._transport = transport
+        self._replies = b""
+
+    def connection(self, key: bytes) -> InProcessPages:
+        """Return the engine; it serves every key."""
+        return self
+
+    readers = connection
+
+    def send(self, data: bytes) -> None:
+        """Run packed commands."""
+        self._replies += self._transport.execute_packed(data)
+
+    def receive(self, decoder: ReceiveBuffer) -> None:
+        """Put the replies into the decoder's buffer."""
+        replies, self._replies = self._replies, b""
+        decoder.feed(replies)
+
+    def redirected(self, key: bytes, error: str) -> bool:
+        """Return False: the engine redirects nothing."""
+        return False
+
+    def forget(self, connection: object) -> None:
+        """Drop replies that were not decoded."""
+        self._replies = b""
+
+
 class InProcessTransport:
     """The engine in this process. Every thread has a session of its own; the lock makes one command atomic."""
 
@@ -129,7 +169,7 @@ class InProcessTransport:
         self.closed = False
         self._thread = threading.local()
         self._sessions: dict[Session, threading.Thread] = {}
-        self._guests: dict[Session, None] = {}
+        self._extra_sessions: dict[Session, None] = {}
 
     # -- sessions --------------------------------------------------------------------------------------
 
@@ -156,22 +196,22 @@ class InProcessTransport:
             if not thread.is_alive():
                 self._end(session)
 
-    def join(self, on_wake: Callable[[], None]) -> Session:
-        """Return a session for a door of its own (a redis-py connection, a subscription); the lock is held.
+    def open_session(self, on_wake: Callable[[], None]) -> Session:
+        """Return a session for a redis-py connection or a subscription; the lock is held.
 
-        `on_wake` is called when it is served, hears a message, or is closed. `leave` ends it.
+        `on_wake` is called when the session has a reply or a message, or is closed.
         """
         if self.closed:
             raise StoreClosed("the store is closed")
         session = self.engine.session()
         session.on_wake = on_wake
-        session.on_message = _Hearing(self.engine, session, on_wake)
-        self._guests[session] = None
+        session.on_message = _MessageDelivery(self.engine, session, on_wake)
+        self._extra_sessions[session] = None
         return session
 
-    def leave(self, session: Session) -> None:
-        """End a session that joined; the lock is held."""
-        if self._guests.pop(session, self) is None:
+    def close_session(self, session: Session) -> None:
+        """Close a session that `open_session` returned; the lock is held."""
+        if self._extra_sessions.pop(session, self) is None:
             self.engine.close_session(session)
 
     def _end(self, session: Session) -> None:
@@ -182,7 +222,7 @@ class InProcessTransport:
     # -- commands --------------------------------------------------------------------------------------
 
     def execute_raw(self, argv: list[bytes]) -> bytes:
-        """Run one command and return the bytes of its reply, waiting where the command blocks."""
+        """Run one command and return the bytes of its reply; wait if the command blocks."""
         session: Session | None = getattr(self._thread, "session", None)
         if session is None:
             session = self.session()
@@ -199,21 +239,21 @@ class InProcessTransport:
             raise
 
     def _run(self, session: Session, argv: list[bytes]) -> bytes | None:
-        """Run one command; None where the session now waits. The lock is held."""
+        """Run one command; None if the session is blocked now. The lock is held."""
         if self.closed:
             raise StoreClosed("the store is closed")
         return session.out.take() if self.engine.execute(session, argv) else None
 
     def _once_safe(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:
-        """Return the reply once the log has come to the position, the refusal where it never will.
+        """Return the reply once the log is synced past the offset; an error reply if the log failed.
 
-        The lock is not held: others go on, and one sync serves all who wait for what was written before it.
+        The lock is not held, so other threads continue, and one sync serves all that wrote before it.
         """
         try:
             log.wait(position)
         except Misconf as error:
             with self.lock:
-                log.write()  # it sees to it that writes are refused from now on
+                log.write()  # closes the write gate
                 if raw is None:
                     self.engine.unblock(session, error)
                     session.out.take()
@@ -225,7 +265,7 @@ class InProcessTransport:
         return parse_all(self.execute_raw(argv))[0]
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Run commands under one lock and one write of the log; one that would wait answers as at its time-out."""
+        """Run commands under one lock and one write of the log; one that would block replies as at its timeout."""
         if not commands:
             return []
         session = self.session()
@@ -238,7 +278,7 @@ class InProcessTransport:
     def execute_packed(self, data: bytes) -> bytes:
         """Run packed commands under one lock and one write of the log; return the bytes of their replies.
 
-        The parser's way is the engine's shortest: most commands become no objects. For commands that do not block.
+        Parsed commands take the engine's fast path: most do not become objects. For commands that do not block.
         """
         session = self.session()
         try:
@@ -261,6 +301,18 @@ class InProcessTransport:
         assert raw is not None
         return raw
 
+    def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
+        """Run packed commands that do not block; return each error reply with its place."""
+        raw = self.execute_packed(data)
+        if not raw.startswith(b"-") and b"\r\n-" not in raw:
+            return []
+        return errors_among(parse_all(raw))
+
+    @contextlib.contextmanager
+    def page_source(self) -> Iterator[InProcessPages]:
+        """Return the engine for a bulk read."""
+        yield InProcessPages(self)
+
     def _execute_many(self, session: Session, commands: Sequence[list[bytes]]) -> list[Any]:
         with self.lock:
             if self.closed:
@@ -269,7 +321,7 @@ class InProcessTransport:
             began = 0 if log is None else log.position
             for argv in commands:
                 if not self.engine.execute(session, argv):
-                    # Others cannot get the lock that would serve it.
+                    # No other thread can serve it while this one holds the lock.
                     self.engine.expire_block(session)
             raw = session.out.take()
             position = 0 if log is None else log.write(began)
@@ -285,7 +337,7 @@ class InProcessTransport:
     # -- waiting ---------------------------------------------------------------------------------------
 
     def _wait(self, session: Session) -> bytes:
-        """Sleep until the session is served, its time is over, or the caller is interrupted."""
+        """Sleep until the session has its reply, its timeout expires, or the caller is interrupted."""
         event: threading.Event = session.on_wake.event
         while (remaining := self._remaining(session)) is None or remaining > 0:
             event.wait(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
@@ -293,7 +345,7 @@ class InProcessTransport:
         return self._served(session)
 
     def _remaining(self, session: Session) -> float | None:
-        """Return the seconds that the session has left to wait (None: for ever), 0 once there is a reply."""
+        """Return the seconds left until the session's timeout (None: no timeout); 0 if there is a reply."""
         with self.lock:
             blocked = session.blocked
             if blocked is None or self.closed:
@@ -308,9 +360,9 @@ class InProcessTransport:
             return max(0.001, float(left))
 
     def _served(self, session: Session) -> bytes:
-        """Return the reply of a session that waited, once what it was served from is in the log.
+        """Return the reply of a session that waited, once the write that served it is in the log.
 
-        Who served it writes the log for himself, maybe later: a connection, at the end of its loop's turn.
+        The client that served it may write the log later: a connection does so at the end of its loop's iteration.
         """
         with self.lock:
             raw: bytes | None = session.out.take()
@@ -325,13 +377,13 @@ class InProcessTransport:
         return raw
 
     def _give_up(self, session: Session) -> None:
-        """Leave nothing of a call that ended early: neither its waiting, nor a reply that the next one would get."""
+        """Clean up after an interrupted call: it must not stay blocked, and the next call must not get its reply."""
         with self.lock:
             self.engine.unblock(session, CommandError("interrupted"))
             session.out.take()
 
     async def execute_async(self, argv: list[bytes]) -> Any:
-        """Run one command from a task; where it blocks, only the task waits."""
+        """Run one command from a task; if it blocks, only the task waits."""
         session = self.session()
         try:
             with self.lock:
@@ -371,7 +423,7 @@ class InProcessTransport:
                 self._end(session)
 
     def _successor(self, session: Session) -> Session:
-        """Return a new session in the state of one that has to wait."""
+        """Return a new session in the state of one that is blocked."""
         successor = self._new_session()
         successor.db, successor.name, successor.user = session.db, session.name, session.user
         successor.out.resp = session.out.resp
@@ -380,22 +432,22 @@ class InProcessTransport:
     # -- the end ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """End every session; threads and tasks that wait get StoreClosed."""
+        """Close every session; waiting threads and tasks raise StoreClosed."""
         with self.lock:
             self.closed = True
             for session in list(self._sessions):
                 self._end(session)
                 session.on_wake()
-            for session in list(self._guests):
-                self.leave(session)
+            for session in list(self._extra_sessions):
+                self.close_session(session)
                 session.on_wake()
 
 
 def waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[], None]:
-    """Return what sets the event from any thread."""
+    """Return a function that sets the event from any thread."""
 
     def wake() -> None:
-        # The loop of a task that was left waiting may be closed by now.
+        # The loop of an abandoned task may be closed.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(event.set)
 

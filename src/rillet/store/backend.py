@@ -1,0 +1,227 @@
+"""Backends: where a store's engine runs, and how the store reaches it.
+
+    MemoryBackend      an engine of this store, in memory
+    DirectoryBackend   a directory: this process owns it and runs the engine, or is attached to the owner
+    ServerBackend      a server or a cluster
+
+A backend returns a transport, and another one after the transport broke.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from rillet.errors import StoreBusy, StoreClosed, StoreError
+from rillet.persistence.rdb.writer import write_rdb
+from rillet.runtime.engine import Engine
+from rillet.runtime.settings import Settings
+from rillet.server.server import UNIX_SOCKETS, answers
+from rillet.store.directory import Directory
+from rillet.store.encoding import decode
+from rillet.store.owner import Owner
+from rillet.store.recovery import Recovery
+from rillet.store.snapshots import copy_file, save_in_background
+from rillet.store.transports.cluster import ClusterTransport
+from rillet.store.transports.in_process import FairLock, InProcessTransport
+from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
+from rillet.store.transports.transport import Transport, wait_for
+
+ATTACH_SECONDS = 60.0  # how long an opener waits for an owner that is still replaying its log
+Execute = Callable[..., Any]
+
+
+class Backend(ABC):
+    """Where a store's engine runs."""
+
+    path: str | None = None
+    url: str | None = None
+
+    @property
+    def recovery(self) -> Recovery | None:
+        """The result of the recovery when the engine opened the directory."""
+        return None
+
+    @abstractmethod
+    def transport(self) -> Transport:
+        """Return the transport for later calls."""
+
+    def replace(self, broken: Transport) -> Transport:
+        """Return the transport for later calls after one broke."""
+        return broken
+
+    def after_fork(self) -> Transport:
+        """Return the transport of a forked child."""
+        return self.transport()
+
+    @abstractmethod
+    def save(self, execute: Execute, path: Path | None) -> Path:
+        """Write an RDB file."""
+
+    def socket(self) -> str | None:
+        """Return the socket of the store's owner."""
+        return None
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release everything."""
+
+
+class MemoryBackend(Backend):
+    """An engine in memory and its lock. A forked child gets a copy."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._transport = InProcessTransport(Engine(settings), threading.RLock())
+
+    def transport(self) -> InProcessTransport:
+        return self._transport
+
+    def save(self, execute: Execute, path: Path | None) -> Path:
+        if path is None:
+            raise ValueError("a store in memory has no directory: pass the path of the file")
+        with self._transport.lock:
+            write_rdb(path, self._transport.engine, draft=path.with_name(f".{path.name}.{os.getpid()}"))
+        return path
+
+    def after_fork(self) -> InProcessTransport:
+        self._transport.lock = threading.RLock()  # another thread of the parent may hold the old one
+        self._transport.forget_dead_threads()  # their blocked sessions would be served here and take a group's entries
+        return self._transport
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __repr__(self) -> str:
+        return "in memory"
+
+
+class DirectoryBackend(Backend):
+    """A directory: owned by this process, or attached to the one that owns it."""
+
+    def __init__(self, directory: Directory, settings: Settings, progress: Callable[[int, int], None] | None) -> None:
+        self.path = str(directory.path)
+        self._directory = directory
+        self._settings = settings
+        self._progress = progress
+        self._owner: Owner | None = None
+        self._transport: Transport | None = None
+        self._guard = threading.Lock()
+        self._closed = False
+
+    def transport(self) -> Transport:
+        with self._guard:
+            if self._transport is None:
+                self._transport = self._own() or self._attach()
+            return self._transport
+
+    def replace(self, broken: Transport) -> Transport:
+        with self._guard:
+            if self._closed:
+                raise StoreClosed("the store is closed")
+            # Several threads may find the same transport broken; the first one replaces it.
+            if self._transport is broken and isinstance(broken, AttachedTransport):
+                self._transport = None
+                broken.abandon()
+            if self._transport is None:
+                self._transport = self._own() or self._attach()
+            return self._transport
+
+    @property
+    def recovery(self) -> Recovery | None:
+        return None if self._owner is None else self._owner.recovery
+
+    def save(self, execute: Execute, path: Path | None) -> Path:
+        save_in_background(execute)
+        made = self._directory.path / decode(execute("CONFIG", "GET", "dbfilename")[1])
+        if path is not None and path != made:
+            copy_file(made, path)
+        return path or made
+
+    def after_fork(self) -> Transport:
+        self._guard = threading.Lock()
+        if self._owner is not None:
+            self._owner.forget_in_child()
+            self._owner = None
+        if isinstance(self._transport, AttachedTransport):
+            self._transport.forget_in_child()
+        # Leads nowhere: the child's first call fails with NotSent, and the child attaches to the parent.
+        self._transport = AttachedTransport(f"{self.path}/socket")
+        self._transport.forget_in_child()
+        return self._transport
+
+    def _own(self) -> InProcessTransport | None:
+        if not self._directory.lock():
+            return None
+        lock = FairLock()
+        try:
+            self._owner = Owner(self._directory, self._settings, lock, self._progress)
+        except BaseException:
+            self._directory.unlock()
+            raise
+        return InProcessTransport(self._owner.engine, lock)
+
+    def _attach(self) -> Transport:
+        found: list[Transport] = []
+
+        def try_once() -> bool:
+            owner = self._directory.owner()
+            if owner is not None and answers(owner[1]):
+                found.append(AttachedTransport(owner[1]))
+            else:
+                own = self._own()  # the owner ended meanwhile
+                if own is not None:
+                    found.append(own)
+            return bool(found)
+
+        if not wait_for(try_once, ATTACH_SECONDS):
+            owner = self._directory.owner()
+            number = owner[0] if owner else self._directory.holder()
+            holder = f"process {number}" if number else "another process"
+            if not UNIX_SOCKETS:
+                raise StoreBusy(f"{self.path} is open in {holder}; without Unix sockets only one process can open it")
+            raise StoreBusy(f"{self.path} is held by {holder}, which does not respond")
+        return found[0]
+
+    def socket(self) -> str | None:
+        owner = self._directory.owner()
+        return owner[1] if owner else None
+
+    def close(self) -> None:
+        if self._owner is not None and self._owner.is_this_thread():
+            # The garbage collector closes the store in the thread that serves it, in the middle of other work.
+            threading.Thread(target=self.close, name="rillet-close").start()
+            return
+        with self._guard:
+            self._closed = True
+            if self._transport is not None:
+                self._transport.close()
+            if self._owner is not None:
+                self._owner.close()
+
+    def __repr__(self) -> str:
+        return f"{self.path!r}, {'owner' if self._owner else 'attached'}"
+
+
+class ServerBackend(Backend):
+    """A server or a cluster."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        options = options_of(url)
+        self._transport = ClusterTransport(options) if options.seeds() else ServerTransport(options)
+
+    def transport(self) -> ServerTransport:
+        return self._transport
+
+    def save(self, execute: Execute, path: Path | None) -> Path:
+        raise StoreError("a server or node writes its RDB file on its own disk: use store.execute('BGSAVE')")
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def __repr__(self) -> str:
+        return repr(str(self.url).rpartition("@")[2])

@@ -1,0 +1,207 @@
+"""ServerTransport and AttachedTransport: a store behind a socket, reached by rillet.client.
+
+Each thread has connections of its own, so SELECT, MULTI and WATCH belong to the thread, as in process. The connections
+of threads that ended are closed when another thread opens one. A bulk read (`page_source`) has connections of its own
+as well, because the caller may send commands between two batches.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from rillet.client.address import Address
+from rillet.client.connection import RECEIVE, Connection
+from rillet.client.errors import AddressError, ConnectionLost, ConnectorError
+from rillet.client.protocol import pack_all
+from rillet.client.servers import ClientOptions, Servers
+from rillet.errors import CommandError, StoreClosed, StoreError
+from rillet.protocol.reply_parser import ReplyError
+from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, errors_among
+
+PATIENCE = 1.0  # seconds to follow redirections and to wait for a node that cannot answer yet
+Result = TypeVar("Result")
+
+
+def options_of(url: str) -> ClientOptions:
+    """Return the client's options for a url; StoreError if the url is malformed."""
+    try:
+        return ClientOptions.of(url, PATIENCE, strict=False)
+    except AddressError as error:
+        reason = str(error).removeprefix("rillet: ")
+        raise StoreError(f"{url.rpartition('@')[2]!r} is not the address of a server: {reason}") from None
+
+
+class ServerTransport:
+    """A server: redis://, rediss://, unix://."""
+
+    def __init__(self, options: ClientOptions) -> None:
+        self.options = options
+        self.closed = False
+        self._thread = threading.local()
+        self._clients: dict[Servers, threading.Thread] = {}
+        self._guard = threading.Lock()
+
+    # ---- connections ----
+
+    def servers(self) -> Servers:
+        """Return this thread's client."""
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        client: Servers | None = getattr(self._thread, "client", None)
+        if client is None:
+            client = Servers(self.options, unlimited=True)
+            with self._guard:
+                for other, thread in list(self._clients.items()):
+                    if not thread.is_alive():
+                        del self._clients[other]
+                        other.close()
+                self._clients[client] = threading.current_thread()
+            self._thread.client = client
+        return client
+
+    def connection(self) -> Connection:
+        """Return this thread's connection to the server; open it again if the server closed it meanwhile."""
+        servers = self.servers()
+        connection = servers.connection(b"")
+        if connection.stale():
+            servers.forget(connection)
+            connection = servers.connection(b"")
+        return connection
+
+    @contextmanager
+    def page_source(self) -> Iterator[Servers]:
+        """Return connections for a bulk read."""
+        if self.closed:
+            raise StoreClosed("the store is closed")
+        client = Servers(self.options, unlimited=True)
+        with self._guard:
+            self._clients[client] = threading.current_thread()
+        try:
+            yield client
+        except ConnectorError as error:
+            raise self.failed(error) from error
+        finally:
+            with self._guard:
+                self._clients.pop(client, None)
+            client.close()
+
+    def _call(self, function: Callable[[], Result]) -> Result:
+        """Return the result of an exchange; a failed one raises StoreError or the CommandError of the server."""
+        try:
+            return function()
+        except ConnectorError as error:
+            raise self.failed(error) from error
+        except BaseException:
+            # The rest of an exchange that was interrupted must not reach the next call.
+            client: Servers | None = getattr(self._thread, "client", None)
+            if client is not None:
+                client.close()
+            raise
+
+    def failed(self, error: ConnectorError) -> StoreError | CommandError:
+        """Return the exception for a failed exchange."""
+        if self.closed:
+            return StoreClosed("the store was closed while this call waited")
+        if error.line and (error.line.partition(" ")[0] in ERROR_CLASSES or not isinstance(error, ConnectionLost)):
+            return error_of(error.line)
+        reason = str(error).removeprefix("rillet: ")
+        return StoreError(f"the server at {self.options.place()} did not answer: {reason}")
+
+    # ---- commands ----
+
+    def execute(self, argv: list[bytes]) -> Any:
+        """Send one command and return its reply."""
+        return self._call(lambda: self._exchange(pack_all([argv]), 1))[0]
+
+    def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
+        """Send all commands at once and return their replies."""
+        return self._call(lambda: self._exchange(pack_all(commands), len(commands))) if commands else []
+
+    def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
+        """Send packed commands; return each error reply with its place."""
+        return errors_among(self._call(lambda: self._exchange(data, count)))
+
+    def _exchange(self, data: bytes, count: int) -> list[Any]:
+        """Send packed commands on this thread's connection and return their replies."""
+        connection = self.connection()
+        replies: list[Any] = []
+        failed_to_log = False
+        try:
+            if len(data) > RECEIVE:
+                connection.send_large(data)
+            else:
+                connection.send(data)
+            while len(replies) < count:
+                reply = connection.reply()
+                replies.append(reply)
+                failed_to_log = type(reply) is ReplyError and reply.prefix == "MISCONF"
+        except ConnectionLost:
+            self.servers().forget(connection)
+            if not failed_to_log:
+                raise
+            # The server could not log the batch, replied so once, and closed the connection.
+            replies += replies[-1:] * (count - len(replies))
+        if failed_to_log:
+            self.servers().forget(connection)
+        return replies
+
+    # ---- the end ----
+
+    def close(self) -> None:
+        """Close the connections of every thread; a waiting call raises StoreClosed."""
+        self.closed = True
+        self._close_connections()
+
+    def _close_connections(self) -> None:
+        with self._guard:
+            clients = list(self._clients)
+            self._clients.clear()
+        for client in clients:
+            client.interrupt()
+            client.close()
+
+
+class AttachedTransport(ServerTransport):
+    """The Unix socket of the process that owns the store."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(ClientOptions(Address(unix=path), PATIENCE))
+        self.path = path
+        self._abandoned = False
+
+    def connection(self) -> Connection:
+        """Return this thread's connection to the owner; NotSent if the owner cannot be reached."""
+        servers = self.servers()
+        if self._abandoned:
+            raise NotSent(f"the process that owned the store ended ({self.path})")
+        try:
+            return servers.connection(b"")
+        except ConnectionLost as error:
+            reason = getattr(error.__cause__, "strerror", None) or error
+            raise NotSent(f"the store's owner cannot be reached ({self.path}): {reason}") from error
+
+    def failed(self, error: ConnectorError) -> StoreError | CommandError:
+        """Return the exception for a failed exchange."""
+        if isinstance(error, ConnectionLost) and not self.closed:
+            return StoreError(
+                f"the process that owns the store ended before it replied ({self.path}); the command may or may not "
+                "have been executed"
+            )
+        return super().failed(error)
+
+    def abandon(self) -> None:
+        """Close the connections because the owner ended; later calls raise NotSent."""
+        self._abandoned = True
+        self._close_connections()
+
+    def forget_in_child(self) -> None:
+        """Close a forked child's copies of the connections, which the parent keeps using."""
+        self._abandoned = True
+        clients, self._clients = self._clients, {}
+        self._guard = threading.Lock()
+        self._thread = threading.local()
+        for client in clients:
+            client.close()
