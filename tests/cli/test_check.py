@@ -63,7 +63,7 @@ def test_a_torn_end_is_told_and_repaired_when_asked(store: Path, capsys: pytest.
     assert files_of(store) == before
     assert main(["check", "--repair", str(store)]) == 0
     kept = log.with_name(f"{log.name}.torn-{len(whole)}")
-    assert f"as it was: {kept}" in capsys.readouterr().out
+    assert f"copy of the original: {kept}" in capsys.readouterr().out
     assert kept.read_bytes() == before[str(log.relative_to(store))] and log.read_bytes() == whole
     assert main(["check", "--quiet", str(store)]) == 0
 
@@ -151,7 +151,7 @@ def test_every_byte_of_an_rdb_file_counts(tmp_path: Path, name: str) -> None:
         assert not check(path).sound, size
     path.write_bytes(whole + b"x")
     (damage,) = check(path).damages
-    assert damage.offset == len(whole) and "behind the end" in damage.what
+    assert damage.offset == len(whole) and "after the end" in damage.what
 
 
 def test_a_store_that_is_open_is_not_checked(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -52,10 +52,10 @@ def test_what_an_older_version_cannot_carry(store: Path, tmp_path: Path, capsys:
     out = tmp_path / "old.rdb"
     assert main(["export", "--rdb-version", "9", str(store), str(out)]) == 3
     said = capsys.readouterr().out
-    assert "left out of 'sent' (database 0): what its idempotent producers have sent (IDMP)\n" in said
-    assert "left out of 's' (database 0): how many entries were added, and the greatest ID deleted\n" in said
+    assert "omitted from 'sent' (database 0): what its idempotent producers have sent (IDMP)\n" in said
+    assert "omitted from 's' (database 0): how many entries were added, and the greatest ID deleted\n" in said
     assert "RDB version 9, 6 keys" in said
-    assert said.endswith("2 of its values could not be carried whole by version 9\n")
+    assert said.endswith("version 9 cannot store 2 of the values completely\n")
     assert out.read_bytes().startswith(b"REDIS0009")
     assert main(["export", "--rdb-version", "9", "--lossy", "--force", str(store), str(out)]) == 0
     assert main(["export", "--rdb-version", "80", "--force", str(store), str(out)]) == 3
@@ -68,7 +68,7 @@ def test_function_libraries_go_along(tmp_path: Path, capsys: Said) -> None:
     assert main(["export", str(source), str(out)]) == 0
     assert FOREIGN[1] in out.read_bytes() and FOREIGN[5] in out.read_bytes()
     assert main(["export", "--rdb-version", "9", "--force", str(source), str(out)]) == 3
-    assert "left out of the file: 2 function libraries\n" in capsys.readouterr().out
+    assert "omitted from the file: 2 function libraries\n" in capsys.readouterr().out
     assert main(["export", "--skip-foreign", "--force", str(source), str(out)]) == 0
     assert LIBRARY not in out.read_bytes()
 
@@ -85,20 +85,20 @@ def test_what_goes_wrong(store: Path, tmp_path: Path, capsys: Said) -> None:
         (damaged, 1, "damaged.rdb: offset 15: 8 bytes expected, 5 left"),
         (array, 1, "the key 'list of lists' (database 0) holds an array"),
         (tmp_path / "nothing", 2, "does not exist"), (tmp_path / "none", 2, "holds neither a log nor an RDB file"),
-        (tmp_path / "two", 2, "holds more than one: name one of a.rdb, b.rdb"),
+        (tmp_path / "two", 2, "holds more than one log or RDB file: give one of a.rdb, b.rdb"),
     ):  # fmt: skip
         assert main(["export", str(source), str(out)]) == status
         assert told in capsys.readouterr().err and not out.exists()
     out.write_bytes(b"mine")
     assert main(["export", str(store), str(out)]) == 2 and out.read_bytes() == b"mine"
-    assert "is there already; --force replaces it" in capsys.readouterr().err
+    assert "exists; --force replaces it" in capsys.readouterr().err
     with rillet.open(store):
         assert main(["export", str(store), str(tmp_path / "x.rdb")]) == 2
         assert "is open in process" in capsys.readouterr().err
     for version in ("8", "x"):
         with pytest.raises(SystemExit):
             main(["export", "--rdb-version", version, str(store), str(out)])
-        assert "9 to 14 are written, and Valkey's 80" in capsys.readouterr().err
+        assert "expected 9 to 14, or 80 for Valkey 9" in capsys.readouterr().err
     beyond = tmp_path / "nowhere" / "out.rdb"
     assert main(["export", str(store), str(beyond)]) == 2
     assert capsys.readouterr().err == f"rillet: {beyond}: No such file or directory\n"

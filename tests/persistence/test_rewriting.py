@@ -18,7 +18,7 @@ from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import Ended, InlineBaseWriter, SpawnedBaseWriter
-from rillet.persistence.aof.rewrite_process import compact, end_with
+from rillet.persistence.aof.rewrite_process import compact, exit_with_parent
 from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.disk import Disk, DiskFile
 from rillet.runtime.engine import Engine
@@ -76,7 +76,7 @@ class Rewritten(Opened):
         self.rewriting.tick(self.now)
 
     def fact(self, name: str) -> object:
-        return self.rewriting.facts()[name]
+        return self.rewriting.info()[name]
 
     def __exit__(self, *_: object) -> None:
         self.rewriting.abort()
@@ -467,7 +467,7 @@ def test_a_base_written_by_a_process_of_its_own(tmp_path: Path, preamble: str) -
         while rewriting.in_progress:
             rewriting.tick(0)
             threading.Event().wait(0.01)
-        assert rewriting.facts()["aof_last_bgrewrite_status"] == "ok"
+        assert rewriting.info()["aof_last_bgrewrite_status"] == "ok"
         before = opened.state()
     kind = "rdb" if preamble == "yes" else "aof"
     assert _names(tmp_path) == [f"1.base.{kind}", "2.incr.aof", "manifest"]
@@ -489,7 +489,7 @@ def test_a_process_that_cannot_read_the_log_says_so(tmp_path: Path) -> None:
         while rewriting.in_progress:
             rewriting.tick(0)
             threading.Event().wait(0.01)
-        assert rewriting.facts()["aof_last_bgrewrite_status"] == "err" and "a command expected" in said[-1]
+        assert rewriting.info()["aof_last_bgrewrite_status"] == "err" and "a command expected" in said[-1]
         rewriting.begin()
         rewriting.abort()
         assert not rewriting.in_progress and opened("INCR", "a") == 2
@@ -503,7 +503,7 @@ def test_the_process_itself(tmp_path: Path) -> None:
     assert compact(request) == "rdb" and (tmp_path / "base").read_bytes().startswith(b"REDIS")
     ended: list[int] = []
     with open("/dev/null", "rb") as leash:
-        end_with(leash, ended.append)
+        exit_with_parent(leash, ended.append)
     assert ended == [1]
 
 
@@ -653,4 +653,4 @@ def test_what_lies_in_the_working_folder_is_no_module_of_the_other_process(
         while rewriting.in_progress:
             rewriting.tick(0)
             threading.Event().wait(0.01)
-        assert rewriting.facts()["aof_last_bgrewrite_status"] == "ok"
+        assert rewriting.info()["aof_last_bgrewrite_status"] == "ok"

@@ -71,7 +71,7 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
         ('dir "unbalanced', "Unbalanced quotes in configuration line"),
         ("save 60", "Invalid save parameters"),
         ("dbfilename a/b", "dbfilename can't be a path, just a filename"),
-        ("user alice on", "there is one user, default"),
+        ("user alice on", "the only user is default"),
     ],
 )
 def test_a_directive_that_cannot_be_taken(tmp_path: Path, line: str, reason: str) -> None:

@@ -72,7 +72,7 @@ def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]
 
     class LoadingHost(ServerHost):
         def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-            return {**super().info_sections(), "persistence": loading.facts}
+            return {**super().info_sections(), "persistence": loading.info}
 
     engine.host = LoadingHost(server)
 

@@ -1,15 +1,15 @@
-"""The `rillet` console script: one file per subcommand, each imported when it is asked for.
+"""The `rillet` console script: one module per subcommand, imported on demand.
 
-    rillet info                                    which build runs, and which optional packages it finds
+    rillet info                                    the build and the optional packages that are installed
     rillet serve [redis.conf] [--port N] [--dir D]
-    rillet check PATH [--repair]                   whether what lies on the disk is whole
-    rillet export SOURCE OUT.rdb [--rdb-version N] the data as an RDB file, for a server of any age
+    rillet check PATH [--repair]                   check the files of a store or server
+    rillet export SOURCE OUT.rdb [--rdb-version N] write the data as an RDB file for any server version
     rillet pipeline NAME ...                       archive, replay, aggregate ...: the pipelines on Spark
     rillet --version
 
 A subcommand is a module of this package with `add_arguments(parser)` and `run(options)`, which returns the exit status.
-`serve` takes redis-server's grammar, in which any `--name value` is a setting, and `pipeline` says everything that is
-wrong with its arguments at once, so theirs do not pass through the parser here.
+`serve` uses redis-server's grammar, in which any `--name value` is a setting, and `pipeline` reports all errors in its
+arguments together, so this parser does not parse theirs.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from importlib import import_module
 import rillet
 
 SUBCOMMANDS = {
-    "info": "show which build runs, and which optional packages it finds",
+    "info": "show the build and the optional packages that are installed",
     "serve": "serve RESP on a socket: rillet serve [redis.conf] [--port N] [--dir D]",
-    "check": "see whether a store, a log or an RDB file is whole: rillet check PATH [--repair]",
-    "export": "write the data of a store, a log or an RDB file as an RDB file, for a server of any age",
+    "check": "check the files of a store or server for damage: rillet check PATH [--repair]",
+    "export": "write the data of a store, a log or an RDB file as an RDB file of any version",
     "pipeline": "archive, replay, aggregate and more on Spark: rillet pipeline NAME ...",
 }
-"""The names of the subcommands, with their line of help."""
+"""The subcommands and their help lines."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -46,14 +46,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser(asked: str) -> argparse.ArgumentParser:
-    """Return the parser, with the arguments of the subcommand that is asked for."""
+def _parser(name_given: str) -> argparse.ArgumentParser:
+    """Return the parser, with the arguments of the given subcommand."""
     parser = argparse.ArgumentParser(prog="rillet", description="Redis Streams in Python.")
     speed = "compiled" if rillet.compiled() else "interpreted"
     parser.add_argument("--version", action="version", version=f"rillet {rillet.__version__} ({speed})")
     commands = parser.add_subparsers(dest="command", metavar="command")
     for name, line in SUBCOMMANDS.items():
         found = commands.add_parser(name, help=line, description=line)
-        if name == asked:
+        if name == name_given:
             import_module(f"rillet.cli.{name}").add_arguments(found)
     return parser

@@ -1,9 +1,9 @@
-"""`rillet check PATH [--repair]`: whether what lies on the disk is whole, and where it is not.
+"""`rillet check PATH [--repair]`: check the files of a store or server for damage.
 
-PATH is a store's directory, a server's, a log's folder or manifest, an RDB file, or a log of one file. Nothing is
-changed unless --repair is given, and then only a torn end is cut off; the file as it was is kept beside it.
+PATH is the directory of a store or a server, the folder or the manifest of a log, a log of one file, or an RDB file.
+The command changes nothing without --repair. With it, a torn end is cut off, and a copy of the file is kept beside it.
 
-Exit status: 0 all is sound (or was repaired), 1 something is damaged, 2 there is nothing that could be checked.
+Exit status: 0 no damage (or repaired), 1 damage, 2 nothing could be checked.
 """
 
 from __future__ import annotations
@@ -21,24 +21,25 @@ SOUND, DAMAGED, NOTHING = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Declare the arguments."""
     parser.add_argument("path", type=Path, help="a directory of a store or server, a log, or an RDB file")
     parser.add_argument("--repair", action="store_true", help="cut off a torn end; a copy of the file is kept")
-    parser.add_argument("--quiet", action="store_true", help="tell damages only")
+    parser.add_argument("--quiet", action="store_true", help="print damage only")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, tell, repair what is asked; return the exit status."""
+    """Check, report, repair on request; return the exit status."""
     path: Path = options.path
     try:
         report = _checked(path)
-        _tell(report, options.quiet)
+        _print(report, options.quiet)
         if options.repair and any(damage.torn for damage in report.damages):
             for damage in report.damages:
                 if damage.torn:
-                    print(f"repaired: {damage.path} ends at {damage.offset} now; as it was: {repair(path, damage)}")
+                    copy = repair(path, damage)
+                    print(f"repaired: {damage.path} was cut at {damage.offset}; copy of the original: {copy}")
             report = _checked(path)
-            _tell(report, quiet=True)
+            _print(report, quiet=True)
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
         return NOTHING
@@ -63,7 +64,7 @@ def _checked(path: Path) -> CheckReport:
     return report
 
 
-def _tell(report: CheckReport, quiet: bool) -> None:
+def _print(report: CheckReport, quiet: bool) -> None:
     for line in [] if quiet else [*report.read, *report.remarks]:
         print(line)
     for damage in report.damages:

@@ -1,19 +1,18 @@
-"""`rillet export SOURCE OUT.rdb [--rdb-version N]`: the data of a store, a log or an RDB file as an RDB file.
+"""`rillet export SOURCE OUT.rdb [--rdb-version N]`: write the data of a store, a log or an RDB file as an RDB file.
 
-SOURCE is a store's directory, a server's, a log's folder or manifest, an RDB file, or a log of one file. It is read
-and left as it is. OUT.rdb is in the oldest version that carries everything, or in the one that is asked for, so that
-data can go back to a server of that age:
+SOURCE is the directory of a store or a server, the folder or the manifest of a log, a log of one file, or an RDB file.
+It is not changed. OUT.rdb has the oldest version that can store everything, or the requested one, so that an older
+server can load it:
 
     version     9               10         11              12         13         14         80
     loaded by   Redis 5 and 6   Redis 7.0  Redis 7.2,      Redis 7.4  Redis 8.6  Redis 8.8  Valkey 9
     and newer                              Valkey 7.2, 8   and 8.0
 
-What a version has no place for is left out, and told value by value. Listpacks that become ziplists, and whatever else
-a reader has back when it has loaded the file, is no loss and not told. Function libraries and modules' data are carried
-as they are.
+Data that the version cannot store is omitted and reported per value. A change of encoding that loses nothing, such as
+from listpack to ziplist, is not reported. Function libraries and modules' data are copied.
 
-Exit status: 0 all was carried, or what was not is said to be fine (--lossy); 3 the file is written, but something was
-left out; 1 the source is damaged or holds what rillet does not read; 2 there is nothing to export, or no place for it.
+Exit status: 0 everything was written, or omissions are accepted (--lossy); 3 the file is written, but data was omitted;
+1 the source is damaged or has data that rillet cannot read; 2 there is nothing to export, or OUT.rdb cannot be written.
 """
 
 from __future__ import annotations
@@ -47,28 +46,28 @@ Progress = Callable[[int, int], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare what the subcommand takes."""
+    """Declare the arguments."""
     parser.add_argument("source", type=Path, help="a directory of a store or server, a log, or an RDB file")
-    parser.add_argument("out", type=Path, metavar="OUT.rdb", help="the file to be written")
+    parser.add_argument("out", type=Path, metavar="OUT.rdb", help="the file to write")
     parser.add_argument("--rdb-version", type=_version, metavar="N", help="9 to 14, or 80 (Valkey 9)")
-    parser.add_argument("--lossy", action="store_true", help="leaving something out is fine: exit status 0")
-    parser.add_argument("--skip-foreign", action="store_true", help="leave out function libraries and modules' data")
-    parser.add_argument("--force", action="store_true", help="replace OUT.rdb if it is there")
+    parser.add_argument("--lossy", action="store_true", help="exit with status 0 even if data was omitted")
+    parser.add_argument("--skip-foreign", action="store_true", help="omit function libraries and modules' data")
+    parser.add_argument("--force", action="store_true", help="replace an existing OUT.rdb")
 
 
 def _version(text: str) -> int:
     version = int(text) if text.isdecimal() else 0
     if not can_write(version):
-        raise argparse.ArgumentTypeError(f"{OLDEST_VERSION} to {NEWEST_VERSION} are written, and Valkey's 80")
+        raise argparse.ArgumentTypeError(f"expected {OLDEST_VERSION} to {NEWEST_VERSION}, or 80 for Valkey 9")
     return version
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, write, tell; return the exit status."""
+    """Read, write, report; return the exit status."""
     source, out = options.source, options.out
     try:
         if out.exists() and not options.force:
-            raise StoreError(f"{out} is there already; --force replaces it")
+            raise StoreError(f"{out} exists; --force replaces it")
         engine = Engine(Settings(databases=MANY_DATABASES))
         engine.loading = True
         with held(source):
@@ -76,7 +75,7 @@ def run(options: argparse.Namespace) -> int:
                 size = read_source(source, engine, "skip" if options.skip_foreign else "keep", bar)
             lost: list[Lost] = []
             with ProgressBar(f"{out.name}: writing") as bar:
-                keys = write_rdb(out, engine, version=options.rdb_version, lost=lost, disk=_Told(bar, size))
+                keys = write_rdb(out, engine, version=options.rdb_version, lost=lost, disk=_ProgressDisk(bar, size))
     except (LogCorrupt, NewerFormat) as error:
         print(f"rillet: {error}", file=sys.stderr)
         return DAMAGED
@@ -87,17 +86,17 @@ def run(options: argparse.Namespace) -> int:
         print(f"rillet: {out if _is_beside(error, out) else error.filename or out}: {error.strerror}", file=sys.stderr)
         return NOTHING
     for entry in lost:
-        print(f"left out of {_name(entry)}: {entry.what}")
+        print(f"omitted from {_name(entry)}: {entry.what}")
     version = _version_of(out)
     print(f"{out}: RDB version {version}, {keys} keys, {out.stat().st_size} bytes, for {_READERS[version]}")
     if lost:
         values = len({(entry.database, entry.key) for entry in lost})
-        print(f"{values} of its values could not be carried whole by version {version}")
+        print(f"version {version} cannot store {values} of the values completely")
     return LEFT_OUT if lost and not options.lossy else CARRIED
 
 
 def _is_beside(error: OSError, out: Path) -> bool:
-    """Whether what failed is the file that is to become `out`, under the name that it has until it is whole."""
+    """Return whether the error concerns the draft of `out`."""
     return error.filename is not None and Path(error.filename).parent == out.parent
 
 
@@ -116,22 +115,22 @@ def _version_of(path: Path) -> int:
 
 
 def read_source(path: Path, engine: Engine, unknown: Unknown, progress: Progress) -> int:
-    """Put the data of a store, a log or an RDB file into the engine, and return its size in bytes. O(bytes)"""
+    """Load a store, a log or an RDB file into the engine, and return the size of its files in bytes. O(bytes)"""
     files = find_files(path)
     if len(files) == 1 and (files[0].suffix == ".rdb" or (files[0].suffix != ".aof" and _is_rdb(files[0]))):
         size = files[0].stat().st_size
         load_rdb(files[0], engine, unknown=unknown, progress=lambda done: progress(done, size))
         return size
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TornLog)
         replay(engine, files, progress, disk=Untouched())
-    for warning in told:
+    for warning in caught:
         print(f"rillet: {warning.message}", file=sys.stderr)
     return sum(file.stat().st_size for file in files)
 
 
 def find_files(path: Path) -> list[Path]:
-    """Return the files that hold the data behind a path, in their order; StoreError where none do, or several could."""
+    """Return the data files at a path, in order; StoreError if there are none, or several alternatives."""
     if not path.exists():
         raise StoreError(f"{path} does not exist")
     if not path.is_dir():
@@ -141,7 +140,7 @@ def find_files(path: Path) -> list[Path]:
         found = [*path.glob("*.aof")] or [one for one in path.glob("*.rdb") if not one.name.startswith("temp-")]
     if len(found) != 1:
         names = ", ".join(sorted(one.name for one in found))
-        what = f"more than one: name one of {names}" if found else "neither a log nor an RDB file"
+        what = f"more than one log or RDB file: give one of {names}" if found else "neither a log nor an RDB file"
         raise StoreError(f"{path} holds {what}")
     return find_files(found[0])
 
@@ -152,7 +151,7 @@ def _of_manifest(path: Path) -> list[Path]:
         if not file.exists():
             raise LogCorrupt(str(path), 0, f"the file {file.name} is missing")
     if not files:
-        raise LogCorrupt(str(path), 0, "it names no file that holds data")
+        raise LogCorrupt(str(path), 0, "the manifest names no file")
     return files
 
 
@@ -164,8 +163,8 @@ def _is_rdb(path: Path) -> bool:
 # -- writing -------------------------------------------------------------------------------------------
 
 
-class _Told(Disk):
-    """The operating system's files; what is written to one is told, of about as much as was read."""
+class _ProgressDisk(Disk):
+    """A disk that reports the written bytes, with the size of the source as the estimated total."""
 
     __slots__ = ("progress", "total")
 
@@ -174,12 +173,12 @@ class _Told(Disk):
         self.total = total
 
     def create(self, path: Path) -> DiskFile:
-        """Open an empty file to be written."""
-        return _ToldFile(super().create(path), self)
+        """Open an empty file for writing."""
+        return _ProgressFile(super().create(path), self)
 
 
-class _ToldFile:
-    def __init__(self, file: DiskFile, disk: _Told) -> None:
+class _ProgressFile:
+    def __init__(self, file: DiskFile, disk: _ProgressDisk) -> None:
         self.file = file
         self.disk = disk
         self.written = 0

@@ -1,7 +1,7 @@
-"""`rillet info`: which build runs, and which optional packages it finds.
+"""`rillet info`: the build and the optional packages that are installed.
 
-The first line is what a bug report needs; an interpreted install says here how to get the compiled one, because
-pip hides what the build said unless it is run with -v.
+The first line is for bug reports. An interpreted installation explains here how to get the compiled one, because pip
+hides the output of the build unless it runs with -v.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ OPTIONAL = {
     "rich": "progress bars of the pipelines",
     "matplotlib": "the chart of rillet pipeline lag",
 }
-PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the judge of the tests and benchmarks"}
+PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the reference for tests and benchmarks"}
 
 
 def add_arguments(_parser: argparse.ArgumentParser) -> None:
-    """It takes none."""
+    """Declare no arguments."""
 
 
 def run(_options: argparse.Namespace | None = None) -> int:
@@ -53,13 +53,13 @@ def report() -> list[str]:
 
 
 def speed() -> str:
-    """Return how the byte-level modules run here, and what to do where they are interpreted."""
+    """Return whether the byte-level modules are compiled, and a remedy if they are not."""
     compiled, interpreted = by_speed()
     if not interpreted:
         return f"compiled ({len(compiled)} modules)"
     if not compiled:
         return (
-            "interpreted: the same results, slower. For the compiled package install a C compiler and the Python "
+            "interpreted: same results, but slower. For the compiled package, install a C compiler and the Python "
             "headers (Debian: gcc python3-dev) and reinstall; in a source tree, `make setup`"
         )
     return f"mixed: {len(compiled)} modules compiled, interpreted: {', '.join(interpreted)}"

@@ -1,6 +1,6 @@
-"""`rillet serve`: redis-server's own argument grammar, so that what starts one starts the other.
+"""`rillet serve`: takes the same arguments as redis-server.
 
-Any setting of the configuration file may be given as `--name value`; the words go to the server as they are.
+Every setting of the configuration file is also an option, `--name value`.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Sequence
 USAGE = """\
 usage: rillet serve [redis.conf] [--port N] [--bind ADDRESS ...] [--unixsocket PATH] [--dir FOLDER] [--NAME VALUE ...]
 
-Serve RESP2 and RESP3 until SIGTERM or SIGINT. Every setting of the file may be given as an option too.
+Serve RESP2 and RESP3 until SIGTERM or SIGINT. Every setting of redis.conf is also an option.
 
   rillet serve                                      port 6379, in memory
   rillet serve --port 7000 --dir data --appendonly yes
-  rillet serve --compat 7.0                         as Redis 7.0: or 7.2, 7.4, 8.0, 8.6, newest (default), valkey
+  rillet serve --compat 7.0                         emulate Redis 7.0; or 7.2, 7.4, 8.0, 8.6, newest (default), valkey
 """
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Serve until told to stop; return the exit status."""
+    """Serve until a signal or SHUTDOWN; return the exit status."""
     if {"-h", "--help"} & set(arguments):
         print(USAGE, end="")
         return 0

@@ -1,22 +1,22 @@
-"""Checking what lies on the disk, without changing it: every byte is read, every structure built and verified.
+"""Checks files without changing them: every byte is read, every structure is built and verified.
 
-    an RDB file            read to its end, its checksum compared
-    a log (its folder,     the manifest, each file that it names, replayed in order; what lies beside them is named
-    its manifest, or a
+    an RDB file            read to its end, with its checksum
+    a log (its folder,     the manifest and the files that it names, replayed in order; other files in the folder are
+    its manifest, or the   reported
     single file of a
     server before 7.0)
-    a store's directory,   all of these that are in it
-    or a server's
+    a directory of a       everything above that it contains
+    store or a server
 
-What was read is in an engine of its own, in memory, and there `check()` of every value and database runs: a stream's
-nodes are walked to the last byte, counts added up, pending entries held against their consumers.
+The data is loaded into a separate engine in memory, and `check()` of every value and database runs there: the nodes of
+a stream are walked to the last byte, counters are recomputed, pending entries are compared with their consumers.
 
-One kind of damage can be repaired, and only where it is asked for: a torn end, which a power loss leaves in the last
-file of a log. `repair` copies the file first, to `<name>.torn-<offset>`, and cuts it where the last whole command
-ends. Whoever opens the log would do the same without the copy. All other damage is told with its file, its offset and
-what was expected there; what to do about it is for people to decide.
+One kind of damage can be repaired on request: a torn end, which a power loss leaves in the last file of a log. `repair`
+copies the file to `<name>.torn-<offset>` and cuts it at the end of the last complete command, as opening the log would
+do without the copy. All other damage is reported with its file, its offset and the expected content; a person must
+decide what to do.
 
-A store that is open is not checked: its owner is writing.
+An open store cannot be checked, because its owner writes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Something that is wrong: the file, the offset in it (-1: none), and what. torn: it can be repaired."""
+    """One damage: the file, the offset (-1: none) and a description. torn: `repair` can repair it."""
 
     path: Path
     offset: int
@@ -63,7 +63,7 @@ class Damage:
 
 @dataclass(slots=True)
 class CheckReport:
-    """What was found: lines on what was read, the damages, and remarks on what is no damage but worth knowing."""
+    """The result: lines about what was read, the damages, and remarks about harmless findings."""
 
     read: list[str] = field(default_factory=list)
     damages: list[Damage] = field(default_factory=list)
@@ -71,21 +71,21 @@ class CheckReport:
 
     @property
     def sound(self) -> bool:
-        """Whether nothing is wrong."""
+        """Whether there is no damage."""
         return not self.damages
 
 
 class Untouched(Disk):
-    """The operating system's files, of which none is changed: a replay that cuts off a torn end cuts nothing here."""
+    """A disk that truncates nothing, so that a replay does not cut off a torn end."""
 
     __slots__ = ()
 
     def truncate(self, path: Path, size: int) -> None:
-        """Leave the file as it is."""
+        """Do nothing."""
 
 
 def check(path: Path, progress: Progress | None = None) -> CheckReport:
-    """Check a file or directory; StoreError where there is nothing to check, or a store that is open. O(bytes)"""
+    """Check a file or directory; StoreError if there is nothing to check, or if the store is open. O(bytes)"""
     report = CheckReport()
     with held(path):
         for what, target in _targets(path):
@@ -96,7 +96,7 @@ def check(path: Path, progress: Progress | None = None) -> CheckReport:
 
 
 def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
-    """Cut a torn end off its file and return where the file is kept as it was; OSError leaves it so."""
+    """Cut a torn end off its file and return the path of the copy; OSError leaves the file unchanged."""
     assert damage.torn
     with held(path):
         kept = damage.path.with_name(f"{damage.path.name}.torn-{damage.offset}")
@@ -118,39 +118,39 @@ def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
 
 @contextlib.contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Keep others from opening the store in which the path lies meanwhile; StoreBusy where one has it open."""
-    # A part of a store's log is written by who has the store open; an RDB file is whole as soon as it has its name.
+    """Lock the store that contains the path; StoreBusy if it is open."""
+    # The owner of a store writes its log. An RDB file is complete as soon as it has its name.
     around = () if path.suffix == ".rdb" else path.absolute().parents[:2]
     store = next((one for one in around if (one / "rillet.json").is_file()), path)
-    with _locked(store), _claimed(path):
+    with _locked(store), _logs_locked(path):
         yield
 
 
 @contextlib.contextmanager
-def _claimed(path: Path) -> Iterator[None]:
-    """Keep servers from opening the logs that lie at the path."""
+def _logs_locked(path: Path) -> Iterator[None]:
+    """Lock the logs at the path, so that no server opens them."""
     if path.is_dir():
         manifests = [*path.glob("*.manifest"), *path.glob("*/*.manifest")]
     else:
         manifests = [] if path.suffix == ".rdb" else [*path.parent.glob("*.manifest")]
-    claims: list[DirectoryLock] = []
+    locks: list[DirectoryLock] = []
     try:
         for folder in {one.parent for one in manifests}:
-            claims.append(DirectoryLock())
-            claims[-1].take(folder)
+            locks.append(DirectoryLock())
+            locks[-1].take(folder)
         yield
     finally:
-        for one in claims:
+        for one in locks:
             one.release()
 
 
 @contextlib.contextmanager
 def _locked(store: Path) -> Iterator[None]:
-    """Keep others from opening a store."""
+    """Lock a store, so that no process opens it."""
     if not (store / "lock").is_file():
         yield
         return
-    # A lock can be had through a file that is only read, so a store on a read-only file system is checked, too.
+    # A read-only descriptor can be locked, so a store on a read-only file system can be checked.
     number = os.open(store / "lock", os.O_RDONLY)
     try:
         if not try_lock(number):
@@ -168,7 +168,7 @@ def _by_whom(path: Path) -> str:
 
 
 def _targets(path: Path) -> Iterator[tuple[Callable[[Path, CheckReport, Progress | None], None], Path]]:
-    """Yield what there is to check, and how."""
+    """Yield the check functions and the paths to check."""
     if not path.exists():
         raise StoreError(f"{path} does not exist")
     if path.is_dir():
@@ -217,7 +217,7 @@ def _check_rdb(path: Path, report: CheckReport, progress: Progress | None) -> No
         loaded = load_rdb(path, engine)
         size = path.stat().st_size
         if loaded.end != size:
-            raise LogCorrupt(str(path), loaded.end, f"{size - loaded.end} bytes behind the end of the RDB file")
+            raise LogCorrupt(str(path), loaded.end, f"{size - loaded.end} bytes after the end of the RDB file")
         report.read.append(f"{path}: RDB, {size} bytes, {loaded.keys} keys")
         _check_values(path, engine, report)
 
@@ -241,7 +241,7 @@ def _check_log(path: Path, report: CheckReport, progress: Progress | None) -> No
 
 
 def _name_strays(path: Path, known: set[str], report: CheckReport) -> None:
-    """Remark on files that no manifest names: what an interrupted rewrite leaves, or a person put there."""
+    """Report files that the manifest does not name, for example drafts of an interrupted rewrite."""
     for entry in sorted(path.parent.iterdir()):
         if entry.name not in known and entry != path and entry.is_file():
             leaving = entry.name.startswith("temp-")
@@ -250,13 +250,13 @@ def _name_strays(path: Path, known: set[str], report: CheckReport) -> None:
 
 
 def _check_files(path: Path, files: list[Path], report: CheckReport, progress: Progress | None) -> None:
-    """Replay the files of a log into an engine, and check what came of it."""
+    """Replay the files of a log into an engine and check its data."""
     engine = _engine()
     with _damages(path, report), warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always", TornLog)
         found = replay(engine, files, progress, disk=Untouched())
         report.read.append(
-            f"{path}: {found.commands} commands behind {found.keys} keys of a base, {found.bytes} bytes in "
+            f"{path}: {found.commands} commands after a base of {found.keys} keys, {found.bytes} bytes in "
             f"{len(files)} file{'s' if len(files) != 1 else ''}"
         )
         _check_values(path, engine, report)
@@ -269,7 +269,7 @@ def _check_files(path: Path, files: list[Path], report: CheckReport, progress: P
 
 
 def _check_values(path: Path, engine: Engine, report: CheckReport) -> None:
-    """Run check() of everything that was loaded."""
+    """Run check() of every value and database."""
     kinds: Counter[str] = Counter()
     entries = 0
     for database in engine.databases:
@@ -280,12 +280,12 @@ def _check_values(path: Path, engine: Engine, report: CheckReport) -> None:
                 value.check()
             except (AssertionError, Corrupt, IndexError) as error:
                 name = key.decode("utf-8", "backslashreplace")
-                what = f"the key {name!r} (database {database.index}) is not sound: {error}"
+                what = f"the key {name!r} (database {database.index}) is inconsistent: {error}"
                 report.damages.append(Damage(path, -1, what))
     try:
         engine.check()
     except AssertionError as error:
-        report.damages.append(Damage(path, -1, f"the databases are not sound: {error}"))
+        report.damages.append(Damage(path, -1, f"the databases are inconsistent: {error}"))
     counts = ", ".join(f"{count} {kind}{_plural(kind) if count != 1 else ''}" for kind, count in sorted(kinds.items()))
     streams = f" ({entries} entries in streams)" if kinds["stream"] else ""
     report.read.append(f"{path}: every structure checked: {counts or 'no keys'}{streams}")
@@ -297,13 +297,13 @@ def _plural(kind: str) -> str:
 
 @contextlib.contextmanager
 def _damages(path: Path, report: CheckReport) -> Iterator[None]:
-    """Take an error of reading as a damage."""
+    """Record a read error as damage."""
     try:
         yield
     except LogCorrupt as error:
         report.damages.append(Damage(Path(error.path), error.offset, error.reason))
     except NewerFormat as error:
-        where, _, what = str(error).partition(": ")  # it names the file, and the offset where there is one
+        where, _, what = str(error).partition(": ")  # the text begins with the file and possibly the offset
         report.damages.append(Damage(Path(where), -1, what))
     except OSError as error:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))

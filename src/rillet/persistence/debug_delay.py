@@ -1,4 +1,4 @@
-"""The pauses that the public test suite asks for between keys, so that what takes long can be seen (debug.c)."""
+"""Pauses between keys that Redis's test suite configures to make saving and loading slow (debug.c)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def debug_delay(usec: int) -> None:
-    """Wait so many microseconds; of a negative number one, now and then (debugDelay). For tests only."""
+    """Wait this many microseconds; a negative n waits one in every -n calls (debugDelay). For tests only."""
     if usec < 0:
         usec = int(random.randrange(-usec) == 0)
     if usec:

@@ -1,32 +1,32 @@
-"""A forked child that does one job on the data as it was at that moment, and its parent's view of it (Redis: server.c,
-redisFork; childinfo.c).
+"""A forked child that runs one job on a snapshot of the data, and the parent's view of it (redisFork, childinfo.c).
 
-    parent  ── fork ──┬────────── goes on; its changes are its own ────── poll ──► Outcome
+    parent  ── fork ──┬────────── continues; its changes are its own ──── poll ──► Outcome
                       │                                                     ▲
     child             └── job(report) ── "keys", "done", "error" ── pipe ───┘   os._exit, always
 
-The kernel gives the child a copy of the memory that costs only the pages that either side changes afterwards. So the
-job sees the data of one moment for as long as it takes, and the parent stands still for the fork alone: the copying of
-the page tables, 10 to 20 ms for each GB.
+The kernel gives the child a copy of the memory and copies only the pages that either process changes later. So the job
+sees the data of one moment, and the parent waits only for the fork itself, which copies the page tables: 10 to 20 ms
+per GB.
 
     Child       one child: start, poll, kill, wait
-    Children    the books of a process that has at most one at a time (hasActiveChildProcess), what INFO tells of them
+    Children    at most one child at a time per process (hasActiveChildProcess), and the fields of INFO
 
-The child, before its job begins: blocks no signal and has no handler of the parent's (they are blocked around the
-fork, so none is taken twice); closes every descriptor but the pipe, the three standard ones and those that the caller
-names, so that a client whom the parent closes sees the end, and a listening socket is free when the parent ends; lets
-Python's cycle collector rest, which would write to the head of every object it visits. It never returns: not to the
-event loop, not to exit handlers, not to the flushing of files that the parent has open. Objects of the parent whose
-descriptors were closed under them must be left alone by the job: it opens what it needs, by path.
+Before its job the child does the following:
+- It removes the parent's signal handlers. Signals are blocked around the fork, so no signal is handled twice.
+- It closes every descriptor except the pipe, the standard ones and those that the caller names. Otherwise clients that
+  the parent closes would stay connected, and a listening socket would stay open after the parent's end.
+- It disables Python's cycle collector, which would write to the header of every object and so copy its page.
 
-Whoever reads the pipe learns of the end at once: it is readable when there is news and when the child is gone, however
-it ended, so `fileno` is all that a loop has to watch; `poll` may be called at any time and never waits. A child whose
-parent is gone ends at its next report, because nobody reads the pipe.
+The child ends with os._exit: it never returns to the event loop, runs no exit handlers and flushes no files of the
+parent. The job opens the files it needs by path, because the parent's descriptors are closed.
 
-A child succeeded when it said so and its exit status is 0. Nothing else counts: not the file it may have left.
+The pipe is readable when there is a report and when the child has ended for any reason, so an event loop only watches
+`fileno`. `poll` may be called at any time and never waits. A child whose parent has ended stops at its next report.
 
-Rejected: a pidfd beside the pipe (the pipe's end tells the same, on every kernel), multiprocessing (its children run
-exit handlers and import the main module), one Python thread instead (it would see the data change).
+A child has succeeded if it reported success and its exit status is 0, whatever file it has left.
+
+Rejected: a pidfd beside the pipe (the end of the pipe gives the same information on every kernel), multiprocessing (its
+children run exit handlers and import the main module), a thread (it would see the data change).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from typing import Any, NoReturn
 
 _LONGEST_ERROR = 2000
 _READ = 65536
-# A child tells how far it is once a second.
+# A child reports its progress once a second.
 _REPORT_SECONDS = 1.0
 # Measuring the copied memory may cost the child a hundredth of its time (childinfo.c: CHILD_COW_DUTY_CYCLE).
 _DUTY_CYCLE = 100
@@ -54,10 +54,10 @@ _DUTY_CYCLE = 100
 
 @dataclass(frozen=True, slots=True)
 class ChildOutcome:
-    """How a child ended: error is "" where the job was done; wanted: it was killed by its own parent.
+    """The result of a child: error is "" on success; wanted: its parent killed it.
 
-    result: what the job returned, where JSON can carry it. seconds: its life. copied: bytes of memory that the kernel
-    had to copy for it, at the most (childinfo.c: stat_current_cow_peak).
+    result: the return value of the job, as JSON. seconds: its run time. copied: the peak number of bytes that the
+    kernel copied for it (childinfo.c: stat_current_cow_peak).
     """
 
     error: str = ""
@@ -69,12 +69,12 @@ class ChildOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the job was done."""
+        """Whether the job succeeded."""
         return not self.error
 
 
 class ChildReport:
-    """The job's end of the pipe: call it with how many keys (or bytes) are done; it tells so once a second at most."""
+    """The job's end of the pipe: call it with the number of keys (or bytes) done; it reports at most once a second."""
 
     __slots__ = ("_cost", "_measured", "_next", "_pipe", "copied")
 
@@ -84,7 +84,7 @@ class ChildReport:
         self.copied = 0
 
     def __call__(self, done: int) -> None:
-        """Tell how far the job is; BrokenPipeError where the parent is gone."""
+        """Report the progress; BrokenPipeError if the parent has ended."""
         now = time.monotonic()
         if now >= self._next:
             self._next = now + _REPORT_SECONDS
@@ -93,18 +93,18 @@ class ChildReport:
             self.send("at", done)
 
     def insist(self) -> None:
-        """See that the parent is there, before something is done that concerns it; BrokenPipeError where it is not."""
+        """Check that the parent still runs, before a step that affects it; BrokenPipeError if it has ended."""
         self.send("here", None)
 
     def measure(self) -> None:
-        """Find out how much memory is this process's own by now."""
+        """Measure the memory that this process does not share."""
         began = time.monotonic()
         self.copied = private_bytes()
         self._measured = time.monotonic()
         self._cost = self._measured - began
 
     def send(self, kind: str, what: Any) -> None:
-        """Write one line; the parent reads it when it likes."""
+        """Write one line to the pipe."""
         line = json.dumps([kind, what, self.copied]).encode() + b"\n"
         while line:
             line = line[os.write(self._pipe, line) :]
@@ -114,18 +114,18 @@ Job = Callable[[ChildReport], Any]
 
 
 class Child:
-    """A child at its job; `started` by time.monotonic, `fork_usec` the microseconds that the parent stood still for."""
+    """A running child; `started` by time.monotonic, `fork_usec`: the microseconds that the fork took."""
 
     def __init__(self, pid: int, pipe: int, purpose: str, fork_usec: int) -> None:
         self.pid = pid
         self.purpose = purpose
         self.fork_usec = fork_usec
         self.started = time.monotonic()
-        # What it last told: how far it is, the bytes copied, and when that was told (time.monotonic).
+        # The last report: progress, copied bytes, and its time (time.monotonic).
         self.done = 0
         self.copied = self.most_copied = 0
         self.told_at = self.started
-        # Called with the pipe's number before that is closed: a loop that watches it has to let go first.
+        # Called with the pipe's descriptor before it is closed, so that an event loop can stop watching it.
         self.on_close: Callable[[int], None] | None = None
         self._pipe = pipe
         self._unread = b""
@@ -138,9 +138,9 @@ class Child:
 
     @classmethod
     def start(cls, job: Job, purpose: str, keep: Iterable[int] = ()) -> Child:
-        """Fork, and run `job(report)` in the child; OSError where there can be no child (redisFork).
+        """Fork, and run `job(report)` in the child; OSError (redisFork).
 
-        keep: descriptors that the job needs. What the job returns is the outcome's result; an exception is its error.
+        keep: descriptors that the job needs. The outcome has the job's return value, or its exception as error.
         O(memory of this process / 4096), some microseconds a MB.
         """
         if not hasattr(os, "fork"):
@@ -163,11 +163,11 @@ class Child:
         return cls(pid, reading, purpose, usec)
 
     def fileno(self) -> int:
-        """Return what a loop is to watch: readable when `poll` has news; -1 once the outcome is known."""
+        """Return the descriptor for the event loop: readable when `poll` has news; -1 once the outcome is known."""
         return self._pipe
 
     def poll(self) -> ChildOutcome | None:
-        """Take what the child told, and return its outcome once it is gone. Never waits; may be called again."""
+        """Read the reports, and return the outcome if the child has ended. Never waits."""
         if self._outcome is None:
             if self._open:
                 self._listen()
@@ -176,14 +176,14 @@ class Child:
         return self._outcome
 
     def kill(self) -> None:
-        """End the child, if it is still there; `poll` tells when it is gone."""
+        """Kill the child if it runs; `poll` returns the outcome later."""
         if self._outcome is None:
             self._killed = True
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, signal.SIGKILL)
 
     def wait(self) -> ChildOutcome:
-        """Return the outcome, however long that takes."""
+        """Wait for the end of the child and return its outcome."""
         while self._outcome is None:
             if self._open:
                 select.select([self._pipe], [], [])
@@ -217,7 +217,7 @@ class Child:
         try:
             pid, status = os.waitpid(self.pid, flags)
         except ChildProcessError:
-            # Where SIGCHLD is ignored the kernel takes the status away; the pipe said how it ended.
+            # If SIGCHLD is ignored, the kernel discards the status; the pipe has the result.
             pid, status = self.pid, 0
         if pid == 0:
             return
@@ -235,13 +235,13 @@ class Child:
 
 def _fork() -> int:
     with warnings.catch_warnings():
-        # Python 3.12 and later warn where threads are about. The child calls nothing that takes a lock of theirs.
+        # Python 3.12 and later warn if there are threads. The child calls nothing that takes their locks.
         warnings.simplefilter("ignore", DeprecationWarning)
         return os.fork()
 
 
 def _run(job: Job, pipe: int, keep: set[int]) -> NoReturn:
-    """Be the child, to its end."""
+    """Run the job in the child, then exit."""
     status = 1
     try:
         gc.disable()
@@ -261,7 +261,7 @@ def _run(job: Job, pipe: int, keep: set[int]) -> NoReturn:
 
 
 def _forget_signals() -> None:
-    """Let every signal do what it does to a process that knows none; those that were ignored stay ignored."""
+    """Restore the default action of every handled signal; ignored signals stay ignored."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
@@ -270,14 +270,14 @@ def _forget_signals() -> None:
 
 
 def _close_all_but(keep: set[int]) -> None:
-    # The range above the highest one is not walked: a process may be allowed a million of them.
+    # Close only up to the highest open descriptor: the limit may be a million.
     try:
         end = max(map(int, os.listdir("/proc/self/fd"))) + 1
     except (OSError, ValueError):
         end = os.sysconf("SC_OPEN_MAX")
     start = 0
     for number in [*sorted(keep), end]:
-        if start < number:  # an empty range that begins at 0 is taken for all there is
+        if start < number:  # closerange treats an empty range that begins at 0 as everything
             os.closerange(start, number)
         start = number + 1
 
@@ -289,7 +289,7 @@ def _reason(error: BaseException) -> str:
 
 
 def private_bytes() -> int:
-    """Return the memory that this process shares with nobody and has written to, as the kernel tells; 0 where not."""
+    """Return the private dirty memory of this process in bytes, 0 if the kernel does not report it."""
     try:
         with open("/proc/self/smaps_rollup", "rb") as file:
             for line in file:
@@ -301,10 +301,10 @@ def private_bytes() -> int:
 
 
 class Children:
-    """At most one child at a time, and what is known of it and of those before.
+    """At most one child at a time, with statistics about all of them.
 
-    watch: called with a child that was started, so that a loop can look after its `fileno` and call `poll`; it sets
-    the child's on_close.
+    watch: called with each new child, so that an event loop can watch its `fileno` and call `poll`; it sets the child's
+    on_close.
     """
 
     def __init__(self) -> None:
@@ -316,9 +316,9 @@ class Children:
         self._ended: Callable[[ChildOutcome], None] | None = None
 
     def start(self, purpose: str, job: Job, ended: Callable[[ChildOutcome], None], *, keys: int = 0) -> Child:
-        """Start a child; `ended` is called, by `poll` or `stop`, when it is gone and another one may be started.
+        """Start a child; `poll` or `stop` calls `ended` after its end, when another child may start.
 
-        OSError where the fork fails. keys: how many the job is to report.
+        OSError if the fork fails. keys: the total for the progress in INFO.
         """
         assert self.active is None
         child = self.active = Child.start(job, purpose)
@@ -331,18 +331,18 @@ class Children:
         return child
 
     def is_at(self, purpose: str) -> bool:
-        """Whether there is a child for that."""
+        """Return whether a child with this purpose runs."""
         return self.active is not None and self.active.purpose == purpose
 
     def poll(self) -> None:
-        """See whether the child ended, and let whoever started it know; never waits."""
+        """Check whether the child has ended, and call its `ended`; never waits."""
         if self.active is not None:
             outcome = self.active.poll()
             if outcome is not None:
                 self._over(outcome)
 
     def stop(self) -> None:
-        """Kill the child, and return once it is gone and whoever started it knows."""
+        """Kill the child, wait for its end, and call its `ended`."""
         if self.active is not None:
             self.active.kill()
             self._over(self.active.wait())
@@ -353,15 +353,15 @@ class Children:
         ended(outcome)
 
     def stats(self) -> dict[str, object]:
-        """Return what INFO stats tells of all children."""
+        """Return the fields of INFO stats."""
         return {"latest_fork_usec": self.latest_fork_usec, "total_forks": self.forks}
 
     def reset(self) -> None:
-        """Begin the statistics anew (CONFIG RESETSTAT)."""
+        """Reset the statistics (CONFIG RESETSTAT)."""
         self.latest_fork_usec = self.forks = 0
 
     def facts(self) -> dict[str, object]:
-        """Return what INFO persistence tells of the child that is at work."""
+        """Return the fields of INFO persistence about the running child."""
         child = self.active
         if child is None:
             return {

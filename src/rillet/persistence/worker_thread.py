@@ -1,6 +1,6 @@
-"""A thread that does one thing at a time while its owner does another: `start` hands it over, `wait` waits for its end.
+"""A thread that runs one job at a time beside its owner: `start` begins a job, `wait` returns at its end.
 
-It is for work that runs without Python's lock; the thread begins with the first such work and ends with `close`.
+It is for jobs that release the GIL. The thread starts with the first job and ends with `close`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 
 class WorkerThread:
-    """One thread, and what it is to do."""
+    """One thread and its current job."""
 
     def __init__(self) -> None:
         self._job: Callable[[], object] | None = None
@@ -21,7 +21,7 @@ class WorkerThread:
         self._done.acquire()
 
     def start(self, job: Callable[[], object]) -> None:
-        """Have the job begin; it raises nothing."""
+        """Start the job, which must not raise."""
         self._job = job
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="rillet-helper", daemon=True)
@@ -29,11 +29,11 @@ class WorkerThread:
         self._go.release()
 
     def wait(self) -> None:
-        """Return when the job is done."""
+        """Wait for the end of the job."""
         self._done.acquire()
 
     def close(self) -> None:
-        """End the thread, after the job that it is at."""
+        """End the thread after its current job."""
         self._job = None
         if self._thread is not None:
             self._go.release()

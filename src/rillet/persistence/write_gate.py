@@ -1,8 +1,7 @@
-"""Why changes are refused, where they are: one text for each cause, and the one that clients see (server.c:
-writeCommandsDeniedByDiskError).
+"""The write gate: the reasons for which an engine rejects writes (server.c: writeCommandsDeniedByDiskError).
 
-A snapshot that fails and a log that cannot be written are causes of their own: each comes and goes by itself, and while
-both are there Redis names the snapshot. The engine knows one text, `Engine.refusal`; it is set here only.
+A failed snapshot and a log that cannot be written are separate causes, set and cleared independently. While both
+apply, Redis reports the snapshot. The engine has one text, `Engine.refusal`, which only this module sets.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ _ORDER = (SNAPSHOT, LOG)
 
 
 class WriteGate:
-    """The causes of one engine."""
+    """The causes for which one engine rejects writes."""
 
     __slots__ = ("_engine", "_reasons")
 
@@ -23,11 +22,11 @@ class WriteGate:
         self._reasons: dict[str, str] = {}
 
     def reason(self, cause: str) -> str | None:
-        """Return why changes are refused on account of the cause, None where they are not."""
+        """Return the error text of the cause, None if it does not apply."""
         return self._reasons.get(cause)
 
     def set(self, cause: str, reason: str | None) -> None:
-        """Say why changes are refused on account of the cause; None: they are not, on its account."""
+        """Set the error text of the cause; None clears it."""
         if reason is None:
             self._reasons.pop(cause, None)
         else:

@@ -1,4 +1,4 @@
-"""`rillet serve`: settings, engine, log and server put together, from start to orderly end."""
+"""`rillet serve`: creates settings, engine, files and server, and runs them until shutdown."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def main(arguments: Sequence[str]) -> int:
         with asyncio.Runner(loop_factory=factory) as runner:
             return runner.run(_serve(configuration, folder, factory.__module__.partition(".")[0]))
     except RilletError as error:
-        say(f"{error}; the server ends", WARNING)
+        say(f"{error}; the server exits", WARNING)
         print(f"rillet: {error}", file=sys.stderr)
         return 1
 

@@ -2,26 +2,23 @@
 
     data_received -> parser -> Engine.drain -> session.out -> (log flushed) -> transport.write
 
-A connection answers everything that arrived in one piece with one write. It stops parsing while its
-session waits in a blocking command; what arrived meanwhile stays in the parser, whose limit is
-client-query-buffer-limit. Replies that the client does not read are kept, as Redis keeps them: many
-clients send a whole pipeline before they read, and where the server stopped reading too, both would
-wait for ever. client-output-buffer-limit bounds what is kept; without it a client that has let as
-much pile up as it may send unanswered (client-query-buffer-limit) is read from no more until it has
-taken that.
+A connection answers each chunk of received data with one write. While its session is blocked, the received bytes stay
+in the parser, up to client-query-buffer-limit. Replies that the client does not read are kept, as in Redis: many
+clients send a whole pipeline before they read, so a server that stopped reading would cause a deadlock.
+client-output-buffer-limit bounds the kept replies. Without that limit the server stops reading from a client whose
+unread replies exceed client-query-buffer-limit, until the client has read them.
 
-Messages of channels come from other clients' commands, whenever these like. They gather in session.out, and the
-loop sends them at its next turn, one write for all that came in this one (Server.deliver_soon); where very many
-come at once, a batch leaves before. While the client does not read, they gather there and in the transport, and
-client-output-buffer-limit says when it is cut off: at `hard` bytes at once, or after being above
-`soft` bytes for longer than its seconds, which the server's clock looks at too.
+Channel messages arrive at any time from other clients' commands. They collect in session.out, and the loop sends them
+in its next iteration with one write (Server.deliver_soon), or earlier if there are very many. If the client does not
+read, client-output-buffer-limit disconnects it: immediately above `hard` bytes, or after a number of seconds above
+`soft` bytes, which the server's periodic job checks too.
 
-With a log, the replies of one turn of the event loop are put aside together (Server.flush_soon) when the log is
-written, and leave in their order once the log is as safe as `appendfsync` asks. Under `always` that is after a sync,
-which one thread does for all clients of a turn, and for those of the turns that pass meanwhile at its next one.
+With a log, the replies of one loop iteration are set aside together (Server.flush_soon) when the log is written, and
+leave in order once the log is as safe as `appendfsync` requires. Under `always` that is after a sync. One thread syncs
+for all clients of an iteration; the clients of the iterations during that sync share the next one.
 
-The class answers asyncio's calls (connection_made, data_received, ...) without being an asyncio.Protocol:
-both event loops ask for the methods only, and a compiled class has no Python base. TCP_NODELAY is set by both.
+The class has asyncio's protocol methods (connection_made, data_received, ...) without being an asyncio.Protocol: both
+event loops only call the methods, and a compiled class has no Python base. Both loops set TCP_NODELAY.
 """
 
 from __future__ import annotations
@@ -43,13 +40,13 @@ from rillet.runtime.session import SUBSCRIBED, Session
 from rillet.runtime.settings import UNCOUNTED_OUTPUT
 
 _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
-_REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # replies gathered before a part of them is sent
-_MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # batches of replies that may wait for the log
+_REPLY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 20)  # send replies in parts of this size
+_MOST_ASIDE = cython.declare(cython.Py_ssize_t, 16)  # loop iterations whose replies may wait for the log
 
 
 @cython.cclass
 class ClientConnection:
-    """The protocol object of one socket; `session` is its side in the engine."""
+    """The protocol object of one socket; `session` is its state in the engine."""
 
     __slots__ = (
         "server", "engine", "session", "parser", "transport", "peer", "local", "received", "sent", "last_read",
@@ -89,25 +86,25 @@ class ClientConnection:
         self._write = None
         self._timer = None
         self._paused = False
-        # Its replies wait for the end of the turn, when the log is written; those that wait for a sync; whether
-        # there are so many of these that its commands wait as well.
+        # _dirty: replies wait for the end of this loop iteration, when the log is written. _aside: replies that wait
+        # for a sync. _held: too many of them wait, so commands wait as well.
         self._dirty = False
         self._aside = deque()
         self._held = False
-        # Its messages will be sent at the loop's next turn.
+        # Messages will be sent in the next loop iteration.
         self._announced = False
-        # Whether replies, not only messages, are held to a limit.
+        # Whether replies, not only messages, are limited.
         self._limited = False
-        # The size of the output at which messages have it looked at.
+        # The size of the output at which a message checks the limits.
         self._alarm = _UNCOUNTED
-        # When the output came to be above the soft limit (ms), 0 while it is below.
+        # The time at which the output exceeded the soft limit (ms), 0 while it is below.
         self._above_since = 0
 
     # -- the event loop's side -------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a new client, or refuse it where there are too many."""
-        # uvloop's transports are no subclasses of asyncio.Transport, so only the type checker is told.
+        """Accept a new client, or reject it if there are too many."""
+        # uvloop's transports do not derive from asyncio.Transport: the cast is for the type checker.
         socket = cast(asyncio.Transport, transport)
         if not self.server.admit():
             socket.write(b"-ERR max number of clients reached\r\n")
@@ -124,18 +121,18 @@ class ClientConnection:
         self.server.connections[self] = None
 
     def _introduce(self, transport: asyncio.Transport) -> None:
-        """Note who is there, for CLIENT LIST."""
+        """Record the addresses for CLIENT LIST."""
         local = transport.get_extra_info("sockname")
         self.local = _address(local)
         unix = not isinstance(local, tuple)
-        # A Unix socket's client has no name of its own: Redis shows the path for both sides.
+        # A client of a Unix socket has no address: Redis shows the path for both sides.
         self.peer = self.local if unix else _address(transport.get_extra_info("peername"))
         raw = transport.get_extra_info("socket")
         self.session.extra["fd"] = raw.fileno() if raw is not None else -1
         self.session.extra["unix"] = unix
 
     def take_settings(self) -> None:
-        """Take the limits from the settings, at first and when they change."""
+        """Copy the limits from the settings, at the start and after each change."""
         settings = self.engine.settings
         self.parser.proto_max_bulk_len = settings.proto_max_bulk_len
         self.parser.query_buffer_limit = settings.client_query_buffer_limit
@@ -143,7 +140,7 @@ class ClientConnection:
         self._limited = normal.hard > 0 or normal.soft > 0
 
     def data_received(self, data: bytes) -> None:
-        """Run what became whole and answer."""
+        """Parse the data, run the complete commands and send the replies."""
         if self.transport is None:
             return
         self.session.last_ms = self.engine.mstime
@@ -153,16 +150,16 @@ class ClientConnection:
         if self.session.blocked is None:
             self.run()
         elif self.parser.buffered > self.parser.query_buffer_limit:
-            # Nothing is parsed while the session waits, so the limit has to be kept here.
+            # Nothing is parsed while the session is blocked, so the limit is checked here.
             self.transport.abort()
 
     def pause_writing(self) -> None:
-        """The client reads slower than it asks: look after what it costs."""
+        """Note that the client reads too slowly: its output limits must be checked."""
         self._paused = True
         self.server.slow[self] = None
 
     def resume_writing(self) -> None:
-        """The client caught up."""
+        """Continue after the client has read its replies."""
         self._paused = False
         self.server.slow.pop(self, None)
         if self.transport is not None and not self.transport.is_closing():
@@ -175,14 +172,14 @@ class ClientConnection:
                 self.within_limits()
 
     def eof_received(self) -> bool:
-        """The client will send no more: what it sent is answered, then the connection ends."""
+        """Close the connection after the pending replies: the client has closed its side."""
         if self._dirty or self._aside:
             self.session.closing = True  # release() closes
             return True
         return False
 
     def connection_lost(self, _error: Exception | None) -> None:
-        """Forget the client and all that its session held."""
+        """Unregister the client and close its session."""
         self._stop_timer()
         self._write = None
         if self.transport is not None:
@@ -197,7 +194,7 @@ class ClientConnection:
 
     @cython.ccall
     def run(self) -> cython.bint:
-        """Run the commands that wait in the parser, as far as the session and the client's reading allow."""
+        """Run the parsed commands until the session blocks or the client reads too slowly."""
         session: Session = self.session
         out: ReplyWriter = session.out
         more: cython.bint = True
@@ -218,7 +215,7 @@ class ClientConnection:
 
     @cython.cfunc
     def _is_full(self) -> cython.bint:
-        """Tell whether too many replies wait for the client; nothing is read from it then until it has taken them."""
+        """Return whether too many replies wait for the client; if so, stop reading from it until it has read them."""
         if not self._paused or self.transport.get_write_buffer_size() < self.parser.query_buffer_limit:
             return False
         if not self.transport.is_closing():
@@ -227,7 +224,7 @@ class ClientConnection:
 
     @cython.cfunc
     def _send(self) -> cython.bint:
-        """Send the replies, at once or after the log."""
+        """Send the replies, immediately or after the log is written."""
         if self._limited and not self.within_limits():
             return False
         if self.engine.log is None and not self._aside:
@@ -239,14 +236,14 @@ class ClientConnection:
         return True
 
     def put_aside(self) -> None:
-        """Keep the replies of this turn until the log is safe enough; those of later turns wait for themselves."""
+        """Set aside the replies of this loop iteration until the log is safe enough."""
         self._dirty = False
         self._aside.append(self.session.out.hand_over())
 
     def release(self) -> None:
-        """Send the replies that were put aside first."""
+        """Send the oldest replies that were set aside."""
         replies = self._aside.popleft()
-        if self.transport is None or self.transport.is_closing():  # hung up, maybe since others were refused
+        if self.transport is None or self.transport.is_closing():  # closed, perhaps because other replies were rejected
             return
         self.sent += len(replies)
         self._write(replies)
@@ -257,7 +254,7 @@ class ClientConnection:
             self.server.call_soon(self._resume)
 
     def refuse(self, error: Misconf) -> None:
-        """The log failed: what was to be said is not true, so say that and hang up."""
+        """Replace the oldest set-aside replies by the error, and close: the log did not keep their writes."""
         self._aside.popleft()
         if self.transport is not None and not self.transport.is_closing():
             self._write(f"-{error}\r\n".encode())
@@ -266,24 +263,24 @@ class ClientConnection:
     # -- messages --------------------------------------------------------------------------------------
 
     def _message_came(self) -> None:
-        """Another session's command put a message into session.out: send it soon."""
+        """Send soon the message that another session's command put into session.out."""
         if not self._announced:
             self._announced = True
             self.server.deliver_soon(self)
         if self.session.out.used > self._alarm:
-            # Looked at after every so many bytes: looking costs more than a small message.
+            # Check only after this many bytes: a check costs more than a small message.
             self._alarm = self.session.out.used + _UNCOUNTED
             if self.within_limits():
                 self._relieve()
 
     def _relieve(self) -> None:
-        """Send a large batch of messages before its time, unless the client does not read."""
+        """Send a large batch of messages now, unless the client does not read."""
         if self.session.out.used > _REPLY_BATCH and not self._paused and not self._dirty:
             self._alarm = _UNCOUNTED
             self._send()
 
     def deliver(self) -> None:
-        """Send the messages that came since the loop's last turn."""
+        """Send the messages that arrived since the last loop iteration."""
         self._announced = False
         self._alarm = _UNCOUNTED
         if self.transport is not None and self.session.out.used and not self._paused:
@@ -291,12 +288,12 @@ class ClientConnection:
 
     @property
     def unsent(self) -> int:
-        """Bytes that the transport has and the client's socket did not take, for CLIENT LIST."""
+        """The bytes in the transport that the client has not read, for CLIENT LIST."""
         return 0 if self.transport is None else int(self.transport.get_write_buffer_size())
 
     @cython.ccall
     def within_limits(self) -> cython.bint:
-        """Cut the client off where more waits for it than client-output-buffer-limit allows; False then."""
+        """Disconnect a client above client-output-buffer-limit, and return whether it was within the limit."""
         session: Session = self.session
         if self.transport is None or self.transport.is_closing():
             return False
@@ -330,14 +327,14 @@ class ClientConnection:
         blocked = self.session.blocked
         if blocked is None:
             return
-        # The loop's clock and the wall clock may disagree by a millisecond.
+        # The loop's clock and the wall clock may differ by a millisecond.
         if blocked.wakes_at <= self.engine.clock.now_ms():
             self.engine.time_has_come(self.session)
         if self.session.blocked is blocked and self._timer is None:
             self._start_timer(blocked.wakes_at)
 
     def _woken(self) -> None:
-        """The session has its reply; go on with what the client sent meanwhile, after the command that woke it."""
+        """Continue with the next commands, after the command that unblocked the session."""
         self._stop_timer()
         self.server.loop.call_soon(self._resume)
 

@@ -1,16 +1,15 @@
-"""Loading the data while clients are answered: most of them with LOADING, some in full (Redis: server.c, startLoading).
+"""Loading the data while the server answers clients, most of them with LOADING (Redis: server.c, startLoading).
 
-A server listens before it has read its files, so that who waits for it sees that it is there, may ask INFO how far it
-has come, and may end it. Reading is one long call, and an event loop has one thread; so the reading has a thread of its
-own, and a baton goes back and forth:
+A server listens before it has read its files, so that clients see it, can read its progress in INFO, and can stop it.
+Loading is one long call, and an event loop has one thread, so loading runs in a second thread. The two take turns:
 
     loop     ... events ──go──► waits                       ──► events ──go──► waits ...
-    reader                      reads until `progress` ──back──►               reads on
+    loader                      loads until `progress` ──back──►               continues
 
-Never do both run at once, so nothing needs a lock. The baton comes back with the first progress after `_TURN` seconds,
-which the readers report for about every megabyte. Rejected: readers written as generators (a value of hundreds of
-megabytes is one step deep inside compiled code), and Redis's own way, to run the loop inside the reading (asyncio's
-loops cannot be entered twice).
+They never run at the same time, so no lock is needed. The loop gets its turn at the first progress report after `_TURN`
+seconds; the loaders report about once per megabyte. Rejected: loaders written as generators (one value of hundreds of
+megabytes is a single step inside compiled code), and Redis's way, running the loop from inside the loader (asyncio's
+loops are not reentrant).
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ Progress = Callable[[int, int], None]
 
 
 class _Stopped(BaseException):
-    """The server is to end: the reading is given up."""
+    """The server stops: loading is aborted."""
 
 
 class LoadingPhase:
-    """One loading of an engine's data; `facts` is for INFO persistence."""
+    """One load of an engine's data, and its fields of INFO persistence."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -46,7 +45,7 @@ class LoadingPhase:
         self._bytes = self._total = 0
 
     async def run(self, job: Callable[[Progress], None], stopping: Callable[[], bool]) -> bool:
-        """Do the job, a turn at a time; what it raises is raised here. False where the server was to end meanwhile."""
+        """Run the job in turns with the loop, and raise its exception; return False if the server stopped meanwhile."""
         self._began = time.monotonic()
         self._start_time = self._engine.clock.now_ms() // 1000
         self._engine.loading = True
@@ -58,7 +57,7 @@ class LoadingPhase:
                 self._turn = time.monotonic()
                 self._go.release()
                 self._back.acquire()
-                # The reader takes `loading` back when it has read one of several files.
+                # The loader resets `loading` after each of several files.
                 self._engine.loading = not self._done
                 await asyncio.sleep(0)
         finally:
@@ -80,7 +79,7 @@ class LoadingPhase:
         self._back.release()
 
     def _progress(self, done: int, total: int) -> None:
-        """Note how far it has come, and let the loop have a turn where one is due."""
+        """Record the progress, and give the loop a turn if one is due."""
         self._bytes, self._total = done, total
         if time.monotonic() - self._turn >= _TURN:
             self._back.release()
@@ -88,8 +87,8 @@ class LoadingPhase:
             if self._stopped:
                 raise _Stopped
 
-    def facts(self) -> dict[str, object]:
-        """Return what INFO persistence tells while it goes on (server.c: genRedisInfoString)."""
+    def info(self) -> dict[str, object]:
+        """Return the loading fields of INFO persistence (server.c: genRedisInfoString)."""
         if not self._engine.loading:
             return {}
         elapsed = time.monotonic() - self._began

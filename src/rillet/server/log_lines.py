@@ -1,13 +1,13 @@
-"""What the server tells whoever runs it, in the form of Redis's own log, so that what reads the one reads the other.
+"""The server's log, in the format of Redis's log, so that the same tools can read both.
 
     12345:M 21 Nov 2026 12:00:00.123 * Ready to accept connections
     pid   |                          | text
           role: M the server,        importance: . debug, - verbose, * notice, # warning
                 C a child
 
-The lines go to the standard output, or to the end of the file that `logfile` names; `loglevel` says from which
-importance on (server.c: serverLogRaw). A line is one write, so the lines of a child and of its parent do not mix. A log
-that cannot be written is not worth the server's life: the line is dropped.
+Lines go to the standard output or are appended to `logfile`; `loglevel` is the lowest level that is written (server.c:
+serverLogRaw). A line is one write, so the lines of a child and of its parent do not mix. A line that cannot be written
+is dropped, because a failing log must not stop the server.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from pathlib import Path
 
 DEBUG, VERBOSE, NOTICE, WARNING = range(4)
 LEVELS = ("debug", "verbose", "notice", "warning")
-"""The names of the levels in `loglevel`; `nothing` (newer servers) is beyond them all."""
+"""The values of `loglevel`; `nothing` (newer servers) is above all of them."""
 _MARKS = ".-*#"
 _STDOUT = 1
 
 
 class ServerLogger:
-    """Where the lines go, and which."""
+    """The destination of the log, and the lowest level that it contains."""
 
     def __init__(self) -> None:
         self.level = NOTICE
@@ -33,7 +33,7 @@ class ServerLogger:
         self.role = "M"
 
     def configure(self, level: str, path: str) -> None:
-        """Take `loglevel` and `logfile` ("" is the standard output); OSError where the file cannot be written."""
+        """Apply `loglevel` and `logfile` ("" is the standard output); OSError if the file cannot be written."""
         self.level = LEVELS.index(level) if level in LEVELS else len(LEVELS)
         self.path = Path(path).absolute() if path else None
         if self.path is not None:
@@ -41,7 +41,7 @@ class ServerLogger:
                 pass
 
     def say(self, text: str, level: int = NOTICE) -> None:
-        """Write a line, if it is important enough."""
+        """Write a line, unless its level is too low."""
         if level < self.level:
             return
         now = time.time()

@@ -93,7 +93,7 @@ class ServerPersistence:
 
     def info(self) -> dict[str, object]:
         """Return the fields of INFO persistence."""
-        return {**self.rdb.facts(), **self.aof.info(), **self._loading.facts()}
+        return {**self.rdb.facts(), **self.aof.info(), **self._loading.info()}
 
     def reload(self, save: bool, flush: bool, merge: bool) -> None:
         """Write and load the RDB file (DEBUG RELOAD); if the data may have changed, rewrite the log."""

@@ -1,21 +1,19 @@
-"""The server's RDB file: the commands that write it, when it is written by itself, and what happens at the end.
+"""The server's RDB file: SAVE, BGSAVE, save points, and the shutdown.
 
-What is decided on the data is in rillet.persistence.rdb.snapshots; here it meets the event loop (which learns of a
-child's
-end by the pipe that the child held), CONFIG SET, SHUTDOWN and the signals.
+rillet.persistence.rdb.snapshots works on the data. This module connects it with the event loop (which learns from a
+pipe that a child has ended), CONFIG SET, SHUTDOWN and the signals.
 
-The end, asked for by SHUTDOWN, SIGTERM or SIGINT (server.c: prepareForShutdown, finishShutdown):
+Shutdown on SHUTDOWN, SIGTERM or SIGINT (server.c: prepareForShutdown, finishShutdown):
 
-    a child that writes the file is killed, what it wrote is removed
-    the log does what it has to; an initial rewrite that is not done yet is a reason to stay
-    with save points, or where SAVE asks for it, the file is written: everybody waits
-    from here on no command of a client is run: what was acknowledged is in the file
-    Server.stop, Durability.close
+    kill a child that writes the file, and remove its draft
+    write the log; an initial rewrite that is not complete prevents the shutdown
+    with save points, or on SHUTDOWN SAVE, write the file; all clients wait
+    run no further command of a client: every acknowledged write is in the file
+    Server.stop, ServerPersistence.close
 
-Where the file cannot be written the server stays: SHUTDOWN is answered by an error, a signal by a line in the log.
-FORCE goes all the same. Nobody waits for replicas, so a SHUTDOWN is over when it is answered, and ABORT comes too late.
-
-A second SIGINT while the last file is written ends the process at once, with status 1 and without the file.
+If the file cannot be written, the server keeps running: SHUTDOWN returns an error, a signal writes a line to the log.
+FORCE shuts down all the same. No replicas are awaited, so SHUTDOWN is complete when its reply is sent, and ABORT is
+always too late. A second SIGINT during the final save ends the process immediately, with status 1 and without the file.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ _SIGNAL_SETTINGS = {signal.SIGINT: "shutdown_on_sigint", signal.SIGTERM: "shutdo
 
 
 class RdbService:
-    """The RDB file of a server's engine; `end_log` is told whether the end is forced, and may raise CommandError."""
+    """The RDB file of a server's engine; `end_log(force)` writes the log before a shutdown, or CommandError."""
 
     def __init__(self, engine: Engine, children: Children, refusals: WriteGate,
                  end_log: Callable[[bool], None]) -> None:  # fmt: skip
@@ -55,7 +53,7 @@ class RdbService:
         self.snapshots = Snapshots(engine, children=children, refusals=refusals, say=say_line)
 
     def open(self, progress: Callable[[int, int], None] | None = None) -> None:
-        """Load the file, if there is one, and tell what was found; StoreError says why it cannot be read."""
+        """Load the file, if it exists, and log the result; StoreError if it cannot be read."""
         path = self.snapshots.path
         if path.exists():
             try:
@@ -70,7 +68,7 @@ class RdbService:
                 f"empty keys skipped: {loaded.empty}.")  # fmt: skip
 
     def attach(self, server: Server) -> None:
-        """Let the loop look after children, and SHUTDOWN and the signals end the server in order."""
+        """Watch children with the event loop, and shut down on signals."""
         self._server = server
         loop = asyncio.get_running_loop()
 
@@ -89,16 +87,16 @@ class RdbService:
                 signal.signal(number, lambda received, _: loop.call_soon_threadsafe(self._signalled, received))
 
     def setting_changed(self, name: str) -> None:
-        """Act on CONFIG SET; SettingError where a setting cannot be had."""
+        """Apply CONFIG SET; SettingError if the setting cannot take effect."""
         if name == "dir":
             self._enter(self._settings.dir)
         elif name in ("save", "stop-writes-on-bgsave-error"):
             self.snapshots.refuse_or_not()
 
     def _enter(self, folder: str) -> None:
-        """Make the folder the one that RDB files are in; it is named as seen from the last one (setConfigDirOption).
+        """Change the folder of the RDB file; a relative path starts at the previous folder (setConfigDirOption).
 
-        The process itself stays where it is: modules that are yet to be imported may be named by relative paths.
+        The working directory of the process stays, because sys.path may contain relative paths.
         """
         path = os.path.join(self._folder, folder)
         try:
@@ -108,18 +106,18 @@ class RdbService:
         self._folder = self._settings.dir = os.path.realpath(path)
 
     def facts(self) -> dict[str, object]:
-        """Return what INFO persistence tells of children and of the file."""
+        """Return the fields of INFO persistence about children and the file."""
         return {**self._children.facts(), **self.snapshots.facts()}
 
     # -- the end -------------------------------------------------------------------------------------
 
     def shutdown(self, save: bool = False, nosave: bool = False, force: bool = False) -> None:
-        """Do what is due before the end, then let it come (prepareForShutdown); CommandError: the server stays."""
+        """Save, then stop the server (prepareForShutdown); after CommandError the server keeps running."""
         if self._ending:
             return
         say("User requested shutdown...", WARNING)
         try:
-            loading = self._engine.loading  # what is there is a part of what the files hold
+            loading = self._engine.loading  # the databases hold only a part of the files
             self._prepare(save and not loading, nosave or loading, force)
         except CommandError:
             say("Errors trying to shut down the server. Check the logs for more information.", WARNING)
@@ -146,7 +144,7 @@ class RdbService:
 
     @contextlib.contextmanager
     def _insisting(self) -> Iterator[None]:
-        """Let SIGINT end the process at once while the last file is written (server.c: sigShutdownHandler)."""
+        """Let SIGINT end the process immediately during the final save (server.c: sigShutdownHandler)."""
         draft = self.snapshots.path.with_name(draft_name(os.getpid()))
 
         def insist(_number: int, _frame: object) -> None:
@@ -161,10 +159,10 @@ class RdbService:
             signal.signal(signal.SIGINT, before)
 
     def _signalled(self, number: int) -> None:
-        """End the server on a signal, as shutdown-on-sigterm and shutdown-on-sigint say."""
+        """Shut down on a signal, with the flags of shutdown-on-sigterm and shutdown-on-sigint."""
         say(f"Received {signal.Signals(number).name} scheduling shutdown...", WARNING)
         flags: tuple[str, ...] = getattr(self._settings, _SIGNAL_SETTINGS[signal.Signals(number)])
-        with contextlib.suppress(CommandError):  # it was said why
+        with contextlib.suppress(CommandError):  # the reason is in the log
             self.shutdown("save" in flags, "nosave" in flags, "force" in flags)
 
 

@@ -32,7 +32,7 @@ from rillet.protocol.command_parser import split_args
 from rillet.runtime.setting_types import quoted
 from rillet.runtime.settings import DEFAULT_SAVE, PARAMETERS, SettingError, Settings, SettingType
 
-# Directives that are accepted and change nothing here: what tunes or watches a feature that is not there.
+# Directives that are accepted without effect: they configure features that rillet lacks.
 IGNORED = frozenset(
     "acl-pubsub-default acllog-max-len active-defrag-cycle-max active-defrag-cycle-min active-defrag-ignore-bytes "
     "active-defrag-max-scan-fields active-defrag-threshold-lower active-defrag-threshold-upper active-expire-effort "
@@ -52,7 +52,7 @@ IGNORED = frozenset(
     "commandlog-reply-larger-than commandlog-large-reply-max-len slowlog-entry-max-argc "
     "slowlog-entry-max-string-len".split()
 )
-# What a rule of the one user may say: it says that it may do everything.
+# The accepted rules of the only user, which has all permissions.
 _USER_RULES = frozenset(
     "on nopass sanitize-payload skip-sanitize-payload ~* allkeys &* allchannels +@all allcommands".split()
 )
@@ -60,19 +60,19 @@ _MOST_INCLUDES = 16
 
 
 class ConfigurationError(StoreError):
-    """A directive that cannot be taken; the message says where it stands and why."""
+    """An invalid directive; the message has its place and the reason."""
 
 
 @dataclass
 class Configuration:
-    """What a server was started with: its settings, and the file that CONFIG REWRITE writes them to."""
+    """The settings of a server, and the file that CONFIG REWRITE writes."""
 
     settings: Settings
     file: Path | None = None
 
 
 def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configuration:
-    """Return the settings that `[file] [-] [--name value ...]` asks for."""
+    """Return the settings of the arguments `[file] [-] [--name value ...]`."""
     rest = list(arguments)
     file = Path(rest.pop(0)) if rest and not rest[0].startswith("-") else None
     reader = _Reader(Settings(save=DEFAULT_SAVE))
@@ -88,7 +88,7 @@ def load(arguments: Sequence[str], stdin: BinaryIO | None = None) -> Configurati
 
 
 def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
-    """Yield the options as lines of a file, each with where it stands (server.c: main)."""
+    """Yield the options as lines of a configuration file, each with its place (server.c: main)."""
     where, line, complete = "", "", True
     for at, word in enumerate(rest):
         if complete and word.startswith("--"):
@@ -97,7 +97,7 @@ def _options(rest: list[str]) -> Iterator[tuple[str, bytes]]:
             where, line = f"option {word}", word[2:] + " "
             complete = len(split_args(_encoded(word)) or [""]) > 1
             if word.lower() == "--save" and (at + 1 == len(rest) or rest[at + 1].startswith("--")):
-                line, complete = line + '""', True  # a list of points that is empty
+                line, complete = line + '""', True  # an empty list of save points
         elif not line and word.startswith("-"):
             raise ConfigurationError(f"{word!r} is neither a configuration file nor an option (--name value)")
         else:
@@ -112,16 +112,16 @@ def _encoded(line: str) -> bytes:
 
 
 class _Reader:
-    """Takes directives, one after the other, into settings."""
+    """Applies directives to settings."""
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._saved = False
-        # Where a hash of the password was given, to be compared once the password is known.
+        # A hash of the password and its place; compared with the password at the end.
         self._hash: tuple[str, str] | None = None
 
     def read_file(self, path: Path, depth: int = 0) -> None:
-        """Take the directives of a file."""
+        """Apply the directives of a file."""
         try:
             data = path.read_bytes()
         except OSError as error:
@@ -129,35 +129,35 @@ class _Reader:
         self.read_lines(data, str(path), depth)
 
     def read_lines(self, data: bytes, name: str, depth: int = 0) -> None:
-        """Take the directives of a text, a line each."""
+        """Apply the directives of a text, one per line."""
         for number, line in enumerate(data.split(b"\n"), 1):
             self.apply(line, f"{name}, line {number}", depth)
 
     def apply(self, raw: bytes, where: str, depth: int = 0) -> None:
-        """Take one directive; a comment, and a line with nothing on it, are none (loadServerConfigFromString)."""
+        """Apply one line; comments and empty lines have no effect (loadServerConfigFromString)."""
         line = raw.strip(b" \t\r\n")
         if not line or line.startswith(b"#"):
             return
-        told = f"{where}: '{line.decode('utf-8', 'replace')}'"
+        place = f"{where}: '{line.decode('utf-8', 'replace')}'"
         words = split_args(line)
         if words is None:
-            raise ConfigurationError(f"{told}: Unbalanced quotes in configuration line")
+            raise ConfigurationError(f"{place}: Unbalanced quotes in configuration line")
         texts = [word.decode("utf-8", "surrogateescape") for word in words]
         name = texts[0].lower() if texts else ""
         if name == "include" and len(texts) == 2 and depth < _MOST_INCLUDES:
             self._include(texts[1], depth + 1)
         elif name == "user":
-            self._user(texts[1:], told)
+            self._user(texts[1:], place)
         elif name in PARAMETERS and name not in IGNORED:
             try:
                 self._set(PARAMETERS[name], texts[1:])
             except SettingError as error:
-                raise ConfigurationError(f"{told}: {str(error).removeprefix('ERR ')}") from None
+                raise ConfigurationError(f"{place}: {str(error).removeprefix('ERR ')}") from None
         elif name and name not in IGNORED:
-            raise ConfigurationError(f"{told}: unknown directive {texts[0]!r}")
+            raise ConfigurationError(f"{place}: unknown directive {texts[0]!r}")
 
     def _include(self, pattern: str, depth: int) -> None:
-        """Take another file, or all that the pattern names; that may be none."""
+        """Apply another file, or all files that match the pattern, possibly none."""
         if any(mark in pattern for mark in "*?["):
             for path in sorted(glob(pattern)):
                 self.read_file(Path(path), depth)
@@ -177,21 +177,21 @@ class _Reader:
             self._saved = True
         setattr(self.settings, parameter.attribute, value)
 
-    def _user(self, rules: list[str], told: str) -> None:
-        """Take what an ACL says of the one user there is: that it may do everything, with its password."""
+    def _user(self, rules: list[str], place: str) -> None:
+        """Apply the ACL line of the only user, which has all permissions: its password."""
         if rules[:1] != ["default"]:
-            raise ConfigurationError(f"{told}: there is one user, default")
+            raise ConfigurationError(f"{place}: the only user is default")
         for rule in rules[1:]:
             if rule.startswith(">"):
                 self.settings.requirepass = rule[1:]
             elif rule.startswith("#"):
-                self._hash = rule[1:], told
+                self._hash = rule[1:], place
             elif rule.lower() not in _USER_RULES:
-                raise ConfigurationError(f"{told}: the user default may do everything, {rule} is not taken")
+                raise ConfigurationError(f"{place}: unsupported rule {rule}: the user default has all permissions")
 
     def finish(self) -> None:
-        """Look at what several directives say together."""
+        """Check the directives that depend on each other."""
         if self._hash is not None:
             password = self.settings.requirepass.encode("utf-8", "surrogateescape")
             if sha256(password).hexdigest() != self._hash[0].lower():
-                raise ConfigurationError(f"{self._hash[1]}: the hash is not of the password that requirepass gives")
+                raise ConfigurationError(f"{self._hash[1]}: the hash does not match the password of requirepass")

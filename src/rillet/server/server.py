@@ -1,10 +1,10 @@
-"""The RESP server: sockets, timers and the orderly end around one engine.
+"""The RESP server: sockets, timers and shutdown around one engine.
 
-Everything happens on one event loop: uvloop where it is installed, asyncio's own otherwise. Started
-by `rillet serve`, by a test, or by a store that lets other processes attach (Unix socket).
+One event loop does everything: uvloop if it is installed, asyncio's own otherwise. `rillet serve`, tests, and stores
+that serve attached processes (Unix socket) start a server.
 
-The end, on SIGTERM, SIGINT or SHUTDOWN: stop listening, let what was read be answered, write and sync
-the log, close the clients, remove the Unix socket. Nothing that was acknowledged is lost.
+On SIGTERM, SIGINT or SHUTDOWN the server stops listening, answers the commands that it has read, writes and syncs the
+log, closes the clients and removes the Unix socket. No acknowledged write is lost.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ _LAST_REPLIES = 1.0  # seconds that clients are given at the end to take their r
 
 
 class CannotListen(StoreError):
-    """The address is taken or not to be had; the message names it."""
+    """The server cannot listen on an address; the message names it."""
 
 
 class Server:
     """A server on TCP addresses and, if asked for, a Unix socket.
 
-    `guard` is held around everything that touches the engine; a server that has its engine to itself needs none.
+    `guard` is held during every access to the engine; a server that does not share its engine needs none.
     """
 
     def __init__(self, engine: Engine, *, connection: type[ClientConnection] = ClientConnection,
@@ -50,7 +50,7 @@ class Server:
         self._connection = connection
         self.settings = engine.settings
         self.connections: dict[ClientConnection, None] = {}
-        # Those that do not read what they are sent.
+        # Clients that do not read their replies.
         self.slow: dict[ClientConnection, None] = {}
         self.figures = ServerStats(self)
         self.loop: asyncio.AbstractEventLoop
@@ -62,12 +62,12 @@ class Server:
         self._cron_paused = False
         self._dirty: list[ClientConnection] = []
         self._with_messages: list[ClientConnection] = []
-        # Replies that wait until the log has come to a position, oldest first: the position, the connections.
+        # Replies that wait for a position of the log, oldest first: the position and the connections.
         self._unsettled: deque[tuple[int, list[ClientConnection]]] = deque()
-        # Where the log was when replies were put aside last: others write it, too.
+        # The position of the log when replies were last set aside; other threads write the log, too.
         self._flushed = 0
         self._cron: asyncio.TimerHandle | None = None
-        # What else is to be done from time to time; the guard is held.
+        # Called `hz` times a second while the guard is held.
         self.cron_jobs: list[Callable[[], None]] = []
         self._pause_until = 0
         engine.host = ServerHost(self)
@@ -75,7 +75,7 @@ class Server:
     # -- beginning -------------------------------------------------------------------------------------
 
     async def start(self, *, tcp: bool = True) -> None:
-        """Listen where the settings say; CannotListen names the address that is not to be had."""
+        """Listen on the addresses of the settings; CannotListen."""
         self.loop = asyncio.get_running_loop()
         self._stopping = asyncio.Event()
         self._all_gone = asyncio.Event()
@@ -108,13 +108,13 @@ class Server:
         if not UNIX_SOCKETS:
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: this operating system has no Unix sockets")
-        # Both event loops would take the path away from a server that lives.
+        # Both event loops would silently take the path from a running server.
         if answers(path):
             await self._close_listeners()
             raise CannotListen(f"cannot listen on {path}: another server listens there")
         with contextlib.suppress(OSError):
             if stat.S_ISSOCK(path.stat().st_mode):
-                path.unlink()  # left behind by a process that was killed
+                path.unlink()  # a killed process left it behind
         try:
             listener = await self.loop.create_unix_server(
                 self._new_connection, str(path), backlog=self.settings.tcp_backlog
@@ -129,7 +129,7 @@ class Server:
         return self._connection(self)
 
     def admit(self) -> bool:
-        """Count a client that connects; False where maxclients are here already."""
+        """Count a new client; return False if there are already maxclients."""
         self.figures.accepted += 1
         if len(self.connections) < self.settings.maxclients:
             return True
@@ -137,7 +137,7 @@ class Server:
         return False
 
     def forget(self, connection: ClientConnection) -> None:
-        """Take a client that is gone off the books."""
+        """Unregister a disconnected client."""
         self.connections.pop(connection, None)
         self.slow.pop(connection, None)
         self.figures.add_closed(connection)
@@ -147,17 +147,17 @@ class Server:
     # -- while it runs ---------------------------------------------------------------------------------
 
     def pause_cron(self, paused: bool) -> None:
-        """Let nothing happen by the clock for now, or let it again (DEBUG PAUSE-CRON)."""
+        """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
         self._cron_paused = paused
 
     def _tick(self) -> None:
-        """What has to happen from time to time (server.c: serverCron), `hz` times a second."""
-        # What goes wrong in one of these jobs is told by the loop, and must not be the end of all the others.
+        """Run the periodic jobs, `hz` times a second (server.c: serverCron)."""
+        # The loop logs an exception of a job; the timer is set before, so that the jobs continue.
         self._cron = self.loop.call_later(1 / self.settings.hz, self._tick)
         if not self._cron_paused:
-            self._do_what_is_due()
+            self._run_jobs()
 
-    def _do_what_is_due(self) -> None:
+    def _run_jobs(self) -> None:
         engine = self.engine
         engine.mstime = now = engine.clock.now_ms()
         with self.guard:
@@ -182,7 +182,7 @@ class Server:
                 connection.close()
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Hold the clients back until then; a pause can be made longer and stricter, not shorter (pauseClients)."""
+        """Pause the clients until then; a second call can only extend and tighten the pause (pauseClients)."""
         engine = self.engine
         if until_ms <= engine.clock.now_ms() and not engine.paused:
             return
@@ -190,7 +190,7 @@ class Server:
         engine.paused = max(engine.paused, PAUSE_WRITES if writes_only else PAUSE_ALL)
 
     def setting_changed(self, name: str) -> None:
-        """Let a setting that CONFIG SET changed have its effect on the clients that are here."""
+        """Apply a setting that CONFIG SET changed to the connected clients."""
         if name in NEEDS_LOG:
             raise SettingError("can't be changed while it runs")
         if name == "loglevel":
@@ -199,13 +199,13 @@ class Server:
             connection.take_settings()
 
     def deliver_soon(self, connection: ClientConnection) -> None:
-        """Send the connection's messages at the next turn of the loop, with those of all others that got some."""
+        """Send the messages of this connection, and of all others that have some, in the next loop iteration."""
         self._with_messages.append(connection)
         if len(self._with_messages) == 1:
             self.call_soon(self._deliver)
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Have the loop call at its next turn; from the loop's own thread."""
+        """Call the function in the next loop iteration; only from the loop's thread."""
         self.loop.call_soon(function)
 
     def _deliver(self) -> None:
@@ -215,13 +215,13 @@ class Server:
                 connection.deliver()
 
     def flush_soon(self, connection: ClientConnection) -> None:
-        """Release the connection's replies once the log has them, not before the end of this turn of the loop."""
+        """Release the connection's replies when the log contains them, after this loop iteration at the earliest."""
         self._dirty.append(connection)
         if len(self._dirty) == 1:
             self.loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write the log, and release the replies that wait for it as soon as it is as safe as the settings ask."""
+        """Write the log, and release each reply once its log position is as safe as appendfsync requires."""
         with self.guard:
             self._flush_guarded()
 
@@ -241,11 +241,11 @@ class Server:
         if self._unsettled:
             self._release_settled()
             if self._unsettled:
-                # Others are served while the log is synced; that serves all who came before it began.
+                # One sync covers all replies that were set aside before it began; other clients are served meanwhile.
                 log.sync_soon(self._synced)
 
     def _release_settled(self) -> None:
-        """Let the replies leave for which the log has come far enough; the guard is held."""
+        """Release the replies whose log position is safe; the guard is held."""
         log = self.engine.log
         unsettled = self._unsettled
         while unsettled:
@@ -254,8 +254,8 @@ class Server:
                 if log is not None and not log.settled(position):
                     return
             except Misconf as error:
-                # Some of these replies acknowledge what the log did not take. Which ones cannot be told apart.
-                log.write()  # it sees to it that writes are refused from now on
+                # Some of these replies acknowledge lost writes, but it is unknown which: reject all of them.
+                log.write()  # enters the failure state, which rejects writes
                 unsettled.popleft()
                 for connection in waiting:
                     connection.refuse(error)
@@ -265,7 +265,7 @@ class Server:
                     connection.release()
 
     def _synced(self) -> None:
-        """The log was synced; called from the thread that did it."""
+        """Release replies after a sync; called by the syncing thread."""
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self.loop.call_soon_threadsafe(self._settle)
 
@@ -276,19 +276,19 @@ class Server:
     # -- the end ---------------------------------------------------------------------------------------
 
     def request_stop(self) -> None:
-        """Let `wait` return; called by a signal or by SHUTDOWN."""
+        """Make `wait` return (a signal, or SHUTDOWN)."""
         self._stopping.set()
 
     def is_stopping(self) -> bool:
-        """Whether somebody asked the server to stop."""
+        """Return whether a stop was requested."""
         return self._stopping.is_set()
 
     async def wait(self) -> None:
-        """Return once somebody asked the server to stop."""
+        """Return when a stop is requested."""
         await self._stopping.wait()
 
     async def stop(self) -> None:
-        """Stop listening, flush the log, answer, close every client; may be called twice."""
+        """Stop listening, flush the log, send the replies, close every client; a second call does nothing."""
         if self._cron is not None:
             self._cron.cancel()
             self._cron = None
@@ -327,14 +327,14 @@ def answers(path: str | Path) -> bool:
 
 
 def calm_garbage_collector() -> None:
-    """Let Python's cycle collector run rarely: the engine's data has no cycles, and a full pass visits all of it."""
+    """Run Python's cycle collector rarely: the engine's data has no cycles, and a full collection visits all of it."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 1000)
 
 
 def event_loop_factory() -> Callable[[], asyncio.AbstractEventLoop]:
-    """Return uvloop's loop where it is installed, asyncio's otherwise."""
+    """Return uvloop's event loop if it is installed, asyncio's otherwise."""
     try:
         import uvloop
     except ModuleNotFoundError:

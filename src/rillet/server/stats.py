@@ -1,6 +1,6 @@
-"""What only the server can tell INFO: clients that came and were refused, bytes in and out, rates, memory.
+"""The server's fields of INFO: accepted and rejected clients, bytes in and out, rates, memory.
 
-Each connection counts its own bytes; the totals are those of the clients that left and of those that are here.
+Each connection counts its own bytes; the totals include the connected clients and those that have disconnected.
 Rates are averages over the last 16 samples of the cron, as in Redis (server.c: trackInstantaneousMetric).
 """
 
@@ -36,16 +36,16 @@ class ServerStats:
         self._samples: deque[tuple[int, int, int, int]] = deque(maxlen=_SAMPLES)
 
     def add_closed(self, connection: ClientConnection) -> None:
-        """Keep what a client that left had counted."""
+        """Add the counters of a client that disconnected."""
         self._received += connection.received
         self._sent += connection.sent
 
     def sample(self, now: int) -> None:
-        """Note the totals of now; the rates are taken from the notes."""
+        """Record the current totals, from which the rates are computed."""
         self._samples.append((now, self._server.engine.statistics.commands_processed, *self._bytes()))
 
     def reset(self) -> None:
-        """Begin anew (CONFIG RESETSTAT)."""
+        """Reset the counters (CONFIG RESETSTAT)."""
         self.accepted = self.refused = 0
         self._samples.clear()
         received, sent = self._bytes()
@@ -66,7 +66,7 @@ class ServerStats:
         return max(commands, 0.0), max(received, 0.0), max(sent, 0.0)
 
     def clients(self) -> dict[str, Any]:
-        """Return what INFO clients shows beyond the engine's knowledge."""
+        """Return the server's fields of INFO clients."""
         here = self._server.connections
         return {
             "client_recent_max_input_buffer": max((one.last_read for one in here), default=0),
@@ -76,7 +76,7 @@ class ServerStats:
         }  # fmt: skip
 
     def stats(self) -> dict[str, Any]:
-        """Return what INFO stats shows beyond the engine's knowledge."""
+        """Return the server's fields of INFO stats."""
         received, sent = self._bytes()
         commands, incoming, outgoing = self._rates()
         return {
@@ -88,7 +88,7 @@ class ServerStats:
 
 
 def memory() -> dict[str, int]:
-    """Return the resident bytes of this process and their peak: the kernel's figures, where it tells them."""
+    """Return the resident bytes of this process and their peak, 0 if the system does not report them."""
     if resource is None:
         return {"used_memory": 0, "used_memory_peak": 0}
     unit = 1 if sys.platform == "darwin" else 1024

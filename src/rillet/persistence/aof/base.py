@@ -1,17 +1,17 @@
-"""The base of an append-only log: the data as it is at one moment.
+"""The base of an append-only log: the data at one moment.
 
-It is an RDB file (`aof-use-rdb-preamble yes`, rillet.persistence.rdb.writer), or commands that bring the data back:
+It is an RDB file (`aof-use-rdb-preamble yes`, rillet.persistence.rdb.writer), or commands that restore the data:
 
     SELECT <database>
     RESTORE <key> <expiry, ms since the epoch, or 0> <DUMP payload> ABSTTL
 
-One command for each key, whatever its type: a payload holds all of a value, a stream's groups, consumers, pending
-entries and idempotent producers too, and its checksum. Redis reads such a file as it reads any other. What Redis writes
-itself (aof.c: rewriteStreamObject, an XADD for each entry, an XCLAIM for each pending one) was rejected: it loses
-when consumers were seen and active, the shape of the nodes and their tombstones, and is many times longer.
+There is one command per key, whatever its type. The payload contains the whole value, including a stream's groups,
+consumers, pending entries and idempotent producers, and a checksum. Redis reads such a file like any other. Redis's own
+format (aof.c: rewriteStreamObject, an XADD per entry and an XCLAIM per pending entry) was rejected: it loses the seen
+and active times of consumers, the shape of the nodes and their tombstones, and is many times longer.
 
-Either is written under another name, and gets its own together with the manifest that names it (manifest.commit), so
-that half a base is never taken for one.
+Both are written under another name and renamed together with the commit of the manifest that names them
+(manifest.commit), so a partial base is never loaded.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Progress = Callable[[int], None]
 
 
 def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[bytes]:
-    """Yield the commands, packed, that bring back every key. O(data)
+    """Yield the packed commands that restore every key. O(data)
 
-    One whose time has come is written, too, as Redis does: the log behind the base says when it went, and if that is
-    read later than it was written, it may say before that the key was to stay.
+    Expired keys are included, as in Redis: the log after the base contains the deletion, possibly after a command that
+    removes the expiry.
     """
     settings = engine.settings
     done = 0
@@ -60,10 +60,10 @@ def base_commands(engine: Engine, progress: Progress | None = None) -> Iterator[
 
 
 def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress | None = None) -> str:
-    """Write the base as the settings ask, and return its kind, "rdb" or "aof"; it is on the disk, whole, then. O(data)
+    """Write and sync the base, and return its kind, "rdb" or "aof". O(data)
 
-    The path is one that nobody takes for a base yet; where the writing fails (OSError) nothing stays there, where it
-    is killed the path or its part. progress(keys done so far).
+    No manifest names the path yet. After OSError no file remains; a killed process leaves the path or its part.
+    progress(keys done so far).
     """
     if engine.settings.aof_use_rdb_preamble:
         write_rdb(path, engine, log_base=True, draft=part_of(path), progress=progress, disk=disk)
@@ -83,12 +83,12 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress
 
 
 def part_of(path: Path) -> Path:
-    """Return the name that a base has until all of it is written."""
+    """Return the path of a base that is not complete yet."""
     return path.with_name(f"{path.name}.part")
 
 
 def _pieces(commands: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the commands in pieces worth a call to the operating system."""
+    """Join the commands into pieces of about a megabyte."""
     gathered: list[bytes] = []
     size = 0
     for command in commands:

@@ -1,12 +1,12 @@
-"""Playback: the commands of one file of the log, carried out as the file's bytes come in.
+"""Executes the commands of one log file while its bytes are read.
 
-    chunk ── CommandParser ──► plain XADDs ──► Engine.replay       runs of them, no object for any word
-                           └─► every other ──► Engine.execute      MULTI ... EXEC kept until it is whole
+    chunk ── CommandParser ──► plain XADDs ──► Engine.replay       runs of them, without creating objects
+                           └─► every other ──► Engine.execute      MULTI ... EXEC is kept until EXEC
 
-`here` is where the command begins that is read next, `good` where the last whole one ended outside of a transaction:
-what lies behind it at the end of the file was torn off. Both count bytes from the beginning of the file.
+`here` is the offset of the next command. `good` is the end of the last complete command outside a transaction: at the
+end of the file, the bytes after it are a torn write.
 
-Compiled, because a log of millions of commands is read at every start.
+This module is compiled, because a log may contain millions of commands and every start reads it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from rillet.protocol.command_parser import CommandParser
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 
-# What a command begins with whose meaning is this module's: MULTI, EXEC, #TS and whatever shares their letters.
+# The first letters of MULTI, EXEC and #TS, which this module handles itself.
 _MARKED = cython.declare(bytes, b"mMeE#")
 
 
 @cython.final
 @cython.cclass
 class CommandApplier:
-    """Carries out the commands of a file by a trusted session; `path` is for the errors."""
+    """Executes the commands of a file in a trusted session; errors name `path`."""
 
     __slots__ = ("path", "session", "engine", "parser", "here", "good", "fed", "commands", "delay", "transaction")
     path: str
@@ -53,7 +53,7 @@ class CommandApplier:
         self.engine = session.engine
         self.parser = CommandParser()
         self.parser.exact = True
-        # The limits are for clients: what was logged was taken, in process without any, and a base has whole values.
+        # The limits are for clients. Logged commands were accepted, some without limits, and a base has whole values.
         self.parser.proto_max_bulk_len = self.parser.query_buffer_limit = sys.maxsize
         self.parser.max_multibulk_len = sys.maxsize
         self.here = self.good = self.fed = start
@@ -64,7 +64,7 @@ class CommandApplier:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def feed(self, chunk: bytes) -> cython.bint:
-        """Carry out the commands that the next bytes of the file make whole; LogCorrupt where one cannot be."""
+        """Execute the commands that these bytes complete; LogCorrupt if one fails."""
         start: cython.longlong = self.fed
         at: cython.Py_ssize_t
         ran: cython.Py_ssize_t = 0
@@ -78,7 +78,7 @@ class CommandApplier:
                 ran = self.engine.replay(self.session, self.parser)
                 self.commands += ran
             if ran == 0:
-                # What the parser would take for a command typed by hand is no part of a log.
+                # The parser accepts inline commands, but a log contains none.
                 at = self.here - start
                 if at >= 0 and chunk[at] != 42 and chunk[at] != 35:
                     raise self._malformed(f"a command expected, found {chunk[at : at + 1]!r}")
@@ -94,7 +94,7 @@ class CommandApplier:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _advance(self) -> cython.bint:
-        """Note where the parser stands; say whether there is more behind it."""
+        """Update the offsets; return whether the parser has more bytes."""
         parser: CommandParser = self.parser
         self.here = self.fed - (parser.size - parser.pos) - len(parser.tail)
         if self.transaction is None:
@@ -115,7 +115,7 @@ class CommandApplier:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _take(self, argv: list[bytes]) -> cython.bint:
-        """Run a command, or keep it until its transaction is whole."""
+        """Execute a command, or queue it until EXEC."""
         first: bytes = argv[0]
         if self.transaction is None and (len(first) == 0 or first[0] not in _MARKED):
             return self._run(argv)

@@ -4,24 +4,22 @@
       appendonly.aof.manifest         one line a file:  file <name> seq <n> type <b|h|i>
       appendonly.aof.2.base.rdb       type b: the data set when the log was last rewritten
       appendonly.aof.3.incr.aof       type i: the commands since; several while it is rewritten, or after a failure
-      appendonly.aof.1.base.rdb       type h: history, in no more use, to be removed
-      temp-appendonly.aof.manifest    the next manifest, not in force yet; all that begins so is nobody's after a crash
+      appendonly.aof.1.base.rdb       type h: history, no longer needed, to be removed
+      temp-appendonly.aof.manifest    the next manifest, not yet in force; files with this prefix are left by a crash
 
-A name with blanks or quotes stands in double quotes, lines that begin with # are comments, keys that are not known
-are skipped with their values.
+A name with blanks or quotes is written in double quotes, lines that begin with # are comments, and unknown keys are
+skipped with their values.
 
-`commit` puts a manifest in force together with the files that it names, in steps of which each is on the disk before
-the next one begins:
+`commit` puts a manifest and its new files in force. Each step is on the disk before the next one begins:
 
     1. the draft, synced                    2. new files get their names
     3. the folder, synced                   4. the draft becomes the manifest, and the folder is synced again
 
-So a manifest never names a file that is not there, whole. Where there was no manifest before, a crash between 2 and 4
-leaves files that none names, as damage would; the draft tells them apart: `recover` finishes what was whole and removes
-what was not.
+So a manifest never names a missing or partial file. For the first manifest, a crash between 2 and 4 leaves files that
+no manifest names, as damage could. The draft distinguishes the two cases: `recover` completes the commit if all its
+files exist, and otherwise removes them.
 
-Bases and incremental files are numbered each for itself, and a number is used again only for a file that no manifest
-ever named.
+Bases and incremental files have separate numbers. A number is used again only for a file that no manifest has named.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ def _quoted(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AofManifest:
-    """The files of a log; it never changes, a rewrite makes new ones. base_seq, incr_seq: the last numbers given."""
+    """The files of a log; immutable. base_seq, incr_seq: the highest numbers used."""
 
     base: LogFile | None = None
     history: tuple[LogFile, ...] = ()
@@ -76,7 +74,7 @@ class AofManifest:
 
     @property
     def loaded(self) -> list[LogFile]:
-        """What is to be read, in order."""
+        """The files to load, in order."""
         return [*([self.base] if self.base else ()), *self.incrs]
 
     def with_incr(self, name: str) -> AofManifest:
@@ -85,7 +83,7 @@ class AofManifest:
         return replace(self, incrs=(*self.incrs, LogFile(f"{name}.{seq}.incr.aof", seq, "i")), incr_seq=seq)
 
     def with_base(self, name: str, as_rdb: bool, keep: int) -> AofManifest:
-        """Return it with a new base, in place of the old one and of all incremental files but the last `keep`.
+        """Return a manifest with a new base instead of the old one and all incremental files but the last `keep`.
 
         aof.c: getNewBaseFileNameAndMarkPreAsHistory, markRewrittenIncrAofAsHistory.
         """
@@ -96,19 +94,19 @@ class AofManifest:
         return replace(self, base=base, base_seq=seq, history=(*gone, *self.history), incrs=self.incrs[rewritten:])
 
     def without_history(self) -> AofManifest:
-        """Return it without the files that are in no more use."""
+        """Return a manifest without history."""
         return replace(self, history=())
 
 
 def draft_of(path: Path) -> Path:
-    """Return where the next manifest is written."""
+    """Return the path of the draft of the next manifest."""
     return path.with_name(f"temp-{path.name}")
 
 
 def read_manifest(path: Path, disk: Disk = REAL) -> AofManifest:
-    """Return what the manifest lists; LogCorrupt names the offset of a line that makes no sense.
+    """Parse the manifest; LogCorrupt names the offset of an invalid line.
 
-    aof.c: aofLoadManifestFromFile, with its words for what is wrong.
+    aof.c: aofLoadManifestFromFile, with its error texts.
     """
     with disk.read_from(path) as file:
         text = file.read()
@@ -159,9 +157,10 @@ def _with_file(made: AofManifest, file: LogFile) -> AofManifest:
 
 
 def commit(path: Path, manifest: AofManifest, moves: list[tuple[str, str]], disk: Disk = REAL) -> None:
-    """Put a manifest in force, with the files that get their names with it (old name, new name, in the same folder).
+    """Put a manifest in force; moves: (old name, new name) of the files that it names for the first time.
 
-    It is on the disk when this returns. After an OSError the one before is, or this one, if the last syncing failed.
+    The manifest is on the disk when this returns. After OSError the old one is in force, or, if the last sync failed,
+    possibly the new one.
     """
     folder, draft = path.parent, draft_of(path)
     out = disk.create(draft)
@@ -180,14 +179,14 @@ def commit(path: Path, manifest: AofManifest, moves: list[tuple[str, str]], disk
 
 
 def recover(path: Path, disk: Disk = REAL) -> None:
-    """Finish the first commit of a log, or undo it, where a crash interrupted it; nothing where there is a manifest."""
+    """Complete or undo the first commit of a log after a crash; do nothing if there is a manifest."""
     draft = draft_of(path)
     if disk.exists(path) or not disk.exists(draft):
         return
     try:
         files = read_manifest(draft, disk).files
     except LogCorrupt:
-        files = []  # it was not written to its end, so nothing was renamed
+        files = []  # the draft is incomplete, so no file was renamed
     there = [file.name for file in files if disk.exists(path.parent / file.name)]
     if files and len(there) == len(files):
         disk.rename(draft, path)

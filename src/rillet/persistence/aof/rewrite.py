@@ -1,30 +1,29 @@
-"""Rewriting a log: a base of the data takes the place of the files that led to it, while the log is written on.
+"""Rewriting a log: a base of the data replaces the files that led to it, while the log is written (aof.c).
 
     IDLE ──begin──► SYNCING ──► WRITING ──────────► FINISHING ──► IDLE
-                    the file    rotate; a writer    the new manifest is put in force, the old files go;
-                    is synced   writes the base     by a thread, because that means waiting for the disk
+                    the file    rotate; a writer    a thread commits the new manifest and removes the old
+                    is synced   writes the base     files, because that waits for the disk
 
     files of the log    base 1   incr 1                           before
-                        base 1   incr 1   incr 2                  from the rotation on; incr 2 takes what is logged
-                        base 1   incr 1   incr 2   temp base      the writer is at work
+                        base 1   incr 1   incr 2                  after the rotation; commands go to incr 2
+                        base 1   incr 1   incr 2   temp base      the writer works
                                           incr 2   base 2         the new manifest; base 1 and incr 1 are history
-                                          incr 2   base 2         and gone
+                                          incr 2   base 2         history is removed
 
-What is written meanwhile is in the new file and nowhere else, so a rewrite needs no memory of its own. At every
-moment the manifest on the disk names files that lead to the same data, so it does not matter where a crash comes. Where
-something fails, the old files and the new one go on being the log, and the next rewrite takes them all.
+New commands go only to the new file, so a rewrite needs no memory for them. At every moment the manifest on the disk
+names files that lead to the same data, so a crash does no harm at any point. If a step fails, the old files and the new
+one remain the log, and the next rewrite covers all of them.
 
-A log that waits for its base (rillet.persistence.aof.log: CONFIG SET appendonly yes, or a log that broke) has no file
-to
-rotate. What is logged is collected beside it, and base and file become the log together.
+A log that waits for its base (CONFIG SET appendonly yes, or a log whose files were given up) has no file to rotate. Its
+commands are collected in a temporary file, and the base and that file become the log together.
 
-Large files are synced before the rotation, by the thread that syncs anyway: the rotation, which holds everybody up,
-is left with little to sync.
+Large files are synced before the rotation by the syncing thread, so that the rotation, which blocks all clients, has
+little left to sync.
 
-`tick`, some times a second, moves all of that along, and begins the rewrites that come by themselves: when the log has
-grown by auto-aof-rewrite-percentage since the last one and is larger than auto-aof-rewrite-min-size, when one was put
-off because another child was at work, and when a log broke. After three failures in a row those that come by themselves
-wait 1, 2, 4 ... 60 minutes (aof.c: aofRewriteLimited); a broken log, on which all writes wait, as many seconds.
+`tick`, called several times a second, advances all of this and starts automatic rewrites: when the log has grown by
+auto-aof-rewrite-percentage since the last rewrite and exceeds auto-aof-rewrite-min-size, when a rewrite was scheduled,
+and when the files were given up. After three failures in a row automatic rewrites wait 1, 2, 4 ... 60 minutes (aof.c:
+aofRewriteLimited). A log that was given up waits only as many seconds, because all writes are rejected meanwhile.
 """
 
 from __future__ import annotations
@@ -43,8 +42,8 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 
 IDLE, SYNCING, WRITING, FINISHING = range(4)
-# Bytes that a rotation may have to sync while all wait: some milliseconds. With more the child comes a sync later, and
-# who asks for a rewrite is told that it has begun before there is one.
+# The bytes that a rotation may sync while all clients wait: some milliseconds. With more bytes, the rewrite starts
+# after a sync in the thread.
 _LITTLE = 1 << 23
 _ROUNDS = 4
 _FREE_FAILURES = 3
@@ -55,10 +54,10 @@ Say = Callable[[str], None]
 
 
 class Rewriting:
-    """The rewrites of one log, one at a time; all calls are made by whoever holds the engine.
+    """The rewrites of one log, one at a time; every method requires the engine's lock.
 
-    writer: who writes the base; from_memory: who does where the files cannot be trusted. busy: whether another child is
-    at work, so that none may be started.
+    writer: writes the base; from_memory: writes it if the files cannot be trusted. busy: whether another child works,
+    so that no rewrite may start.
     """
 
     def __init__(self, log: AppendOnlyLog, engine: Engine, writer: BaseWriter, *, from_memory: BaseWriter | None = None,
@@ -79,18 +78,18 @@ class Rewriting:
         self._rounds = 0
         self._now = 0.0
         self._started = 0.0
-        # When the next one may begin by itself; the limit that failures set, and its minutes.
+        # The earliest time of the next automatic rewrite; the delay after failures, and its minutes.
         self._not_before = float("-inf")
         self._limit: float | None = None
         self._minutes = 0
-        # No other process's: the child of a server that was killed may still be writing its own.
+        # A random name: the child of a killed server may still be writing its draft.
         self._draft = f"temp-{log.name}.{os.urandom(4).hex()}.base"
         self._job: threading.Thread | None = None
         self._error = ""
 
     @property
     def in_progress(self) -> bool:
-        """Whether a rewrite is going on."""
+        """Whether a rewrite is in progress."""
         return self._phase != IDLE
 
     @property
@@ -100,7 +99,7 @@ class Rewriting:
     # -- beginning -----------------------------------------------------------------------------------
 
     def begin(self) -> None:
-        """Start a rewrite (rewriteAppendOnlyFileBackground); OSError or Corrupt where it cannot be, the log goes on."""
+        """Start a rewrite (rewriteAppendOnlyFileBackground); after OSError or Corrupt the log is unchanged."""
         assert self._phase == IDLE
         log = self.log
         log.write()
@@ -144,7 +143,7 @@ class Rewriting:
     # -- the end of it -------------------------------------------------------------------------------
 
     def _written(self, error: str, kind: str) -> None:
-        """The writer ended."""
+        """Handle the end of the writer."""
         if error:
             self._failed(f"Background AOF rewrite terminated with error: {error}")
         else:
@@ -157,7 +156,7 @@ class Rewriting:
                 self._finish(kind == "rdb")
 
     def _finish(self, as_rdb: bool) -> None:
-        """Put the new base in force; not by the one who holds the engine, unless there are no threads."""
+        """Install the new base; runs in a thread, without the engine's lock."""
         self._error = ""
         try:
             self.log.rotation.install_base(self._draft, as_rdb)
@@ -165,7 +164,7 @@ class Rewriting:
             self._error = error.strerror or str(error)
             return
         if not self.log.keep_history:
-            with contextlib.suppress(OSError):  # they stay history, and the next rewrite removes them
+            with contextlib.suppress(OSError):  # the next rewrite removes them
                 self.log.files.remove_history()
 
     def _finished(self) -> None:
@@ -173,7 +172,7 @@ class Rewriting:
             self._job.join()
             self._job = None
         if self._error:
-            self._failed(f"Background AOF rewrite could not be put in force: {self._error}")
+            self._failed(f"Background AOF rewrite could not be installed: {self._error}")
             return
         self.log.base_installed()
         self.failures = 0
@@ -203,7 +202,7 @@ class Rewriting:
         self._phase = IDLE
 
     def abort(self) -> None:
-        """Give up what is going on, if anything is; the log goes on with its files (killAppendOnlyChild)."""
+        """Abort the current rewrite, if any; the log keeps its files (killAppendOnlyChild)."""
         if self._phase == FINISHING:
             self._finished()
         elif self._phase != IDLE:
@@ -212,12 +211,12 @@ class Rewriting:
             self._failed("Background AOF rewrite was stopped", counts=False)
 
     def settle(self) -> None:
-        """Wait until the manifest stays as it is: for what reads the files."""
+        """Wait until no thread changes the manifest, so that the files can be read."""
         if self._phase == FINISHING:
             self._finished()
 
     def rewrite_now(self) -> None:
-        """Rewrite at once, everybody waits; OSError where that fails. O(data)"""
+        """Rewrite now, in the calling thread; OSError. O(data)"""
         self.abort()
         writer = InlineBaseWriter(self.engine, self.log.disk)
         before, self._writer, self._from_memory = (self._writer, self._from_memory), writer, writer
@@ -235,7 +234,7 @@ class Rewriting:
     # -- from time to time ---------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
-        """Move on what is going on, and begin what is due; `now` in seconds, by a clock that is not set back."""
+        """Advance the current rewrite and start one that is due; `now` in seconds of a monotonic clock."""
         self._now = now
         log = self.log
         log.tick(now)
@@ -245,18 +244,18 @@ class Rewriting:
         elif self._phase == WRITING:
             if log.state != OFF and not log.collecting:
                 self._at_work.stop()
-                self._failed("Background AOF rewrite was given up: what is logged meanwhile cannot be written")
+                self._failed("Background AOF rewrite was aborted: new commands cannot be written to the log")
             else:
                 self._at_work.poll()
         if self._phase == FINISHING and (self._job is None or not self._job.is_alive()):
             self._finished()
         if self._phase == IDLE and not self._busy():
-            self._begin_what_is_due()
+            self._begin_if_due()
 
     def _sync_on(self) -> None:
-        """Go on with the rotation once little is left to be synced."""
+        """Rotate once little is left to sync."""
         log = self.log
-        if self._busy():  # a snapshot was begun meanwhile
+        if self._busy():  # a snapshot has started meanwhile
             self.scheduled = True
             self._over()
         elif log.failure is None and log.size - log.synced > _LITTLE and self._rounds < _ROUNDS:
@@ -266,7 +265,7 @@ class Rewriting:
             with contextlib.suppress(OSError):
                 self._go()
 
-    def _begin_what_is_due(self) -> None:
+    def _begin_if_due(self) -> None:
         log = self.log
         if self._now < self._not_before:
             return
@@ -275,7 +274,7 @@ class Rewriting:
                 self.begin()
 
     def _has_grown(self) -> bool:
-        """Whether the log has grown by what the settings say (serverCron)."""
+        """Return whether the log has grown enough for an automatic rewrite (serverCron)."""
         log, settings = self.log, self._settings
         if log.state != ON or log.failure is not None or not settings.auto_aof_rewrite_percentage:
             return False
@@ -285,7 +284,7 @@ class Rewriting:
         return bool(growth >= settings.auto_aof_rewrite_percentage)
 
     def _limited(self) -> bool:
-        """Whether rewrites failed so often that the next one has to wait (aofRewriteLimited)."""
+        """Return whether the next rewrite must wait because of earlier failures (aofRewriteLimited)."""
         if self.failures < _FREE_FAILURES:
             self._minutes, self._limit = 0, None
         elif self._limit is None:
@@ -300,10 +299,10 @@ class Rewriting:
             self._limit = None
         return False
 
-    # -- what INFO tells -----------------------------------------------------------------------------
+    # -- INFO ----------------------------------------------------------------------------------------
 
-    def facts(self) -> dict[str, object]:
-        """Return what INFO persistence tells of the log."""
+    def info(self) -> dict[str, object]:
+        """Return the log's fields of INFO persistence."""
         log = self.log
         return {
             "aof_enabled": int(log.state != OFF), "aof_rewrite_in_progress": int(self.in_progress),

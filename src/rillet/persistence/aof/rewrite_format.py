@@ -1,16 +1,16 @@
-"""Who writes the base of a log that is rewritten.
+"""The writers of the base of a log that is rewritten.
 
-    Forked     a forked child writes the data as they are at the fork; for a server, where nothing else may stand still
-    Spawned    a new process reads the closed files of the log and writes what they lead to; for a process that must not
-               fork because it is somebody else's. It starts in milliseconds, whatever the size of the data
-    Inline     this process, at once, while the engine stands still: where nothing else can be had, and for tests
+    Forked     a forked child writes the data of the moment of the fork; for a server, which must keep serving
+    Spawned    a new process replays the closed files and writes the result; for a library, which must not fork the
+               application's process. It starts in milliseconds, whatever the size of the data
+    Inline     this process writes the base while the engine waits: the fallback, also used in tests
 
-A writer is started with the path that the base is to have, and the closed files of the log. It ends by calling `ended`
-with an error ("" where there was none) and the kind of the base, "rdb" or "aof", from `poll` or by itself. The
-base is on the disk, whole, then. `stop` ends it before its time, and `ended` is not called.
+`start` receives the path of the base and the closed files of the log. When the base is complete and on the disk, the
+writer calls `ended` with an error ("" for success) and the kind of the base, "rdb" or "aof", from `poll` or by itself.
+`stop` ends the writer early, without calling `ended`.
 
-What a Spawned writer writes is what a restart would read, no more: when consumers were last seen is not logged, so it
-is the time of the reading (docs/formats/aof.md). It holds the data in its own memory for as long as it takes.
+A Spawned writer writes what a restart would load. The log does not contain the times at which consumers were last seen,
+so these become the time of the replay (docs/formats/aof.md). The process needs memory for a copy of the data.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ from rillet.runtime.settings import PARAMETERS, Settings
 
 PURPOSE = "AOF"
 BASE, SNAPSHOT = "base", "snapshot"
-"""What a process is asked to write: the base of a log, or an RDB file that stands alone."""
+"""The output of a process: the base of a log, or an independent RDB file."""
 Ended = Callable[[str, str], None]
 # What has no meaning for whoever reads a log and writes a base, or is nobody else's business.
 _PRIVATE = ("requirepass", "unixsocket", "bind", "port", "dir", "logfile", "save", "appendonly", "appendfsync")
 
 
 class BaseWriter(Protocol):
-    """Writes a base; see the module's text."""
+    """Writes a base; see the module docstring."""
 
-    # Whether it needs the data in memory, or else the closed files.
+    # Whether it reads the data in memory; otherwise it reads the closed files.
     reads_memory: bool
 
     def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
-        """Begin to write the base; OSError where that cannot be."""
+        """Start to write the base; OSError."""
 
     def poll(self) -> None:
-        """See whether it is done; never waits."""
+        """Check for completion without waiting."""
 
     def stop(self) -> None:
-        """End it, and return once it is gone."""
+        """Stop the writer and return when it has ended."""
 
 
 class InlineBaseWriter:
@@ -72,18 +72,18 @@ class InlineBaseWriter:
         self._ended = ended
 
     def poll(self) -> None:
-        """Tell that it is done."""
+        """Report the completion."""
         ended, self._ended = self._ended, None
         if ended is not None:
             ended("", self._kind)
 
     def stop(self) -> None:
-        """Do not tell any more."""
+        """Drop the report."""
         self._ended = None
 
 
 class ForkedBaseWriter:
-    """Lets a forked child write the base."""
+    """Forks a child that writes the base."""
 
     reads_memory = True
 
@@ -111,7 +111,7 @@ class ForkedBaseWriter:
             ended(outcome.error, str(outcome.result))
 
     def poll(self) -> None:
-        """See whether the child is gone."""
+        """Check whether the child has ended."""
         self._children.poll()
 
     def stop(self) -> None:
@@ -122,7 +122,7 @@ class ForkedBaseWriter:
 
 
 class SpawnedBaseWriter:
-    """Lets a new Python process write the base, or a snapshot (rillet.persistence.aof.rewrite_process)."""
+    """Starts a Python process that writes the base, or a snapshot (rillet.persistence.aof.rewrite_process)."""
 
     reads_memory = False
 
@@ -134,15 +134,15 @@ class SpawnedBaseWriter:
 
     @staticmethod
     def possible() -> bool:
-        """Whether there is a Python to be started: not where this one is a part of another program."""
+        """Return whether a Python process can be started: not if Python is embedded in another program."""
         return Path(sys.executable or "").name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
 
     def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
-        """Start the process; it ends when this one does, because nobody holds its leash any more."""
+        """Start the process; it ends when this process ends, because its stdin is closed."""
         home = str(Path(rillet.__file__).parent.parent)
         paths = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH", "")]))
         process = subprocess.Popen(
-            # -P: what lies in the folder where the program was started is none of its modules.
+            # -P: do not import modules from the working directory.
             [sys.executable, "-P", "-m", "rillet.persistence.aof.rewrite_process"], stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL, env={**os.environ, "PYTHONPATH": paths}, start_new_session=True,
@@ -160,11 +160,11 @@ class SpawnedBaseWriter:
 
     @property
     def pid(self) -> int:
-        """The number of the process, 0 where there is none."""
+        """The process ID, 0 if there is none."""
         return 0 if self._process is None else self._process.pid
 
     def poll(self) -> None:
-        """See whether the process ended, and what it said."""
+        """Check whether the process has ended, and read its answer."""
         process = self._process
         if process is None or process.poll() is None:
             return
@@ -195,20 +195,20 @@ class SpawnedBaseWriter:
                     pipe.close()
 
     def descriptors(self) -> list[int]:
-        """Return the numbers of the open files."""
+        """Return the descriptors of the open pipes."""
         process = self._process
         pipes = () if process is None else (process.stdin, process.stdout)
         return [pipe.fileno() for pipe in pipes if pipe is not None]
 
     def forget_in_child(self) -> None:
-        """After a fork: the process is the parent's."""
+        """Drop the process in a forked child: it belongs to the parent."""
         if self._process is not None:
             self._process.returncode = 0
             self._process = None
 
 
 def _texts(settings: Settings) -> dict[str, str]:
-    """Return the settings that are not at their default, as text."""
+    """Return the settings that differ from their defaults, as text."""
     texts = {}
     for name, parameter in PARAMETERS.items():
         value = getattr(settings, parameter.attribute)

@@ -1,15 +1,13 @@
-"""A process that writes the base of a log from the log's closed files: `python -m
-rillet.persistence.aof.rewrite_process`.
+"""A process that writes the base of a log from its closed files: `python -m rillet.persistence.aof.rewrite_process`.
 
-    parent ── {"path": ..., "sources": [...], "settings": {...}, "what": ...} ──► stdin   one line; then it stays open:
-           ◄── {"kind": "rdb"} or {"error": "..."} ────────────────────────── stdout      the leash; one line, the end
+    parent ── {"path": ..., "sources": [...], "settings": {...}, "what": ...} ──► stdin   one line; then it stays open
+           ◄── {"kind": "rdb"} or {"error": "..."} ────────────────────────── stdout      one line
 
-Asked for a "snapshot" it writes an RDB file that stands alone. The files are replayed into an engine of this process,
-and what they led to is written. Nobody waits for it: the owner of the log goes on writing the file behind them. When
-the owner ends, however that is, the leash is closed, and so ends this process: a base that nobody asks for any more
-would only be in somebody's way.
+For the output "snapshot" the process writes an independent RDB file. It replays the files into its own engine and
+writes the data; the owner of the log keeps writing a later file meanwhile. When the owner ends for any reason, stdin is
+closed and the process ends too, so that it cannot interfere with the next owner.
 
-The files are closed, so nothing may be torn there; what cannot be replayed is an error and no base.
+The files are closed, so a torn end is an error, like everything else that cannot be replayed.
 """
 
 from __future__ import annotations
@@ -34,7 +32,7 @@ from rillet.runtime.settings import Settings
 
 
 def compact(request: dict[str, Any]) -> str:
-    """Write the base, or the RDB file, that was asked for, and return its kind. O(bytes of the files)"""
+    """Write the requested base or RDB file, and return its kind. O(bytes of the files)"""
     engine = Engine(Settings(**request["settings"]))
     replay(engine, [Path(source) for source in request["sources"]], truncates=False)
     path = Path(request["path"])
@@ -44,25 +42,25 @@ def compact(request: dict[str, Any]) -> str:
     return write_base(path, engine)
 
 
-def end_with(leash: BinaryIO, end: Callable[[int], Any] = os._exit) -> None:
-    """End the process when the other side of the pipe is closed."""
-    while leash.read(1024):
+def exit_with_parent(stdin: BinaryIO, end: Callable[[int], Any] = os._exit) -> None:
+    """End the process when its parent closes the pipe."""
+    while stdin.read(1024):
         pass
     end(1)
 
 
 def main() -> int:
-    """Do what the line on stdin asks for; return the exit status."""
+    """Execute the request on stdin and return the exit status."""
     warnings.simplefilter("ignore")
     request = json.loads(sys.stdin.buffer.readline())
-    threading.Thread(target=end_with, args=(sys.stdin.buffer,), daemon=True).start()
+    threading.Thread(target=exit_with_parent, args=(sys.stdin.buffer,), daemon=True).start()
     try:
         answer = {"kind": compact(request)}
     except (OSError, RilletError, MemoryError) as error:
         answer = {"error": getattr(error, "strerror", None) or str(error) or type(error).__name__}
     sys.stdout.write(json.dumps(answer))
     sys.stdout.flush()
-    # The thread that holds the leash is in a read, which would be waited for.
+    # A normal exit would wait for the thread that reads stdin.
     os._exit(int("error" in answer))
 
 

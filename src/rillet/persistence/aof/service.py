@@ -256,7 +256,7 @@ class AofService:
 
     def info(self) -> dict[str, object]:
         """Return the log's fields of INFO persistence."""
-        return self.rewriting.facts()
+        return self.rewriting.info()
 
 
 def _say_nothing(text: str, *, warning: bool = False) -> None:

@@ -1,33 +1,32 @@
-"""An RDB file: the data set of a server at one moment, read key by key (Redis: rdb.c, rdbLoadRioWithLoadingCtx).
+"""Reads an RDB file, the data of a server at one moment, key by key (Redis: rdb.c, rdbLoadRioWithLoadingCtx).
 
     REDIS0010 or VALKEY080                 magic and version
-    FA  name value                         facts about the file: redis-ver, used-mem, aof-base ...
-    FE  n                                  what follows belongs to database n
-    FB  keys expires                       sizes for a hash table, skipped
+    FA  name value                         auxiliary fields: redis-ver, used-mem, aof-base ...
+    FE  n                                  the following keys belong to database n
+    FB  keys expires                       hash table sizes, skipped
     F4  slot keys expires                  the same for a slot of a cluster, skipped
-    F5  code                               a function library; F6 as 7.0's first previews wrote one
-    F7  module 2 when  parts 0             what a module keeps beside the keys
-    [FC ms] [FD s] [F8 idle] [F9 freq]     of the next key: when it expires, how lately and often it was used
+    F5  code                               a function library; F6: the format of the first 7.0 previews
+    F7  module 2 when  parts 0             data of a module that belongs to no key
+    [FC ms] [FD s] [F8 idle] [F9 freq]     of the next key: expiry, idle time, access frequency
     type key value                         a key; the value as in rillet.types.rdb.value
-    FF  CRC-64 (8, little endian)          the end; since version 5. A checksum of 0 was not computed
+    FF  CRC-64 (8, little endian)          the end; since version 5. 0 means no checksum
 
-Versions 1 to 14 and Valkey's 80 are read, from a path or from whatever gives bytes, seekable or not, in pieces: memory
-is what the data takes, and a window of the file (rillet.types.rdb.primitives). This is what lies under a log as its
-base,
-so a directory of Redis can be opened as it is, and what SAVE writes (rillet.persistence.rdb.writer).
+Versions 1 to 14 and Valkey's 80 are read from a path or from any stream of bytes, seekable or not. Memory holds the
+data and a window of the file (rillet.types.rdb.primitives). The base of a log is such a file, so a directory of Redis
+can be opened directly; SAVE writes one (rillet.persistence.rdb.writer).
 
-**What is refused.** A key of a type that rillet has not, by its name; what is malformed, with the file, the offset and
-what was expected there; bytes that the checksum does not vouch for. All of it by an exception: what was loaded until
-then is in the databases, and whoever called decides what becomes of them.
+**Rejected.** A key of a type that rillet lacks, by its name; malformed bytes, with the file, the offset and the
+expected content; a wrong checksum. Each raises an exception. The keys loaded before it stay in the databases, and the
+caller decides what to do with them.
 
-**What is left out on request.** Function libraries, modules' values and what modules keep beside the keys can be
-stepped over without knowing them. `unknown`, or else the setting `rdb-foreign`, says what becomes of them: "refuse" is
-the default, since leaving them out would lose them with the next SAVE; "skip" leaves them out and counts them; "keep"
-puts their bytes aside (`Kept`), and whoever writes the data set writes them too.
+**Omitted on request.** Function libraries, values of modules and other data of modules can be skipped without being
+understood. `unknown`, or else the setting `rdb-foreign`, selects the treatment: "refuse" is the default, because the
+next SAVE would lose skipped data; "skip" omits and counts them; "keep" stores their bytes (`Kept`), and the writer
+writes them back.
 
-A key whose time has come is kept under a log, which says when it went; a file that stands alone says nothing more, so
-there the key is dropped (`drop_expired`), as Redis does. A value without an element, which bugs of old servers left in
-their files, is left out and counted, as Redis does, too; the log of a server names the first ten.
+An expired key is kept below a log, which contains its deletion. In an independent file it is dropped (`drop_expired`),
+as Redis does. A value without elements, which bugs of old servers left in their files, is omitted and counted, as Redis
+does; the server's log names the first ten.
 """
 
 from __future__ import annotations
@@ -55,22 +54,22 @@ from rillet.types.stream.value import Stream
 from rillet.types.string import new_string
 
 Unknown = Literal["refuse", "skip", "keep"]
-"""What becomes of function libraries and modules' data."""
+"""The treatment of function libraries and of modules' data."""
 
 MAGICS = (b"REDIS", b"VALKEY")
 HEADER = 9
 _HEADER = re.compile(rb"(REDIS|VALKEY)(\d+)")
-# As of its own versions, Valkey has a magic of its own.
+# Valkey 9 changed the magic.
 NEWEST_VALKEY = COMPATS["valkey"].rdb_version
 _CHECKSUM_SINCE = 5
 _LITTLE_ENDIAN_SINCE = 9
 _KEY_METADATA, _SLOT_SIZES, _FUNCTION, _FUNCTION_PREVIEW, _MODULE_AUX = range(0xF3, 0xF8)
 _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range(0xF8, 0x100)
 _MODULE_VALUE = 7
-# The parts of what a module writes (RDB_MODULE_OPCODE_*), and how many bytes one has that is no length or string.
+# The types of the parts of a module's data (RDB_MODULE_OPCODE_*).
 _PART_END, _PART_SIGNED, _PART_UNSIGNED, _PART_FLOAT, _PART_DOUBLE, _PART_STRING = range(6)
 _AFTER_KEYS = 2
-_NAMED = 10  # so many keys that are left out are named
+_NAMED = 10  # the number of omitted keys that the log names
 _TYPES = {
     6: "a module value of Redis 4.0's previews", _MODULE_VALUE: "a module value", 28: "an array", 29: "a rate limit",
     **dict.fromkeys(EXPIRING_TYPES, "a hash whose fields expire"),
@@ -79,22 +78,22 @@ _READS = "this version reads strings, lists, sets, hashes, sorted sets and strea
 
 
 class Loaded(NamedTuple):
-    """What was read: where the RDB part of the file ends (bytes), how many keys were kept, how many had expired."""
+    """The result of a load: the end of the RDB part (bytes), the number of keys kept and of expired keys."""
 
     end: int
     keys: int
     expired: int
     empty: int = 0
-    """Keys without an element, which were left out."""
+    """Keys without elements, which were omitted."""
     skipped: int = 0
-    """Function libraries, modules' values and other data of modules that were left out."""
+    """Function libraries and data of modules that were omitted."""
     version: int = 0
     facts: dict[bytes, bytes] = {}
-    """What the file says about itself (redis-ver, ctime ...)."""
+    """The auxiliary fields (redis-ver, ctime ...)."""
 
 
 class KeptValue(NamedTuple):
-    """A module's value: its database, its key, when it expires (ms, -1: never), and its bytes."""
+    """A module's value: database, key, expiry (ms, -1: never) and bytes."""
 
     database: int
     key: bytes
@@ -104,7 +103,7 @@ class KeptValue(NamedTuple):
 
 @dataclass
 class Kept:
-    """What a file held that rillet has no use for, as bytes, to be written back (`kept_of`)."""
+    """Data of a file that rillet does not use, as bytes, for the next RDB file (`kept_of`)."""
 
     functions: list[bytes] = field(default_factory=list)
     before: list[bytes] = field(default_factory=list)
@@ -113,7 +112,7 @@ class Kept:
 
 
 def kept_of(engine: Engine) -> Kept:
-    """Return what is kept for the next RDB file of this engine; empty unless a file was loaded with unknown="keep"."""
+    """Return the data kept for this engine's next RDB file; empty unless a file was loaded with unknown="keep"."""
     if engine.preserved is None:
         engine.preserved = Kept()
     kept: Kept = engine.preserved
@@ -130,11 +129,11 @@ def load_rdb(
     disk: Disk = REAL,
     progress: Callable[[int], None] | None = None,
 ) -> Loaded:
-    """Put the keys of the file into the engine's databases.
+    """Load the file into the engine's databases.
 
-    merge: a key that is there already is replaced, as in DEBUG RELOAD MERGE. unknown: see the module.
+    merge: replace existing keys, as DEBUG RELOAD MERGE does. unknown: see the module docstring.
     progress(bytes read so far) is called as the file is read.
-    LogCorrupt tells file and offset of what is malformed, NewerFormat names what is not read. O(bytes)
+    LogCorrupt names the file and offset of malformed bytes, NewerFormat an unsupported type. O(bytes)
     """
     with disk.read_from(path) as file:
         return load_rdb_from(
@@ -152,12 +151,12 @@ def load_rdb_from(
     unknown: Unknown | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> Loaded:
-    """Do what load_rdb does, from what was opened to be read, a pipe too; `name` is what errors call it.
+    """Load an open file or pipe like load_rdb; errors call it `name`.
 
-    More bytes than those of the RDB part may have been read when it returns.
+    It may read more bytes than the RDB part.
     """
     reader = RdbReader.of(_reading(source, progress))
-    # Whatever is made here is kept, so looking through all of it for garbage again and again is in vain.
+    # All loaded objects stay alive, so garbage collections would find nothing.
     collects = gc.isenabled()
     gc.disable()
     helper = reader.helper = WorkerThread()
@@ -170,7 +169,7 @@ def load_rdb_from(
 
 
 def _reading(source: Any, progress: Callable[[int], None] | None) -> Callable[[memoryview], int | None]:
-    """Return what fills a buffer from the source."""
+    """Return a function that fills a buffer from the source and reports progress."""
     into: Callable[[memoryview], int | None] = source.readinto
     if progress is None:
         return into
@@ -193,7 +192,7 @@ class _RdbFile:
         self.name = name
         self.engine = engine
         self.reader = reader
-        # Keys whose time is before this are dropped.
+        # Drop keys that expired before this time.
         self.now = engine.clock.now_ms() if drop_expired else -1
         self.merge = merge
         self.delay: int = engine.settings.key_load_delay
@@ -220,7 +219,7 @@ class _RdbFile:
                     self._key(kind)
             self._checksum()
         except (Corrupt, IndexError, OverflowError, MemoryError) as error:
-            reason, check = str(error) or "no memory for what is there", rdb.check_of(error, kind)
+            reason, check = str(error) or "out of memory", rdb.check_of(error, kind)
             raise LogCorrupt(self.name, reader.mark, f"{reason} ({check})" if check else reason, check) from None
         return Loaded(reader.position, self.keys, self.expired, self.empty, self.skipped, self.version, self.facts)
 
@@ -239,10 +238,10 @@ class _RdbFile:
                 f"or use what wrote it, a {newer}"
             )
         if self.version < 1 or (valkey and self.version <= rdb.NEWEST_VERSION):
-            raise Corrupt(f"not an RDB file: there is no version {self.version} of {header[1].decode()}")
+            raise Corrupt(f"not an RDB file: unknown version {self.version} of {header[1].decode()}")
 
     def _about(self, kind: int) -> None:
-        """Read what stands between keys."""
+        """Read a record that is not a key."""
         reader = self.reader
         if kind == _FACT:
             name = reader.string()
@@ -262,7 +261,7 @@ class _RdbFile:
             for _ in range(3):
                 reader.length()
         elif kind == _EXPIRE_MS:
-            # Before version 9 in the byte order of the machine that wrote it (rdb.c: rdbLoadMillisecondTime).
+            # Before version 9, in the byte order of the machine that wrote it (rdb.c: rdbLoadMillisecondTime).
             order: Any = "little" if self.version >= _LITTLE_ENDIAN_SINCE else sys.byteorder
             self.expires = int.from_bytes(reader.raw(8), order, signed=True)
         elif kind == _EXPIRE_S:
@@ -275,7 +274,7 @@ class _RdbFile:
             self._foreign(kind)
 
     def _foreign(self, kind: int) -> None:
-        """Read what rillet has no use for, as `unknown` says."""
+        """Read data that rillet does not use, and treat it as `unknown` requires."""
         reader = self.reader
         refused = kind == _KEY_METADATA or self.unknown == "refuse"
         if refused:
@@ -293,7 +292,7 @@ class _RdbFile:
         else:
             reader.length()
             if reader.length() != _PART_UNSIGNED:
-                raise Corrupt("a module's data that does not say when it is read")
+                raise Corrupt("a module's data without its load time")
             place = kept.after if reader.length() == _AFTER_KEYS else kept.before
             self._parts()
         raw = bytes((kind,)) + reader.kept()
@@ -305,18 +304,18 @@ class _RdbFile:
             self.skipped += 1
 
     def _preview_library(self) -> bytes:
-        """Read a library as 7.0's previews wrote it; return it as what came later (rdbFunctionLoad)."""
+        """Read a function library of the 7.0 previews; return it in the final format (rdbFunctionLoad)."""
         reader = self.reader
         name, engine = reader.string(), reader.string()
         if reader.length():
-            reader.string()  # its description, which nobody kept
+            reader.string()  # its description, which the final format lacks
         out = RdbWriter()
         out.byte(_FUNCTION)
         out.string(b"#!%b name=%b\n%b" % (engine, name, reader.string()))
         return bytes(out.out)
 
     def _module_value(self) -> None:
-        """Step over a module's value: its parts say themselves what they are (rdb.c: rdbLoadCheckModuleValue)."""
+        """Read a module's value without understanding it: each part has a type (rdb.c: rdbLoadCheckModuleValue)."""
         key = self.reader.string()
         self.reader.keep()
         self.reader.length()
@@ -355,7 +354,7 @@ class _RdbFile:
         expires, self.expires = self.expires, -1
         value: object
         try:
-            if kind == rdb.TYPE_STRING:  # without asking for each of a million small ones what else it could be
+            if kind == rdb.TYPE_STRING:  # the fast path for files with millions of strings
                 value = new_string(reader.string())
             else:
                 value = rdb.load(reader, kind, self.engine.settings, max(self.now, 0))
@@ -378,7 +377,7 @@ class _RdbFile:
         self.keys += 1
 
     def _leave_out(self, key: bytes) -> None:
-        """Count a key without an element, and name the first ones to whoever runs the server."""
+        """Count a key without elements, and write the first ones to the server's log."""
         self.empty += 1
         if self.empty <= _NAMED:
             name = key.decode("utf-8", "backslashreplace")
@@ -389,16 +388,16 @@ class _RdbFile:
     def _checksum(self) -> None:
         reader = self.reader
         if self.version < _CHECKSUM_SINCE:
-            # No log ever followed such a file: what stands here is the checksum of one whose version is damaged.
+            # No log follows such a file, so more bytes mean that the version is damaged.
             if not reader.is_over():
                 raise Corrupt(f"the end of a file of version {self.version} expected, found more")
             return
-        found = reader.checksum_so_far()
+        actual = reader.checksum_so_far()
         stored = int.from_bytes(reader.raw(8), "little")
-        if stored and found != stored and self.checked:
+        if stored and actual != stored and self.checked:
             # rdb.c: rdbLoadRioWithLoadingCtx, "RDB CRC error"
             raise Corrupt(
-                f"RDB CRC error: the checksum {stored:016x} expected, that of the bytes before is {found:016x}"
+                f"RDB CRC error: the checksum {stored:016x} expected, that of the bytes before is {actual:016x}"
             )
 
 

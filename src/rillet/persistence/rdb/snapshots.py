@@ -1,19 +1,19 @@
-"""The RDB file of one engine: SAVE, BGSAVE, save points, what is loaded at the start, DEBUG RELOAD (Redis: rdb.c).
+"""The RDB file of one engine: SAVE, BGSAVE, save points, loading at the start, DEBUG RELOAD (Redis: rdb.c).
 
     SAVE      ──► rdb_writer ──────────────┐
     BGSAVE    ──► child ──► rdb_writer ────┼──► temp-<pid>.rdb ──► dump.rdb ──► rdb ──► the databases
     save points, a scheduled BGSAVE ──► BGSAVE
 
-SAVE holds everybody up while it writes. BGSAVE forks a child (rillet.persistence.fork) that writes what the data is
-now, while the parent goes on; `cron`, called some times a second, begins the ones that are due: `save 60 1000` when
-more than 60 seconds have passed since the last one that succeeded, and there were 1000 changes. One that failed is
-tried again after 5 seconds.
+SAVE blocks all clients while it writes. BGSAVE forks a child (rillet.persistence.fork) that writes the data of this
+moment while the parent continues. `cron`, called several times a second, starts the saves that are due: with
+`save 60 1000`, when more than 60 seconds have passed since the last successful save and there were 1000 changes. A
+failed save is retried after 5 seconds.
 
-What counts as changed since: `engine.dirty`, less what it was at the fork when a child succeeds, for the changes made
-meanwhile are not in its file. An error leaves the old file; one while loading leaves what was loaded so far, as
-in Redis. While save points are set and the last BGSAVE failed, changes are refused (stop-writes-on-bgsave-error).
+`engine.dirty` counts the changes. After a successful child the count at the fork is subtracted, because later changes
+are not in its file. An error keeps the old file; an error while loading keeps the keys loaded so far, as in Redis.
+While save points are set and the last BGSAVE failed, writes are rejected (stop-writes-on-bgsave-error).
 
-Times between saves are taken from a clock that never goes back; LASTSAVE tells the time of day.
+Intervals use a monotonic clock; LASTSAVE returns the time of day.
 """
 
 from __future__ import annotations
@@ -47,19 +47,19 @@ _OTHER_CHILD = (
 
 
 class Say(Protocol):
-    """What takes a line for whoever runs the server."""
+    """Writes a line to the server's log."""
 
     def __call__(self, text: str, *, warning: bool = False) -> None: ...
 
 
 def _silent(text: str, *, warning: bool = False) -> None:
-    """Take a line and do nothing with it."""
+    """Drop the line."""
 
 
 class Snapshots:
-    """The RDB file that the settings name, in a folder or where the settings say.
+    """The RDB file that the settings name, in `folder` or in the folder of the settings.
 
-    `children` and `refusals` are shared with whoever else forks and refuses changes.
+    `children` and `refusals` are shared with the append-only log.
     """
 
     def __init__(self, engine: Engine, folder: Path | None = None, *, children: Children | None = None,
@@ -72,14 +72,14 @@ class Snapshots:
         self.error = ""
         self.seconds = -1
         self.saves = 0
-        self.failures = 0  # BGSAVEs that failed since the last that did not
+        self.failures = 0  # consecutive failed BGSAVEs
         self.copied = 0
         self.loaded = Loaded(0, 0, 0)
         self.scheduled = False
         self._refusals = refusals or WriteGate(engine)
         self._say = say
         self._saved_at = engine.clock.ticks()
-        # When the last BGSAVE was tried, and what was dirty then.
+        # The time of the last BGSAVE, and `dirty` at that time.
         self._tried_at = -RETRY_SECONDS * 10**9
         self._dirty_before = 0
         self._draft = Path()
@@ -87,21 +87,21 @@ class Snapshots:
 
     @property
     def path(self) -> Path:
-        """Where the file is."""
+        """The path of the file."""
         settings = self.engine.settings
         return (self.folder or Path(settings.dir).absolute()) / str(settings.dbfilename)
 
-    # -- at once -------------------------------------------------------------------------------------
+    # -- SAVE ----------------------------------------------------------------------------------------
 
     def save(self) -> None:
-        """Write the file anew (saveCommand); CommandError says why it could not be. O(bytes)"""
+        """Write the file (saveCommand); CommandError if that fails. O(bytes)"""
         if self.saving:
             raise CommandError(_ACTIVE)
         self.saves += 1
         self.write()
 
     def write(self) -> None:
-        """Write the file anew, whatever else is going on (rdbSave). O(bytes)"""
+        """Write the file, even while a child runs (rdbSave). O(bytes)"""
         path = self.path
         try:
             write_rdb(path, self.engine, draft=path.with_name(draft_name(os.getpid())))
@@ -123,7 +123,7 @@ class Snapshots:
         self.refuse_or_not()
 
     def refuse_or_not(self) -> None:
-        """Let changes be refused where the settings and the last BGSAVE have it so (writeCommandsDeniedByDiskError)."""
+        """Reject or accept writes, as the settings and the last BGSAVE require (writeCommandsDeniedByDiskError)."""
         settings = self.engine.settings
         refused = settings.stop_writes_on_bgsave_error and settings.save and self.status == "err"
         self._refusals.set(SNAPSHOT, _STOPPED if refused else None)
@@ -131,9 +131,9 @@ class Snapshots:
     # -- by a child ----------------------------------------------------------------------------------
 
     def background(self, later: bool = False, schedule: bool = False) -> bool:
-        """Let a child write the file (bgsaveCommand); False where that comes later, CommandError where it cannot be.
+        """Start a child that writes the file, or schedule it and return False (bgsaveCommand); CommandError.
 
-        later: not at this moment; schedule: later, where another child is at work.
+        later: do not start now; schedule: start later if another child works.
         """
         if self.saving:
             raise CommandError(_ACTIVE)
@@ -149,7 +149,7 @@ class Snapshots:
         return True
 
     def _begin(self) -> None:
-        """Start the child (rdbSaveBackground); OSError where there can be none."""
+        """Start the child (rdbSaveBackground); OSError."""
         path = self.path
         self.saves += 1
         self._dirty_before = self.engine.dirty
@@ -171,11 +171,11 @@ class Snapshots:
 
     @property
     def busy(self) -> bool:
-        """Whether any child is at work."""
+        """Whether any child works."""
         return self.children.active is not None
 
     def start_child(self, path: Path) -> int:
-        """Start the process that is to write the file, and return its number; `ended` is called when it is gone."""
+        """Start the process that writes the file and return its ID; `ended` is called after its end."""
         engine = self.engine
 
         def job(report: ChildReport) -> int:
@@ -186,17 +186,17 @@ class Snapshots:
         return self.children.start(PURPOSE, job, self.ended, keys=keys).pid
 
     def kill_child(self) -> None:
-        """End the process that writes the file; `ended` will be called."""
+        """Kill the process that writes the file; `ended` will be called."""
         if self.children.active is not None and self.children.is_at(PURPOSE):
             self.children.active.kill()
 
     def stop_child(self) -> None:
-        """End the process that writes the file, and remove what it wrote (killRDBChild)."""
+        """Kill the process that writes the file, and remove its draft (killRDBChild)."""
         if self.children.is_at(PURPOSE):
             self.children.stop()
 
     def ended(self, outcome: ChildOutcome) -> None:
-        """Take note of how the child ended (backgroundSaveDoneHandlerDisk)."""
+        """Handle the end of the child (backgroundSaveDoneHandlerDisk)."""
         self.seconds = int(outcome.seconds)
         if outcome.ok:
             self.copied = outcome.copied
@@ -219,25 +219,25 @@ class Snapshots:
             self._set_status("err")
 
     def flushed(self) -> bool:
-        """Everything was deleted: what a child is writing is not wanted any more (flushAllDataAndResetRDB).
+        """Handle FLUSHALL: stop a child, and with save points write the empty file (flushAllDataAndResetRDB).
 
-        With save points the empty file is written; whether it was.
+        Return whether the file was written.
         """
         if not self.engine.settings.save:
             self.kill_child()
             return False
-        # One that is not gone yet might put its file in the place of the new one.
+        # A child that still runs could replace the new file.
         self.stop_child()
         try:
             self.write()
         except CommandError:
-            return False  # the old file stays, and it was said why
+            return False  # the old file stays; the reason is in the log
         return True
 
     # -- from time to time ---------------------------------------------------------------------------
 
     def cron(self) -> None:
-        """Begin the BGSAVE that a save point asks for; no other child is there (serverCron)."""
+        """Start the BGSAVE of a save point, unless a child runs (serverCron)."""
         if self.busy:
             return
         since = (self.engine.clock.ticks() - self._saved_at) // 10**9
@@ -248,7 +248,7 @@ class Snapshots:
                 return
 
     def cron_scheduled(self) -> None:
-        """Begin the BGSAVE that was put off; after whatever else may begin a child (serverCron)."""
+        """Start a scheduled BGSAVE; call this after everything else that may start a child (serverCron)."""
         if self.scheduled and not self.busy and self._may_try():
             self.scheduled = not self._try()
 
@@ -265,19 +265,19 @@ class Snapshots:
     # -- loading -------------------------------------------------------------------------------------
 
     def load(self, progress: Callable[[int, int], None] | None = None, *, merge: bool = False) -> Loaded:
-        """Put the file's keys into the databases; nothing where there is no file. OSError, StoreError or Corrupt."""
+        """Load the file into the databases, if it exists. OSError, StoreError or Corrupt."""
         if self.path.exists():
             self.engine.loading = True
             total = self.path.stat().st_size
-            told = None if progress is None else lambda done: progress(done, total)
+            report = None if progress is None else lambda done: progress(done, total)
             try:
-                self.loaded = load_rdb(self.path, self.engine, drop_expired=True, merge=merge, progress=told)
+                self.loaded = load_rdb(self.path, self.engine, drop_expired=True, merge=merge, progress=report)
             finally:
                 self.engine.loading = False
         return self.loaded
 
     def reload(self, save: bool, flush: bool, merge: bool) -> None:
-        """Write the file, empty the databases, load it (debug.c: DEBUG RELOAD); each step may be left out."""
+        """Write the file, empty the databases, load the file (debug.c: DEBUG RELOAD); the first two are optional."""
         if save:
             self.write()
         if flush:
@@ -288,10 +288,10 @@ class Snapshots:
         except (OSError, StoreError, Corrupt) as error:
             raise CommandError(f"Error trying to load the RDB dump: {error}") from error
 
-    # -- what INFO tells -----------------------------------------------------------------------------
+    # -- INFO ---------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, object]:
-        """Return what INFO persistence tells of it."""
+        """Return the fields of INFO persistence about the file."""
         saving = self.saving
         newer = {"rdb_saves_consecutive_failures": self.failures} if self.engine.settings.compat.knows(82) else {}
         return {
@@ -305,7 +305,7 @@ class Snapshots:
 
 
 def draft_name(pid: int) -> str:
-    """Return the name of the file that a process is writing, until it is whole (rdbSave)."""
+    """Return the name of the draft that a process writes (rdbSave)."""
     return f"temp-{pid}.rdb"
 
 

@@ -1,28 +1,24 @@
-"""Writing an RDB file: the data set at one moment, key by key (Redis: rdb.c, rdbSaveRio).
+"""Writes an RDB file, the data at one moment, key by key (Redis: rdb.c, rdbSaveRio).
 
     REDIS0010                              magic and version
-    FA  name value                         facts about the file: redis-ver, redis-bits, ctime, used-mem, aof-base
-    F7 .. F5 ..                            what was kept of a file that was loaded: modules' data, function libraries
-    FE  n   FB  keys expires               a database that has keys, and sizes for the reader's hash tables
-    [FC ms] type key value                 a key, its expiry before it; the value as in rillet.types.rdb.value
-    FF  CRC-64 (8, little endian)          the end; a checksum of 0 was not computed (rdbchecksum no)
+    FA  name value                         auxiliary fields: redis-ver, redis-bits, ctime, used-mem, aof-base
+    F7 .. F5 ..                            data kept from a loaded file: modules' data, function libraries
+    FE  n   FB  keys expires               a database with keys, and the sizes of its hash tables
+    [FC ms] type key value                 a key after its expiry; the value as in rillet.types.rdb.value
+    FF  CRC-64 (8, little endian)          the end; 0 means no checksum (rdbchecksum no)
 
-The version stands before the keys, so what they need is asked first: it is the oldest one whose readers know the
-type of every value, and a data set of strings and ordinary streams is read by every server from Redis 7.0 on. One
-thing is left out for its sake: when consumers were active, where `compat` is 7.0. What commands put into a value
-never is.
+The version precedes the keys, so it is determined first: the oldest version that supports the type of every value.
+Every server since Redis 7.0 reads a file of strings and ordinary streams. For this, one field is omitted if `compat` is
+7.0: the times at which consumers were active. Data written by commands is never omitted.
 
-Whoever names a version instead, 9 to 14 or Valkey's 80, gets a file that the servers of that version load. Each
-value is written in the oldest form that carries it, and where the version has none, in the one that carries most; what
-was lost then is told value by value (`Lost`).
+With an explicit version, 9 to 14 or Valkey's 80, the servers of that version can load the file. Each value has the
+oldest encoding that preserves it, or else the one that preserves most; each loss is reported (`Lost`).
 
-The file is written piece by piece under another name, synced, and renamed: whoever opens it sees the old one or the
-new one, whole. A piece ends between keys and between the nodes of a stream, so the memory that it costs is a megabyte,
-or a list's, set's or hash's bytes where those are more. Meanwhile the engine stands still; BGSAVE runs the same in a
-forked child.
+The file is written in pieces under another name, synced and renamed, so a reader sees the old file or the complete new
+one. A piece ends between keys or between the nodes of a stream, so it needs a megabyte of memory, or the bytes of one
+list, set or hash if that is larger. The engine waits meanwhile; BGSAVE does the same in a forked child.
 
-A key whose time has come is written all the same, as Redis does: the reader drops it, or keeps it where a log behind
-the file says when it went.
+Expired keys are written, as in Redis: the reader drops them, or keeps them if a log follows the file.
 """
 
 from __future__ import annotations
@@ -44,17 +40,17 @@ from rillet.types.rdb.primitives import RdbWriter
 from rillet.types.stream.value import Stream
 
 OLDEST_VERSION = 9
-"""The oldest version that can be asked for: Redis 5, the first with streams."""
+"""The oldest version that can be requested: Redis 5, the first with streams."""
 _FUNCTIONS_SINCE = 10
 
 _FACT, _SIZES, _EXPIRE_MS, _DATABASE, _END = 0xFA, 0xFB, 0xFC, 0xFE, 0xFF
 _MODULE_VALUE = 7
-# Progress is told every 1024 keys (rdb.c: rdbSaveDb).
+# Report progress every 1024 keys (rdb.c: rdbSaveDb).
 _PROGRESS_MASK = 1023
 
 
 class Lost(NamedTuple):
-    """A value that a version could not carry whole: its database (-1: it has none), its key, and what was left out."""
+    """A loss: the database (-1: none), the key, and the part that the version cannot store."""
 
     database: int
     key: bytes
@@ -73,12 +69,11 @@ def write_rdb(
     lost: list[Lost] | None = None,
     disk: Disk = REAL,
 ) -> int:
-    """Write all databases to the file and return the number of keys; it is on disk, whole, when this returns. O(bytes)
+    """Write all databases to the file, sync it, and return the number of keys. O(bytes)
 
-    OSError where that fails, with the file as it was before. log_base: commands will follow it in a log. draft: the
-    file's name until it is whole. progress(keys done so far); it and before_rename, called when the draft is on disk,
-    may raise what is to end the writing. version: of the file, ValueError for one that is not written; `lost` gets
-    what it could not carry.
+    After OSError the previous file is unchanged. log_base: commands will follow the file in a log. draft: the path
+    until the file is complete. progress(keys done so far); it and before_rename, which is called when the draft is on
+    the disk, may raise to stop the writing. version: see OLDEST_VERSION, else ValueError; `lost` receives the losses.
     """
     if version is not None and not rdb.can_write(version):
         raise ValueError(f"RDB version {version} is not written: 9 to {rdb.NEWEST_VERSION} are, and Valkey's 80")
@@ -101,13 +96,13 @@ def write_rdb(
 
 
 def readable_by(compat: Compat, value: object) -> Compat | None:
-    """Return the compat where its server can read a stream if consumers' active times are left out, else None."""
+    """Return the compat if its server needs a stream without the active times of consumers, else None."""
     newer = isinstance(value, Stream) and rdb.type_of(value) == rdb.TYPE_STREAM_72
     return compat if newer and compat.stream_type < rdb.TYPE_STREAM_72 else None
 
 
 class _RdbFile:
-    """A file in the making; `piece` gathers what was not written yet."""
+    """A file that is being written; `piece` buffers the next bytes."""
 
     def __init__(
         self,
@@ -131,7 +126,7 @@ class _RdbFile:
         self.keys = 0
 
     def write(self, log_base: bool) -> None:
-        """Write all of it."""
+        """Write the whole file."""
         self._header(log_base)
         for raw in self.kept.before:
             self.piece.raw(raw)
@@ -152,7 +147,7 @@ class _RdbFile:
         write_all(self.file, self.checksum.to_bytes(8, "little"))
 
     def _header(self, log_base: bool) -> None:
-        """Write the magic, the version and the facts (rdbSaveInfoAuxFields)."""
+        """Write the magic, the version and the auxiliary fields (rdbSaveInfoAuxFields)."""
         engine = self.engine
         version = self.version
         if version is None:
@@ -209,7 +204,7 @@ class _RdbFile:
         return rdb.type_of(value, readable_by(self.compat, value))
 
     def _take(self, data: bytes) -> None:
-        """Write a piece that is full."""
+        """Write a full piece."""
         if self.checked:
             self.checksum = crc64(data, self.checksum)
         write_all(self.file, data)
