@@ -1,7 +1,7 @@
-"""Strings, lists, sets, hashes and sorted sets as RDB bytes of every age, from a seed, in parts that can be changed.
+"""Strings, lists, sets, hashes and sorted sets in every RDB form, generated from a seed in parts.
 
-A value is its RDB type and the parts that a writer would be given: lengths, strings, raw bytes (fuzz_restore.py). Those
-types that are only read any more are here too. `commands` is what clients do with a key of each.
+A value is its RDB type and its parts: lengths, strings, raw bytes (fuzz_restore.py changes them). Types
+that rillet only reads are included. `commands` returns client commands for each type.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KINDS = (0, 1, 2, 3, 4, 5, 9, 10, 11, 12, 13, 14, 16, 17, 18, 20)
 
 
 def _words(source: random.Random, count: int) -> list[bytes]:
-    """Return different words of all kinds: numbers, text that packs well, bytes, at times a long one."""
+    """Return distinct strings of all kinds: numbers, compressible text, binary, sometimes a long one."""
     found: dict[bytes, None] = {}
     while len(found) < count:
         found[source.choice((
@@ -35,7 +35,7 @@ def _scores(source: random.Random, count: int) -> list[float]:
 
 
 def listpack_of(words: list[bytes]) -> bytes:
-    """Return a listpack of the words."""
+    """Return a listpack of the strings."""
     made = Listpack()
     for word in words:
         made.append(word)
@@ -89,7 +89,7 @@ def tokens(kind: int, source: random.Random) -> list[Token]:
 
 
 def commands(kind: str, key: bytes) -> list[tuple[bytes, ...]]:
-    """Return commands that use a key of that type in every way."""
+    """Return commands that exercise every operation on a key of that type."""
     k = key
     found: dict[str, list[tuple[bytes, ...]]] = {
         "string": [(b"GET", k), (b"APPEND", k, b"x"), (b"SETRANGE", k, b"3", b"ab"), (b"GETRANGE", k, b"0", b"-1"),

@@ -1,7 +1,7 @@
 """Hashes compared with a dict, and every RDB type of hashes read as real servers read it.
 
-Nobody writes types 9 and 13 any more, so those payloads are built here; the judges are the encoding, the digest and the
-payload that a server has of them after RESTORE.
+Current servers no longer write types 9 and 13, so the tests build those payloads. After RESTORE, they compare the
+encoding, the digest and the payload with a real server's.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Lists and sets as RDB bytes: every type that a server ever wrote is read as a real server reads it.
+"""Lists and sets in RDB form: every historical type is read as a real server reads it.
 
-Nobody writes types 1, 10 and 14 any more, so those payloads are built here; the judges are the encoding, the digest
-and the payload that a server has of them after RESTORE.
+Current servers no longer write types 1, 10 and 14, so the tests build those payloads. After RESTORE, they compare the
+encoding, the digest and the payload with a real server's.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TEXTS = [
 
 
 def ziplist(values: list[bytes]) -> bytes:
-    """Return a ziplist with the values, integers in their smallest form (ziplist.c: ziplistPush)."""
+    """Return a ziplist of the values, with integers in their smallest form (ziplist.c: ziplistPush)."""
     body, before, last = b"", 0, 10
     for value in values:
         entry = bytes((before,)) if before < 254 else b"\xfe" + struct.pack("<I", before)
@@ -129,14 +129,14 @@ REFUSED = {
 
 
 class Both:
-    """A server and an engine that are given the same payloads."""
+    """A server and an engine that receive the same payloads."""
 
     def __init__(self, judge: Judge, compat: str) -> None:
         self.redis = judge.client()
         self.local = Local(Engine(Settings(enable_debug_command="yes", compat=compat, dump_format="native")))
 
     def ask(self, *words: bytes | str | int) -> tuple[object, object]:
-        """Return our answer and theirs; an error as its text without the first word."""
+        """Return rillet's and the server's reply; an error is its text without the first word."""
         try:
             theirs: object = self.redis.execute_command(*words)
         except ResponseError as error:
@@ -154,11 +154,11 @@ def both(request: pytest.FixtureRequest, peer_of: Callable[[str], Judge]) -> Ite
 
 
 @pytest.mark.parametrize("name", [*PAYLOADS, *SINCE_72])
-def test_every_type_is_read_as_a_server_reads_it(both: Both, name: str) -> None:
+def test_every_rdb_type_is_read_as_by_a_server(both: Both, name: str) -> None:
     payload = sealed({**PAYLOADS, **SINCE_72}[name])
     ours, theirs = both.ask("RESTORE", "k", 0, payload, "REPLACE")
     if both.local.engine.settings.compat.level == 70 and name in SINCE_72:
-        # What is newer is read all the same, and takes the encoding that 7.0 has for it.
+        # Types newer than 7.0 are read too, and get the encoding of 7.0.
         assert (ours, theirs) == (b"OK", "Bad data format")
         assert both.local("OBJECT", "ENCODING", "k") == b"hashtable"
         return
@@ -176,13 +176,13 @@ def test_every_type_is_read_as_a_server_reads_it(both: Both, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_sound_is_refused(both: Both, name: str) -> None:
+def test_malformed_values_are_rejected(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "bad", 0, sealed(REFUSED[name])) == ("Bad data format", "Bad data format")
 
 
 @pytest.mark.parametrize("name", [*PAYLOADS, *SINCE_72])
-def test_damage_is_refused_or_sound(name: str) -> None:
-    """Whatever bytes are changed, what is taken holds its invariants and can be written again."""
+def test_damaged_bytes_are_rejected_or_give_a_valid_value(name: str) -> None:
+    """Any accepted bytes give a value that satisfies its invariants and can be written again."""
     source = random.Random(name)
     original = {**PAYLOADS, **SINCE_72}[name]
     for _ in range(150):
@@ -201,7 +201,7 @@ def test_damage_is_refused_or_sound(name: str) -> None:
         assert type(again) is type(value)
 
 
-def test_ziplists_are_read_and_nothing_else_is() -> None:
+def test_only_valid_ziplists_are_read() -> None:
     assert read_ziplist(ziplist(TEXTS)) == TEXTS
     many = [b"%d" % number for number in range(70_000)]
     assert read_ziplist(ziplist(many)) == many
@@ -212,8 +212,8 @@ def test_ziplists_are_read_and_nothing_else_is() -> None:
 
 
 @pytest.mark.parametrize("fill", [-1, 2, 300])
-def test_what_is_written_is_read_by_every_server(peer_of: Callable[[str], Judge], fill: int) -> None:
-    """The oldest form that carries a value: the default, whatever the newest server would write."""
+def test_every_server_reads_the_written_values(peer_of: Callable[[str], Judge], fill: int) -> None:
+    """Values are written in the oldest form that can represent them, which is the default."""
     bench = Local(Engine(Settings(enable_debug_command="yes", list_max_listpack_size=fill)))
     bench("RPUSH", "l", *TEXTS)
     bench("SADD", "small", "a", "b", 1)

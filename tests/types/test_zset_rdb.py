@@ -1,7 +1,7 @@
-"""Sorted sets as RDB bytes: every type that a server ever wrote is read as a real server reads it.
+"""Sorted sets in RDB form: every historical type is read as a real server reads it.
 
-Nobody writes types 3 and 12 any more, so those payloads are built here; the judges are the encoding, the digest and
-the payload that a server has of them after RESTORE.
+Current servers no longer write types 3 and 12, so the tests build those payloads. After RESTORE, they compare the
+encoding, the digest and the payload with a real server's.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ REFUSED = {
     "a listpack that is none": body(17, listpack(b"a", b"1")[:-1] + b"\0"),
     "fewer members than told": as_doubles((b"a", 1.0))[:1] + b"\x02" + as_doubles((b"a", 1.0))[2:],
 }
-# What a server takes on trust, and then answers nonsense.
+# A server accepts these without a check and then returns wrong replies.
 DISORDERED = {
     "scores that fall": body(17, listpack(b"a", b"2", b"b", b"1")),
     "members that fall": body(17, listpack(b"b", b"1", b"a", b"1")),
@@ -95,7 +95,7 @@ DISORDERED = {
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_every_type_is_read_as_a_server_reads_it(both: Both, name: str) -> None:
+def test_every_rdb_type_is_read_as_by_a_server(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "k", 0, sealed(PAYLOADS[name]), "REPLACE") == (b"OK", b"OK")
     for words in (("OBJECT", "ENCODING", "k"), ("DEBUG", "DIGEST-VALUE", "k"), ("DUMP", "k")):
         ours, theirs = both.ask(*words)
@@ -104,19 +104,19 @@ def test_every_type_is_read_as_a_server_reads_it(both: Both, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_is_not_sound_is_refused(both: Both, name: str) -> None:
+def test_malformed_sorted_sets_are_rejected(both: Both, name: str) -> None:
     assert both.ask("RESTORE", "bad", 0, sealed(REFUSED[name])) == ("Bad data format", "Bad data format")
 
 
 @pytest.mark.parametrize("name", DISORDERED)
-def test_what_is_not_in_order_is_refused_here(name: str) -> None:
+def test_unordered_listpacks_are_rejected(name: str) -> None:
     bench = Local(Engine(Settings()))
     assert bench("RESTORE", "bad", 0, sealed(DISORDERED[name])) == "ERR Bad data format"
 
 
 @pytest.mark.parametrize("name", PAYLOADS)
-def test_damage_is_refused_or_sound(name: str) -> None:
-    """Whatever bytes are changed, what is taken holds its invariants and can be written again."""
+def test_damaged_bytes_are_rejected_or_give_a_valid_sorted_set(name: str) -> None:
+    """Any accepted bytes give a sorted set that satisfies its invariants and can be written again."""
     source = random.Random(name)
     original = PAYLOADS[name]
     for _ in range(150):
@@ -135,8 +135,8 @@ def test_damage_is_refused_or_sound(name: str) -> None:
         assert isinstance(again, Zset) and list(again) == list(value)
 
 
-def test_what_is_written_is_read_by_every_server(peer_of: Callable[[str], Judge]) -> None:
-    """The oldest form that carries a value: the default, whatever the newest server would write."""
+def test_every_server_reads_the_written_sorted_sets(peer_of: Callable[[str], Judge]) -> None:
+    """Values are written in the oldest form that can represent them, which is the default."""
     bench = Local(Engine(Settings(enable_debug_command="yes")))
     bench("ZADD", "small", 1, "a", 2, "b", "-0.5", 7, "inf", "c")
     bench("ZADD", "large", *(word for number in range(200) for word in (number % 9, f"m{number}")))
@@ -152,7 +152,7 @@ def test_what_is_written_is_read_by_every_server(peer_of: Callable[[str], Judge]
                 assert theirs == bench("ZRANGE", key, 0, -1, "WITHSCORES")
 
 
-def test_before_rdb_10_a_listpack_is_written_as_a_ziplist() -> None:
+def test_before_rdb_version_10_a_listpack_is_written_as_a_ziplist() -> None:
     value = Zset()
     for at in range(0, len(WORDS), 2):
         value.add(WORDS[at], float(WORDS[at + 1]))
@@ -168,14 +168,14 @@ def test_before_rdb_10_a_listpack_is_written_as_a_ziplist() -> None:
     assert list(again) == list(value) and again.encoding() == "listpack"
 
 
-def test_a_skiplist_is_written_from_its_greatest_member() -> None:
+def test_a_skiplist_is_written_in_descending_order() -> None:
     value = Zset.for_size(1000, 0, Settings())
     for member, score in ((b"a", 1.0), (b"c", 3.0), (b"b", 3.0)):
         value.add(member, score)
     assert rdb.dump(value)[:-10] == as_doubles((b"c", 3.0), (b"b", 3.0), (b"a", 1.0))
 
 
-def test_a_listpack_is_taken_as_it_is() -> None:
+def test_a_valid_listpack_is_used_unchanged() -> None:
     packed = Listpack.from_bytes(listpack(*WORDS))
     value = rdb.restore(sealed(body(17, packed.to_bytes())))
     assert isinstance(value, Zset) and value.listpack is not None

@@ -63,7 +63,7 @@ INCOMPLETE: Final = Incomplete()
 """The result of `ReplyParser.next` while the next reply is incomplete."""
 
 _INCOMPLETE = cython.declare(object, INCOMPLETE)
-_OPENED = cython.declare(object, object())  # marks an aggregate that was pushed on the stack, as opposed to a value
+_OPENED = cython.declare(object, object())  # returned for the header of an aggregate, which has no value yet
 
 
 class ReplyError(CommandError):

@@ -120,7 +120,7 @@ class ArgumentSpans:
         same: bool = self.at[index] == value
         return same
 
-    # Tests that the fast path applies to arguments before any parsing.
+    # Cheap tests that the fast path applies to an argument before it parses anything.
 
     @cython.ccall
     @cython.exceptval(-1, check=False)

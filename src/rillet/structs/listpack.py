@@ -966,7 +966,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, value: bytes) -> cython.bint:
-        """Write a value's entry over the `replaced` bytes at pos."""
+        """Overwrite `replaced` bytes at pos with the entry of a value."""
         n: cython.Py_ssize_t = len(value)
         p: cython.p_uchar
         v: cython.longlong = parse_int64(value)
@@ -980,7 +980,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put_int(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
-        """Write an integer's entry over the `replaced` bytes at pos."""
+        """Overwrite `replaced` bytes at pos with the entry of an integer."""
         size: cython.Py_ssize_t = int_size(v)
         p: cython.p_uchar
         self.gap(pos, replaced, size + 1)

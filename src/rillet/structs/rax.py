@@ -517,7 +517,7 @@ class Rax:
         child: RaxNode
         while i < n:
             child = new_node(b"", None, False)
-            # A leaf that gets one child and more than one byte becomes a compressed node.
+            # A leaf that gets a single child over several bytes becomes a compressed node.
             if len(h.chars) == 0 and n - i > 1:
                 stop = min(n, i + self.node_max_size)
                 if stop < n:
@@ -535,7 +535,7 @@ class Rax:
 
     @cython.cfunc
     def _shared(self, chars: bytes) -> bytes:
-        """Return equal bytes as one shared object if the previous call had them: stream IDs share their zero tails."""
+        """Return the previous call's object if it is equal, to save memory: stream IDs share their zero tails."""
         if chars == self.tail:
             return self.tail
         if len(chars) <= 16:

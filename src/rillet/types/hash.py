@@ -54,7 +54,7 @@ class Slots:
 
     def __sizeof__(self) -> int:
         """Return the size in bytes, without the fields themselves."""
-        # Slot numbers above 256 are separate int objects.
+        # CPython allocates an int object for each slot number above 256.
         numbers = max(0, len(self.fields) - 257) * sys.getsizeof(1 << 29)
         return object.__sizeof__(self) + sys.getsizeof(self.fields) + sys.getsizeof(self.slot_of) + numbers
 

@@ -257,7 +257,7 @@ class Set:
             return size + sys.getsizeof(self.listpack) + sys.getsizeof(self.listpack.buf)
         seen = self.members[:samples] if samples else self.members
         texts = sum(map(sys.getsizeof, seen)) * len(self.members) // len(seen) if seen else 0
-        # Slot numbers above 256 are separate int objects.
+        # CPython allocates an int object for each slot number above 256.
         numbers = max(0, len(self.members) - 257) * sys.getsizeof(1 << 29)
         return size + sys.getsizeof(self.members) + sys.getsizeof(self.slots) + texts + numbers
 
