@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pyspark import TaskContext
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 
 from rillet.spark import RilletDataSource, session
@@ -87,9 +88,15 @@ def copy(spark: Any, source: str, url: str, folder: Path, target: str, **options
     frame = frame.options(maxEntriesPerTrigger=str(PER_BATCH), exactTriggers="true")
     frame = frame.schema("n long, name string").load()
     writer = frame.writeStream.format(source).options(url=url, stream=target, transactionBytes="8192", **options)
-    query = writer.option("checkpointLocation", str(folder / target)).trigger(availableNow=True).start()
-    query.awaitTermination()
-    return query
+    writer = writer.option("checkpointLocation", str(folder / target)).trigger(availableNow=True)
+    while True:
+        query = writer.start()
+        try:
+            query.awaitTermination()
+            return query
+        except StreamingQueryException as error:  # Spark gives a new Python process ten seconds, too few under load
+            if "failed to connect back" not in str(error):
+                raise
 
 
 def main() -> None:

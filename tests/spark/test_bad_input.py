@@ -77,7 +77,7 @@ def test_what_is_wrong_with_a_batch_read(spark: SparkSession, judge: Judge, url:
     interval = spark.read.format("rillet").schema("n interval").options(url=url, stream="events")
     assert "the schema does not fit a stream: " in sentence(interval.load().collect)
     over = spark.range(1).write.format("rillet").mode("overwrite").options(url=url, stream="events")
-    assert sentence(over.save) == "rillet: a stream is appended to: use mode('append')"
+    assert sentence(over.save) == "rillet: a stream can only be appended to: use mode('append')"
 
 
 def test_what_is_wrong_with_a_streaming_query(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ def test_what_is_wrong_with_a_streaming_query(spark: SparkSession, judge: Judge,
         assert told == "rillet: not allowed for a streaming read: endingOffsets"
         query(spark, url, tmp_path / "c")()
         told = sentence(query(spark, url, tmp_path / "c", "other"))
-        assert told == "rillet: the checkpoint belongs to the stream 'events', the query reads the stream 'other'"
+        assert told == "rillet: the checkpoint belongs to the stream 'events', but the query reads the stream 'other'"
         client.execute_command("XADD", "events", "9-0", "n", 9)
         client.execute_command("XTRIM", "events", "MAXLEN", "0")
         told = sentence(query(spark, url, tmp_path / "c"))

@@ -1,4 +1,4 @@
-"""Rows that were cut off are told from rows that have all come: by the socket's end, and only where there is one."""
+"""A truncated input is distinguished from a complete one by the end of the socket."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_file_is_found_where_spark_called_and_nowhere_else() -> None:
     with ours, theirs, os.fdopen(os.dup(theirs.fileno()), "rb") as file:
         main(file)
         ours.close()
-        with pytest.raises(ConnectorError, match="the rows of this task ended before all of them had come"):
+        with pytest.raises(ConnectorError, match="the task's input was truncated"):
             main(file)
     require_all_rows()
     main(None)

@@ -140,7 +140,7 @@ def test_a_checkpoint_of_other_streams_is_refused(place: str, client: Any) -> No
     add(client, range(1, 4), "a:1")
     query = Query(place, None, streamPattern="a:*", group="g", groupMode="deliver")
     assert query.batch() == [1, 2, 3]
-    with pytest.raises(ConnectorError, match="belongs to the stream 'a:1', the query reads streams that match 'b:"):
+    with pytest.raises(ConnectorError, match="belongs to the stream 'a:1', but the query reads streams that match 'b:"):
         query.restarted(streamPattern="b:*").batch()
 
 

@@ -76,13 +76,13 @@ CASES = {
     "emptied": Case(lambda c: c.xtrim("events", maxlen=0, approximate=False), "10 entries .* is empty", 10, False, []),
     "gone": Case(lambda c: c.delete("events"), "may have been lost.* is gone", 0, True, []),
     "made anew with lower IDs": Case(
-        another(range(1, 4)), "may have been lost.* another one now: it ends at 3-0", 0, True, [1, 2, 3]
+        another(range(1, 4)), "may have been lost.* a different one: it ends at 3-0", 0, True, [1, 2, 3]
     ),
     "made anew with larger IDs": Case(
-        another(range(100, 104)), "another one now: it has had 4 entries, not 10", 0, True, [100, 101, 102, 103]
+        another(range(100, 104)), "a different one: it has had 4 entries, not 10", 0, True, [100, 101, 102, 103]
     ),
     "made anew with larger IDs and more entries": Case(
-        another(range(100, 130)), "another one now: 30 entries are there, and 20 were added", 0, True,
+        another(range(100, 130)), "a different one: it has 30 entries, but only 20 were added", 0, True,
         list(range(100, 130)),
     ),
     "the server's data": Case(lambda c: c.flushall(), "is gone", 0, True, []),

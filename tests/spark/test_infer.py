@@ -11,7 +11,7 @@ pytest.importorskip("pyspark")
 
 from rillet.client.errors import ConnectorError
 from rillet.spark.options import parse
-from rillet.spark.read.schema_inference import Kind, infer, schema_of
+from rillet.spark.read.schema_inference import FieldType, infer, schema_of
 from tests.judge import Judge
 from tests.spark.conftest import options
 
@@ -46,9 +46,9 @@ NAMES = ("day", "carrier", "flight", "arr_delay", "dep_delay", "tailnum", "time_
     ],
 )
 def test_kinds(values: list[str], kind: str) -> None:
-    seen = Kind()
+    seen = FieldType()
     for value in values:
-        seen.see(value.encode("latin-1"))
+        seen.add(value.encode("latin-1"))
     assert seen.name == kind
 
 
@@ -70,7 +70,7 @@ def test_the_sample_is_the_first_and_the_last_entries_of_all_streams(judge: Judg
                 client.execute_command("XADD", stream, f"{number}-0", f"{stream}{number}", number)
     found = infer(parse({"url": url, "streamPattern": "?", "inferSchema": "true", "sampleEntries": "8"}))
     assert found.names == ["stream", "id", "timestamp", "a1", "a2", "b1", "b2", "a99", "a100", "b99", "b100"]
-    with pytest.raises(ConnectorError, match="nothing to infer a schema from at 127.0.0.1"):
+    with pytest.raises(ConnectorError, match="cannot infer a schema at 127.0.0.1"):
         infer(options(url, "absent", inferSchema="true"))
     with judge.client() as client:
         client.execute_command("SET", "text", "1")

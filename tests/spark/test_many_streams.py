@@ -139,13 +139,13 @@ def test_a_stream_that_appears_is_read_from_its_beginning(url: str, add: Add) ->
     reader.stop()
     named = stream_reader(url, streams="log:b,log:c")
     with pytest.raises(
-        ConnectorError, match="the checkpoint belongs to the stream 'log:a', the query reads the streams"
+        ConnectorError, match="the checkpoint belongs to the stream 'log:a', but the query reads the streams"
     ):
         named.latestOffset(end, ReadAllAvailable())
     named.stop()
     other = stream_reader(url, streamPattern="*:b")
     with pytest.raises(
-        ConnectorError, match="belongs to the stream 'log:a', the query reads streams that match '\\*:b'"
+        ConnectorError, match="belongs to the stream 'log:a', but the query reads streams that match '\\*:b'"
     ):
         other.latestOffset(end, ReadAllAvailable())
     other.stop()

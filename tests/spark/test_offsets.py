@@ -48,7 +48,7 @@ def test_offsets_of_the_first_version_are_understood() -> None:
 
 @pytest.mark.parametrize("told", [{}, {"events": "soon"}, {"streams": {"a": None}}, {"streams": {}, "plan": [[["a"]]]}])
 def test_what_is_no_offset_is_said_in_a_sentence(told: dict[str, object]) -> None:
-    with pytest.raises(OffsetError, match="the checkpoint holds no offset of this source"):
+    with pytest.raises(OffsetError, match="the checkpoint does not contain an offset of this source"):
         Offset.parse(told)
 
 

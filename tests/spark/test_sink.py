@@ -97,7 +97,7 @@ def test_rows_go_to_the_streams_that_they_name(judge: Judge, url: str, once: str
     write(odd, {"url": url, "exactlyOnce": once, "streamColumn": "key"}, batch=1)
     assert fields(judge, b"\xff") == [{b"n": b"1"}]
     assert fields(judge, b"{}x}") == [{b"n": b"2"}]
-    for wrong, text in (([None], "holds a null"), ([""], "holds an empty name")):
+    for wrong, text in (([None], "contains a null"), ([""], "contains an empty text")):
         with pytest.raises(ConnectorError, match=f"the column 'stream' {text}"):
             write(table(stream=pa.array(wrong, pa.string()), n=[1]), {"url": url, "exactlyOnce": once}, batch=2)
 
@@ -159,12 +159,12 @@ def test_ids_from_a_column_must_rise(judge: Judge, url: str, once: str) -> None:
         ConnectorError, match=r"refused to append to 's': ERR The ID .*smaller.*\(the row with ID 6-0\)"
     ):
         write(table(key=["6-0", "7-0"], n=[4, 5]), options, batch=1)
-    falling = "'key' 8-1 comes after 9-0" if once == "auto" else "the row with ID 8-1"
+    falling = "'key' 8-1 follows 9-0" if once == "auto" else "the row with ID 8-1"
     with pytest.raises(ConnectorError, match=falling):
         write(table(key=["9-0", "8-1"], n=[4, 5]), {**options, "stream": "t"}, batch=2)
-    for wrong, text in (("x-1", "what is no ID"), ("5-*", "what is no ID"), (None, "a null")):
+    for wrong, text in (("x-1", "an invalid ID"), ("5-*", "an invalid ID"), (None, "a null")):
         if once == "auto":
-            with pytest.raises(ConnectorError, match=f"(the idColumn 'key'|the ID column) holds {text}"):
+            with pytest.raises(ConnectorError, match=f"(the idColumn 'key'|the ID column) (contains|holds) {text}"):
                 write(table(key=pa.array([wrong], pa.string()), n=[4]), {**options, "stream": "t"}, batch=3)
     if once == "auto":
         assert len(entries(judge, "s")) == 3 and entries(judge, "t") == []

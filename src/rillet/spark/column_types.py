@@ -1,13 +1,11 @@
-"""Which of Spark's types a column of fields may have, told before a job starts.
+"""Checks which Spark types the columns of a schema may have, before a job starts.
 
-Everything that Spark can put into a schema is either read (`docs/spark.md`, "Types and bad values") or refused here by
-the column's name and Spark's own word for the type; for what is inside a struct, array or map the path leads there.
+A column of any other type is rejected with its name and Spark's name for the type. For a type inside a struct, array or
+map, the name is the path to it. docs/spark.md, "Types and bad values", lists the types that can be read.
 
-Three look as if they could be read, and must not: a geometry, a geography and a variant are structs of bytes on
-their way through Arrow, and a user-defined type is whatever it is stored as. Of these a variant as a column of its own
-is read (`columns/json_column.py`); inside JSON its text is gone when its turn comes. `char(n)` and `varchar(n)` are
-refused
-by Spark itself, where it is asked before.
+Geometry, geography and variant travel through Arrow as structs of bytes, and a user-defined type as its storage type,
+so they must be rejected explicitly. A variant is only supported as a column of its own (columns/json_column.py): inside
+JSON, its original text is not available. Spark itself usually rejects `char(n)` and `varchar(n)`.
 """
 
 from __future__ import annotations
@@ -20,15 +18,15 @@ if TYPE_CHECKING:
 _ADVICE = "read it as a string and convert it in Spark"
 
 
-def refused(schema: StructType) -> list[str]:
-    """Return a sentence for each column, or part of one, whose type no text is read as."""
+def unsupported_columns(schema: StructType) -> list[str]:
+    """Return a message for each column, or part of a column, whose type cannot be read."""
     from pyspark.sql.types import VariantType
 
-    found = []
+    problems = []
     for field in schema.fields:
         if not isinstance(field.dataType, VariantType):
-            found += _inside(field.name, field.dataType)
-    return found
+            problems += _inside(field.name, field.dataType)
+    return problems
 
 
 def _inside(path: str, kind: DataType) -> list[str]:
@@ -41,7 +39,7 @@ def _inside(path: str, kind: DataType) -> list[str]:
     if isinstance(kind, types.MapType):
         return _inside(f"{path}.key", kind.keyType) + _inside(f"{path}.value", kind.valueType)
     if isinstance(kind, types.VariantType):
-        return [f"column {path!r} is a variant inside another type: read the whole as a string and use parse_json"]
+        return [f"column {path!r} is a variant inside another type: read the column as a string and use parse_json"]
     readable = (
         types.StringType, types.BinaryType, types.BooleanType, types.IntegralType, types.FloatType, types.DoubleType,
         types.DecimalType, types.TimestampType, types.TimestampNTZType, types.DateType,

@@ -1,24 +1,24 @@
-"""How far behind a query is, in Spark's own progress.
+"""Shows in Spark's own progress how far a query is behind.
 
-Spark asks a source for its newest offset at each trigger and shows the JSON that it answers with as `latestOffset` of
-the source, unread. So beside the offset there is room for what an operator asks:
+At each trigger Spark asks a source for its newest offset and shows the JSON reply, unchanged, as the source's
+`latestOffset`. So the reply can contain more than the offset:
 
     {"streams": {"events": "1526919030474-5"},    the newest ID
      "added": {"events": 1123},                   entries ever added
-     "behind": {"events": 100},                   entries after the batch that this trigger reads
+     "behind": {"events": 100},                   entries after the batch of this trigger
      "estimated": ["events"],                     streams whose `behind` is an estimate
-     "bytesBehind": 5200,                         what those entries take in the server's memory, about
-     "oldestUnreadMs": 350,                       how long the oldest of them has been there, by the server's clock
-     "lost": {"events": 7},                       entries removed before they were read, counted since the query started
-     "unsure": ["events"]}                        streams of which more may have been lost than is counted
+     "bytesBehind": 5200,                         approximate size of those entries in the server's memory
+     "oldestUnreadMs": 350,                       age of the oldest of them, by the server's clock
+     "lost": {"events": 7},                       entries lost before they were read, since the query started
+     "unsure": ["events"]}                        streams that may have lost more than is counted
 
-`behind` is exact where all entries lie after the offset (it is the length), where nothing does, and where the offset
-knows how many entries had been added and nothing was removed since; else it is what the IDs suggest, if entries were
-spread evenly. Bytes are MEMORY USAGE shared out by entries. Ages are the server's TIME less the milliseconds of an ID,
-so they mean something where IDs are times. Names without anything to tell are left out.
+`behind` is exact if all entries are after the offset (it is the length), if none is, or if the offset has an exact
+entries-added and nothing was deleted since. Otherwise it is interpolated from the IDs, as if entries were spread
+evenly. `bytesBehind` is MEMORY USAGE in proportion to the unread entries. An age is the server's TIME minus the
+milliseconds of an ID, so it is only meaningful if IDs are times. Values without content are left out.
 
-Cost: nothing while nothing is behind, since the trigger has seen the streams already; else one pipeline about those
-that are: what each takes, its oldest entry unless that is its first one, and the clock of its node.
+Cost: nothing if the query is not behind, because the trigger has already read the counters. Otherwise one pipeline for
+the streams that are behind: the memory usage, the oldest unread entry unless it is the first one, and the node's TIME.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 def entries_after(after: StreamID, added: int | None, now: StreamInfo) -> tuple[int, bool]:
-    """Return how many entries lie after an ID, and whether that is exact."""
+    """Return how many entries are after an ID, and whether that number is exact."""
     if now.first is None or now.last <= after:
         return 0, True
     if now.all_after(after):
@@ -53,55 +53,55 @@ def entries_after(after: StreamID, added: int | None, now: StreamInfo) -> tuple[
 
 def report(
     servers: Servers,
-    known: Mapping[str, StreamInfo | None],
+    infos: Mapping[str, StreamInfo | None],
     read: Mapping[str, StreamID],
     added: Mapping[str, int],
     lost: Mapping[str, int],
     unsure: Sequence[str],
 ) -> dict[str, Any]:
-    """Return what a query's progress shows, given the streams now and up to where they have been read."""
-    there = {stream: facts for stream, facts in sorted(known.items()) if facts is not None}
-    waiting: dict[str, int] = {}
+    """Return the values for a query's progress, from the streams' state and the IDs read."""
+    present = {stream: info for stream, info in sorted(infos.items()) if info is not None}
+    behind: dict[str, int] = {}
     estimated = []
-    for stream, facts in there.items():
-        waiting[stream], exact = entries_after(read.get(stream, EARLIEST), added.get(stream), facts)
+    for stream, info in present.items():
+        behind[stream], exact = entries_after(read.get(stream, EARLIEST), added.get(stream), info)
         if not exact:
             estimated.append(stream)
-    told: dict[str, Any] = {
-        "streams": {stream: str(facts.last) for stream, facts in there.items()},
-        "added": {stream: facts.added for stream, facts in there.items() if facts.added is not None},
-        "behind": waiting,
+    values: dict[str, Any] = {
+        "streams": {stream: str(info.last) for stream, info in present.items()},
+        "added": {stream: info.added for stream, info in present.items() if info.added is not None},
+        "behind": behind,
         "estimated": estimated,
         "lost": {stream: lost[stream] for stream in sorted(lost)},
         "unsure": sorted(unsure),
-        **_unread(servers, {stream: there[stream] for stream, entries in waiting.items() if entries}, read, waiting),
+        **_unread(servers, {stream: present[stream] for stream, entries in behind.items() if entries}, read, behind),
     }
-    return {name: value for name, value in told.items() if value or name in ("streams", "behind", "bytesBehind")}
+    return {name: value for name, value in values.items() if value or name in ("streams", "behind", "bytesBehind")}
 
 
 def _unread(
-    servers: Servers, known: Mapping[str, StreamInfo], read: Mapping[str, StreamID], waiting: Mapping[str, int]
+    servers: Servers, infos: Mapping[str, StreamInfo], read: Mapping[str, StreamID], behind: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the bytes and the age of what is not read yet; what a server does not tell is left out."""
-    keys = {stream.encode(): stream for stream in known}
+    """Return the size and the age of the unread entries; values that a server rejects are left out."""
+    keys = {stream.encode(): stream for stream in infos}
     after = {key: read.get(stream, EARLIEST) for key, stream in keys.items()}
-    begun = [key for key, stream in keys.items() if not known[stream].all_after(after[key])]  # its first entry is read
+    started = [key for key, stream in keys.items() if not infos[stream].all_after(after[key])]  # after its first entry
     nodes = [of_node for _, of_node in servers.by_node(list(keys))]
     replies = iter(servers.each([
         *((key, (b"MEMORY", b"USAGE", key)) for key in keys),
-        *((key, (b"XRANGE", key, b"(%d-%d" % after[key], b"+", b"COUNT", b"1")) for key in begun),
+        *((key, (b"XRANGE", key, b"(%d-%d" % after[key], b"+", b"COUNT", b"1")) for key in started),
         *((of_node[0], (b"TIME",)) for of_node in nodes),
     ]))  # fmt: skip
     sizes = 0.0
-    for stream, facts in known.items():
+    for stream, info in infos.items():
         size = next(replies)
         if isinstance(size, int):
-            sizes += size * min(waiting[stream] / max(facts.length, 1), 1.0)
-    oldest = {key: known[stream].first for key, stream in keys.items()}
-    for key in begun:
+            sizes += size * min(behind[stream] / max(info.length, 1), 1.0)
+    oldest = {key: infos[stream].first for key, stream in keys.items()}
+    for key in started:
         entries = next(replies)
-        told = bool(entries) and not isinstance(entries, ReplyError)
-        oldest[key] = StreamID.parse(entries[0][0]) if told else None
+        readable = bool(entries) and not isinstance(entries, ReplyError)
+        oldest[key] = StreamID.parse(entries[0][0]) if readable else None
     ages = []
     for of_node in nodes:
         clock = next(replies)
@@ -113,10 +113,10 @@ def _unread(
 
 @dataclass(frozen=True)
 class Progress:
-    """What a query's last progress says about its rillet sources."""
+    """The rillet values of a query's last progress."""
 
     batch: int
-    rows: int  # of all the query's sources: numInputRows
+    rows: int  # numInputRows, of all sources of the query
     streams: dict[str, str] = field(default_factory=dict)
     behind: dict[str, int] = field(default_factory=dict)
     estimated: tuple[str, ...] = ()
@@ -127,19 +127,19 @@ class Progress:
 
     @property
     def entries_behind(self) -> int:
-        """Return the entries not read yet, of all streams."""
+        """Return the number of unread entries in all streams."""
         return sum(self.behind.values())
 
 
 def progress(query: StreamingQuery) -> Progress | None:
-    """Return how far a streaming query is, None before its first trigger has ended."""
+    """Return the progress of a streaming query; None before the end of its first trigger."""
     last: Any = query.lastProgress
     return None if last is None else read_progress(last)
 
 
 def read_progress(last: Any) -> Progress:
-    """Read a progress of Spark's, as lastProgress or a listener gives it; sources of other kinds are passed over."""
-    told = last if isinstance(last, Mapping) else json.loads(last.json)
+    """Parse Spark's progress, from lastProgress or a listener; other sources are skipped."""
+    report = last if isinstance(last, Mapping) else json.loads(last.json)
     streams: dict[str, str] = {}
     behind: dict[str, int] = {}
     lost: dict[str, int] = {}
@@ -147,7 +147,7 @@ def read_progress(last: Any) -> Progress:
     unsure: list[str] = []
     ages: list[int] = []
     size = 0
-    for source in told.get("sources", ()):
+    for source in report.get("sources", ()):
         newest = source.get("latestOffset")
         if isinstance(newest, str):
             newest = json.loads(newest)
@@ -161,6 +161,6 @@ def read_progress(last: Any) -> Progress:
         size += newest.get("bytesBehind", 0)
         ages += [newest["oldestUnreadMs"]] if "oldestUnreadMs" in newest else []
     return Progress(
-        told["batchId"], told["numInputRows"], streams, behind, tuple(estimated), lost, tuple(unsure), size,
+        report["batchId"], report["numInputRows"], streams, behind, tuple(estimated), lost, tuple(unsure), size,
         max(ages, default=None),
     )  # fmt: skip

@@ -1,20 +1,19 @@
-"""The package as a file, for executors on hosts where it is not installed.
+"""Packs rillet into one file, for executors on hosts where it is not installed.
 
     package()   rillet-<version>.zip: the source modules        --py-files, sc.addPyFile     interpreted
-    archive()   rillet-<version>.tar.gz: the installed package  --archives                   as fast as it is here
+    archive()   rillet-<version>.tar.gz: the installed package  --archives                   compiled, if it is here
 
-Python imports source modules from a zip, but the system loads a shared library from a file only: from a zip the
-package is the interpreted one, whatever was installed here, and so it is from a wheel, which is a zip. An archive is
-unpacked by Spark in each executor's folder, so its compiled modules load; they were built for one Python version and
-one kind of machine, which the executors must have. What rillet needs besides (pyarrow, xxhash) has to be there in any
-case, like pyspark.
+Python imports source modules from a zip file, but the operating system loads shared libraries from files only. So a
+package in a zip file, or in a wheel, which is a zip file too, is always interpreted. Spark unpacks an archive into each
+executor's folder, so its compiled modules can be loaded. They require the Python version and the platform that they
+were built for. The other requirements (pyspark, pyarrow, xxhash) must be installed on the executors in any case.
 
-A streaming query plans on the driver, in a Python process that Spark tells to look for shipped files in a folder of
-its own for streaming jobs, where there are none. `found_on_driver` lets it find the package where the driver itself
-found it; executors on other hosts have no such path and go on using what was shipped. Rejected: pickling the whole
-package by value, which compiled modules cannot be.
+A streaming query is planned by a Python process on the driver. Spark lets that process look for shipped files in a
+folder where they are not. `found_on_driver` adds the path from which the driver itself imported the package; executors
+on other hosts do not have this path and use the shipped files. Rejected: pickling the package by value, which is
+impossible for compiled modules.
 
-Both files are written anew at every call and hold nothing but the package; the same package gives the same bytes.
+Both files are written again at every call. They contain only the package, and the same package gives the same bytes.
 """
 
 from __future__ import annotations
@@ -36,14 +35,14 @@ import rillet
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the first that a zip can say
+_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can contain
 _LIBRARIES = (".so", ".pyd")
 
 
 def package(folder: str | Path | None = None) -> Path:
-    """Write a zip of the package's source modules into a folder (a new temporary one) and return its path.
+    """Write a zip file of the source modules into a folder (default: a new temporary one) and return its path.
 
-    Where this process has the package from such a zip itself, that is what is returned.
+    If this process has imported the package from such a zip file, return that file.
     """
     if _place().is_file():
         return _place()
@@ -55,7 +54,7 @@ def package(folder: str | Path | None = None) -> Path:
 
 
 def archive(folder: str | Path | None = None) -> Path:
-    """Write a tar.gz of the installed package, compiled modules too, into a folder and return its path."""
+    """Write a tar.gz of the installed package, with its compiled modules, into a folder and return its path."""
     path = _folder(folder) / f"rillet-{rillet.__version__}.tar.gz"
     with (
         open(path, "wb") as raw,
@@ -71,12 +70,12 @@ def archive(folder: str | Path | None = None) -> Path:
 
 @contextmanager
 def found_on_driver(spark: SparkSession) -> Iterator[None]:
-    """Within it, what is registered takes along where this process imported the package from, if Java does not know."""
+    """Register data sources inside this context with the path from which this process imported the package."""
     context = spark.sparkContext
     place = str(_place())
-    known = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None
+    java_path = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None
     before = context.environment
-    if place not in (known or "").split(os.pathsep) and not _installed(place):
+    if place not in (java_path or "").split(os.pathsep) and not _installed(place):
         paths = [place, before.get("PYTHONPATH", "")]
         context.environment = {**before, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
     try:
@@ -90,7 +89,7 @@ def _installed(place: str) -> bool:
 
 
 def _place() -> Path:
-    """Return the folder, or the zip, that this process imported the package from."""
+    """Return the folder or zip file from which this process imported the package."""
     return Path(rillet.__file__).parents[1]
 
 
@@ -99,7 +98,7 @@ def _folder(folder: str | Path | None) -> Path:
 
 
 def _modules(*more: str) -> Iterator[tuple[str, bytes]]:
-    """Yield the package's modules, rillet/..., in order of their names, and files that end like `more`."""
+    """Yield the names (rillet/...) and bytes of the source modules, and of files with the suffixes `more`, sorted."""
     root = Path(rillet.__file__).parent
     for path in sorted(root.rglob("*")):
         if path.suffix in (".py", *more) and path.is_file():

@@ -1,20 +1,21 @@
-"""The data source: what Spark calls, on the driver to plan and on the executors to read.
+"""The data source: the classes that Spark calls, on the driver to plan and on the executors to read.
 
-Spark pickles these objects and sends them around, so they hold options and a schema, never a connection.
+Spark pickles these objects and sends them to other processes, so they contain options and a schema, never a connection.
 
     driver      RilletDataSource(options) -> reader(schema) -> partitions()
     executors   reader.read(partition) -> record batches
 
-Spark's calls of a streaming reader, and what happens in each:
+Spark's calls of a streaming reader, in order:
 
-    initialOffset()             where a new query starts; "latest" is settled here, once
-    latestOffset(start)         everything up to `start` is in the sink. The batch that comes next is planned as a
-                                whole, tasks and all, and stored in the offset (offsets.py says why)
-    partitions(start, end)      the tasks, out of `end`
-    commit(end)                 nothing: it comes a batch late, and never for the last one of an available-now query
+    initialOffset()             the start of a new query; "latest" is resolved here, once
+    latestOffset(start)         everything up to `start` is in the sink. Plans the whole next batch, including its
+                                tasks, and stores the plan in the offset (read/offsets.py explains why)
+    partitions(start, end)      the tasks from `end`
+    commit(end)                 nothing: Spark calls it one batch late, and never for the last one of an available-now
+                                query
 
-A planner holds connections and asks for the streams again before each batch; following.py says what it does while a
-server is away.
+The planner on the driver holds connections and reads the state of the streams before each batch. read/micro_batch.py
+describes its behaviour while a server is unavailable.
 """
 
 from __future__ import annotations
@@ -61,16 +62,16 @@ DEFAULT_SCHEMA = "stream string, id string, id_ms bigint, id_seq bigint, timesta
 
 
 class RilletDataSource(DataSource):
-    """Redis Streams, as a source and as a sink, batch and streaming.
+    """Redis Streams as a source and as a sink, batch and streaming.
 
-    Options: `url` or `path`, and `stream`; all of them are in docs/spark.md.
+    Options: `url` or `path`, and `stream`; docs/spark.md lists all of them.
 
     >>> events = spark.read.format("rillet").option("url", "redis://localhost").option("stream", "events").load()
     >>> typed = spark.readStream.format("rillet").schema("id string, delay double")  # and the same options
     """
 
     default_parallelism: int | None = None
-    pushes_filters = False  # whether the session lets Python sources have filters
+    pushes_filters = False  # whether the session supports filter push-down for Python sources
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
@@ -81,11 +82,11 @@ class RilletDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what format() takes."""
+        """Return the name for format()."""
         return "rillet"
 
     def schema(self) -> StructType | str:
-        """Return the columns that a reader without a schema of its own gets."""
+        """Return the columns of a reader without an explicit schema."""
         if self.parsed.infer_schema:
             from rillet.spark.read.schema_inference import infer
 
@@ -95,34 +96,34 @@ class RilletDataSource(DataSource):
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader, one that takes filters where Spark allows it and the options do not forbid it."""
+        """Return the batch reader; it takes filters if the session and the options allow it."""
         with plainly():
             made = FilteringReader if self.pushes_filters and self.parsed.push_filters else BatchReader
             return made(self.parsed, schema, self._parallelism())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Return the streaming reader; where there can be none, one that says why as soon as it is asked."""
+        """Return the streaming reader; after an error, a reader that raises the error at its first call."""
         try:
             return StreamReader(self.parsed, schema, self._parallelism())
         except RilletError as error:
-            return RefusedReader(error)
+            return FailedReader(error)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """Return the batch writer; there is only append."""
+        """Return the batch writer; only append is supported."""
         from rillet.spark.sink import BatchWriter
 
         if overwrite:
             with plainly():
-                raise OptionError("rillet: a stream is appended to: use mode('append')")
+                raise OptionError("rillet: a stream can only be appended to: use mode('append')")
         return BatchWriter(self.parsed, schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamArrowWriter:
-        """Return the streaming writer; there is only append."""
+        """Return the streaming writer; only append is supported."""
         from rillet.spark.sink import StreamWriter
 
         if overwrite:
             with plainly():
-                raise OptionError("rillet: a stream is appended to: use outputMode('append')")
+                raise OptionError("rillet: a stream can only be appended to: use outputMode('append')")
         return StreamWriter(self.parsed, schema)
 
     def _parallelism(self) -> int:
@@ -132,8 +133,8 @@ class RilletDataSource(DataSource):
 
 
 def register(spark: SparkSession) -> None:
-    """Make format("rillet") known to a session, with its default parallelism, and let it push filters down."""
-    # A class made here is pickled with its attributes; one that is imported would be pickled by name, without.
+    """Register format("rillet") with a session, with its default parallelism and with filter push-down."""
+    # A class created here is pickled with its attributes; an imported class would be pickled by name, without them.
     from rillet.spark.packaging import found_on_driver
 
     spark.conf.set(SWITCH, "true")
@@ -143,15 +144,15 @@ def register(spark: SparkSession) -> None:
 
 
 class RangePartition(InputPartition):
-    """One task's share: ranges of streams, to be read one after the other."""
+    """A task's ranges of streams."""
 
     def __init__(
         self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None,
         unread: Set[str] = frozenset(),
     ) -> None:  # fmt: skip
-        """guarded: that what was planned is gone before it is read is an error, if losses are, but in `unread` streams.
+        """guarded: raise DataLoss if planned entries are missing, except in `unread` streams.
 
-        since: where the batch's streams were read up to, as far as counters are known there.
+        since: the offset of each stream at the start of the batch, if its counters are known.
         """
         super().__init__(None)
         self.ranges = ranges
@@ -161,28 +162,28 @@ class RangePartition(InputPartition):
 
 
 class HistoryPartition(InputPartition):
-    """One task's share of an archive and of the streams beyond it."""
+    """A task's share of an archive and of its streams after it."""
 
     def __init__(self, task: HistoryTask) -> None:
         super().__init__(None)
         self.task = task
 
 
-class _Reading:
-    """What both readers share: options, columns and reading."""
+class _Reader:
+    """The common part of the batch and the streaming reader."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         from pyspark.errors import PySparkTypeError
         from pyspark.sql.pandas.types import to_arrow_schema
 
         from rillet.columns.arrow_batch import rows_for
-        from rillet.spark.column_types import refused
+        from rillet.spark.column_types import unsupported_columns
 
         options.refuse(WRITE_ONLY, "reading")
         options.require_stream()
         self.options = options
         self.parallelism = parallelism
-        if wrong := refused(schema):
+        if wrong := unsupported_columns(schema):
             raise OptionError(f"rillet: the schema does not fit a stream: {'; '.join(wrong)}")
         try:
             self.arrow_schema: Any = to_arrow_schema(schema, timezone="UTC")
@@ -209,28 +210,28 @@ class _Reading:
                 yield from read_task(self.options, ranges, self.arrow_schema, since, unread)
 
 
-class BatchReader(_Reading, DataSourceReader):
-    """Reads the ranges that the options name, as they are when the query is planned."""
+class BatchReader(_Reader, DataSourceReader):
+    """Reads the entries that exist when the query is planned."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(FOLLOW_ONLY, "a batch read")
         super().__init__(options, schema, parallelism)
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks' ranges, none of which moves when entries arrive later."""
+        """Return the tasks; entries that arrive later do not change them."""
         if self.options.archive is not None:
             from rillet.spark.read.history import plan
 
             with plainly():
                 return [HistoryPartition(task) for task in plan(self)] or [RangePartition(())]
-        guarded = "failondataloss" in self.options.named  # a stream that is being trimmed is read as far as it goes
+        guarded = "failondataloss" in self.options.named  # by default, a batch read skips trimmed entries
         with plainly(), Servers(self.options) as servers:
             streams = [stream for stream in selected_streams(self.options, servers) if self.keeps(stream)]
             known = stream_infos(servers, streams)
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
-        # Of what is counted as removed now nothing is missed: what is there is all that was planned.
+        # Entries that were removed before now are not part of the plan, so they are no loss.
         since = {
             stream: Place(EARLIEST, facts.added - facts.length)
             for stream, facts in known.items()
@@ -243,11 +244,11 @@ class BatchReader(_Reading, DataSourceReader):
         return True
 
     def clip(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Leave out of the tasks what need not be read."""
+        """Remove the parts of the tasks that need not be read."""
         return tasks
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
-        """Return where to read each stream from and to."""
+        """Return the range (after, last] to read of each stream."""
         ranges = {}
         for stream, info in streams.items():
             if info is not None:
@@ -257,27 +258,27 @@ class BatchReader(_Reading, DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A batch reader that asks only for what the query's filters leave; Spark refuses its method where that is off."""
+    """A batch reader with filter push-down; Spark rejects a reader with this method if push-down is off."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         super().__init__(options, schema, parallelism)
         self.pushed = Pushed.on(schema)
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
-        """Take filters on IDs, times and streams; return those that Spark has to look at."""
+        """Take filters on IDs, times and streams; return those that Spark must evaluate."""
         left = self.pushed.push(filters)
-        return filters if self.options.archive is not None else left  # files are pruned by them, not cut
+        return filters if self.options.archive is not None else left  # an archive only skips files by them
 
     def keeps(self, stream: str) -> bool:
-        """Return whether the filters want anything of a stream."""
+        """Return whether the filters select entries of a stream."""
         return self.pushed.keeps(stream)
 
     def clip(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Cut the tasks' ranges to what the filters leave of them."""
+        """Reduce the tasks' ranges to the IDs that the filters select."""
         return [task for task in map(self.pushed.clip, tasks) if task]
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
-        """Return where to read each stream from and to, narrowed by the filters."""
+        """Return the range (after, last] to read of each stream, narrowed by the filters."""
         ranges = super().bounds(streams)
         if self.pushed.ids == EVERYTHING:
             return ranges
@@ -290,8 +291,8 @@ class FilteringReader(BatchReader):
         return ranges
 
 
-class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows streams: each micro-batch is what came after the last offset, or as much of it as the cap allows."""
+class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads micro-batches: the entries after the last offset, up to the cap."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         options.refuse(BATCH_ONLY, "a streaming read")
@@ -300,19 +301,19 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
 
     @property
     def follower(self) -> MicroBatchReader:
-        """Return what plans this query's batches; it holds connections, so it is made on the driver, when needed."""
+        """Return the planner of this query's batches; created at first use, because it has connections."""
         if self._follower is None:
             delivers = self.options.group is not None and self.options.group_mode == "deliver"
             self._follower = (GroupDelivery if delivers else MicroBatchReader)(self.options, self.parallelism)
         return self._follower
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return where a new query starts; "latest" is asked for once."""
+        """Return the offset at which a new query starts; "latest" is resolved once."""
         with plainly():
             return self.follower.initial().json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Return the cap of a micro-batch, or how many entries it waits for."""
+        """Return the cap of a micro-batch, or its minimum number of entries."""
         if self.options.max_entries_per_trigger is not None:
             return ReadMaxRows(self.options.max_entries_per_trigger)
         if self.options.min_entries_per_trigger is not None:
@@ -320,17 +321,17 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the last IDs that this query reads."""
+        """Limit the query to the present last IDs."""
         with plainly():
             self.follower.fix_targets()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return what the query's progress shows: the newest offset, and how far behind it the query is."""
+        """Return the values for the query's progress: the newest IDs, and how far the query is behind."""
         with plainly():
             return self.follower.report()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch, its plan in it; `start` itself when there is nothing to do."""
+        """Return the end of the next micro-batch with its plan; `start` if nothing is unread."""
         least, cap = None, None
         if isinstance(limit, ReadMaxRows):
             least, cap = self.options.min_entries_per_trigger, limit.max_rows
@@ -341,19 +342,19 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
         return start if end is None else end.json()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the tasks' ranges of a micro-batch."""
+        """Return the tasks of a micro-batch."""
         if start == end:
             return []
         with plainly():
             begin = Offset.parse(start)
-            # Of a stream's first batch nothing is promised: it begins where the stream is being trimmed, often.
+            # The first batch is not checked: it often begins where the stream is being trimmed.
             guarded = not begin.initial and not isinstance(self.follower, GroupDelivery)
             since = {name: Place(begin.streams[name], count) for name, count in begin.added.items()}
             tasks = self.follower.tasks(begin, Offset.parse(end))
             return [RangePartition(task, guarded, since, begin.unread) for task in tasks]
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: Spark's checkpoint is the only place where the offset lives."""
+        """Do nothing: the offset is only stored in Spark's checkpoint."""
 
     def stop(self) -> None:
         """Close the planner's connections."""
@@ -361,40 +362,39 @@ class StreamReader(_Reading, DataSourceStreamReader, SupportsTriggerAvailableNow
             self._follower.close()
 
 
-class RefusedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Stands for a streaming reader that could not be made.
+class FailedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Replaces a streaming reader that could not be created; every method raises the error.
 
-    An error while Spark's worker makes a streaming reader is replaced by one of the worker's own about a variable that
-    it has not set; an error of a reader's method is told.
+    If `streamReader` raised the error itself, Spark's worker would replace it with an UnboundLocalError of its own.
     """
 
     def __init__(self, error: RilletError) -> None:
         self.error = error
 
-    def _tell(self) -> NoReturn:
+    def _fail(self) -> NoReturn:
         with plainly():
             raise self.error
 
     def initialOffset(self) -> dict[str, Any]:
-        """Say what is wrong, as everything here does."""
-        self._tell()
+        """Raise the error."""
+        self._fail()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Say what is wrong."""
-        self._tell()
+        """Raise the error."""
+        self._fail()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """Say what is wrong."""
-        self._tell()
+        """Raise the error."""
+        self._fail()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Say what is wrong."""
-        self._tell()
+        """Raise the error."""
+        self._fail()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Say what is wrong."""
-        self._tell()
+        """Raise the error."""
+        self._fail()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """Say what is wrong."""
-        self._tell()
+        """Raise the error."""
+        self._fail()

@@ -32,7 +32,7 @@ from rillet.spark.groups.deliverer import DeliveredPage, Deliverer, ends, tasks
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
 from rillet.spark.read.data_loss import DataLoss, Place
-from rillet.spark.read.micro_batch import Look, MicroBatchReader, Seen
+from rillet.spark.read.micro_batch import MicroBatchReader, StreamStates, TriggerState
 from rillet.spark.read.offsets import Offset, Task
 from rillet.spark.read.stream_info import stream_infos
 from rillet.types.stream.id import StreamID
@@ -58,14 +58,14 @@ class GroupDelivery(MicroBatchReader):
 
     def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
         self.consumer.committed(start.streams, {})
-        look = self._look(start)
-        pages = self._deliver(look, cap)
-        if not pages and self.targets is None and self._wait(look):
-            look.known.update(stream_infos(self.servers, look.known))
-            pages = self._deliver(look, cap)
+        states = self._read_states(start)
+        pages = self._deliver(states, cap)
+        if not pages and self.targets is None and self._wait(states):
+            states.infos.update(stream_infos(self.servers, states.infos))
+            pages = self._deliver(states, cap)
         if not pages:
             return None
-        places = {name: place.after for name, place in look.places.items()}
+        places = {name: place.after for name, place in states.places.items()}
         again = any(places.get(name, at) != at for name, at in start.streams.items())
         # A batch that is read again may have the same end as `start`: Spark must not take the two for equal.
         told = start.initial or (again and start.start is None)
@@ -75,22 +75,22 @@ class GroupDelivery(MicroBatchReader):
             start=places if told else None,
         )
 
-    def _look_twice(self) -> None:
+    def _forget_state(self) -> None:
         self.consumer.done.clear()
         self.consumer.clean.clear()
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
         """Return the planned tasks; their entries are pending for the consumer."""
-        self._goes_on_from(start)
+        self._wait_for_known_server(start)
         return end.plan or ()
 
-    def _deliver(self, look: Look, cap: int | None) -> list[DeliveredPage]:
+    def _deliver(self, states: StreamStates, cap: int | None) -> list[DeliveredPage]:
         """Take entries; an available-now query takes none from a stream that has reached its target."""
         wanted = {}
-        for name, place in look.places.items():
-            facts, targets = look.known[name], self.targets
+        for name, place in states.places.items():
+            info, targets = states.infos[name], self.targets
             reached = targets is not None and place.after >= targets.get(name, EARLIEST)
-            if facts is not None and not reached and self.consumer.may_have(name, facts.last):
+            if info is not None and not reached and self.consumer.may_have(name, info.last):
                 wanted[name] = place.after
         try:
             return self.consumer.deliver(wanted, cap)
@@ -98,15 +98,15 @@ class GroupDelivery(MicroBatchReader):
             self.consumer.clean.clear()
             raise
 
-    def _look(self, start: Offset) -> Look:
+    def _read_states(self, start: Offset) -> StreamStates:
         """Read the state of streams and groups; create missing groups, or raise DataLoss."""
         streams = self._streams()
-        known = stream_infos(self.servers, [*start.streams, *streams])
-        self._refuse_strangers(start, streams, known)
-        self._seen = Seen(streams, known)
-        there = self.consumer.positions([name for name, facts in known.items() if facts is not None])
+        infos = stream_infos(self.servers, [*start.streams, *streams])
+        self._check_checkpoint(start, streams, infos)
+        self._trigger_state = TriggerState(streams, infos)
+        there = self.consumer.positions([name for name, info in infos.items() if info is not None])
         places = {}
-        for name in known:
+        for name in infos:
             at, stands = start.streams.get(name), there.get(name)
             if at is not None and stands is not None:
                 places[name] = Place(at if stands >= at else self._moved_back(name, at, stands), None)
@@ -115,7 +115,7 @@ class GroupDelivery(MicroBatchReader):
                 self._gone(name, at, whole=name not in there)
             if name in there:
                 places[name] = Place(self.consumer.begin(name, EARLIEST), None)
-        return Look(known, places)
+        return StreamStates(infos, places)
 
     def _moved_back(self, name: str, at: StreamID, stands: StreamID) -> StreamID:
         """Raise or count a group whose position is before its delivered entries; return the ID to continue after."""

@@ -219,7 +219,7 @@ class Job:
     def _guarded(self, follower: MicroBatchReader) -> None:
         """Count losses over all rounds, each loss once, and let the guard's errors name the remedy for an archive."""
         guard, before = follower.guard, self.guard
-        guard.anew = "another folder starts anew"
+        guard.restart = "use another folder to start over"
         if before is not None:
             guard.settled, guard.current, guard.unsure = before.settled, before.current, before.unsure
         self.guard = guard

@@ -1,42 +1,40 @@
-"""Data loss: what lies behind a checkpoint and is gone before it was read, noticed and named.
+"""Notices entries that were removed from a stream after the checkpoint's offset and before they were read.
 
-A stream forgets: XTRIM and MAXLEN cut it in front, XDEL makes holes, DEL and FLUSHALL take all of it, a server may
-restart without its data. A query that just went on after its last ID would not see any of it. XINFO STREAM tells
-enough to see it, one small reply a trigger (facts.py): how many entries there are and the first one's ID, and three
-counters that grow, whatever is removed: the last ID ever given, how many entries were ever added, the largest ID ever
-deleted by XDEL (the latter two from Redis 7.0).
+XTRIM and MAXLEN remove entries from the front of a stream, XDEL from anywhere, DEL and FLUSHALL remove the stream, and
+a server may restart without its data. A query that simply continued after its last ID would not notice. XINFO STREAM
+has enough information, in one small reply per trigger (stream_info.py): the length, the first ID, and three counters
+that never decrease: the last generated ID, how many entries were ever added, and the largest ID that XDEL removed (the
+latter two since Redis 7.0).
 
-An offset carries `added` as it was at its ID, where that is known exactly. What was added since and does not lie
-after the offset now was removed unread:
+An offset contains `added`, the value of entries-added at its ID, if that is known exactly. Entries that were added
+since then and are not after the offset now were removed unread:
 
     added   then                                now
     ────────┬────────────────────────────────────┐
-            │ offset      removed       still    │      lost = now - then - still
+            │ offset      removed       left     │      lost = now - then - left
             ▼             xxxxxxxxx  ----------- │
 
-`still`, the entries after the offset, costs nothing where it matters most: if the first entry lies after the offset it
-is the length, and if the first one does not and nothing after the offset was deleted then nothing is lost (a trim
-removes from the front only). Between the two (XDEL after the offset) entries are counted, unless there are more
-than COUNTED; then "at least one" is said.
+`left`, the number of entries after the offset, usually costs nothing: if the first entry is after the offset, it is the
+length; and if it is not, and XDEL removed nothing after the offset, nothing is lost, because a trim removes from the
+front. Otherwise (XDEL after the offset) the entries are counted, up to COUNTED; above that, the loss is "at least 1".
 
-Without `added` there is less to go by: if the entry at the offset is gone and so is everything before it, entries
-between it and the first one may have been trimmed, or not. That is an alarm that may be false, as that of Kafka's
-source. What had been deleted beyond the offset before it was planned is no loss; the offset says up to where. Who
-trims a stream that Spark reads keeps the entry at the offset (XTRIM MINID <offset>), and nothing is in doubt on any
-server.
+Without `added` there is less certainty. If the entry at the offset is gone and so is everything before it, entries
+between it and the first entry may have been trimmed, or may never have existed. Such an alarm may be false, as that of
+Kafka's source. Entries after the offset that had been deleted before the batch was planned are no loss; the offset's
+`deleted` limits them. A program that trims the stream can keep the entry at the offset (XTRIM MINID <offset>); then
+there is no doubt on any server.
 
-A stream that is another one now shows it: its last ID lies before the offset; fewer entries were added than the
-offset had seen; or more are there than were added since. Not to be seen is a new stream with larger IDs and a larger
-counter, trimmed to fewer entries than it had grown by: it counts as the old one, trimmed.
+A stream that was deleted and created again is recognized if its last ID is before the offset, if fewer entries were
+added than at the offset, or if it holds more entries than were added since. A new stream with larger IDs and a larger
+counter that was trimmed in addition is not recognized; it counts as the old one, trimmed.
 
-`failOnDataLoss` decides what follows. True: DataLoss, one sentence. False: `Guard.lost` counts, `Guard.unsure` names
-the streams of which more may be lost than is counted, and reading goes on: after the offset, or, in a stream that
-is another one, from its first entry. What a failover took back and wrote again is then read twice rather than not
-at all. A key of another type is an error in either case.
+`failOnDataLoss` selects the reaction. True: DataLoss, one sentence. False: `DataLossGuard.lost` counts the entries,
+`DataLossGuard.unsure` contains the streams that may have lost more than is counted, and the query continues after the
+offset or, in a new stream, at its first entry. Entries that a failover removed and a producer wrote again are then read
+twice rather than not at all. A key of another type always raises an error.
 
-Three moments are guarded. A trigger, before it is planned (`Guard.check`). A batch, before its tasks run, again
-after a restart (the same call; the formula does not depend on what was noticed before). A task, with every page that it
-reads: overtaking.py.
+The check happens three times: before a trigger is planned (`DataLossGuard.check`), before the tasks of a batch run
+after a restart (the same call), and with every page that a task reads (trim_detection.py).
 """
 
 from __future__ import annotations
@@ -53,7 +51,7 @@ from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 COUNTED = 1_000_000
-"""Entries that are counted one by one to say exactly how many of them XDEL removed; 0.7 us each."""
+"""The largest number of entries that is counted to find how many XDEL removed; 0.7 us each."""
 
 COUNT_PAGE = 10_000
 
@@ -64,7 +62,7 @@ class DataLoss(ConnectorError):
 
 @dataclass(frozen=True)
 class Place:
-    """Where reading of a stream goes on: after this ID, at which so many entries had been added (None: not known)."""
+    """The position in a stream after which reading continues, and entries-added at that ID (None: unknown)."""
 
     after: StreamID
     added: int | None
@@ -72,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Loss:
-    """What is missing of a stream: how many entries are known to, whether it may be more, and what happened."""
+    """A loss: the number of entries known to be missing, whether more may be, and a description of the stream."""
 
     entries: int
     unsure: bool
@@ -81,46 +79,42 @@ class Loss:
 
 @dataclass
 class DataLossGuard:
-    """Watches over a query's streams; made once for a query, so that it counts over its triggers."""
+    """Checks the streams of one query and counts its losses over all triggers."""
 
     options: Options
     servers: Servers
-    anew: str = "a new checkpointLocation starts anew"  # what a failing query is told to do
+    restart: str = "use a new checkpointLocation to start over"  # the alternative in the message
     settled: dict[str, int] = field(default_factory=dict)
-    current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)  # of the offset that was last looked at
+    current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)  # after the last offset
     unsure: set[str] = field(default_factory=set)
-    sights: dict[str, int] = field(default_factory=dict)  # `added` when a stream was last seen sound
+    last_added: dict[str, int] = field(default_factory=dict)  # entries-added when no loss was found last
     counts: dict[str, tuple[StreamID, StreamInfo, int]] = field(default_factory=dict)
 
     @property
     def lost(self) -> dict[str, int]:
-        """Return how many entries each stream lost before they were read, as far as known, since the query started."""
+        """Return how many entries of each stream were lost since the query started, as far as is known."""
         total = dict(self.settled)
         for stream, (_, entries) in self.current.items():
             total[stream] = total.get(stream, 0) + entries
         return {stream: entries for stream, entries in total.items() if entries}
 
-    def check(
-        self,
-        offset: Offset,
-        found: Mapping[str, StreamInfo | None],
-    ) -> dict[str, Place]:
-        """Return where reading goes on after an offset; raise DataLoss unless losses are only counted.
+    def check(self, offset: Offset, infos: Mapping[str, StreamInfo | None]) -> dict[str, Place]:
+        """Return the position in each stream after which reading continues; count losses or raise DataLoss.
 
-        Nothing is promised of what lies after a bound that the user named, as long as nothing was read from there.
-        A stream that is gone keeps its place.
+        Before the first entry is read, entries after a starting bound may disappear without being a loss. A missing
+        stream keeps its position.
         """
         places = {}
         for stream, after in offset.streams.items():
             then = Place(after, offset.added.get(stream))
-            places[stream], loss = self._judge(stream, then, found.get(stream), offset)
+            places[stream], loss = self._compare(stream, then, infos.get(stream), offset)
             if loss is not None and self.options.fail_on_data_loss:
-                raise DataLoss(self._sentence(stream, then, loss))
+                raise DataLoss(self._message(stream, then, loss))
             self._count(stream, then, loss)
         return places
 
     def _count(self, stream: str, then: Place, loss: Loss | None) -> None:
-        """Count a loss after an offset; what was counted for the same offset before is counted anew, not twice."""
+        """Count a loss after an offset; it replaces the count of an earlier check of the same offset."""
         before = self.current.pop(stream, None)
         if before is not None and before[0] != then.after:
             self.settled[stream] = self.settled.get(stream, 0) + before[1]
@@ -129,8 +123,8 @@ class DataLossGuard:
             if loss.unsure:
                 self.unsure.add(stream)
 
-    def _judge(self, stream: str, then: Place, now: StreamInfo | None, offset: Offset) -> tuple[Place, Loss | None]:
-        """Return where reading of one stream goes on, and what of it is missing."""
+    def _compare(self, stream: str, then: Place, now: StreamInfo | None, offset: Offset) -> tuple[Place, Loss | None]:
+        """Return the position in one stream after which reading continues, and its loss."""
         if now is None:
             return then, Loss(self._unread(stream, then), True, "is gone")
         if then.added is None and (offset.initial or stream in offset.unread):
@@ -138,48 +132,48 @@ class DataLossGuard:
         fewer = then.added is not None and now.added is not None and now.added < then.added
         if now.last < then.after or fewer:
             what = f"ends at {now.last}" if now.last < then.after else f"has had {now.added} entries, not {then.added}"
-            return _another(now), Loss(
-                self._unread(stream, then) + _removed(now), True, f"is another one now: it {what}"
+            return _start_of_new(now), Loss(
+                self._unread(stream, then) + _removed(now), True, f"is a different one: it {what}"
             )
         if now.added is None or then.added is None:
-            return then, _doubt(then, now, offset.deleted.get(stream, then.after))
+            return then, _possible_loss(then, now, offset.deleted.get(stream, then.after))
         lost = self._lost(stream, Place(then.after, then.added), now)
         if lost is not None and lost < 0:
             if not now.all_after(then.after):
-                lost = 0  # a failover took back entries that had been read; all that came since is there
+                lost = 0  # a failover removed entries that had been read; nothing after them is missing
             else:
-                what = f"is another one now: {now.length} entries are there, and {now.added - then.added} were added"
+                what = f"is a different one: it has {now.length} entries, but only {now.added - then.added} were added"
                 return Place(then.after, now.added - now.length), Loss(self._unread(stream, then), True, what)
-        self.sights[stream] = now.added
+        self.last_added[stream] = now.added
         if lost is None:
             return then, Loss(1, True, f"had entries deleted up to {now.deleted}")
-        return then, Loss(lost, False, _front(now)) if lost else None
+        return then, Loss(lost, False, _start_text(now)) if lost else None
 
     def _lost(self, stream: str, then: Place, now: StreamInfo) -> int | None:
-        """Return how many entries after an offset were removed; None: at least one, too many to count. O(1) mostly."""
+        """Return how many entries after an offset were removed; None: at least one, too many to count. Usually O(1)."""
         assert now.added is not None and then.added is not None
         since = now.added - then.added
         if now.all_after(then.after):
             return since - now.length
         if now.deleted is None or now.deleted <= then.after:
             return 0
-        return since - self._still(stream, then.after, now) if since <= COUNTED else None
+        return since - self._entries_after(stream, then.after, now) if since <= COUNTED else None
 
-    def _still(self, stream: str, after: StreamID, now: StreamInfo) -> int:
-        """Return how many entries lie after an offset; the same question is not asked twice."""
-        known = self.counts.get(stream)
-        if known is None or known[:2] != (after, now):
-            known = after, now, count_between(self.servers, stream, after, now.last)
-            self.counts[stream] = known
-        return known[2]
+    def _entries_after(self, stream: str, after: StreamID, now: StreamInfo) -> int:
+        """Return how many entries are after an offset; cached per offset and state of the stream."""
+        counted = self.counts.get(stream)
+        if counted is None or counted[:2] != (after, now):
+            counted = after, now, count_between(self.servers, stream, after, now.last)
+            self.counts[stream] = counted
+        return counted[2]
 
     def _unread(self, stream: str, then: Place) -> int:
-        """Return how many entries after an offset had been seen when the stream was last there."""
-        seen = self.sights.get(stream)
-        return 0 if seen is None or then.added is None else max(seen - then.added, 0)
+        """Return how many entries after an offset existed when no loss was found last."""
+        added = self.last_added.get(stream)
+        return 0 if added is None or then.added is None else max(added - then.added, 0)
 
-    def _sentence(self, stream: str, then: Place, loss: Loss) -> str:
-        """Return the one sentence that a failing query ends with."""
+    def _message(self, stream: str, then: Place, loss: Loss) -> str:
+        """Return the error message of a loss."""
         where = self.servers.connection(stream.encode()).address
         if not loss.unsure:
             many = f"{loss.entries} {'entry was' if loss.entries == 1 else 'entries were'}"
@@ -189,36 +183,36 @@ class DataLossGuard:
             many = "entries may have been"
         return (
             f"rillet: {many} lost before being read: the stream {stream!r} at {where} was read up to {then.after}, and "
-            f"now it {loss.what}; failOnDataLoss=false counts what is lost and goes on, {self.anew}"
+            f"now it {loss.what}. Set failOnDataLoss=false to count lost entries and continue, or {self.restart}"
         )
 
 
-def _another(now: StreamInfo) -> Place:
-    """Return the place before the first entry of a stream that took another's place."""
+def _start_of_new(now: StreamInfo) -> Place:
+    """Return the position before the first entry of a stream that replaced another."""
     return Place(EARLIEST, None if now.added is None else now.added - now.length)
 
 
 def _removed(now: StreamInfo) -> int:
-    """Return how many entries of a stream were removed since it was made."""
+    """Return how many entries of a stream were removed since it was created."""
     return 0 if now.added is None else max(now.added - now.length, 0)
 
 
-def _front(now: StreamInfo) -> str:
-    """Return where a stream begins now."""
+def _start_text(now: StreamInfo) -> str:
+    """Return a description of the start of a stream."""
     return "is empty" if now.first is None else f"begins at {now.first} and has {now.length} entries"
 
 
-def _doubt(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
-    """Return what may be lost where no counter tells; up to `deleted` there were holes before."""
+def _possible_loss(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
+    """Return the possible loss without counters; entries up to `deleted` had been deleted before."""
     if now.deleted is not None and now.deleted > max(then.after, deleted):
         return Loss(1, True, f"had entries deleted up to {now.deleted}")
     if then.after == EARLIEST or now.last == then.after or not now.all_after(then.after):
         return None
-    return Loss(0, True, _front(now))
+    return Loss(0, True, _start_text(now))
 
 
 def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID) -> int:
-    """Return how many entries lie in (after, last]: by rank at a rillet server, else O(n), 0.7 us each."""
+    """Return how many entries lie in (after, last]: by rank on a rillet server, else O(n), 0.7 us each."""
     from rillet.spark.read.metadata import ProbeRequest, probe
 
     key = stream.encode()
@@ -231,9 +225,9 @@ def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID
         pass  # not a rillet server
     total = 0
     while after < last:
-        (seen,) = probe(servers, [ProbeRequest(stream, after, last, COUNT_PAGE)])
-        total += seen.entries
-        if seen.entries < COUNT_PAGE:
+        (page,) = probe(servers, [ProbeRequest(stream, after, last, COUNT_PAGE)])
+        total += page.entries
+        if page.entries < COUNT_PAGE:
             break
-        after = seen.last
+        after = page.last
     return total

@@ -1,32 +1,33 @@
-"""Following streams: from one offset to the next, batch after batch. What the driver of a streaming query does.
+"""Plans the micro-batches of a streaming query, from one offset to the next, on the driver.
 
-    next(start):  look for the streams       named ones, or what the pattern matches now
-                  ask how far each goes      XINFO STREAM, all at once
-                  let the guard compare      what is gone since `start`, and where to go on
-                  weigh, cut, store          planning.py; the offset that is returned holds the plan
+    next(start)   find the streams: those listed, or those that match the pattern now
+                  read their counters: XINFO STREAM, for all streams at once
+                  check for data loss since `start` (data_loss.py)
+                  measure and cut (planner.py); the offset that is returned contains the plan
 
-**A server that is away** is waited for, up to `timeout`, with pauses that grow, once it has answered this query, or
-the query goes on from a checkpoint in which something was read: it restarts, loads, or a failover puts another into its
-place. Then the whole trigger is planned again, for what was seen of the streams before may not be so any more; all that
-it does besides asking may be repeated: a group is moved to where it is to be, and what was handed out to a consumer
-is pending for it (delivering.py). A first contact that fails is told at once: it is a wrong address more often than an
-outage. Rejected: to answer Spark "nothing new" meanwhile. An available-now query would take that for its end.
+**An unavailable server** is waited for, up to `timeout`, with growing pauses, if it has answered this query before or
+the query continues from a checkpoint: it is restarting, loading its data, or failing over. Then the whole trigger is
+planned again, because the state of the streams may have changed. Its side effects can be repeated: moving a group to a
+position, and taking entries, which stay pending (groups/deliverer.py). If the first contact of a new query fails, the
+error is raised immediately, because a wrong address is more likely than an outage. Rejected: returning "nothing new" to
+Spark during an outage, which would end an available-now query.
 
-**A trigger asks once.** Spark calls `report` right after `next`; so what `next` saw of the streams is what `report`
-tells, and only a report that comes alone asks again.
+**A trigger reads the counters once.** Spark calls `report` directly after `next`, so `report` uses the state that
+`next` has read. Only a `report` without a preceding `next` reads it again.
 
-A stream that appears while a query runs is read from its beginning. One that the options named and that is missing when
-a query starts is an error; missing later, it is the guard's affair. Of a partitioned stream any part may be missing: it
-appears when something is written to it.
+A stream that appears while a query runs is read from its start. A listed stream that is missing when the query starts
+is an error; later, its absence is a data loss. Of a partitioned stream any part may be missing until something is
+written to it.
 
-Spark asks an idle query for its next offset without a pause, if it has no trigger interval. So where there is nothing
-to read, `next` waits up to a tenth of a second for an entry, and looks once more.
+Without a trigger interval, Spark asks an idle query for its next offset without pausing. So if there is nothing to
+read, `next` waits up to a tenth of a second for an entry and then checks again.
 
-`minEntriesPerTrigger` holds a batch back until as many entries wait, but none waits longer than `maxTriggerDelay`.
-An available-now query holds nothing back, and reads up to the IDs that were the last ones when it began.
+`minEntriesPerTrigger` delays a batch until that many entries are unread, but none of them waits longer than
+`maxTriggerDelay`. An available-now query has no such delay, and it reads up to the IDs that were the last ones when it
+started.
 
-Looking a pattern up is a SCAN of all keys. Where there are more than FEW_KEYS it is not done for each batch, but so
-rarely that it costs a twentieth of the time.
+Resolving a pattern takes a SCAN of all keys. With more than FEW_KEYS keys, it does not happen for each batch, but only
+so often that it takes a twentieth of the time.
 """
 
 from __future__ import annotations
@@ -55,19 +56,19 @@ T = TypeVar("T")
 
 
 @dataclass
-class Look:
-    """The streams of a query as they are now."""
+class StreamStates:
+    """The state of a query's streams, and where reading continues."""
 
-    known: dict[str, StreamInfo | None]
-    places: dict[str, Place] = field(default_factory=dict)  # where reading goes on
+    infos: dict[str, StreamInfo | None]
+    places: dict[str, Place] = field(default_factory=dict)
 
 
 @dataclass
-class Seen:
-    """What a trigger has learned so far, for the report that follows it."""
+class TriggerState:
+    """The state that a trigger has read, for the report that follows."""
 
-    streams: list[str] | None = None  # those to read
-    known: dict[str, StreamInfo | None] | None = None
+    streams: list[str] | None = None  # the selected streams
+    infos: dict[str, StreamInfo | None] | None = None
 
 
 class MicroBatchReader:
@@ -78,23 +79,23 @@ class MicroBatchReader:
         self.servers = Servers(options)
         self.guard = DataLossGuard(options, self.servers)
         self.group = GroupFollower(options, self.servers) if options.group is not None else None
-        self.reached: Offset | None = None  # the end of the batch that was planned last
+        self.reached: Offset | None = None  # the end of the last planned batch
         self.planner = Planner(options, self.servers, parallelism, hurried=True)
         self.targets: dict[str, StreamID] | None = None  # of an available-now query
         self._initial: Offset | None = None
-        self._waiting_since: float | None = None
+        self._delayed_since: float | None = None
         self._matched: list[str] = []
-        self._looked = self._look_took = 0.0
-        self._seen = Seen()
+        self._resolved_at = self._resolve_seconds = 0.0
+        self._trigger_state = TriggerState()
 
     def close(self) -> None:
         """Close the connections."""
         self.servers.close()
 
-    def _again(self, ask: Callable[[], T]) -> T:
-        """Ask; again where a connection was lost, as long as a server that has answered before is waited for.
+    def _retry(self, ask: Callable[[], T]) -> T:
+        """Run an action; repeat it after a lost connection, as long as the server is waited for.
 
-        The connection may just have been idle for too long: the first time costs no pause.
+        The first repetition has no pause, because the connection may only have been idle for too long.
         """
         patience: Patience | None = None
         while True:
@@ -103,7 +104,7 @@ class MicroBatchReader:
             except StaysAway:
                 raise
             except ConnectionLost:
-                self._look_twice()
+                self._forget_state()
                 if patience is not None and not (self.servers.waits and patience.again()):
                     raise
                 patience = patience or Patience(self.options.timeout)
@@ -111,200 +112,203 @@ class MicroBatchReader:
                 self.servers.waits = True
                 return answer
 
-    def _look_twice(self) -> None:
-        """Take nothing for done that a server may have forgotten: one that crashed may lose its last second."""
+    def _forget_state(self) -> None:
+        """Forget which group positions were set: a server that crashed may have lost its last second."""
         if self.group is not None:
             self.group.done.clear()
 
-    # ---- what Spark asks for ----
+    # ---- called by Spark ----
 
     def initial(self) -> Offset:
-        """Return where a new query starts; settled once."""
+        """Return the offset at which a new query starts; computed once."""
         if self._initial is None:
-            self._initial = self._again(self._start)
+            self._initial = self._retry(self._start)
         return self._initial
 
     def _start(self) -> Offset:
-        known = stream_infos(self.servers, self._streams())
-        require_streams(self.options, self.servers, known)
+        infos = stream_infos(self.servers, self._streams())
+        require_streams(self.options, self.servers, infos)
         streams, added = {}, {}
-        for stream, facts in known.items():
+        for stream, info in infos.items():
             start = self.options.start_of(stream)
-            if facts is None:
+            if info is None:
                 continue
-            streams[stream] = facts.last if start is None else start
-            if start is None and facts.added is not None:
-                added[stream] = facts.added
+            streams[stream] = info.last if start is None else start
+            if start is None and info.added is not None:
+                added[stream] = info.added
         return Offset(streams, added, initial=True)
 
     def fix_targets(self) -> None:
-        """Fix the last IDs that this query reads to those that are the last now."""
-        known = self._again(lambda: stream_infos(self.servers, self._streams()))
-        self.targets = {stream: facts.last for stream, facts in known.items() if facts is not None}
+        """Limit the query to the present last IDs."""
+        infos = self._retry(lambda: stream_infos(self.servers, self._streams()))
+        self.targets = {stream: info.last for stream, info in infos.items() if info is not None}
 
     def report(self) -> dict[str, Any]:
-        """Return what the query's progress shows: the newest IDs, and how far the batch planned last is behind."""
+        """Return the values for the query's progress: the newest IDs, and how far the last planned batch is behind."""
         reached = self.reached or self.initial()
 
         def told() -> dict[str, Any]:
-            seen, self._seen = self._seen, Seen()
-            known = seen.known
-            if known is None:
+            seen, self._trigger_state = self._trigger_state, TriggerState()
+            infos = seen.infos
+            if infos is None:
                 streams = self._streams() if seen.streams is None else seen.streams
-                known = stream_infos(self.servers, [*streams, *reached.streams])
+                infos = stream_infos(self.servers, [*streams, *reached.streams])
             guard = self.guard
-            return report(self.servers, known, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
+            return report(self.servers, infos, reached.streams, reached.added, guard.lost, sorted(guard.unsure))
 
-        return self._again(told)
+        return self._retry(told)
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
-        """Return the end of the next batch with its plan; None when there is nothing to do (yet)."""
-        self._goes_on_from(start)
-        end = self._again(lambda: self._plan(start, least, cap))
+        """Return the end of the next batch with its plan; None if there is nothing to read yet."""
+        self._wait_for_known_server(start)
+        end = self._retry(lambda: self._plan(start, least, cap))
         self.reached = start if end is None else end
         return end
 
     def _plan(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
-        look = self._look(start)
-        self._move_group(start, look)
-        found = self._waiting(look)
-        if not found and self.targets is None and self._wait(look):
-            look = self._look(start)
-            found = self._waiting(look)
-        if not found:
-            self._waiting_since = None
-        if not found or self._held_back(look, found, least):
+        states = self._read_states(start)
+        self._move_group(start, states)
+        sized = self._unread(states)
+        if not sized and self.targets is None and self._wait(states):
+            states = self._read_states(start)
+            sized = self._unread(states)
+        if not sized:
+            self._delayed_since = None
+        if not sized or self._must_wait(states, sized, least):
             return None
-        batch = self.planner.cut(found, cap)
-        self._waiting_since = None
-        return self._end(start, look, batch.ends, batch.tasks)
+        batch = self.planner.cut(sized, cap)
+        self._delayed_since = None
+        return self._end(start, states, batch.ends, batch.tasks)
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """Return the tasks of a batch: those that were planned. Only an old offset has none, which are planned now."""
-        self._goes_on_from(start)
+        """Return the planned tasks of a batch; an offset of the first version has none, so they are planned now."""
+        self._wait_for_known_server(start)
         if end.plan is not None:
-            if end != self.reached:  # planned before a restart, and what it reads may be gone by now
-                self._again(lambda: self.guard.check(start, stream_infos(self.servers, start.streams)))
+            if end != self.reached:  # planned before a restart: its entries may be gone
+                self._retry(lambda: self.guard.check(start, stream_infos(self.servers, start.streams)))
             return end.plan
         begin = end.start if end.start is not None else start.streams
 
         def plan() -> Sequence[Task]:
-            known = stream_infos(self.servers, end.streams)
+            infos = stream_infos(self.servers, end.streams)
             spans = [
-                StreamRange(stream, begin.get(stream, EARLIEST), min(last, facts.last), facts)
+                StreamRange(stream, begin.get(stream, EARLIEST), min(last, info.last), info)
                 for stream, last in end.streams.items()
-                if (facts := known[stream]) is not None
+                if (info := infos[stream]) is not None
             ]
             return self.planner.cut(self.planner.measure(spans), None).tasks
 
-        return self._again(plan)
+        return self._retry(plan)
 
-    def _goes_on_from(self, start: Offset) -> None:
-        """Wait for a server that is away from now on, if something was read from it before."""
+    def _wait_for_known_server(self, start: Offset) -> None:
+        """Wait for an unavailable server from now on, if the query has read from it before."""
         self.servers.waits = self.servers.waits or not start.initial
 
-    # ---- a look at the streams ----
+    # ---- the state of the streams ----
 
     def _streams(self, now: bool = False) -> list[str]:
-        """Return the streams to read; a pattern that takes long to look up is not looked up each time, unless `now`."""
+        """Return the selected streams; a pattern that is slow to resolve is resolved less often, unless `now`."""
         if self.options.keys() is not None:
             return selected_streams(self.options, self.servers)
         begun = time.monotonic()
-        if now or begun - self._looked > 20 * self._look_took or key_count(self.servers) <= FEW_KEYS:
+        if now or begun - self._resolved_at > 20 * self._resolve_seconds or key_count(self.servers) <= FEW_KEYS:
             self._matched = selected_streams(self.options, self.servers)
-            self._looked = time.monotonic()
-            self._look_took = self._looked - begun
+            self._resolved_at = time.monotonic()
+            self._resolve_seconds = self._resolved_at - begun
         return self._matched
 
-    def _look(self, start: Offset) -> Look:
-        """Look at the streams, those that are there and those of the offset, and let the guard compare."""
+    def _read_states(self, start: Offset) -> StreamStates:
+        """Read the state of the selected streams and those of the offset, and check for data loss."""
         streams = self._streams()
-        known = stream_infos(self.servers, [*streams, *start.streams])
-        self._refuse_strangers(start, streams, known)
-        self._seen = Seen(streams, known)
-        places = self.guard.check(start, known)
+        infos = stream_infos(self.servers, [*streams, *start.streams])
+        self._check_checkpoint(start, streams, infos)
+        self._trigger_state = TriggerState(streams, infos)
+        places = self.guard.check(start, infos)
         for stream in streams:
             if stream in places:
-                continue  # the guard has said what is to be said
-            facts = known[stream]
-            if facts is not None:  # what was removed before we saw it is no loss
-                places[stream] = Place(EARLIEST, None if facts.added is None else facts.added - facts.length)
+                continue  # checked by the guard
+            info = infos[stream]
+            if info is not None:  # entries removed before the stream was first read are no loss
+                places[stream] = Place(EARLIEST, None if info.added is None else info.added - info.length)
             elif self.options.keys() is not None and self.options.partitioned is None:
                 raise missing_stream(self.servers, stream)
-        return Look(known, places)
+        return StreamStates(infos, places)
 
-    def _move_group(self, start: Offset, look: Look) -> None:
-        """Let the group follow: everything up to `start` is in the sink."""
+    def _move_group(self, start: Offset, states: StreamStates) -> None:
+        """Move the group to `start`: everything up to it is in the sink."""
         if self.group is not None:
             there = {
                 stream: at
                 for stream, at in start.streams.items()
-                if look.known.get(stream) is not None and look.places[stream].after == at
+                if states.infos.get(stream) is not None and states.places[stream].after == at
             }
             self.group.committed(there, start.added)
 
-    def _refuse_strangers(self, start: Offset, streams: Sequence[str], known: Mapping[str, StreamInfo | None]) -> None:
-        """Raise ConnectorError about a checkpoint of streams that are not to be read, but for a pattern's that went."""
+    def _check_checkpoint(self, start: Offset, streams: Sequence[str], infos: Mapping[str, StreamInfo | None]) -> None:
+        """Raise ConnectorError if the checkpoint has streams that are not selected and were not just deleted."""
         named = self.options.keys()
-        there = start.streams if named else [stream for stream in start.streams if known[stream] is not None]
-        if (strangers := sorted({*there}.difference(streams))) and not named:
-            strangers = sorted({*strangers}.difference(self._streams(now=True)))  # it was made anew meanwhile
-        if strangers:
+        there = start.streams if named else [stream for stream in start.streams if infos[stream] is not None]
+        if (unselected := sorted({*there}.difference(streams))) and not named:
+            unselected = sorted({*unselected}.difference(self._streams(now=True)))  # it may have been created meanwhile
+        if unselected:
             reads = _listed(streams) if named else f"streams that match {self.options.stream_pattern!r}"
-            raise ConnectorError(f"rillet: the checkpoint belongs to {_listed(strangers)}, the query reads {reads}")
+            stored = _listed(unselected)
+            raise ConnectorError(f"rillet: the checkpoint belongs to {stored}, but the query reads {reads}")
 
-    def _waiting(self, look: Look) -> list[SizedRange]:
-        """Return what there is to read."""
+    def _unread(self, states: StreamStates) -> list[SizedRange]:
+        """Return the unread ranges with their sizes."""
         spans = []
-        for stream, place in look.places.items():
-            facts = look.known[stream]
-            if facts is None or (self.targets is not None and stream not in self.targets):
+        for stream, place in states.places.items():
+            info = states.infos[stream]
+            if info is None or (self.targets is not None and stream not in self.targets):
                 continue
-            last = facts.last if self.targets is None else min(facts.last, self.targets[stream])
-            spans.append(StreamRange(stream, place.after, last, facts, place.added))
+            last = info.last if self.targets is None else min(info.last, self.targets[stream])
+            spans.append(StreamRange(stream, place.after, last, info, place.added))
         return self.planner.measure(spans)
 
-    def _wait(self, look: Look) -> bool:
-        """Wait for an entry that is not there yet; return False if certainly none came."""
-        bounds = {stream: EARLIEST if facts is None else facts.last for stream, facts in look.known.items()}
+    def _wait(self, states: StreamStates) -> bool:
+        """Wait for a new entry; return False if there certainly is none."""
+        bounds = {stream: EARLIEST if info is None else info.last for stream, info in states.infos.items()}
         return wait_for_entries(self.servers, bounds)
 
-    def _held_back(self, look: Look, found: Sequence[SizedRange], least: int | None) -> bool:
-        """Tell whether a batch has to wait for more entries; wait a little then."""
-        if least is None or self.targets is not None or sum(one.count for one in found) >= least:
+    def _must_wait(self, states: StreamStates, sized: Sequence[SizedRange], least: int | None) -> bool:
+        """Return whether a batch must wait for more entries, after a short wait."""
+        if least is None or self.targets is not None or sum(one.count for one in sized) >= least:
             return False
         now = time.monotonic()
-        if self._waiting_since is None:
-            self._waiting_since = now
-        if now - self._waiting_since >= self.options.max_trigger_delay:
+        if self._delayed_since is None:
+            self._delayed_since = now
+        if now - self._delayed_since >= self.options.max_trigger_delay:
             return False
-        self._wait(look)
+        self._wait(states)
         return True
 
-    def _end(self, start: Offset, look: Look, ends: Mapping[str, StreamID], tasks: tuple[Task, ...]) -> Offset:
-        """Return the offset behind a batch."""
+    def _end(
+        self, start: Offset, states: StreamStates, ends: Mapping[str, StreamID], tasks: tuple[Task, ...]
+    ) -> Offset:
+        """Return the offset at the end of a batch."""
         streams, added, unread, deleted = {}, {}, set(), {}
-        for stream, place in look.places.items():
-            facts = look.known[stream]
+        for stream, place in states.places.items():
+            info = states.infos[stream]
             at = streams[stream] = ends.get(stream, place.after)
             count, hole = place.added, start.deleted.get(stream)
-            if facts is not None and at != place.after:
-                count, hole = facts.added if at == facts.last else None, facts.deleted
-            if count is None and facts is not None and facts.added is not None:
-                if facts.all_after(at) and at <= facts.last:  # all that is there comes after it
-                    count = facts.added - facts.length
+            if info is not None and at != place.after:
+                count, hole = info.added if at == info.last else None, info.deleted
+            if count is None and info is not None and info.added is not None:
+                if info.all_after(at) and at <= info.last:  # all present entries are after it
+                    count = info.added - info.length
             if count is not None:
                 added[stream] = count
             elif at == place.after and (start.initial or stream in start.unread):
                 unread.add(stream)
             elif hole is not None and hole > at:
                 deleted[stream] = hole
-        begin = {stream: place.after for stream, place in look.places.items()} if start.initial else None
+        begin = {stream: place.after for stream, place in states.places.items()} if start.initial else None
         return Offset(streams, added, tasks, False, begin, frozenset(unread), deleted)
 
 
 def _listed(streams: Sequence[str]) -> str:
-    """Return the names of streams for a message, a few of them."""
+    """Return the names of streams for a message, at most five."""
     shown = ", ".join(repr(stream) for stream in streams[:5])
     more = f" and {len(streams) - 5} more" if len(streams) > 5 else ""
     return f"the stream{'s' if len(streams) > 1 else ''} {shown}{more}"

@@ -1,30 +1,29 @@
-"""Offsets: how far each stream has been read, and the JSON in which Spark's checkpoint keeps it.
+"""Offsets: how far each stream has been read, in the JSON that Spark's checkpoint stores.
 
-An offset is the last ID that was read, so a range is open on the left: (after, last]. IDs only grow, and an
-entry that arrives later, in the same millisecond too, has a larger ID than the last one of any earlier
-snapshot: nothing is lost between two ranges that share an end.
+An offset is the last ID that was read, so ranges exclude their start: (after, last]. IDs only increase, and a later
+entry, even one in the same millisecond, has a larger ID than the last ID of any earlier snapshot. So no entry falls
+between two ranges that share a bound.
 
-    {"streams": {"events": "1526919030474-5", ...},     the last ID read, by stream
-     "added":   {"events": 123},                         the stream's entries-added there, where it is known exactly
-     "plan":    [[["events", "<after>", "<last>"], ...], ...],   the batch that ends here: its tasks, their ranges
-     "initial": true,                                    only in the offset that a new query starts from
-     "unread":  ["orders"],                              streams of which nothing was read yet, nor anything promised
-     "deleted": {"events": "1526919030999-0"},           without "added": the largest ID beyond the offset that had
-                                                         been deleted already when the batch was planned
-     "from":    {"events": "<ID>"}}                      in the end of the first batch: where that one starts; and
-                                                         of one that a group hands out again (delivering.py)
+    {"streams": {"events": "1526919030474-5", ...},     the last ID read of each stream
+     "added":   {"events": 123},                         entries-added at that ID, if it is known exactly
+     "plan":    [[["events", "<after>", "<last>"]]],     the ranges of each task of the batch that ends here
+     "initial": true,                                    only in the offset at which a new query starts
+     "unread":  ["orders"],                              streams of which nothing was read or promised yet
+     "deleted": {"events": "1526919030999-0"},           without "added": the largest ID after the offset that had been
+                                                         deleted when the batch was planned
+     "from":    {"events": "<ID>"}}                      at the end of the first batch: where that batch starts; also
+                                                         for a batch that a group delivers again
 
-`plan` is what makes a batch repeatable: Spark writes the end of a batch down before it runs it, so a batch that is
-run again, by another driver on another number of cores, has the same tasks with the same rows in the same order. A
-sink may rely on that.
+`plan` makes a batch repeatable. Spark stores the end of a batch before it runs the batch. If another driver with
+another number of cores repeats it, it has the same tasks with the same rows in the same order. A sink may rely on this.
 
-Spark does not write down where a query started before its first batch is committed: after a crash it asks
-`initialOffset` anew, when "latest" has become another ID, and runs the batch that it had already planned. `from` (and
-the plan) keep that batch the same.
+Spark does not store the start of a query before its first batch is committed. After a crash it calls `initialOffset`
+again, when "latest" is a different ID, and then runs the batch that was already planned. `from` and `plan` keep that
+batch the same.
 
-`streams` is one JSON object of texts, so that it can be pasted into `startingOffsets`, where an ID without
-parenthesis is read inclusively: the last entry is read once more then. Offsets of the first version of this source,
-{"<stream>": "<ID>", ...}, are understood.
+`streams` is one JSON object of strings, so it can be pasted into the option `startingOffsets`. That option includes an
+ID without parenthesis, so the last entry is then read again. The format of the first version of this source,
+{"<stream>": "<ID>", ...}, can also be read.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ Task = tuple[Part, ...]
 
 
 class OffsetError(RilletError):
-    """A checkpoint holds what this query cannot go on from."""
+    """A checkpoint has content from which this query cannot continue."""
 
 
 def number(identifier: StreamID) -> int:
-    """Return the ID as one number of 128 bits."""
+    """Return an ID as a 128-bit number."""
     return identifier.ms << 64 | identifier.seq
 
 
 def identifier(value: int) -> StreamID:
-    """Return the ID of a number of 128 bits."""
+    """Return the ID for a 128-bit number."""
     return StreamID(value >> 64, value & MAX)
 
 
@@ -67,57 +66,57 @@ class Offset:
     deleted: dict[str, StreamID] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, told: Mapping[str, Any]) -> Offset:
-        """Read what `json` wrote, or the first version; OffsetError where it is neither."""
+    def parse(cls, value: Mapping[str, Any]) -> Offset:
+        """Parse the result of `json`, or the format of the first version; raise OffsetError for anything else."""
         try:
-            if not isinstance(told.get("streams"), Mapping):
-                return cls._first_version(told)
+            if not isinstance(value.get("streams"), Mapping):
+                return cls._first_version(value)
             return cls(
-                _ids(told["streams"]),
-                {str(stream): int(count) for stream, count in told.get("added", {}).items()},
-                None if "plan" not in told else tuple(tuple(map(_part, task)) for task in told["plan"]),
-                bool(told.get("initial")),
-                None if "from" not in told else _ids(told["from"]),
-                frozenset(map(str, told.get("unread", ()))),
-                _ids(told.get("deleted", {})),
+                _ids(value["streams"]),
+                {str(stream): int(count) for stream, count in value.get("added", {}).items()},
+                None if "plan" not in value else tuple(tuple(map(_part, task)) for task in value["plan"]),
+                bool(value.get("initial")),
+                None if "from" not in value else _ids(value["from"]),
+                frozenset(map(str, value.get("unread", ()))),
+                _ids(value.get("deleted", {})),
             )
         except (ValueError, TypeError, AttributeError) as error:
-            raise OffsetError(f"rillet: the checkpoint holds no offset of this source: {error}") from None
+            raise OffsetError(f"rillet: the checkpoint does not contain an offset of this source: {error}") from None
 
     @classmethod
-    def _first_version(cls, told: Mapping[str, Any]) -> Offset:
-        streams = _ids({name: text for name, text in told.items() if name not in ("initial", "from")})
+    def _first_version(cls, value: Mapping[str, Any]) -> Offset:
+        streams = _ids({name: text for name, text in value.items() if name not in ("initial", "from")})
         if not streams:
-            raise ValueError("no stream is in it")
-        start = None if "from" not in told else dict.fromkeys(streams, StreamID.parse(str(told["from"])))
-        return cls(streams, initial=bool(told.get("initial")), start=start)
+            raise ValueError("it names no stream")
+        start = None if "from" not in value else dict.fromkeys(streams, StreamID.parse(str(value["from"])))
+        return cls(streams, initial=bool(value.get("initial")), start=start)
 
     def json(self) -> dict[str, Any]:
-        """Return what Spark keeps; equal offsets are equal texts."""
-        told: dict[str, Any] = {"streams": _texts(self.streams)}
+        """Return the value that Spark stores; equal offsets have equal JSON texts."""
+        value: dict[str, Any] = {"streams": _texts(self.streams)}
         if self.added:
-            told["added"] = {stream: self.added[stream] for stream in sorted(self.added)}
+            value["added"] = {stream: self.added[stream] for stream in sorted(self.added)}
         if self.plan is not None:
-            told["plan"] = [[[stream, str(after), str(last)] for stream, after, last in task] for task in self.plan]
+            value["plan"] = [[[stream, str(after), str(last)] for stream, after, last in task] for task in self.plan]
         if self.initial:
-            told["initial"] = True
+            value["initial"] = True
         if self.unread:
-            told["unread"] = sorted(self.unread)
+            value["unread"] = sorted(self.unread)
         if self.deleted:
-            told["deleted"] = _texts(self.deleted)
+            value["deleted"] = _texts(self.deleted)
         if self.start is not None:
-            told["from"] = _texts(self.start)
-        return told
+            value["from"] = _texts(self.start)
+        return value
 
 
-def _ids(told: Mapping[str, Any]) -> dict[str, StreamID]:
-    return {str(stream): StreamID.parse(str(text)) for stream, text in told.items()}
+def _ids(value: Mapping[str, Any]) -> dict[str, StreamID]:
+    return {str(stream): StreamID.parse(str(text)) for stream, text in value.items()}
 
 
 def _texts(streams: Mapping[str, StreamID]) -> dict[str, str]:
     return {stream: str(streams[stream]) for stream in sorted(streams)}
 
 
-def _part(told: Any) -> Part:
-    stream, after, last = told
+def _part(value: Any) -> Part:
+    stream, after, last = value
     return str(stream), StreamID.parse(str(after)), StreamID.parse(str(last))

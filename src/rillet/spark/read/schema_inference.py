@@ -1,24 +1,23 @@
-"""inferSchema: columns and their types from a sample of a stream's entries.
+"""inferSchema: infers columns and their types from a sample of the streams' entries.
 
-Half of `sampleEntries` are the first entries of the streams, half are the last ones, shared among the streams. The
-columns are `id` and `timestamp` of the entry, `stream` before them where there are several, then every field in the
-order in which fields appear. A field's type is the first of these that all of its sampled values fit; empty values
-do not count:
+Half of `sampleEntries` are the first entries of the streams, half are the last ones, divided equally among the streams.
+The columns are `stream` (if there are several streams), `id` and `timestamp`, then every field in order of appearance.
+The type of a field is the first of these that all of its sampled values fit; empty values are ignored:
 
-    bigint       digits with a sign or without, in range; a leading zero makes it text (0515, 02134 are no numbers)
-    double       a decimal number, with an exponent or without; nan, inf
-    boolean      true, false, in any case. Not t, f, yes, no, 1 and 0, which a schema of the user's takes: one letter or
-                 digit is a code more often than a truth
-    date         YYYY-MM-DD, a day that there is
-    timestamp    ISO 8601 with a time (or, in some values, without one)
+    bigint       digits with an optional sign, in range. A leading zero makes it a string: 0515 and 02134 are codes
+    double       a decimal number with an optional exponent; nan, inf
+    boolean      true or false, in any case. Not t, f, yes, no, 1, 0, which an explicit schema accepts: a single letter
+                 or digit is more often a code
+    date         YYYY-MM-DD, a valid day
+    timestamp    ISO 8601 with a time (in some of the values, the time may be missing)
     string       anything else
 
-A sample is not the stream: a later value that does not fit is null (or what `mode` says). A production query gives
-the schema that was inferred: print it once with `df.schema.simpleString()`.
+A later value may not fit the inferred type. It is then null, or treated as `mode` specifies. A production query should
+use an explicit schema: print the inferred one with `df.schema.simpleString()`.
 
-A field that has the name of one of the entry's own columns becomes `<name>_field`, and of fields whose names differ
-by case only, which Spark does not tell apart, the second becomes `<name>_2`: such columns carry the field's name in
-their metadata, which is how the reader finds it. A field whose name is not UTF-8 has no column.
+A field with the name of one of the entry's own columns becomes `<name>_field`. Spark's column names ignore case, so the
+second of two fields that differ only by case becomes `<name>_2`. The metadata of such columns contains the field's
+name, from which the reader finds it. A field whose name is not UTF-8 has no column.
 """
 
 from __future__ import annotations
@@ -83,18 +82,18 @@ KINDS: tuple[tuple[str, Callable[[str], bool]], ...] = (
 )
 
 
-class Kind:
-    """What the values of a field have in common: the narrowest type that none of them has ruled out."""
+class FieldType:
+    """The narrowest type that fits all values of a field so far."""
 
     def __init__(self) -> None:
         self.left = list(KINDS)
-        self.seen = False
+        self.sampled = False
 
-    def see(self, value: bytes) -> None:
-        """Rule out the types that a value does not fit."""
+    def add(self, value: bytes) -> None:
+        """Exclude the types that a value does not fit."""
         if not value.strip():
             return
-        self.seen = True
+        self.sampled = True
         try:
             text = value.decode().strip()
         except UnicodeDecodeError:
@@ -104,12 +103,12 @@ class Kind:
 
     @property
     def name(self) -> str:
-        """Return the type; string where nothing but empty values was seen."""
-        return self.left[0][0] if self.seen else "string"
+        """Return the type; string if all values were empty."""
+        return self.left[0][0] if self.sampled else "string"
 
 
 def sample(options: Options, servers: Servers) -> list[list[bytes]]:
-    """Return the fields and values, in turn, of some first and last entries of the streams."""
+    """Return the alternating fields and values of the first and last entries of the streams."""
     named = options.keys()
     keys = [name.encode() for name in named] if named is not None else servers.scan(options.stream_pattern or "*")
     keys = keys[: options.sample_entries]
@@ -129,24 +128,24 @@ def sample(options: Options, servers: Servers) -> list[list[bytes]]:
         found.update({(key, entry[0]): entry[1] for entry in entries if entry[1]})
     if not found:
         raise ConnectorError(
-            f"rillet: there is nothing to infer a schema from at {servers}: the stream has no entries; give a schema, "
-            "or leave inferSchema out"
+            f"rillet: cannot infer a schema at {servers}: the stream has no entries. Give a schema, or leave out "
+            "inferSchema"
         )
     return list(found.values())
 
 
 def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
-    """Return the columns for entries like these; `several` streams have a column for their names."""
+    """Return the columns for these entries; `several`: with a column for the stream's name."""
     from pyspark.sql import types
 
     of_kind = {
         "bigint": types.LongType(), "double": types.DoubleType(), "boolean": types.BooleanType(),
         "date": types.DateType(), "timestamp": types.TimestampType(), "string": types.StringType(),
     }  # fmt: skip
-    kinds: dict[bytes, Kind] = {}
+    kinds: dict[bytes, FieldType] = {}
     for flat in entries:
         for field, value in zip(flat[::2], flat[1::2], strict=True):
-            kinds.setdefault(field, Kind()).see(value)
+            kinds.setdefault(field, FieldType()).add(value)
     own = ["stream", "id", "timestamp"] if several else ["id", "timestamp"]
     columns = [types.StructField(name, of_kind["timestamp" if name == "timestamp" else "string"]) for name in own]
     taken = {column.name.lower() for column in columns}
@@ -163,7 +162,7 @@ def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a column's name for a field, none that is taken or means something of the entry itself."""
+    """Return a column name for a field that is not taken and not one of the entry's own columns."""
     wanted = f"{name}_field" if name.lower() in SOURCES else name
     found, number = wanted, 1
     while found.lower() in taken:
@@ -173,6 +172,6 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def infer(options: Options) -> StructType:
-    """Return the schema that a sample of the streams suggests; ConnectorError where there is nothing to look at."""
+    """Return the schema inferred from a sample; raise ConnectorError if there are no entries."""
     with Servers(options) as servers:
         return schema_of(sample(options, servers), options.keys() is None or len(options.keys() or ()) > 1)

@@ -1,21 +1,22 @@
-"""Have all of a task's rows come? What a writer asks before it says that a task is done.
+"""Checks that a task has received all its rows, before the writer reports success.
 
-Spark hands a writer its rows as an Arrow stream over a socket:
+Spark sends the rows to a writer as an Arrow stream over a socket:
 
-    schema  batch  batch  ...  end of stream (8 bytes)  -4        a task whose rows have all come
-    schema  batch  batch  |                                       the executor was killed, or what makes the rows failed
+    schema  batch  batch  ...  end of stream (8 bytes)  -4        complete
+    schema  batch  batch  |                                       the executor was killed, or producing the rows failed
 
-Arrow takes the end of the socket for the end of the stream, if it lies between two batches. So the iterator of a
-writer ends in both cases alike, and a writer that believed it would write down that the task is done, with some of its
-rows: its next attempt has more, which are then another task's as far as the record can tell, and is refused for ever.
-Behind batches that were made slowly, the end lies between two of them nearly always.
+If the socket ends between two batches, Arrow takes that for the end of the stream. So the writer's iterator ends
+normally in both cases. A writer that trusted it would record a truncated task as complete, and the next attempt, which
+has more rows, would be rejected forever. If batches are produced slowly, the end almost always falls between two.
 
-The socket tells the two apart, exactly: in the second case its end has been read, in the first it is open, or the -4
-is there. A data source is not given the socket. It is the file `infile` of PySpark's functions that called us,
-as it has been in all of its versions; where there is none, as without Spark, rows are taken to be all.
+The socket distinguishes the cases exactly: after a truncation its end has been read; otherwise it is open, or -4 is
+available. Spark does not pass the socket to a data source. It is the variable `infile` of the PySpark function that
+called the writer, in all versions so far. Without such a variable, for example outside Spark, the rows count as
+complete.
 
-Rejected: looking whether the executor's JVM lives (it does, where only the rows' making failed); to go on after the
-rows of a finished task, as after those of a part (rows of a batch that was split otherwise would be doubled).
+Rejected: checking whether the executor's JVM is alive (it is, if only producing the rows failed); continuing after the
+rows of a complete task, as after those of a partial one (rows of a batch that was divided differently would be
+duplicated).
 """
 
 from __future__ import annotations
@@ -31,29 +32,29 @@ from rillet.client.errors import ConnectorError
 
 
 def require_all_rows() -> None:
-    """Raise ConnectorError where the rows that came to this task were cut off."""
+    """Raise ConnectorError if the input of this task was truncated."""
     if cut_off(_input(sys._getframe(1))):
         raise ConnectorError(
-            "rillet: the rows of this task ended before all of them had come, because what makes them failed or the "
-            "executor was killed: it is run again"
+            "rillet: the task's input was truncated, because producing its rows failed or the executor was killed; "
+            "Spark will retry the task"
         )
 
 
 def cut_off(infile: Any) -> bool:
-    """Return whether a socket's file has nothing more to give, now and for ever."""
+    """Return whether the socket of a file has reached its end."""
     try:
-        return not _open(infile) and not infile.peek(1)  # at the socket's end: what was read ahead is left, or nothing
+        return not _open(infile) and not infile.peek(1)  # at the end of the socket, only buffered bytes are left
     except ConnectionError:
         return True
-    except (AttributeError, OSError):  # no file of a socket
+    except (AttributeError, OSError):  # not the file of a socket
         return False
 
 
 def _open(infile: Any) -> bool:
-    """Return whether more is there or may come; it is not waited for."""
+    """Return whether the socket has data or is open; does not wait."""
     try:
         descriptor = infile.fileno()
-    except UnsupportedOperation:  # of a worker that no daemon has forked, where only peek, which waits, can tell
+    except UnsupportedOperation:  # in a worker without a daemon: only peek, which waits, detects the end
         return False
     with socket.socket(fileno=os.dup(descriptor)) as shared:
         try:
@@ -63,7 +64,7 @@ def _open(infile: Any) -> bool:
 
 
 def _input(frame: FrameType | None) -> Any:
-    """Return the file from which PySpark's worker reads, None outside of one."""
+    """Return the file from which PySpark's worker reads; None outside a worker."""
     while frame is not None:
         if "infile" in frame.f_locals:
             return frame.f_locals["infile"]

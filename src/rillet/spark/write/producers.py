@@ -1,22 +1,23 @@
-"""exactlyOnce = idmp: the server leaves out what it has had already (Redis 8.6 and newer, and rillet).
+"""exactlyOnce = idmp: the server skips rows that it has received before (Redis 8.6 and newer, and rillet).
 
     XADD events IDMP <query>:<batch>:<partition>:<block> <row> * ...
 
-A stream remembers, for each producer, its last messages, at most 10,000 and for at most a day. So a task is not one
-producer but one for every 10,000 rows: the producer's name says which of them, the message's is the row's number there.
-A row that is sent again while the server remembers it is answered with the ID that it got, and nothing is appended.
+A stream remembers the last messages of each producer, at most 10,000 and for at most a day. So each block of 10,000
+rows of a task is a producer of its own: the producer's name contains the block's number, and the message's name is the
+row's number in the block. If a row is sent again within that time, the server replies with the row's ID and appends
+nothing.
 
-What this guarantees, and what not:
+Limits:
 
-- Only within the window: `idmp-duration` of the stream, which is raised to an hour where it is less (XCFGSET makes it a
-  day, and is kept to). A batch repeated later appends its rows again.
-- Only for rows that come in the same order: a row is known by its place. Where another attempt has other rows at these
-  places, rows are lost and doubled, and nobody notices.
-- 76 bytes of the server's memory for a row, as long as it is remembered.
-- Raising the window makes the server forget what other producers of that stream had sent before.
+- The guarantee only holds within the window: the stream's `idmp-duration`, which is raised to an hour if it is shorter
+  (XCFGSET allows up to a day, and longer windows are kept). A batch that is repeated later appends its rows again.
+- Rows are identified by their position. If another attempt has other rows at the same positions, rows are lost and
+  duplicated without an error.
+- Each remembered row takes 76 bytes of the server's memory.
+- Raising the window makes the server forget the messages of other producers of that stream.
 
-What it has over transactions: no keys beside the stream, no queue in the server, rows that can be read at once. That is
-why it is there, and why it is not the default.
+Advantages over transactions: no additional keys, no queue on the server, and rows are visible immediately. These limits
+are the reason why it is not the default.
 """
 
 from __future__ import annotations
@@ -31,50 +32,50 @@ from rillet.spark.write.commits import Identity, shown
 from rillet.spark.write.row_encoder import RowEncoder
 from rillet.spark.write.writer import PlainSender, append_words
 
-WINDOW_ROWS = 10_000  # the most that a stream can be told to remember of a producer
+WINDOW_ROWS = 10_000  # the largest number of messages that a stream can remember per producer
 WINDOW_SECONDS = 3_600
 
 
 class ProducerSender(PlainSender):
-    """Writes rows that have names of their own."""
+    """Writes rows with message names."""
 
     def __init__(self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity) -> None:
         super().__init__(servers, options, layout, identity.partition)
         self.name = f"{identity.query}:{identity.batch}:{identity.partition}"
-        self.placed: dict[bytes, int] = {}  # rows of each stream that have their names
+        self.placed: dict[bytes, int] = {}  # rows of each stream so far
 
     def begin(self, stream: bytes) -> None:
-        """Meet a stream for the first time, and see to it that it remembers enough."""
+        """Check the type of the key, and raise the stream's window if it is too small."""
         super().begin(stream)
         self.placed[stream] = 0
         if not self.servers.call(stream, b"EXISTS", stream):
             self._make(stream)
         flat = self.servers.call(stream, b"XINFO", b"STREAM", stream)
-        told = dict(zip(flat[::2], flat[1::2], strict=True))
-        if b"idmp-duration" not in told:
-            raise self._without(stream)
-        seconds, rows = max(told[b"idmp-duration"], WINDOW_SECONDS), max(told[b"idmp-maxsize"], WINDOW_ROWS)
-        if (seconds, rows) != (told[b"idmp-duration"], told[b"idmp-maxsize"]):
+        info = dict(zip(flat[::2], flat[1::2], strict=True))
+        if b"idmp-duration" not in info:
+            raise self._unsupported(stream)
+        seconds, rows = max(info[b"idmp-duration"], WINDOW_SECONDS), max(info[b"idmp-maxsize"], WINDOW_ROWS)
+        if (seconds, rows) != (info[b"idmp-duration"], info[b"idmp-maxsize"]):
             window = (b"IDMP-DURATION", b"%d" % seconds, b"IDMP-MAXSIZE", b"%d" % rows)
             self.servers.call(stream, b"XCFGSET", stream, *window)
 
     def _make(self, stream: bytes) -> None:
-        """Make an empty stream where there is none, as XCFGSET asks for one."""
-        (told,) = self.servers.replies(stream, [(b"XCFGSET", stream, b"IDMP-MAXSIZE", b"%d" % WINDOW_ROWS)])
-        if "unknown command" in str(told):
-            raise self._without(stream)
+        """Create an empty stream, because XCFGSET requires one."""
+        (reply,) = self.servers.replies(stream, [(b"XCFGSET", stream, b"IDMP-MAXSIZE", b"%d" % WINDOW_ROWS)])
+        if "unknown command" in str(reply):
+            raise self._unsupported(stream)
         group = b"rillet:%b" % self.name.encode()
         making = [(b"MULTI",), (b"XGROUP", b"CREATE", stream, group, b"$", b"MKSTREAM")]
         self.servers.calls(stream, [*making, (b"XGROUP", b"DESTROY", stream, group), (b"EXEC",)])
 
-    def _without(self, stream: bytes) -> ConnectorError:
+    def _unsupported(self, stream: bytes) -> ConnectorError:
         return ConnectorError(
-            f"rillet: the server of {shown(stream)} ({self.servers}) does not know producers (IDMP), which came with "
-            f"Redis 8.6: leave exactlyOnce out"
+            f"rillet: the server of {shown(stream)} ({self.servers}) does not support IDMP, which requires Redis 8.6: "
+            f"leave out exactlyOnce"
         )
 
     def _pack(self, stream: bytes, rows: Any) -> None:
-        """Pack rows, those of each block under the name of its own producer."""
+        """Pack rows, each block with its own producer name."""
         at = 0
         while at < rows.num_rows:
             if self.placed[stream] % WINDOW_ROWS == 0 and stream in self.packers:
@@ -87,12 +88,12 @@ class ProducerSender(PlainSender):
             at += piece.num_rows
 
     def packer(self, stream: bytes) -> RowPacker:
-        """Return a packer of the commands of the block that comes now."""
+        """Return a packer for the commands of the current block."""
         producer = f"{self.name}:{self.placed[stream] // WINDOW_ROWS}"
         return RowPacker([*append_words(self.options, stream), b"IDMP", producer.encode()], b"*")
 
     def ids(self, stream: bytes, rows: Any) -> Any:
-        """Return the rows' names."""
+        """Return the rows' message names."""
         import pyarrow as pa
 
         first = self.placed[stream] % WINDOW_ROWS

@@ -1,27 +1,26 @@
-"""Rows into texts, and which stream each of them goes to.
+"""Encodes rows as texts, and selects the stream for each row.
 
-Which columns become fields, in this order of preference:
+The columns that become fields, in this order of preference:
 
-    fields = {"column": "field"}   these, under these names
-    fieldColumns                   these, under their own names
-    a map column `fields`          its pairs, and no other column: what the source reads, the sink writes back
-    otherwise                      all but stream, id, id_ms, id_seq, timestamp (the source's own), and the columns that
-                                   idColumn and streamColumn name
+    fields = {"column": "field"}   these columns, under these names
+    fieldColumns                   these columns, under their own names
+    a map column `fields`          its pairs only: rows from the source can be written back
+    otherwise                      all columns except stream, id, id_ms, id_seq, timestamp (the source's own), and
+                                   those that idColumn and streamColumn name
 
-Which stream:
+The stream of a row:
 
     stream                         that key
-    stream, partitioned = n        <stream>:0 to <stream>:<n - 1>: crc32 of the partitionColumn's text, modulo n;
-                                   without that column row i of a task's partition p goes to (p + i) modulo n
-    streamColumn                   the key that the column holds (the column `stream` where no stream is named)
+    stream, partitioned = n        <stream>:0 to <stream>:<n - 1>: crc32 of the text of partitionColumn, modulo n;
+                                   without that column, row i of partition p goes to (p + i) modulo n
+    streamColumn                   the key in that column (the column `stream` if neither is set)
 
-A value's text: strings and bytes as they are, numbers in decimal, booleans true and false, timestamps as ISO 8601 in
-UTC; nulls are left out. Values of other types are refused before the first row is written: to_json() is Spark's way to
-texts.
+The text of a value: strings and binary values unchanged, numbers in decimal, booleans as true and false, timestamps as
+ISO 8601 in UTC. Nulls are left out. Other types are rejected before the first row is written; to_json() converts them.
 
-A batch whose rows go to several streams is sorted by stream (stable, by Arrow) and cut, so that each stream is packed
-on its own: about 0.1 microseconds a row, and its rows keep their order. crc32 is taken once for each different text of
-a batch. Rejected: Python's `hash` (another one in every process) and Spark's (not what other producers can compute).
+A batch with rows for several streams is sorted by stream (stable, by Arrow) and divided, so each stream is packed
+separately and its rows keep their order: about 0.1 microseconds per row. crc32 is computed once for each distinct text
+of a batch. Rejected: Python's `hash` (different in every process) and Spark's (other producers cannot compute it).
 """
 
 from __future__ import annotations
@@ -43,10 +42,10 @@ OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
 
 
 class RowEncoder:
-    """What of a row goes where; small enough to travel with every task."""
+    """The mapping from rows to streams and fields; small, because Spark sends it with every task."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        """Settle it for a schema; OptionError names everything that cannot be written."""
+        """Check a schema; raise an OptionError that lists every column that cannot be written."""
         kinds = {field.name: field.dataType for field in schema.fields}
         self.stream = options.stream.encode()
         self.parts = options.partitioned
@@ -57,10 +56,10 @@ class RowEncoder:
         named = (*self.fields, self.id_column, self.part_column, self.stream_column)
         wrong = [f"there is no column {name!r}" for name in named if name and name not in kinds]
         if not options.stream and options.stream_column is None and "stream" not in kinds:
-            wrong = [NO_STREAM, *wrong[:-1]]  # nobody asked for the column
+            wrong = [NO_STREAM, *wrong[:-1]]  # the user did not name the column
         if not self.fields:
             own = ", ".join(OWN_COLUMNS)
-            wrong.append(f"no column is left to write: {own} are the source's own (name them in fieldColumns)")
+            wrong.append(f"there is no column to write; {own} are only written if fieldColumns names them")
         self.of_map = list(self.fields) == ["fields"] and _is_map(kinds.get("fields"))
         for name in dict.fromkeys(name for name in named if name in kinds):
             wrong += _without_text(name, kinds[name], self.of_map)
@@ -74,11 +73,11 @@ class RowEncoder:
 
     @property
     def by_turns(self) -> bool:
-        """Whether a row's stream depends on its place among the others."""
+        """Whether rows are distributed among the streams by turns."""
         return self.parts is not None and self.part_column is None
 
     def shares(self, batch: Any, turn: int) -> Iterator[tuple[bytes, Any]]:
-        """Yield the streams of a batch's rows with those rows, in order; `turn` is the first row's place."""
+        """Yield each stream with its rows of a batch, in order; `turn` is the number of the first row."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -99,18 +98,18 @@ class RowEncoder:
             at += pair["counts"]
 
     def _codes(self, batch: Any) -> tuple[list[bytes], Any]:
-        """Return the names of streams and, for every row, which of them."""
+        """Return the streams and, for every row, the index of its stream."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
         column = as_texts(batch.column(self.part_column or self.stream_column))
         if self.parts is None and column.null_count:
-            raise ConnectorError(f"rillet: the column {self.stream_column!r} holds a null, so a row has no stream")
+            raise ConnectorError(f"rillet: the column {self.stream_column!r} contains a null: every row needs a stream")
         encoded = pc.fill_null(column, b"" if pa.types.is_binary(column.type) else "").dictionary_encode()
         texts = encoded.dictionary.cast(pa.binary()).to_pylist()
         if self.parts is None:
             if b"" in texts:
-                raise ConnectorError(f"rillet: the column {self.stream_column!r} holds an empty name of a stream")
+                raise ConnectorError(f"rillet: the column {self.stream_column!r} contains an empty text, not a stream")
             return texts, encoded.indices
         hashed = pa.array([crc32(text) % self.parts for text in texts], pa.int32())
         return [self._part(part) for part in range(self.parts)], hashed.take(encoded.indices)
@@ -119,13 +118,13 @@ class RowEncoder:
         return b"%b:%d" % (self.stream, part)
 
     def streams(self) -> list[bytes]:
-        """Return the streams as far as they are known without rows."""
+        """Return the streams that are known without rows."""
         if self.parts is not None:
             return [self._part(part) for part in range(self.parts)]
         return [self.stream] if self.single else []
 
     def load(self, packer: RowPacker, batch: Any, ids: Any) -> None:
-        """Hand a batch's columns, and its IDs if there are any, to a packer."""
+        """Load a batch's columns, and its IDs if given, into a packer."""
         ids = None if ids is None else texts(ids)
         if self.of_map:
             column = batch.column("fields")
@@ -136,7 +135,7 @@ class RowEncoder:
 
 
 def _fields(options: Options, kinds: dict[str, DataType], stream_column: str | None) -> dict[str, str]:
-    """Return which column becomes which field."""
+    """Return the field name of each column."""
     if options.fields:
         return options.fields
     if options.field_columns:
@@ -153,7 +152,7 @@ def _is_map(kind: DataType | None) -> bool:
 
 
 def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
-    """Return why a column has no text, if so."""
+    """Return the reasons why a column cannot be converted to text."""
     from pyspark.sql.types import AtomicType, MapType, NumericType, StringType, VariantType
 
     wrong = []
@@ -162,17 +161,17 @@ def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
             wrong.append("the keys of the map column 'fields' must be strings")
         kind = kind.valueType
     if isinstance(kind, VariantType) or not isinstance(kind, (AtomicType, NumericType)):
-        wrong.append(f"column {name!r} is {kind.simpleString()}, which has no text: use to_json")
+        wrong.append(f"column {name!r} is {kind.simpleString()}, which cannot be converted to text: use to_json")
     return wrong
 
 
 def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, StreamID]:
-    """Return the first and the last ID of a column; ConnectorError where they do not rise, from `above` on."""
+    """Return the first and last ID of a column; raise ConnectorError unless they rise and are larger than `above`."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if column.null_count:
-        raise ConnectorError(f"rillet: the idColumn {name!r} holds a null")
+        raise ConnectorError(f"rillet: the idColumn {name!r} contains a null")
     halves = pc.split_pattern(as_texts(column).cast(pa.string()), "-", max_splits=1)
     whole = pc.equal(pc.list_value_length(halves), 2)
     try:
@@ -180,11 +179,11 @@ def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, St
         seq = pc.if_else(whole, pc.list_flatten(pc.list_slice(halves, 1, 2, return_fixed_size_list=True)), "0")
         seq = seq.cast(pa.uint64())
     except pa.ArrowInvalid as error:
-        raise ConnectorError(f"rillet: the idColumn {name!r} holds what is no ID: {error}") from None
+        raise ConnectorError(f"rillet: the idColumn {name!r} contains an invalid ID: {error}") from None
     rise = pc.or_(pc.greater(ms[1:], ms[:-1]), pc.and_(pc.equal(ms[1:], ms[:-1]), pc.greater(seq[1:], seq[:-1])))
     first = StreamID(ms[0].as_py(), seq[0].as_py())
     at = pc.index(rise, False).as_py()
     if at >= 0 or first <= above:
         before, after = (above, first) if first <= above else (column[at], column[at + 1])
-        raise ConnectorError(f"rillet: IDs must rise, and in the idColumn {name!r} {after} comes after {before}")
+        raise ConnectorError(f"rillet: IDs must rise, but in the idColumn {name!r} {after} follows {before}")
     return first, StreamID(ms[-1].as_py(), seq[-1].as_py())
