@@ -36,8 +36,8 @@ class _Reader(DataSourceReader):
 
     def partitions(self) -> list[InputPartition]:
         with self._client() as client:
-            told = client.xinfo_stream(self.key)
-        first, last = (int(told[edge][0].split(b"-")[0]) for edge in ("first-entry", "last-entry"))
+            info = client.xinfo_stream(self.key)
+        first, last = (int(info[edge][0].split(b"-")[0]) for edge in ("first-entry", "last-entry"))
         cuts = [first + (last + 1 - first) * i // TASKS for i in range(TASKS + 1)]
         return [InputPartition((cuts[i], cuts[i + 1] - 1)) for i in range(TASKS)]
 

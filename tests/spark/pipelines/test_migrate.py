@@ -111,16 +111,16 @@ def fill(client: Any, count: int = 600, key: str = "s") -> None:
 def facts(client: Any, key: str) -> Any:
     """Return XINFO STREAM FULL without the parts that commands cannot copy and those that depend on the rax."""
 
-    def told(flat: list[Any], *without: bytes) -> dict[bytes, Any]:
+    def as_dict(flat: list[Any], *without: bytes) -> dict[bytes, Any]:
         return {name: value for name, value in zip(flat[::2], flat[1::2], strict=True) if name not in without}
 
-    full = told(client.execute_command("XINFO", "STREAM", key, "FULL", "COUNT", 0), b"radix-tree-keys",
+    full = as_dict(client.execute_command("XINFO", "STREAM", key, "FULL", "COUNT", 0), b"radix-tree-keys",
                 b"radix-tree-nodes", b"idmp-duration", b"idmp-maxsize", b"pids-tracked", b"iids-tracked", b"iids-added",
                 b"iids-duplicates")  # fmt: skip
     groups = []
     for flat in full[b"groups"]:
-        group = told(flat)
-        group[b"consumers"] = [told(one, b"seen-time", b"active-time") for one in group[b"consumers"]]
+        group = as_dict(flat)
+        group[b"consumers"] = [as_dict(one, b"seen-time", b"active-time") for one in group[b"consumers"]]
         group.pop(b"nacked-count", None)
         group[b"pending"] = group.pop(b"pending", group.pop(b"pel", None))
         groups.append(group)
@@ -253,7 +253,7 @@ def test_following_copies_later_changes_of_the_source(judge: Judge, other: Judge
         done = copy_stream(plan, b"s", b"s")
         assert done.equal and done.rounds == 2, done  # the second round finds the deletions in the middle
         assert facts(there, "s") == facts(here, "s")
-        there.execute_command("XADD", "s", "*", "from", "somebody else")
+        there.execute_command("XADD", "s", "*", "from", "another client")
         (error,) = copy_stream(plan, b"s", b"s").differences
         assert "after the source's" in error
         assert "another client writes to it" in error
@@ -278,13 +278,13 @@ def test_pages_return_a_range_of_entries_with_any_bytes(judge: Judge) -> None:
     with judge.client() as here:
         fill(here, 300)
         here.execute_command("XADD", "s", identifier(5000), "big", b"\r\n" * 400_000)
-        told = here.execute_command("XRANGE", "s", "-", "+")
+        entries = here.execute_command("XRANGE", "s", "-", "+")
         for page in (1, 7, 1000):
             with RawPages(options(judge), b"s", StreamID(0, 0), StreamID(2**64 - 1, 2**64 - 1), page) as pages:
                 found = [one for part in pages for one in part]
-            assert [one.id for one in found] == [raw for raw, _ in told]
-            assert [one.words for one in found] == [len(flat) for _, flat in told]
-        bodies = [b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in flat) for _, flat in told]
+            assert [one.id for one in found] == [raw for raw, _ in entries]
+            assert [one.words for one in found] == [len(flat) for _, flat in entries]
+        bodies = [b"".join(b"$%d\r\n%b\r\n" % (len(word), word) for word in flat) for _, flat in entries]
         assert [one.body for one in found] == bodies
         with RawPages(options(judge), b"s", StreamID(START + 10, 1), StreamID(START + 20, 0)) as pages:
             assert sum(map(len, pages)) == 9

@@ -270,17 +270,17 @@ def sql_file(path: str) -> str:
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
     """Return the errors in the combination of the arguments."""
-    wrong = cli_arguments.source_errors(options) + cli_arguments.target_errors(options)
+    errors = cli_arguments.source_errors(options) + cli_arguments.target_errors(options)
     if (options.sql is None) == (options.sql_file is None):
-        wrong.append("give one of --sql and --sql-file")
+        errors.append("give one of --sql and --sql-file")
     if options.parquet is None and options.to is None:
-        wrong.append("give --parquet, --to, or both: where the result goes")
+        errors.append("give --parquet, --to, or both: where the result goes")
     if options.batch:
         given = {"--checkpoint": options.checkpoint, "--every": options.every}
-        wrong += [f"--batch reads the whole stream once: not with {flag}" for flag, value in given.items() if value]
+        errors += [f"--batch reads the whole stream once: not with {flag}" for flag, value in given.items() if value]
     elif options.checkpoint is None:
-        wrong.append("--checkpoint is missing (or --batch)")
-    return wrong
+        errors.append("--checkpoint is missing (or --batch)")
+    return errors
 
 
 def run(options: argparse.Namespace) -> int:
