@@ -10,18 +10,18 @@ from importlib import import_module
 
 # The modules that declare commands, by package.
 MODULES = {
-    "connection": ("connection", "transactions"),
-    "keys": ("generic", "expire", "object", "dump"),
+    "connection": ("auth", "connection", "client", "client_admin", "transactions"),
+    "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump"),
     "string": ("string", "lcs"),
-    "list": ("list", "move"),
-    "set": ("set", "operations"),
-    "zset": ("zset", "range", "operations", "pop", "scan"),
-    "hash": ("hash", "scan"),
+    "list": ("elements", "pop", "move"),
+    "set": ("members", "random_members", "operations"),
+    "zset": ("members", "range", "operations", "pop", "scan", "random_members"),
+    "hash": ("fields", "scan", "random_fields"),
     "stream": ("add", "delete", "range", "read_group", "group", "claim", "nack", "info", "idmp", "bulk_read"),
     "pubsub": ("pubsub",),
     "scripting": ("scripting",),
     "acl": ("acl",),
-    "server": ("server", "config", "command", "debug", "debug_load", "wait"),
+    "server": ("info", "server", "persistence", "monitoring", "config", "command", "debug", "debug_load", "wait"),
 }
 
 

@@ -1,4 +1,4 @@
-"""Arguments: bytes from a client become numbers, or the error that Redis has for them."""
+"""Arguments: convert the bytes of a client to numbers, or raise Redis's error."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ LLONG_MIN = -(2**63)
 
 
 def syntax_error() -> CommandError:
-    """Return the error of an option that is unknown or misplaced (shared.syntaxerr)."""
+    """Return the error for an unknown or misplaced option (shared.syntaxerr)."""
     return CommandError("syntax error")
 
 
 def text(raw: bytes) -> str:
-    """Return the bytes as text that encodes back to the same bytes, cut at a NUL as C's %s does."""
+    """Return text that encodes to the same bytes, cut at a NUL as by C's %s."""
     return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
 def integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
-    """Return a canonical signed 64-bit integer (object.c: getLongLongFromObjectOrReply)."""
+    """Parse a canonical signed 64-bit integer (object.c: getLongLongFromObjectOrReply)."""
     value = string2ll(raw)
     if value is None:
         raise CommandError(message)
@@ -34,7 +34,7 @@ def integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
 
 
 def small_integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
-    """Return an integer of 32 bits (object.c: getIntFromObjectOrReply)."""
+    """Parse a 32-bit integer (object.c: getIntFromObjectOrReply)."""
     value = integer(raw, message)
     if not -(2**31) <= value < 2**31:
         raise CommandError(message)
@@ -42,7 +42,7 @@ def small_integer(raw: bytes, message: str = NOT_AN_INTEGER) -> int:
 
 
 def positive(raw: bytes, message: str = "value is out of range, must be positive") -> int:
-    """Return an integer that is at least 0 (object.c: getPositiveLongFromObjectOrReply)."""
+    """Parse an integer that is at least 0 (object.c: getPositiveLongFromObjectOrReply)."""
     value = integer(raw, message)
     if value < 0:
         raise CommandError(message)
@@ -50,7 +50,7 @@ def positive(raw: bytes, message: str = "value is out of range, must be positive
 
 
 def timeout_ms(raw: bytes) -> int:
-    """Return a time-out given in milliseconds (timeout.c: getTimeoutFromObjectOrReply)."""
+    """Parse a timeout in milliseconds (timeout.c: getTimeoutFromObjectOrReply)."""
     value = integer(raw, "timeout is not an integer or out of range")
     if value < 0:
         raise CommandError("timeout is negative")
@@ -58,7 +58,7 @@ def timeout_ms(raw: bytes) -> int:
 
 
 def float_value(raw: bytes, message: str = NOT_A_FLOAT) -> Fraction:
-    """Return a long double (object.c: getLongDoubleFromObjectOrReply); long_double.NotFinite for infinity."""
+    """Parse a long double (object.c: getLongDoubleFromObjectOrReply); long_double.NotFinite for infinity."""
     value = long_double.parse(raw)
     if value is None:
         raise CommandError(message)
@@ -66,12 +66,18 @@ def float_value(raw: bytes, message: str = NOT_A_FLOAT) -> Fraction:
 
 
 def timeout_seconds(raw: bytes) -> int:
-    """Return, in milliseconds, a time-out given in seconds; part of a millisecond counts as one."""
+    """Parse a timeout in seconds; return milliseconds, rounded up."""
     try:
         value = ceil(long_double.rounded(float_value(raw, "timeout is not a float or out of range") * 1000))
     except long_double.NotFinite:
         value = -1
-    # What does not fit a long long becomes its most negative value on x86, so Redis calls it negative.
+    # On x86, a value that does not fit a long long becomes the most negative one, so Redis's error says negative.
     if not 0 <= value <= LLONG_MAX:
         raise CommandError("timeout is negative")
     return value
+
+
+def subcommand_error(container: str, argv: list[bytes]) -> CommandError:
+    """Return the error for an invalid call of a subcommand (addReplySubcommandSyntaxError)."""
+    name = text(argv[1][:128])
+    return CommandError(f"unknown subcommand or wrong number of arguments for '{name}'. Try {container} HELP.")

@@ -1,7 +1,6 @@
-"""The HELP of a container command, made from the declarations of its sub-commands.
+"""The HELP subcommand of containers, generated from the declarations of their subcommands.
 
-Redis keeps these texts by hand (networking.c, addReplyHelp lays them out); here the declaration that
-feeds the arity check says it too, so that the two cannot part.
+Redis writes these texts by hand (networking.c: addReplyHelp formats them). Here they cannot contradict the arity check.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from rillet.runtime.session import Session
 
 
 def reply_help(session: Session, container: str) -> None:
-    """Reply with a line on how to call the container, then two lines for each sub-command."""
+    """Reply with the syntax of the container, then two lines for each subcommand."""
     entry = TABLE.by_name[container.encode()]
     level = session.engine.settings.compat.level
     commands = [one for _, one in sorted((entry.subcommands or {}).items()) if one.level <= level]
@@ -23,7 +22,7 @@ def reply_help(session: Session, container: str) -> None:
 
 
 def reply_lines(session: Session, name: str, topics: Iterable[tuple[str, str]]) -> None:
-    """Reply with the head line and, for each (usage, summary), the usage and the summary set in by four."""
+    """Reply with the head line and, for each (usage, summary), the usage and the summary indented by four."""
     lines = [f"{name.upper()} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:"]
     for usage, summary in topics:
         lines += [usage, f"    {summary}"]

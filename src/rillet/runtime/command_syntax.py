@@ -1,19 +1,19 @@
-"""The argument grammar of a command, read from the `syntax` of its declaration.
+"""The argument grammar of a command, parsed from the `syntax` of its declaration.
 
     key value [NX | XX] [GET] [EX seconds | PX milliseconds]
 
-    [ ... ]       may be left out                  |      either, or
-    < ... >       belongs together                 ...    what stands before may be repeated
-    lower case    a value, by that name            other  a word or sign, sent as it stands
-    [ ... ]@8.4.0 came with that version: who is shown an earlier one is not told of it
+    [ ... ]        optional                              |      alternatives
+    < ... >        a group                               ...    the preceding item may be repeated
+    lower case     a value of that name                  other  a word or sign, sent literally
+    [ ... ]@8.4.0  since that version; not shown to users of an earlier one
 
-Redis writes this tree by hand in a JSON file for each command (src/commands/*.json); here the line that
-people read is the source, and COMMAND DOCS gets the tree:
+Redis writes this tree by hand in a JSON file for each command (src/commands/*.json). Here the line that people read is
+the source, and COMMAND DOCS returns the tree:
 
     Argument(name="value", type="string")
     Argument(name="condition", type="oneof", optional, arguments=[nx, xx]) ...
 
-A word followed by one value is that value with a token (EX seconds), by several a block.
+A word followed by one value is that value with a token (EX seconds); a word followed by several values is a block.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Argument:
 
 
 def without_versions(syntax: str) -> str:
-    """Return a syntax line as people are shown it."""
+    """Return a syntax line without its version marks."""
     return _SINCE.sub("", syntax)
 
 
@@ -70,7 +70,7 @@ class _Reader:
         return self.words[self.at] if self.at < len(self.words) else ""
 
     def choice(self, closing: tuple[str, ...]) -> list[Argument]:
-        """Read up to a closing sign; several alternatives become one oneof."""
+        """Parse up to a closing sign; several alternatives become one `oneof`."""
         options = [self._sequence(closing)]
         while self._peek() == "|":
             self.at += 1
@@ -99,7 +99,7 @@ class _Reader:
         return _with_tokens(found)
 
     def _bracket(self, found: list[Argument]) -> None:
-        """Read what may be left out; `x [x ...]` makes x a repeated argument instead."""
+        """Parse an optional item; in `x [x ...]`, mark x as repeated instead."""
         inner = self.choice(("]",))
         self.at += 1
         if inner and inner[-1].multiple and len(inner) <= len(found):

@@ -1,23 +1,19 @@
-"""Shortcuts: a command's way past the list of its words, for calls that lie whole and plain in what a client sent.
+"""Fast paths: run calls from the client's buffer without creating a list of their arguments.
 
-    bytes ── CommandParser.next ──► argv ──► Engine.call ──► handler(session, argv)       every command
-          └─ CommandParser.scan ──► Words ─► Shortcut.run(session, parser, words, ...)    a run of plain calls
+    bytes -> CommandParser.next -> argv -> Engine.call -> handler(session, argv)             every command
+          -> CommandParser.scan -> ArgumentSpans -> FastPath.run(session, parser, words)     a run of plain calls
 
-A command may have a shortcut beside its handler (`Command.shortcut`). The engine offers it the words of a call where
-nothing is special: no transaction, no events asked for, nobody held back, and a log that is fed
-(rillet.protocol.propagation_buffer)
-or none. The shortcut either does exactly what
-the handler would have done, and goes on with the next call of the same name, or leaves the call alone: nothing has
-changed then, and the engine takes the way of every command. Errors are left alone, too, so that there is one place
-that words them.
+A declaration may name a fast path beside its handler (`Command.shortcut`). The engine offers it a call if nothing is
+unusual: no transaction, no keyspace events, no pause, and either no log or one with a propagation buffer. The fast path
+then does exactly what the handler would do and continues with the next calls of the same command. Or it declines
+before it changes anything, and the handler runs. It declines every call that would be an error, so each error
+message is written in one place.
 
-What a call changed goes to the feed as the client sent it, with what was left open put in (the ID for `*`): the bytes
-are those that the list of words would have given.
+A change is appended to the propagation buffer as the client sent it, with the generated parts filled in (the ID for
+`*`); the bytes equal those of the handler. `session.dirty` is the sum over the run, which the engine counts and times
+as a whole. A run ends when a blocked client has to be served.
 
-What a run of calls leaves in the session (`dirty`) is their sum, and the engine counts and times them together. Clients
-that wait for a key are served between two calls: a run ends as soon as one of them is.
-
-The worth: an XADD of five fields costs a third less (docs/design has the figures).
+An XADD of five fields takes a third less time (docs/design has the measurements).
 """
 
 from __future__ import annotations
@@ -35,7 +31,7 @@ from rillet.structs.argument_spans import ArgumentSpans
 
 @cython.cclass
 class FastPath:
-    """The shortcut of one command, in one engine or several."""
+    """The fast path of one command."""
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -47,11 +43,9 @@ class FastPath:
         feed: PropagationBuffer | None,
         limit: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Run the call in `words` and those of the same name behind it; return how many were run.
+        """Run the call in `words` and the following calls of the same command; return their number.
 
-        What they change is fed to `feed`, if there is one.
-
-        Ends at the first that is not plain, when clients are to be served, or beyond `limit` bytes of replies. The
-        parser is stepped over what was run, no further.
+        Changes are appended to `feed`, unless it is None. The run ends at the first call that is not plain, when
+        blocked clients have to be served, or after `limit` bytes of replies. The parser is then behind the last call.
         """
         raise NotImplementedError

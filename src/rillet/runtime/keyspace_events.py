@@ -1,17 +1,17 @@
-"""Keyspace notifications: what happens to keys, told on channels (Redis: notify.c).
+"""Keyspace notifications: the classes of events, and the channels that publish them (Redis: notify.c).
 
     notify-keyspace-events KEtg         K  __keyspace@0__:orders   <- xadd
                                         E  __keyevent@0__:xadd     <- orders
-                                        tg which events: those of streams, and generic ones
+                                        tg the events of streams, and generic ones
 
     g generic   $ string   l list   s set   h hash   z sorted set   t stream   d module   x expired   e evicted
-    A  all of these, and a (array) where it is known
+    A  all of these, and a (array) since 8.8
     m  key misses    n  new keys         not in A
     o  overwritten   c  type changed     since 8.2, not in A
-    S T I V          events of a key's fields, since 8.8: taken; nothing here has fields that could be told
+    S T I V          events of hash fields, since 8.8: accepted, but never published, as fields do not expire here
 
-A letter that a server of the version in `compat` does not know is refused, as it would be there. The setting is
-shown normalised: in Redis's order, with A where all of its classes are on.
+Letters that the server of `compat` does not support are rejected. The setting is shown in Redis's canonical order,
+with A if all of its classes are on.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from dataclasses import dataclass
 from rillet.types.compat import Compat
 
 _ALL = "g$lshzxetd"
-# In the order in which Redis shows them: what A stands for or is left out by it, then the rest.
+# In Redis's order of display: first the letters that A includes or excludes, then the others.
 _SHOWN = "g$lshzxetdanocKEmSTIV"
 _SINCE = {"o": 82, "c": 82, **dict.fromkeys("aSTIV", 88)}
 BIT = {letter: 1 << at for at, letter in enumerate(_SHOWN)}
 KEYSPACE, KEYEVENT, MISS, NEW, OVERWRITTEN = (BIT[letter] for letter in "KEmno")
 TYPE_CHANGED = BIT["c"]
 _WHERE = KEYSPACE | KEYEVENT
-# By the letter as handlers say it.
+# By the letter that handlers pass to Session.notify.
 CLASS = {letter.encode(): bit for letter, bit in BIT.items()}
 
 
 @dataclass(frozen=True, slots=True)
 class Events:
-    """A value of notify-keyspace-events: its classes as bits, and the text that CONFIG GET shows."""
+    """A value of notify-keyspace-events: the classes as bits, and the text that CONFIG GET shows."""
 
     flags: int = 0
     text: str = ""
 
     @property
     def wanted(self) -> bool:
-        """Whether anything can be told: a class, and a kind of channel to tell it on."""
+        """Whether any event can be published: at least one class and one kind of channel are on."""
         return bool(self.flags & _WHERE and self.flags & ~_WHERE)
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class Events:
 
 
 def parse(text: str, compat: Compat) -> Events | None:
-    """Return the classes that the letters name, None where one is not known (keyspaceEventsStringToFlags)."""
+    """Parse the letters; return None if one is invalid (keyspaceEventsStringToFlags)."""
     every = _ALL + "a" if compat.knows(88) else _ALL
     flags = 0
     for letter in text:
@@ -64,7 +64,7 @@ def parse(text: str, compat: Compat) -> Events | None:
 
 
 def _show(flags: int, every: str) -> str:
-    """Return the normal form of the setting (keyspaceEventsFlagsToString); under A, Redis's n o c are not shown."""
+    """Return the canonical text of the classes (keyspaceEventsFlagsToString); A hides n, o and c, as in Redis."""
     rest = "KEmSTIV"
     shown = "".join(letter for letter in _SHOWN if flags & BIT[letter] and letter not in rest)
     if all(flags & BIT[letter] for letter in every):
@@ -73,18 +73,18 @@ def _show(flags: int, every: str) -> str:
 
 
 def letters(compat: Compat) -> str:
-    """Return the letters that Redis's error message names."""
+    """Return the letters that Redis's error message lists."""
     return "Ag$lshzxeKEtmdn" + ("ocaSTIV" if compat.knows(88) else "")
 
 
 def channels_of(flags: int, index: int, event: bytes, key: bytes) -> list[tuple[bytes, bytes]]:
-    """Return the channels on which an event of database `index` is told, and the message on each."""
-    told = []
+    """Return the (channel, message) pairs that publish an event of database `index`."""
+    messages = []
     if flags & KEYSPACE:
-        told.append((b"__keyspace@%d__:%b" % (index, key), event))
+        messages.append((b"__keyspace@%d__:%b" % (index, key), event))
     if flags & KEYEVENT:
-        told.append((b"__keyevent@%d__:%b" % (index, event), key))
-    return told
+        messages.append((b"__keyevent@%d__:%b" % (index, event), key))
+    return messages
 
 
 __all__ = ["CLASS", "MISS", "NEW", "OVERWRITTEN", "TYPE_CHANGED", "Events", "channels_of", "letters", "parse"]

@@ -1,21 +1,17 @@
-"""Every command, declared once.
-
-A handler carries its declaration beside it:
+"""The command table: every command is declared once, beside its handler.
 
     @command("xlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="stream", since="5.0.0",
              complexity="O(1)", syntax="key")
     def xlen(session: Session, argv: list[bytes]) -> None:
         \"\"\"Returns the number of entries in a stream.\"\"\"
 
-That one object feeds the arity check, key extraction, COMMAND INFO and DOCS, ACL categories, the
-reference pages and the fuzz grammar. The decorator only records: nothing wraps the handler at call
-time. A declaration that contradicts itself fails at import.
+The declaration is the only source for the arity check, key extraction, COMMAND INFO and DOCS, ACL categories, the
+reference pages and the fuzz grammar. The decorator only records it: nothing wraps the handler at call time. An
+inconsistent declaration fails at import.
 
-The flag not_key says that the positions of `keys` hold names that are no keys: a cluster finds the node by them,
-nothing else takes them for keys.
-
-A sub-command is declared as "xgroup|create"; its container ("xgroup") is made on first sight.
-Arity counts the command's name (and the sub-command's); negative means "at least".
+A subcommand is declared as "xgroup|create"; its first subcommand creates the container "xgroup". The arity includes the
+names of the command and the subcommand; a negative arity is a minimum. The flag not_key marks `keys` as names that
+are not keys, such as channels: a cluster routes the command by them, and nothing else reads them.
 """
 
 from __future__ import annotations
@@ -100,11 +96,11 @@ class Command:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def accepts(self, count: cython.Py_ssize_t) -> cython.bint:
-        """Whether a call of `count` words, the names included, has the right number of them."""
+        """Return whether a call of `count` arguments, names included, satisfies the arity."""
         return count == self.arity or (self.arity < 0 and count >= -self.arity)
 
     def key_positions(self, argv: Sequence[bytes]) -> list[int]:
-        """Return the positions in argv that hold keys (db.c: getKeysFromCommand); names of channels are none."""
+        """Return the positions of keys in argv (db.c: getKeysFromCommand); channel names are not keys."""
         if "not_key" in self.flags:
             return []
         if self.get_keys is not None:
@@ -117,12 +113,12 @@ class Command:
 
 
 def load_commands() -> None:
-    """Import the package that declares the commands, by name, so that `runtime` depends on no command."""
+    """Import the package of commands by its name, so that `runtime` does not depend on commands."""
     import_module(COMMANDS).load()
 
 
 class CommandTable:
-    """All commands by lower-case name; sub-commands hang on their container."""
+    """All commands by lower-case name; a container holds its subcommands."""
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, Command] = {}
@@ -155,7 +151,7 @@ class CommandTable:
     def find(self, name: bytes, compat: Compat | None = None) -> Command | None:
         """Return the command of that name in any case ("XADD", "xgroup|create"), or None.
 
-        With compat, a command that came later is not there.
+        With `compat`, commands that are newer than that server are left out.
         """
         head, _, tail = name.lower().partition(b"|")
         found = self.by_name.get(head)
@@ -164,15 +160,15 @@ class CommandTable:
         return None if found is None or (compat is not None and found.level > compat.level) else found
 
     def known(self, compat: Compat) -> list[Command]:
-        """Return the commands (containers, not their sub-commands) that the server of that kind has, by name."""
+        """Return the commands that a server of this version has, sorted by name, without subcommands."""
         return [entry for entry in self if entry.level <= compat.level]
 
     def __iter__(self) -> Any:
-        """Yield the commands (containers, not their sub-commands), by name."""
+        """Yield the commands sorted by name, without subcommands."""
         return iter(sorted(self.by_name.values(), key=lambda entry: entry.name))
 
     def __len__(self) -> int:
-        """Return the number of commands, containers counted once."""
+        """Return the number of commands, without subcommands."""
         return len(self.by_name)
 
 
@@ -194,8 +190,8 @@ def command(
 ) -> Callable[[Handler], Handler]:
     """Record the decorated handler under `name`; the docstring's first line is the summary.
 
-    keys: (first, last, step) as COMMAND INFO shows them; get_keys: argv -> positions, where keys move; shortcut:
-    makes the command's Shortcut for an engine.
+    keys: (first, last, step) as in COMMAND INFO; get_keys: argv -> positions, if they vary; shortcut: creates the
+    command's FastPath for an engine.
     """
 
     def record(handler: Handler) -> Handler:

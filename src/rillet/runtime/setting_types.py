@@ -1,17 +1,17 @@
-"""What a parameter of the settings is: its name, its values, and how they are read, shown and written.
+"""The types of settings: how a value is parsed, shown and written (Redis: config.c, the macros of createXConfig).
 
-There are kinds of parameters, as in Redis's table of them (config.c): yes or no, a number, an amount of memory, one or
-some of several words, a string; and a few with rules of their own. Each kind knows the same five things:
+A setting is a boolean, a number, an amount of memory, one or several words of a list, or a string; a few have their own
+rules. Each type defines:
 
-    parse     text -> value; SettingError with Redis's words where it is none
+    parse     text -> value; SettingError with Redis's message if the text is invalid
     show      value -> text, as CONFIG GET shows it
-    lines     value -> what stands behind the name in redis.conf, a line each, and whether the line is to be
-              written though the file never had one (CONFIG REWRITE)
-    default   what it is where nobody says anything
-    adapt     where what the text means depends on the other settings: value of `parse`, settings -> value
+    lines     value -> the arguments in redis.conf, one item per line, each with a flag: whether CONFIG REWRITE adds the
+              line to a file that does not contain the setting
+    default   the value without any configuration
+    adapt     for text whose meaning depends on other settings: value of `parse`, settings -> value
 
-A parameter that takes several words (`save 60 1 300 10`) is parsed from the list of them: CONFIG SET cuts its one
-argument at blanks, a file and the command line have quoting.
+A setting that takes several words (`save 60 1 300 10`) is parsed from a list of them. CONFIG SET splits its one
+argument at blanks; a file and the command line support quoting.
 """
 
 from __future__ import annotations
@@ -31,23 +31,22 @@ _ESCAPES = {0x5C: "\\\\", 0x22: '\\"', 0x0A: "\\n", 0x0D: "\\r", 0x09: "\\t", 0x
 INT_MAX = 2**31 - 1
 INT_MIN = -(2**31)
 LONG_MAX = 2**63 - 1
-_MOST_DIGITS = 127  # of an amount of memory: the buffer of memtoull
+_MOST_DIGITS = 127  # digits of an amount of memory: the size of memtoull's buffer
 
 Lines = list[tuple[str, bool]]
 
 
 class SettingError(CommandError):
-    """A value that a parameter does not take; the text is the one CONFIG SET shows."""
+    """An invalid value; the text is the message of CONFIG SET."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingType:
     """One setting: its Redis name, its default, and how text becomes a value and a value text.
 
-    CONFIG SET leaves alone what is not mutable, and, unless enable-protected-configs allows it, what is protected (it
-    may name files); needs_host: only a server or a store in a directory can apply a change; hidden: shown only
-    where it is asked for by its name; multi: several words; adapt: what the text means given the other settings, and
-    the value that there was; it stands after parse.
+    mutable: CONFIG SET may change it; protected: CONFIG SET needs enable-protected-configs, because the value may name
+    files; needs_host: only a server or a store in a directory can apply a change; hidden: CONFIG GET shows it only
+    by its full name; multi: several words; adapt: applied after parse, given the other settings.
     """
 
     name: str
@@ -65,11 +64,11 @@ class SettingType:
 
     @property
     def attribute(self) -> str:
-        """The attribute of Settings that holds the value; an alias has the one of the parameter that it names."""
+        """The attribute of Settings that holds the value; an alias shares that of its target."""
         return (self.alias or self.name).replace("-", "_")
 
     def lines(self, value: Any) -> Lines:
-        """Return what CONFIG REWRITE writes behind the name, line by line; and whether a file without it gets one."""
+        """Return what CONFIG REWRITE writes after the name, line by line, and whether to add a missing line."""
         if self.written is not None:
             return self.written(value)
         return [(self.show(value), value != self.default)]
@@ -82,13 +81,13 @@ def quoted(text: str) -> str:
 
 
 def parse_integer(text: str) -> int | None:
-    """Return the canonical 64-bit integer that the text is, or None (util.c: string2ll)."""
+    """Parse a canonical 64-bit integer; return None if the text is not one (util.c: string2ll)."""
     value = string2ll(text.encode("utf-8", "surrogateescape"))
     return None if value is None else int(value)
 
 
 def parse_memory(text: str) -> int | None:
-    """Return the bytes that a text such as "64mb" stands for, or None; no digits are 0 (util.c: memtoull)."""
+    """Parse a size such as "64mb"; return bytes, None if invalid, 0 without digits (util.c: memtoull)."""
     digits = text.rstrip("bBkKmMgG")
     unit = text[len(digits) :].lower()
     if unit not in _UNITS or len(digits) > _MOST_DIGITS or not (digits + "0").isascii() or not (digits + "0").isdigit():
@@ -97,18 +96,18 @@ def parse_memory(text: str) -> int | None:
 
 
 def show_memory(size: int) -> str:
-    """Return a size in the largest unit that it is a multiple of (config.c: rewriteConfigFormatMemory)."""
+    """Format a size in the largest unit that divides it (config.c: rewriteConfigFormatMemory)."""
     for unit, name in ((1024**3, "gb"), (1024**2, "mb"), (1024, "kb")):
         if size and size % unit == 0:
             return f"{size // unit}{name}"
     return str(size)
 
 
-# -- kinds ------------------------------------------------------------------------------------------
+# -- types ------------------------------------------------------------------------------------------
 
 
 def boolean(name: str, default: bool, *, mutable: bool = True, needs_host: bool = False) -> SettingType:
-    """Return a parameter that is yes or no."""
+    """Return a setting that is yes or no."""
 
     def parse(text: str) -> bool:
         if text.lower() not in ("yes", "no"):
@@ -119,7 +118,7 @@ def boolean(name: str, default: bool, *, mutable: bool = True, needs_host: bool 
 
 
 def integer(name: str, default: int, low: int, high: int, *, mutable: bool = True, hidden: bool = False) -> SettingType:
-    """Return a parameter that is a number."""
+    """Return a setting that is a number."""
 
     def parse(text: str) -> int:
         value = parse_integer(text)
@@ -131,7 +130,7 @@ def integer(name: str, default: int, low: int, high: int, *, mutable: bool = Tru
 
 
 def octal(name: str, default: int, low: int, high: int, *, mutable: bool = True) -> SettingType:
-    """Return a parameter that is a number in octal digits, such as the rights of a file."""
+    """Return a setting that is an octal number, such as file permissions."""
 
     def parse(text: str) -> int:
         digits = text.lstrip(" \t\n\v\f\r")
@@ -147,7 +146,7 @@ def octal(name: str, default: int, low: int, high: int, *, mutable: bool = True)
 
 
 def memory(name: str, default: int, low: int, high: int, *, hidden: bool = False) -> SettingType:
-    """Return a parameter that is a number of bytes; its text may have a unit."""
+    """Return a setting that is a number of bytes; its text may have a unit."""
 
     def parse(text: str) -> int:
         value = parse_memory(text)
@@ -167,7 +166,7 @@ def _within(value: int, low: int, high: int) -> int:
 
 def words(name: str, default: str, choices: tuple[str, ...], *, mutable: bool = True, needs_host: bool = False,
           same: dict[str, str] | None = None) -> SettingType:
-    """Return a parameter that is one of several words; same: a word -> the one that is shown for it."""
+    """Return a setting that is one of several words; same: synonym -> the word that is shown."""
 
     def parse(text: str) -> str:
         word = _one_of(text, choices)
@@ -177,7 +176,7 @@ def words(name: str, default: str, choices: tuple[str, ...], *, mutable: bool = 
 
 
 def flags(name: str, choices: tuple[str, ...], exclusive: tuple[str, str], reason: str) -> SettingType:
-    """Return a parameter that is some of several words, the first of which stands for none of the others."""
+    """Return a setting that is a set of words; the first word of `choices` means the empty set."""
 
     def parse(texts: list[str]) -> tuple[str, ...]:
         given = {_one_of(text, choices) for text in texts or [""]} - {choices[0]}
@@ -196,7 +195,7 @@ def _one_of(text: str, choices: tuple[str, ...]) -> str:
 
 def string(name: str, default: str, *, mutable: bool = True, protected: bool = False, null: bool = False,
            valid: Callable[[str], str | None] | None = None) -> SettingType:
-    """Return a parameter that is any text; null: no text is the same as none; valid: text -> what is wrong with it."""
+    """Return a setting that is any text; null: empty text means unset; valid: text -> error message or None."""
 
     def parse(text: str) -> str:
         wrong = valid(text) if valid is not None else None
@@ -212,7 +211,7 @@ def string(name: str, default: str, *, mutable: bool = True, protected: bool = F
 
 def file_name(name: str, default: str, what: str = "filename", *, may_be_empty: bool = False, mutable: bool = True,
               protected: bool = False) -> SettingType:
-    """Return a parameter that names a file, not a path to it (config.c: isValidDBfilename and its like)."""
+    """Return a setting that is a file name without a path (config.c: isValidDBfilename)."""
 
     def valid(text: str) -> str | None:
         if not text and not may_be_empty:
@@ -225,7 +224,7 @@ def file_name(name: str, default: str, what: str = "filename", *, may_be_empty: 
 
 
 def fixed(value: str, reason: str, *names: str) -> list[SettingType]:
-    """Return parameters of something that is not here: any value but the one they have is refused with the reason."""
+    """Return settings of an unsupported feature: every value except the current one is rejected with the reason."""
 
     def parse(text: str) -> str:
         if text.lower() != value:
@@ -241,7 +240,7 @@ SavePoints = tuple[tuple[int, int], ...]
 
 
 def save_points(texts: list[str]) -> SavePoints:
-    """Return (seconds, changes) pairs; none for the one empty word (config.c: setConfigSaveOption)."""
+    """Parse (seconds, changes) pairs; a single empty word is no pair (config.c: setConfigSaveOption)."""
     if texts == [""]:
         return ()
     if len(texts) % 2:
@@ -256,7 +255,7 @@ def save_points(texts: list[str]) -> SavePoints:
 
 
 def _strtoll(text: str) -> int | None:
-    """Return the number that C's strtoll reads if it reads all of the text; it takes a sign and leading blanks."""
+    """Parse a number as C's strtoll does, with leading blanks and a sign; the whole text must match."""
     digits = text.lstrip(" \t\n\v\f\r")
     sign, digits = (-1, digits[1:]) if digits[:1] == "-" else (1, digits.removeprefix("+"))
     if not digits:
@@ -270,5 +269,5 @@ def show_save(points: SavePoints) -> str:
 
 
 def write_save(points: SavePoints) -> Lines:
-    """Return save points as lines of redis.conf; `save ""` keeps the default ones away."""
+    """Return save points as lines of redis.conf; `save ""` disables the default ones."""
     return [(f"{seconds} {changes}", True) for seconds, changes in points] or [('""', True)]

@@ -1,14 +1,12 @@
-"""The settings: what redis.conf, the command line and CONFIG SET can change, one declaration each.
+"""The settings: everything that redis.conf, the command line and CONFIG SET can change, one declaration each.
 
-A parameter has Redis's name; in Python it is an attribute with `_` for `-`
-(`settings.stream_node_max_bytes`). Text is parsed and shown as Redis does (`parameters`): memory sizes take
-units (`64mb`), booleans are yes and no, an enumeration takes its words only.
+A setting has Redis's name; its Python attribute replaces `-` by `_` (`settings.stream_node_max_bytes`). Text is parsed
+and shown as in Redis (`setting_types`).
 
-Clients and test suites ask for parameters of features that are not here. Those are declared too, with
-the one value that is true (`maxmemory 0`, `slowlog-log-slower-than -1`): asking is answered, and setting
-anything else is refused with the reason, instead of being taken and ignored. What changes nothing that a
-client could see (`loglevel`, `daemonize`, `lazyfree-lazy-expire`) is kept as it was said, so that a redis.conf is read
-and written back whole.
+Clients and test suites also read settings of features that rillet does not have. Those are declared with their one
+true value (`maxmemory 0`, `slowlog-log-slower-than -1`); CONFIG SET rejects any other value with the reason. Settings
+without a visible effect (`loglevel`, `daemonize`, `lazyfree-lazy-expire`) accept every valid value, so that a
+redis.conf is read and rewritten without loss.
 """
 
 from __future__ import annotations
@@ -51,28 +49,28 @@ from rillet.types.stream.idmp import DURATION, DURATION_RANGE, MAX_ENTRIES, MAX_
 
 
 def _compat(text: str) -> Compat:
-    """Return the server to be compatible with."""
+    """Parse the name of the server to be compatible with."""
     if text.lower() not in COMPATS:
         raise SettingError("argument(s) must be one of the following: " + ", ".join(COMPATS))
     return COMPATS[text.lower()]
 
 
-# Bytes that may wait for any client.
+# Output bytes that client-output-buffer-limit does not count (Redis: the client's fixed buffer).
 UNCOUNTED_OUTPUT = 16 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLimit:
-    """How much may wait for a client that does not read: bytes at once; bytes for longer than some seconds. 0: any."""
+    """The limits of a client's waiting output: hard, and soft for some seconds, in bytes. 0 = unlimited."""
 
     hard: int = 0
     soft: int = 0
     seconds: int = 0
 
     def reached(self, waiting: int, above_since: int, now: int) -> tuple[bool, int]:
-        """Return whether so many waiting bytes are too many at `now` (ms), and since when they are above soft, or 0.
+        """Return whether the waiting bytes exceed a limit at `now` (ms), and since when the soft one (0 = not).
 
-        networking.c: checkClientOutputBufferLimits. What Redis keeps in a client's fixed buffer is not counted there.
+        Source: networking.c, checkClientOutputBufferLimits; Redis does not count a client's fixed buffer.
         """
         if waiting <= UNCOUNTED_OUTPUT:
             return False, 0
@@ -86,7 +84,7 @@ class OutputLimit:
 
 @dataclass(frozen=True, slots=True)
 class OutputLimits:
-    """client-output-buffer-limit: a limit for each class of clients."""
+    """The setting client-output-buffer-limit: one limit for each class of clients."""
 
     normal: OutputLimit = OutputLimit()
     replica: OutputLimit = OutputLimit(256 * 1024**2, 64 * 1024**2, 60)
@@ -100,7 +98,7 @@ _OUTPUT_CLASSES = {"normal": "normal", "slave": "replica", "replica": "replica",
 
 
 def _output_limits(words: list[str], settings: Settings) -> OutputLimits:
-    """Return the limits with those of the named classes replaced (config.c: updateClientOutputBufferLimit)."""
+    """Replace the limits of the named classes (config.c: updateClientOutputBufferLimit)."""
     if len(words) % 4:
         raise SettingError("Wrong number of arguments in buffer limit configuration.")
     changed: dict[str, OutputLimit] = {}
@@ -116,7 +114,7 @@ def _output_limits(words: list[str], settings: Settings) -> OutputLimits:
 
 
 def _events(text: str, settings: Settings) -> Events:
-    """Return the classes of events that the letters stand for."""
+    """Parse the letters of notify-keyspace-events."""
     events = parse_events(text, settings.compat)
     if events is None:
         raise SettingError(f"Invalid event class character. Use '{letters(settings.compat)}'.")
@@ -124,7 +122,7 @@ def _events(text: str, settings: Settings) -> Events:
 
 
 def _written_limits(limits: OutputLimits) -> Lines:
-    """Return a line for each class (config.c: rewriteConfigClientOutputBufferLimitOption)."""
+    """Return one line per class (config.c: rewriteConfigClientOutputBufferLimitOption)."""
     lines = []
     for name in ("normal", "replica", "pubsub"):
         limit: OutputLimit = getattr(limits, name)
@@ -137,14 +135,14 @@ _LIMITS = OutputLimits()
 
 
 def _bind(words: list[str]) -> str:
-    """Return the addresses to listen on."""
+    """Parse the addresses to listen on."""
     return " ".join(word for word in words if word)
 
 
 def _written_bind(addresses: str) -> Lines:
     if addresses == _LOOPBACK:
         return []
-    # What needs quotes is no address, and ends the next start as it would have ended this one.
+    # Text that needs quotes is not an address: the next start would fail on it.
     written = (word if re.fullmatch(r"[!#-&(-\[\]-~]+", word) else quoted(word) for word in addresses.split(" "))
     return [(" ".join(written), True)]
 
@@ -153,7 +151,7 @@ _LOOPBACK = "127.0.0.1 -::1"
 
 
 def _oom_scores(words: list[str]) -> str:
-    """Return what the kernel's killer is told of a master, a replica and a child."""
+    """Parse the scores for the kernel's OOM killer: of a master, a replica and a child process."""
     if len(words) != 3:
         raise SettingError("wrong number of arguments")
     values = [parse_integer(word) for word in words]
@@ -163,7 +161,7 @@ def _oom_scores(words: list[str]) -> str:
 
 
 def _at_hz(value: int, _settings: Settings) -> int:
-    """Return a rate of ticks that makes sense; others are taken and brought there (config.c: updateHZ)."""
+    """Return the rate of the timer, clamped to its range (config.c: updateHZ)."""
     return min(max(value, 1), 500)
 
 
@@ -173,7 +171,7 @@ _PROTECTED = ("no", "yes", "local")
 _SHUTDOWN = ("default", "save", "nosave", "now", "force")
 _BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
 
-# What decides how rillet works.
+# Settings with an effect.
 _OURS = [
     SettingType("compat", NEWEST, _compat),
     words("dump-format", "oldest", ("oldest", "native")),
@@ -226,7 +224,7 @@ _SNAPSHOT = [
     file_name("dbfilename", "dump.rdb", may_be_empty=True, protected=True),
     SettingType("dir", ".", str, protected=True, needs_host=True, written=lambda folder: [(quoted(folder), True)]),
     words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
-    # Microseconds to wait with each key, so that tests can look at a file that is being written or read.
+    # Microseconds to sleep after each key, so that tests can observe a file while it is written or read.
     integer("rdb-key-save-delay", 0, INT_MIN, INT_MAX, hidden=True),
     integer("key-load-delay", 0, INT_MIN, INT_MAX, hidden=True),
     integer("loading-process-events-interval-bytes", 2 * 1024 * 1024, 1024, INT_MAX, hidden=True),
@@ -246,7 +244,7 @@ _TYPES = [
     integer("zset-max-listpack-entries", 128, 0, LONG_MAX),
     memory("zset-max-listpack-value", 64, 0, LONG_MAX),
 ]
-# What a redis.conf says to a process, a log file or an allocator of C: taken, shown and written back, and of no effect.
+# Settings of a C process, its log file or its allocator: accepted, shown and rewritten, without effect.
 _KEPT = [
     boolean("daemonize", False, mutable=False),
     words("supervised", "no", ("upstart", "systemd", "auto", "no"), mutable=False),
@@ -300,7 +298,7 @@ PARAMETERS: dict[str, SettingType] = {
     entry.name: entry
     for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_KEPT, *_NOT_HERE)
 }
-# Old names of parameters: they are set and shown as well (config.c: the alias of a standardConfig).
+# Old names of settings, which can be set and shown too (config.c: the alias of a standardConfig).
 _OLD_NAMES = {
     "list-max-ziplist-size": "list-max-listpack-size",
     "hash-max-ziplist-entries": "hash-max-listpack-entries",
@@ -317,9 +315,9 @@ PARAMETERS.update((old, replace(PARAMETERS[name], name=old, alias=name)) for old
 
 
 class Settings:
-    """The value of every parameter; attributes for code, get and set for CONFIG."""
+    """The value of every setting: attributes for code, `matching` and `value_of` for CONFIG."""
 
-    # Read for every XADD, therefore declared one by one.
+    # Declared here because every XADD reads them.
     stream_node_max_bytes: int
     stream_node_max_entries: int
     databases: int
@@ -335,7 +333,7 @@ class Settings:
     notify_keyspace_events: Events
 
     def __init__(self, **values: Any) -> None:
-        # No settings, but switches of DEBUG: QUICKLIST-PACKED-THRESHOLD, SET-SKIP-CHECKSUM-VALIDATION and
+        # Switches of DEBUG, not settings: QUICKLIST-PACKED-THRESHOLD, SET-SKIP-CHECKSUM-VALIDATION and
         # AOF-FLUSH-SLEEP (microseconds).
         self.quicklist_packed_threshold = 0
         self.skip_checksum_validation = False
@@ -352,25 +350,25 @@ class Settings:
             raise TypeError("unknown settings: " + ", ".join(sorted(values)))
 
     if TYPE_CHECKING:
-        # Every parameter is an attribute. Not defined at run time: it would make every access go the slow way.
+        # For mypy: every setting is an attribute. Defined at run time, this method would slow down every access.
         def __getattr__(self, name: str) -> Any: ...
 
     def set_text(self, name: str, text: str) -> None:
-        """Parse and take a value; SettingError says what the parameter wants."""
+        """Parse and set a value; SettingError states the valid values."""
         parameter = PARAMETERS[name.lower()]
         setattr(self, parameter.attribute, self.value_of(parameter, text))
 
     def value_of(self, parameter: SettingType, text: str) -> Any:
-        """Return what the text means for the parameter, given the settings as they are; SettingError where nothing."""
+        """Parse a value, given the current settings; SettingError if the text is invalid."""
         return self.value_of_words(parameter, text.split(" ") if parameter.multi else [text])
 
     def value_of_words(self, parameter: SettingType, texts: list[str]) -> Any:
-        """Return what the words mean; a parameter that takes one is given one."""
+        """Parse a value from words; most settings take exactly one."""
         value = parameter.parse(texts if parameter.multi else texts[0])
         return value if parameter.adapt is None else parameter.adapt(value, self)
 
     def matching(self, pattern: str) -> Iterator[tuple[str, str]]:
-        """Yield (name, text) of the parameters that a name or glob, in any case, names (configGetCommand)."""
+        """Yield (name, text) of the settings that match a name or glob, ignoring case (configGetCommand)."""
         if not any(mark in pattern for mark in "[*?"):
             exact = PARAMETERS.get(pattern.lower())
             if exact is not None:

@@ -1,11 +1,10 @@
-"""ACL, as far as it goes with one user, `default`, who may do everything (Redis: acl.c)."""
+"""ACL for the only user, `default`, who may run every command (Redis: acl.c)."""
 
 from __future__ import annotations
 
 from hashlib import sha256
 
-from rillet.commands.arguments import text
-from rillet.commands.connection.connection import subcommand_error
+from rillet.commands.arguments import subcommand_error, text
 from rillet.commands.help import reply_help
 from rillet.commands.server.command import CATEGORIES, categories
 from rillet.commands.server.info import all_commands
@@ -16,7 +15,7 @@ from rillet.runtime.session import Session
 
 @command("acl|whoami", arity=2, flags="noscript loading stale", group="server", since="6.0.0", complexity="O(1)")
 def acl_whoami(session: Session, argv: list[bytes]) -> None:
-    """Tell the name of the user."""
+    """Return the name of the user."""
     session.out.bulk(session.user)
 
 

@@ -1,9 +1,8 @@
 """MULTI, EXEC and WATCH (Redis: multi.c).
 
-MULTI sets a bit in the session's state, after which the engine queues (command, argv) instead of
-calling. EXEC has the engine call each; the outermost call logs what all of them changed between MULTI
-and EXEC. WATCH leaves the session's watcher at the keys; any change of one marks it, and EXEC then
-answers null and does nothing.
+After MULTI, the engine queues (command, argv) instead of calling the handler. EXEC calls each of them; the outermost
+call logs all their changes between MULTI and EXEC. WATCH adds the session's watcher to the keys. A change of one of
+them marks the watcher as dirty, and EXEC then replies null and runs nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from rillet.runtime.session import IN_MULTI, MULTI_FAILED, Session
 
 
 def _not_inside(session: Session, name: str, text: str) -> CommandError:
-    """Return the error of a command that has no place in a transaction; in Valkey the transaction fails with it."""
+    """Return the error for a command that a transaction may not contain; in Valkey it also fails the transaction."""
     if not session.engine.settings.compat.valkey:
         return CommandError(text)
     session.state |= MULTI_FAILED
@@ -25,7 +24,7 @@ def _not_inside(session: Session, name: str, text: str) -> CommandError:
 @command("multi", arity=1, flags="noscript loading stale fast allow_busy", group="transactions", since="1.2.0",
          complexity="O(1)")
 def multi(session: Session, argv: list[bytes]) -> None:
-    """Begin a transaction: what follows waits for EXEC."""
+    """Start a transaction: queue the following commands until EXEC."""
     if session.state & IN_MULTI:
         raise _not_inside(session, "multi", "MULTI calls can not be nested")
     session.state |= IN_MULTI
@@ -35,7 +34,7 @@ def multi(session: Session, argv: list[bytes]) -> None:
 @command("discard", arity=1, flags="noscript loading stale fast allow_busy", group="transactions", since="2.0.0",
          complexity="O(N) for N queued commands")
 def discard(session: Session, argv: list[bytes]) -> None:
-    """Give up the transaction, and stop watching."""
+    """Discard the transaction and unwatch all keys."""
     if not session.state & IN_MULTI:
         raise CommandError("DISCARD without MULTI")
     session.engine.discard(session)
@@ -51,25 +50,26 @@ def exec_(session: Session, argv: list[bytes]) -> None:
     engine = session.engine
     failed, changed = session.state & MULTI_FAILED, _watched_changed(session.watcher)
     queue = session.queue
-    engine.discard(session)
+    session.engine.discard(session)
     if failed:
         raise ExecAbort()
     if changed:
         session.out.null_array()
         return
-    command_, session.in_exec = session.command, True
+    received = session.command
+    session.in_exec = True
     try:
         session.out.array(len(queue))
         for entry, queued in queue:
             engine.call(session, entry, queued)
     finally:
         session.in_exec = False
-        # The engine acted on each command's effects; EXEC itself has none.
-        session.command, session.argv, session.dirty, session.propagated = command_, argv, 0, None
+        # The engine has acted on the effects of each command; EXEC itself has none.
+        session.command, session.argv, session.dirty, session.propagated = received, argv, 0, None
 
 
 def _watched_changed(watcher: Watcher) -> bool:
-    """Whether a watched key was changed, or its time has come since (multi.c: isWatchedKeyExpired)."""
+    """Return whether a watched key has changed or expired (multi.c: isWatchedKeyExpired)."""
     if watcher.dirty:
         return True
     return any(one not in watcher.stale and one[0].is_expired(one[1]) for one in watcher.keys)
@@ -78,7 +78,7 @@ def _watched_changed(watcher: Watcher) -> bool:
 @command("watch", arity=-2, flags="noscript loading stale fast allow_busy", keys=(1, -1, 1), group="transactions",
          since="2.2.0", complexity="O(N) for N keys", syntax="key [key ...]")
 def watch(session: Session, argv: list[bytes]) -> None:
-    """Let the next EXEC do nothing if one of the keys changes before."""
+    """Watch keys: the next EXEC runs nothing if one of them changes before it."""
     if session.state & IN_MULTI:
         raise _not_inside(session, "watch", "WATCH inside MULTI is not allowed")
     if not session.watcher.dirty:
@@ -90,6 +90,6 @@ def watch(session: Session, argv: list[bytes]) -> None:
 @command("unwatch", arity=1, flags="noscript loading stale fast allow_busy", group="transactions", since="2.2.0",
          complexity="O(N) for N watched keys")
 def unwatch(session: Session, argv: list[bytes]) -> None:
-    """Forget the watched keys."""
+    """Unwatch all keys."""
     session.engine.unwatch(session)
     session.out.ok()

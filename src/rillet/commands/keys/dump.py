@@ -1,4 +1,4 @@
-"""DUMP and RESTORE: a value as bytes, and back (Redis: cluster.c)."""
+"""DUMP and RESTORE: convert a value to bytes and back (Redis: cluster.c)."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def restore(session: Session, argv: list[bytes]) -> None:
 
 
 def _value(session: Session, argv: list[bytes]) -> object:
-    """Return the payload's value; a log's is taken as it is, a client's as what arrives now."""
+    """Decode a payload; one from a client is validated and gets the current settings, one from a log does not."""
     settings = session.engine.settings
     if session.trusted:
         return rdb.restore(argv[3], settings)
@@ -61,7 +61,7 @@ def _value(session: Session, argv: list[bytes]) -> object:
 
 
 def _options(argv: list[bytes]) -> tuple[bool, bool]:
-    """Return (REPLACE, ABSTTL); IDLETIME and FREQ are checked, there is no eviction that they could serve."""
+    """Parse the options; return (REPLACE, ABSTTL). IDLETIME and FREQ are validated and ignored: nothing is evicted."""
     replace = absolute = False
     idle = frequency = -1
     position = 4
@@ -95,7 +95,7 @@ def _put(session: Session, argv: list[bytes], value: object, ttl: int, absolute:
     deleted = session.db.delete(key)
     when = ttl if absolute or not ttl else now + ttl
     if when >= 1 << 63:
-        when -= 1 << 64  # Redis's sum wraps: such a key is gone at once
+        when -= 1 << 64  # Redis's sum overflows, so the key expires at once
     if when and when <= now and not session.trusted:
         if deleted:
             session.modified(key)

@@ -1,9 +1,8 @@
-"""The commands about when keys go (Redis: expire.c).
+"""EXPIRE, TTL, PERSIST and their variants (Redis: expire.c).
 
-Whatever the unit and the base, the log gets the absolute time in milliseconds (PEXPIREAT), or DEL
-where the time has passed already. A log being replayed takes past times as they are: the log itself
-tells when the key went. Where a setting of lazyfree asks for it the log says UNLINK, as Redis's does: here both take
-the same time.
+The log gets the absolute time in milliseconds (PEXPIREAT) for every unit and base, or DEL if that time has passed. A
+replay accepts times in the past: the log itself contains the DEL of an expired key. With the lazyfree settings the log
+contains UNLINK, as Redis's log does; here both commands cost the same.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ _SYNTAX = "[NX | XX | GT | LT]"
 
 
 def deletion(key: bytes, lazy: bool) -> list[bytes]:
-    """Return what is logged of a key that goes without having been named by DEL or UNLINK."""
+    """Return the command that propagates an implicit deletion: DEL or UNLINK."""
     return [b"UNLINK" if lazy else b"DEL", key]
 
 
 def _conditions(argv: list[bytes]) -> set[bytes]:
-    """Return the conditions after the time (parseExtendedExpireArgumentsOrReply)."""
+    """Parse NX, XX, GT and LT (parseExtendedExpireArgumentsOrReply)."""
     found = set()
     for word in argv[3:]:
         if word.lower() not in (b"nx", b"xx", b"gt", b"lt"):
@@ -36,7 +35,7 @@ def _conditions(argv: list[bytes]) -> set[bytes]:
 
 
 def _allows(conditions: set[bytes], current: int, when: int) -> bool:
-    """Whether `when` may take the place of the current expiry; -1 is none, which GT and LT read as never."""
+    """Return whether the conditions allow `when` to replace the current expiry; -1 = none, later than any time."""
     if b"nx" in conditions and current != -1:
         return False
     if b"xx" in conditions and current == -1:
@@ -79,33 +78,33 @@ def _expire(session: Session, argv: list[bytes], base: int, unit: int) -> None:
 @command("expire", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
          syntax="key seconds " + _SYNTAX)
 def expire(session: Session, argv: list[bytes]) -> None:
-    """Let a key go after some seconds."""
+    """Set the expiry of a key, in seconds from now."""
     _expire(session, argv, session.engine.clock.now_ms(), 1000)
 
 
 @command("pexpire", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
          syntax="key milliseconds " + _SYNTAX)
 def pexpire(session: Session, argv: list[bytes]) -> None:
-    """Let a key go after some milliseconds."""
+    """Set the expiry of a key, in milliseconds from now."""
     _expire(session, argv, session.engine.clock.now_ms(), 1)
 
 
 @command("expireat", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.2.0", complexity="O(1)",
          syntax="key unix-time-seconds " + _SYNTAX)
 def expireat(session: Session, argv: list[bytes]) -> None:
-    """Let a key go at a time in seconds since the epoch."""
+    """Set the expiry of a key, in seconds since the epoch."""
     _expire(session, argv, 0, 1000)
 
 
 @command("pexpireat", arity=-3, flags="write fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
          syntax="key unix-time-milliseconds " + _SYNTAX)
 def pexpireat(session: Session, argv: list[bytes]) -> None:
-    """Let a key go at a time in milliseconds since the epoch."""
+    """Set the expiry of a key, in milliseconds since the epoch."""
     _expire(session, argv, 0, 1)
 
 
 def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> None:
-    """Reply with when the key goes: -2 without a key, -1 without an expiry (expire.c: ttlGenericCommand)."""
+    """Reply with the expiry of a key: -2 without a key, -1 without an expiry (expire.c: ttlGenericCommand)."""
     if session.db.lookup_read(key) is None:
         session.out.integer(-2)
         return
@@ -122,35 +121,35 @@ def _reply_time(session: Session, key: bytes, relative: bool, seconds: bool) -> 
 @command("ttl", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
          syntax="key")
 def ttl(session: Session, argv: list[bytes]) -> None:
-    """Tell in how many seconds a key goes."""
+    """Return the time to live of a key in seconds."""
     _reply_time(session, argv[1], relative=True, seconds=True)
 
 
 @command("pttl", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="2.6.0", complexity="O(1)",
          syntax="key")
 def pttl(session: Session, argv: list[bytes]) -> None:
-    """Tell in how many milliseconds a key goes."""
+    """Return the time to live of a key in milliseconds."""
     _reply_time(session, argv[1], relative=True, seconds=False)
 
 
 @command("expiretime", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="7.0.0",
          complexity="O(1)", syntax="key")
 def expiretime(session: Session, argv: list[bytes]) -> None:
-    """Tell when a key goes, in seconds since the epoch."""
+    """Return the expiry of a key in seconds since the epoch."""
     _reply_time(session, argv[1], relative=False, seconds=True)
 
 
 @command("pexpiretime", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="7.0.0",
          complexity="O(1)", syntax="key")
 def pexpiretime(session: Session, argv: list[bytes]) -> None:
-    """Tell when a key goes, in milliseconds since the epoch."""
+    """Return the expiry of a key in milliseconds since the epoch."""
     _reply_time(session, argv[1], relative=False, seconds=False)
 
 
 @command("persist", arity=2, flags="write fast", keys=(1, 1, 1), group="generic", since="2.2.0", complexity="O(1)",
          syntax="key")
 def persist(session: Session, argv: list[bytes]) -> None:
-    """Take the expiry off a key."""
+    """Remove the expiry of a key."""
     key = argv[1]
     if session.db.lookup(key) is None or not session.db.persist(key):
         session.out.integer(0)

@@ -1,4 +1,4 @@
-"""The commands about what a key's value is made of: OBJECT and MEMORY (Redis: object.c)."""
+"""OBJECT and MEMORY: the encoding and the size of values (Redis: object.c)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from rillet.types.string import PLAIN, String, string2ll
 
 _SHARED_INTEGERS = 10_000
 _SHARED_REFCOUNT = 2**31 - 1
-# A slot of a dict: hash, key and value, at the two thirds full that CPython allows, and its index.
+# Bytes of a dict entry: hash, key, value and index, at CPython's maximum load of two thirds.
 _DICT_SLOT = 24 * 3 // 2 + 8
 
 
 def _value(session: Session, key: bytes) -> Any:
-    """Return the value to look into; None, with a null as the reply, where there is no key."""
+    """Return the value at the key; reply null and return None if the key does not exist."""
     value = session.db.lookup_no_notify(key)
     if value is None:
         session.out.null()
@@ -29,7 +29,7 @@ def _value(session: Session, key: bytes) -> Any:
 @command("object|encoding", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
          complexity="O(1)", syntax="key")
 def object_encoding(session: Session, argv: list[bytes]) -> None:
-    """Tell how the value at a key is encoded."""
+    """Return the encoding of the value at a key."""
     value = _value(session, argv[2])
     if value is not None:
         session.out.bulk(value.encoding().encode())
@@ -38,7 +38,7 @@ def object_encoding(session: Session, argv: list[bytes]) -> None:
 @command("object|refcount", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
          complexity="O(1)", syntax="key")
 def object_refcount(session: Session, argv: list[bytes]) -> None:
-    """Tell by how many the value at a key is shared: 1, or endless for the small integers that Redis shares."""
+    """Return the reference count of a value: 1, or INT_MAX for the small integers that Redis shares."""
     value = _value(session, argv[2])
     if value is None:
         return
@@ -50,7 +50,7 @@ def object_refcount(session: Session, argv: list[bytes]) -> None:
 @command("object|idletime", arity=3, flags="readonly", keys=(2, 2, 1), group="generic", since="2.2.3",
          complexity="O(1)", syntax="key")
 def object_idletime(session: Session, argv: list[bytes]) -> None:
-    """Refuse: access times are not kept, they would cost every look-up a clock reading."""
+    """Refuse: access times are not kept; they would add a clock reading to every lookup."""
     if _value(session, argv[2]) is not None:
         raise CommandError("idle time not tracked: rillet keeps no access times")
 
@@ -86,7 +86,7 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
         samples = integer(argv[at + 1])
         if samples < 0:
             raise syntax_error()
-    value: Any = session.db.lookup(argv[2])  # the one look-up that is not counted
+    value: Any = session.db.lookup(argv[2])  # the only lookup that counts neither as hit nor as miss
     if value is None:
         session.out.null()
     else:
@@ -95,7 +95,7 @@ def memory_usage(session: Session, argv: list[bytes]) -> None:
 
 @command("memory|stats", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
 def memory_stats(session: Session, argv: list[bytes]) -> None:
-    """Tell what is known about the memory of this process."""
+    """Return memory figures of this process."""
     out = session.out
     facts = session.engine.host.memory()
     databases = [database for database in session.engine.databases if len(database)]
@@ -121,19 +121,19 @@ def memory_stats(session: Session, argv: list[bytes]) -> None:
 
 @command("memory|doctor", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
 def memory_doctor(session: Session, argv: list[bytes]) -> None:
-    """Say that there is no diagnosis to give."""
+    """Reply that there is no diagnosis."""
     session.out.verbatim(b"No diagnosis: memory belongs to the Python interpreter; MEMORY STATS has the figures.\n")
 
 
 @command("memory|malloc-stats", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
 def memory_malloc_stats(session: Session, argv: list[bytes]) -> None:
-    """Say that the allocator's statistics are not at hand."""
+    """Reply that the allocator has no statistics."""
     session.out.verbatim(b"Stats not supported for the current allocator")
 
 
 @command("memory|purge", arity=2, flags="", group="server", since="4.0.0", complexity="O(1)")
 def memory_purge(session: Session, argv: list[bytes]) -> None:
-    """Do nothing: the interpreter gives memory back by itself."""
+    """Do nothing: the interpreter releases memory by itself."""
     session.out.ok()
 
 

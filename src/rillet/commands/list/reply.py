@@ -1,4 +1,4 @@
-"""Elements of a list on their way out: written from the bytes of their nodes, without an object for any."""
+"""Replies of list elements, written from the bytes of the nodes without an object per element."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rillet.structs.quicklist import Quicklist, QuicklistNode
 def write_range(
     out: ReplyWriter, elements: Quicklist, start: Any, count: cython.Py_ssize_t, backwards: cython.bint = False
 ) -> cython.bint:
-    """Write an array of count elements from an index on, which are there (addListRangeReply). O(nodes + count)"""
+    """Write an array of `count` existing elements from an index on (addListRangeReply). O(nodes + count)"""
     out.array(count)
     return count == 0 or _write(out, elements, start, count, backwards)
 
@@ -27,7 +27,7 @@ def write_range(
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def write_element(out: ReplyWriter, elements: Quicklist, index: Any) -> cython.bint:
-    """Write one element, negative from the end; False, and nothing written, where there is none. O(nodes)"""
+    """Write the element at an index, negative from the end; return False if there is none. O(nodes)"""
     length = len(elements)
     return -length <= index < length and _write(out, elements, index, 1, False)
 
@@ -62,7 +62,7 @@ def _write(
 def _write_packed(
     out: ReplyWriter, packed: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t, backwards: cython.bint
 ) -> cython.Py_ssize_t:
-    """Write up to count entries from the position on and return how many they were."""
+    """Write up to `count` entries from a position on; return their number."""
     written: cython.Py_ssize_t = 0
     while pos != -1 and written < count:
         if packed.decode(pos):

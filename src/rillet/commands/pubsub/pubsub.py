@@ -1,20 +1,18 @@
-"""Publish and subscribe (Redis: pubsub.c, the commands; who listens to what is kept in channels.py).
+"""Publish and subscribe: the commands (Redis: pubsub.c). The subscriptions are in runtime/channels.py.
 
-SUBSCRIBE and its like answer with one confirmation for each name, an array in RESP2 and a push in RESP3:
+SUBSCRIBE and its variants reply with one confirmation per name, an array in RESP2 and a push in RESP3:
 
-    >3  $9 subscribe    $4 news   :2        the number is how much the client now listens to:
-    >3  $12 punsubscribe  _       :0        channels and patterns together, shard channels apart
+    >3  $9 subscribe    $4 news   :2        the number of the client's subscriptions: channels and
+    >3  $12 punsubscribe  _       :0        patterns together, shard channels separately
 
-Leaving everything where there was nothing answers too, with a null name. Confirmations and messages are
-sent even where CLIENT REPLY OFF or SKIP holds replies back. In RESP2 a client that listens may only
-(un)subscribe, PING, RESET and QUIT (runtime/engine.py refuses the rest); in RESP3 it may do anything.
-
-A message is not a change: nothing is logged.
+UNSUBSCRIBE without a subscription replies too, with a null name. CLIENT REPLY OFF and SKIP do not drop confirmations
+and messages. In RESP2 a subscribed client may only run (UN)SUBSCRIBE commands, PING, RESET and QUIT
+(the engine refuses the others); in RESP3 it may run any command. Messages are not logged.
 """
 
 from __future__ import annotations
 
-from rillet.commands.connection.connection import subcommand_error
+from rillet.commands.arguments import subcommand_error
 from rillet.commands.help import reply_help
 from rillet.runtime.channels import Channels
 from rillet.runtime.registry import command
@@ -26,11 +24,11 @@ _LOOK = "pubsub loading stale"
 _SPEAK = "pubsub loading stale fast may_replicate"
 
 
-# -- listening --------------------------------------------------------------------------------------
+# -- subscriptions ----------------------------------------------------------------------------------
 
 
 def _confirm(session: Session, word: bytes, name: bytes | None, count: int) -> None:
-    """Tell the client what it (un)subscribed and how much it now listens to (addReplyPubsubSubscribed)."""
+    """Confirm a subscription or its end, with the number of subscriptions (addReplyPubsubSubscribed)."""
     resp2 = session.out.resp == 2
     if name is None:
         told = b"$-1\r\n" if resp2 else b"_\r\n"
@@ -40,13 +38,13 @@ def _confirm(session: Session, word: bytes, name: bytes | None, count: int) -> N
 
 
 def _count(session: Session) -> int:
-    """Return the number of channels and patterns that the session listens to (clientSubscriptionsCount)."""
+    """Return the number of subscribed channels and patterns (clientSubscriptionsCount)."""
     own = session.subscriptions
     return 0 if own is None else len(own.channels) + len(own.patterns)
 
 
 def _shard_count(session: Session) -> int:
-    """Return the number of shard channels that the session listens to (clientShardSubscriptionsCount)."""
+    """Return the number of subscribed shard channels (clientShardSubscriptionsCount)."""
     own = session.subscriptions
     return 0 if own is None else len(own.shards)
 
@@ -59,7 +57,7 @@ def _channels(session: Session) -> Channels:
 @command("subscribe", arity=-2, flags=_LISTEN, group="pubsub", since="2.0.0",
          complexity="O(N) for N channels", syntax="channel [channel ...]")
 def subscribe(session: Session, argv: list[bytes]) -> None:
-    """Listen to channels."""
+    """Subscribe to channels."""
     channels = _channels(session)
     for name in argv[1:]:
         channels.subscribe(session, name, False)
@@ -70,7 +68,7 @@ def subscribe(session: Session, argv: list[bytes]) -> None:
 @command("unsubscribe", arity=-1, flags=_LISTEN, group="pubsub", since="2.0.0",
          complexity="O(N) for N channels", syntax="[channel [channel ...]]")
 def unsubscribe(session: Session, argv: list[bytes]) -> None:
-    """Listen to channels no more, or to none of them."""
+    """Unsubscribe from channels, or from all."""
     channels, own = _channels(session), session.subscriptions
     names: list[bytes | None] = [*argv[1:]] or [*(own.channels if own is not None else ())] or [None]
     for name in names:
@@ -83,7 +81,7 @@ def unsubscribe(session: Session, argv: list[bytes]) -> None:
 @command("psubscribe", arity=-2, flags=_LISTEN, group="pubsub", since="2.0.0",
          complexity="O(N) for N patterns", syntax="pattern [pattern ...]")
 def psubscribe(session: Session, argv: list[bytes]) -> None:
-    """Listen to every channel whose name matches a pattern."""
+    """Subscribe to all channels that match patterns."""
     channels = _channels(session)
     for pattern in argv[1:]:
         channels.subscribe_pattern(session, pattern)
@@ -94,7 +92,7 @@ def psubscribe(session: Session, argv: list[bytes]) -> None:
 @command("punsubscribe", arity=-1, flags=_LISTEN, group="pubsub", since="2.0.0",
          complexity="O(N) for N patterns", syntax="[pattern [pattern ...]]")
 def punsubscribe(session: Session, argv: list[bytes]) -> None:
-    """Listen to the channels of patterns no more, or to those of none."""
+    """Unsubscribe from patterns, or from all."""
     channels, own = _channels(session), session.subscriptions
     patterns: list[bytes | None] = [*argv[1:]] or [*(own.patterns if own is not None else ())] or [None]
     for pattern in patterns:
@@ -107,7 +105,7 @@ def punsubscribe(session: Session, argv: list[bytes]) -> None:
 @command("ssubscribe", arity=-2, flags=_LISTEN + " not_key", keys=(1, -1, 1), group="pubsub", since="7.0.0",
          complexity="O(N) for N channels", syntax="shardchannel [shardchannel ...]")
 def ssubscribe(session: Session, argv: list[bytes]) -> None:
-    """Listen to shard channels."""
+    """Subscribe to shard channels."""
     channels = _channels(session)
     for name in argv[1:]:
         channels.subscribe(session, name, True)
@@ -118,7 +116,7 @@ def ssubscribe(session: Session, argv: list[bytes]) -> None:
 @command("sunsubscribe", arity=-1, flags=_LISTEN + " not_key", keys=(1, -1, 1), group="pubsub", since="7.0.0",
          complexity="O(N) for N channels", syntax="[shardchannel [shardchannel ...]]")
 def sunsubscribe(session: Session, argv: list[bytes]) -> None:
-    """Listen to shard channels no more, or to none of them."""
+    """Unsubscribe from shard channels, or from all."""
     channels, own = _channels(session), session.subscriptions
     names: list[bytes | None] = [*argv[1:]] or [*(own.shards if own is not None else ())] or [None]
     for name in names:
@@ -128,7 +126,7 @@ def sunsubscribe(session: Session, argv: list[bytes]) -> None:
     channels.settle(session)
 
 
-# -- talking ----------------------------------------------------------------------------------------
+# -- messages ---------------------------------------------------------------------------------------
 
 
 def _reply_count(session: Session, count: int) -> None:
@@ -140,22 +138,22 @@ def _reply_count(session: Session, count: int) -> None:
 @command("publish", arity=3, flags=_SPEAK, group="pubsub", since="2.0.0",
          complexity="O(N+M) for N listeners of the channel and M patterns", syntax="channel message")
 def publish(session: Session, argv: list[bytes]) -> None:
-    """Send a message to whoever listens to the channel now."""
+    """Send a message to the current subscribers of a channel."""
     _reply_count(session, _channels(session).publish(argv[1], argv[2]))
 
 
 @command("spublish", arity=3, flags=_SPEAK + " not_key", keys=(1, 1, 1), group="pubsub", since="7.0.0",
          complexity="O(N) for N listeners", syntax="shardchannel message")
 def spublish(session: Session, argv: list[bytes]) -> None:
-    """Send a message to whoever listens to the shard channel now."""
+    """Send a message to the current subscribers of a shard channel."""
     _reply_count(session, _channels(session).publish_shard(argv[1], argv[2]))
 
 
-# -- looking ----------------------------------------------------------------------------------------
+# -- introspection ----------------------------------------------------------------------------------------
 
 
 def _list_names(session: Session, argv: list[bytes], names: list[bytes]) -> None:
-    """Reply with the names, or with those that match the pattern (pubsub.c: channelList)."""
+    """Reply with the names, or those that match a pattern (pubsub.c: channelList)."""
     if len(argv) > 3:
         raise subcommand_error("PUBSUB", argv)
     if len(argv) == 3:
@@ -176,34 +174,34 @@ def _list_counts(session: Session, argv: list[bytes], table: dict[bytes, dict[Se
 @command("pubsub|channels", arity=-2, flags=_LOOK, group="pubsub", since="2.8.0",
          complexity="O(N) for N channels", syntax="[pattern]")
 def pubsub_channels(session: Session, argv: list[bytes]) -> None:
-    """List the channels that somebody listens to."""
+    """List the channels with subscribers."""
     _list_names(session, argv, list(_channels(session).channels))
 
 
 @command("pubsub|numsub", arity=-2, flags=_LOOK, group="pubsub", since="2.8.0",
          complexity="O(N) for N channels", syntax="[channel [channel ...]]")
 def pubsub_numsub(session: Session, argv: list[bytes]) -> None:
-    """Count the listeners of channels, those by pattern left out."""
+    """Return the number of subscribers of channels, without pattern subscribers."""
     _list_counts(session, argv, _channels(session).channels)
 
 
 @command("pubsub|numpat", arity=2, flags=_LOOK, group="pubsub", since="2.8.0", complexity="O(1)")
 def pubsub_numpat(session: Session, argv: list[bytes]) -> None:
-    """Count the different patterns that somebody listens to."""
+    """Return the number of subscribed patterns."""
     session.out.integer(len(_channels(session).patterns))
 
 
 @command("pubsub|shardchannels", arity=-2, flags=_LOOK, group="pubsub", since="7.0.0",
          complexity="O(N) for N channels", syntax="[pattern]")
 def pubsub_shardchannels(session: Session, argv: list[bytes]) -> None:
-    """List the shard channels that somebody listens to."""
+    """List the shard channels with subscribers."""
     _list_names(session, argv, list(_channels(session).shards))
 
 
 @command("pubsub|shardnumsub", arity=-2, flags=_LOOK, group="pubsub", since="7.0.0",
          complexity="O(N) for N channels", syntax="[shardchannel [shardchannel ...]]")
 def pubsub_shardnumsub(session: Session, argv: list[bytes]) -> None:
-    """Count the listeners of shard channels."""
+    """Return the number of subscribers of shard channels."""
     _list_counts(session, argv, _channels(session).shards)
 
 

@@ -1,6 +1,6 @@
-"""FUNCTION and SCRIPT, as far as they are true where no scripts are run: there are none.
+"""FUNCTION and SCRIPT for a server without scripts: there are none to list, and nothing to flush.
 
-Redis's public test suite begins each unit with FUNCTION FLUSH; clients ask SCRIPT EXISTS before EVALSHA.
+Redis's public test suite starts each unit with FUNCTION FLUSH; clients send SCRIPT EXISTS before EVALSHA.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ def _check_flush(argv: list[bytes], message: str) -> None:
 @command("function|flush", arity=-2, flags="noscript write", group="scripting", since="7.0.0", complexity="O(1)",
          syntax="[ASYNC | SYNC]")
 def function_flush(session: Session, argv: list[bytes]) -> None:
-    """Remove all functions: there are none."""
+    """Delete all functions; there are none."""
     _check_flush(argv, "FUNCTION FLUSH only supports SYNC|ASYNC option")
-    session.dirty += 1  # Redis counts and logs it as a change, whether there were functions or not
+    session.dirty += 1  # Redis counts and logs this as a change even without functions
     session.out.ok()
 
 
 @command("function|list", arity=-2, flags="noscript", group="scripting", since="7.0.0", complexity="O(1)",
          syntax="[LIBRARYNAME library-name-pattern] [WITHCODE]")
 def function_list(session: Session, argv: list[bytes]) -> None:
-    """List the function libraries: none."""
+    """List the function libraries; there are none."""
     words = [word.lower() for word in argv[2:]]
     if words and words[0] not in (b"libraryname", b"withcode"):
         raise syntax_error()
@@ -45,7 +45,7 @@ def function_help(session: Session, argv: list[bytes]) -> None:
 @command("script|flush", arity=-2, flags="noscript", group="scripting", since="2.6.0", complexity="O(1)",
          syntax="[ASYNC | SYNC]")
 def script_flush(session: Session, argv: list[bytes]) -> None:
-    """Forget all scripts: there are none."""
+    """Delete all scripts; there are none."""
     _check_flush(argv, "SCRIPT FLUSH only support SYNC|ASYNC option")
     session.out.ok()
 
@@ -53,7 +53,7 @@ def script_flush(session: Session, argv: list[bytes]) -> None:
 @command("script|exists", arity=-3, flags="noscript", group="scripting", since="2.6.0",
          complexity="O(N) for N scripts", syntax="sha1 [sha1 ...]")
 def script_exists(session: Session, argv: list[bytes]) -> None:
-    """Tell for each script whether it is known: none is."""
+    """Return whether scripts exist; none does."""
     session.out.array(len(argv) - 2)
     for _ in argv[2:]:
         session.out.integer(0)

@@ -1,8 +1,7 @@
-"""COMMAND: what the server knows about its commands (Redis: server.c), all of it from the declarations.
+"""COMMAND: the table of commands as clients see it (Redis: server.c), generated from the declarations.
 
-Client libraries read COMMAND once: for the positions of keys, and for what may be sent to replicas.
-What a declaration does not carry, the access that a command has to its keys and the hints for proxies,
-stands in two tables here.
+Client libraries read COMMAND once: for the positions of keys, and to find the commands that replicas may run.
+Two tables here add what the declarations do not contain: how a command accesses its keys, and the hints for proxies.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _MORE_CATEGORIES = {
     "swapdb": "keyspace dangerous",
 }  # fmt: skip
 _KEY_FLAGS = ("RO", "RW", "OW", "RM", "access", "update", "insert", "delete", "variable_flags")
-# The access to the keys, where it is not plainly "RO" or "RW"; two where two keys differ.
+# How a command accesses its keys if not simply "RO" or "RW"; two values if two keys differ.
 _ACCESS: dict[str, str] = {
     **dict.fromkeys(
         "dump expiretime get getrange lcs mget pexpiretime pttl rillet.xafter rillet.xnodes rillet.xrank substr ttl "
@@ -94,7 +93,7 @@ _ACCESS: dict[str, str] = {
     "renamenx": "RW access delete;OW insert",
 }
 _KEYWORD_SEARCH = {"xread": (b"STREAMS", 1), "xreadgroup": (b"STREAMS", 4)}
-# Where the number of the keys that follow it stands.
+# The position of `numkeys`.
 _NUMBER_SEARCH = {
     "lmpop": 1, "blmpop": 2, "sintercard": 1, "sunioncard": 1, "sdiffcard": 1, "zmpop": 1, "bzmpop": 2, "zunion": 1,
     "zinter": 1, "zdiff": 1, "zintercard": 1, "zunionstore": 2, "zinterstore": 2, "zdiffstore": 2,
@@ -173,7 +172,7 @@ def _access(entry: Command) -> list[str]:
 
 
 def _words(out: ReplyWriter, words: Iterable[str]) -> None:
-    """Reply with a set of words, as simple strings."""
+    """Reply with a set of simple strings."""
     listed = list(words)
     out.set(len(listed))
     for word in listed:
@@ -181,7 +180,7 @@ def _words(out: ReplyWriter, words: Iterable[str]) -> None:
 
 
 def _pair(out: ReplyWriter, name: bytes, kind: bytes, spec: dict[bytes, bytes | int]) -> None:
-    """Reply with one half of a key specification: its kind and its numbers."""
+    """Reply with one half of a key specification: its type and its numbers."""
     out.bulk(name)
     out.map(2)
     out.bulk(b"type")
@@ -222,7 +221,7 @@ def _key_specs(out: ReplyWriter, entry: Command) -> None:
 
 
 def _reply_info(out: ReplyWriter, entry: Command | None) -> None:
-    """Reply with the ten facts about a command (server.c: addReplyCommandInfo)."""
+    """Reply with the ten fields of a command (server.c: addReplyCommandInfo)."""
     if entry is None:
         out.null()
         return
@@ -338,7 +337,7 @@ def _reply_arguments(out: ReplyWriter, arguments: list[command_syntax.Argument],
 
 
 def _reply_docs(out: ReplyWriter, entry: Command, level: int) -> None:
-    """Reply with what people read about a command in a server of that level (server.c: addReplyCommandDocs)."""
+    """Reply with the documentation of a command for a server of this version (server.c: addReplyCommandDocs)."""
     out.bulk(entry.fullname.encode())
     fields = (("summary", entry.summary), ("since", entry.since), ("group", entry.group),
               ("complexity", entry.complexity))  # fmt: skip
@@ -376,7 +375,7 @@ def command_docs(session: Session, argv: list[bytes]) -> None:
 
 
 def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
-    """Return the command in argv[2:] and where its keys are in argv (getKeysSubcommandImpl)."""
+    """Return the command in argv[2:] and the positions of its keys in argv (getKeysSubcommandImpl)."""
     line = argv[2:]
     entry = TABLE.find(line[0], compat)
     if entry is not None and entry.subcommands is not None and len(line) > 1:
@@ -396,7 +395,7 @@ def _find_keys(argv: list[bytes], compat: Compat) -> tuple[Command, list[int]]:
 @command("command|getkeys", arity=-4, flags="loading stale", group="server", since="2.8.13",
          complexity="O(N) for N arguments", syntax="command [arg [arg ...]]")
 def command_getkeys(session: Session, argv: list[bytes]) -> None:
-    """Pick the keys out of a command line."""
+    """Return the keys of a command line."""
     _, positions = _find_keys(argv, session.engine.settings.compat)
     session.out.array(len(positions))
     for position in positions:
@@ -406,7 +405,7 @@ def command_getkeys(session: Session, argv: list[bytes]) -> None:
 @command("command|getkeysandflags", arity=-4, flags="loading stale", group="server", since="7.0.0",
          complexity="O(N) for N arguments", syntax="command [arg [arg ...]]")
 def command_getkeysandflags(session: Session, argv: list[bytes]) -> None:
-    """Pick the keys out of a command line, and say what the command does to them."""
+    """Return the keys of a command line, and how the command accesses them."""
     entry, positions = _find_keys(argv, session.engine.settings.compat)
     access = _access(entry)
     session.out.array(len(positions))
@@ -420,7 +419,7 @@ def command_getkeysandflags(session: Session, argv: list[bytes]) -> None:
 
 
 def _set_access(line: list[bytes]) -> list[str]:
-    """Return what a SET does to its key: without GET it only overwrites (db.c: setGetKeys)."""
+    """Return how a SET accesses its key: without GET it only overwrites (db.c: setGetKeys)."""
     return ["RW", "access", "update"] if any(word.lower() == b"get" for word in line[3:]) else ["OW", "update"]
 
 

@@ -44,13 +44,13 @@ def _reason(error: SettingError) -> str:
 
 
 def allows(session: Session, choice: str) -> bool:
-    """Whether a setting of no, yes and local lets the session do what it protects (server.c: allowProtectedAction)."""
+    """Return whether a setting of no, yes or local permits the session a protected action (allowProtectedAction)."""
     peer = getattr(session.transport, "peer", "")
     return choice == "yes" or (choice == "local" and (not peer or _LOCAL.fullmatch(peer) is not None))
 
 
 def _chosen(session: Session, names: list[str]) -> list[SettingType]:
-    """Return the parameters, which exist, may be set, and are given once each; the first that is not is refused."""
+    """Return the settings to change; raise the error for one that is unknown, immutable, protected or repeated."""
     protected: str = session.engine.settings.enable_protected_configs
     chosen: list[SettingType] = []
     for name in names:
@@ -72,7 +72,7 @@ def _chosen(session: Session, names: list[str]) -> list[SettingType]:
 @command("config|set", arity=-4, flags=_FLAGS, group="server", since="2.0.0",
          complexity="O(N) for N settings", syntax="parameter value [parameter value ...]")
 def config_set(session: Session, argv: list[bytes]) -> None:
-    """Change settings, all of them or none."""
+    """Change settings; an error changes none of them."""
     if len(argv) % 2:
         raise CommandError("syntax error")
     chosen = _chosen(session, [text(name) for name in argv[2::2]])
@@ -110,7 +110,7 @@ def _take(engine: Any, chosen: list[SettingType], values: list[Any]) -> None:
 
 @command("config|resetstat", arity=2, flags=_FLAGS, group="server", since="2.0.0", complexity="O(1)")
 def config_resetstat(session: Session, argv: list[bytes]) -> None:
-    """Begin the statistics of INFO anew."""
+    """Reset the statistics of INFO."""
     engine = session.engine
     engine.statistics.reset()
     for database in engine.databases:
@@ -121,12 +121,12 @@ def config_resetstat(session: Session, argv: list[bytes]) -> None:
 
 @command("config|rewrite", arity=2, flags=_FLAGS, group="server", since="2.8.0", complexity="O(1)")
 def config_rewrite(session: Session, argv: list[bytes]) -> None:
-    """Write the settings back to the configuration file, where the server was started with one."""
+    """Write the settings to the configuration file of the server."""
     rewrite_config(session, False)
 
 
 def rewrite_config(session: Session, everything: bool) -> None:
-    """Write the settings, all of them or those that matter, and reply (config.c: rewriteConfig)."""
+    """Write the settings and reply; `everything` includes defaults (config.c: rewriteConfig)."""
     session.engine.host.rewrite_config(everything)
     session.out.ok()
 

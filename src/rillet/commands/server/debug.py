@@ -1,8 +1,7 @@
-"""DEBUG, as far as Redis's public test suite needs it (Redis: debug.c).
+"""DEBUG: the subcommands that Redis's public test suite needs (Redis: debug.c).
 
-It is one command there, not a container, and refused unless `enable-debug-command` allows it, because
-it can stop the server or throw data away. A sub-command is a function here with its usage as docstring
-head; what it does not take is answered as an unknown one.
+In Redis, DEBUG is one command, not a container. It is refused unless `enable-debug-command` allows it, because it can
+stop the server or delete data. Here each subcommand is a function; its docstring is the help text.
 """
 
 from __future__ import annotations
@@ -11,8 +10,7 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from rillet.commands.arguments import text
-from rillet.commands.connection.connection import subcommand_error
+from rillet.commands.arguments import subcommand_error, text
 from rillet.commands.help import reply_lines
 from rillet.commands.server.config import allows, rewrite_config
 from rillet.errors import CommandError, Loading
@@ -31,16 +29,16 @@ _NOT_ALLOWED = (
 )
 _NUMBER = re.compile(rb"\s*([+-]?\d+)")
 
-# What touches no data; while these are being read, nothing else of DEBUG is safe.
+# Subcommands that use no data: only these are safe while the data is loaded.
 _WHILE_LOADING = frozenset((b"help", b"sleep", b"log", b"error", b"protocol", b"set-active-expire"))
 
 Action = Callable[[Session, list[bytes]], None]
-# Name -> what it does, the number of words it takes (least, most), its usage.
+# Name -> function, least and greatest number of arguments, usage.
 _ACTIONS: dict[bytes, tuple[Action, int, int, str]] = {}
 
 
 def action(name: str, least: int, most: int | None = None, usage: str = "") -> Callable[[Action], Action]:
-    """Record a sub-command of DEBUG that takes so many words, DEBUG and its own name counted."""
+    """Record a subcommand with its number of arguments, including DEBUG and the name."""
 
     def record(action: Action) -> Action:
         _ACTIONS[name.encode()] = (action, least, most or least, f"{name.upper()} {usage}".strip())
@@ -52,7 +50,7 @@ def action(name: str, least: int, most: int | None = None, usage: str = "") -> C
 @command("debug", arity=-2, flags="admin noscript loading stale protected", group="server", since="1.0.0",
          complexity="Depends on the sub-command", syntax="subcommand [arg [arg ...]]")
 def debug(session: Session, argv: list[bytes]) -> None:
-    """Look into the server, or disturb it, for tests."""
+    """Inspect or disturb the server, for tests."""
     if not allows(session, session.engine.settings.enable_debug_command):
         raise CommandError(_NOT_ALLOWED)
     action, least, most, _usage = _ACTIONS.get(argv[1].lower(), (None, 0, 0, ""))
@@ -75,7 +73,7 @@ def _help(session: Session, argv: list[bytes]) -> None:
 
 @action("sleep", 3, usage="<seconds>")
 def _sleep(session: Session, argv: list[bytes]) -> None:
-    """Stop everything for a while."""
+    """Stop the server for some seconds."""
     try:
         seconds = float(argv[2])
     except ValueError:
@@ -85,14 +83,14 @@ def _sleep(session: Session, argv: list[bytes]) -> None:
 
 
 def atoi(raw: bytes) -> int:
-    """Return the number that the text begins with, 0 where it begins with none (C's atoi)."""
+    """Return the leading number of the text, 0 if there is none (C's atoi)."""
     match = _NUMBER.match(raw)
     return int(match[1]) if match else 0
 
 
 @action("set-active-expire", 3, usage="<0|1>")
 def _set_active_expire(session: Session, argv: list[bytes]) -> None:
-    """Let keys go at their time by themselves (1), or only when they are looked up (0)."""
+    """Turn active expiry on or off; expired keys are always deleted at a lookup."""
     session.engine.active_expire = atoi(argv[2]) != 0
     session.out.ok()
 
@@ -109,7 +107,7 @@ def _log(session: Session, argv: list[bytes]) -> None:
 
 @action("object", 3, usage="<key>")
 def _object(session: Session, argv: list[bytes]) -> None:
-    """Show what is known of a key's value."""
+    """Show internals of the value at a key."""
     value: Any = session.db.values.get(argv[2])
     if value is None:
         raise CommandError("no such key")
@@ -122,7 +120,7 @@ def _object(session: Session, argv: list[bytes]) -> None:
 
 
 def _nodes(elements: Quicklist) -> str:
-    """Return what there is to tell of a quicklist's nodes."""
+    """Return the text about the nodes of a quicklist."""
     return (
         f" ql_nodes:{elements.nodes} ql_avg_node:{elements.count / elements.nodes:.2f} "
         f"ql_listpack_max:{elements.fill} ql_compressed:{int(elements.depth > 0)} "
@@ -157,7 +155,7 @@ def _digest_value(session: Session, argv: list[bytes]) -> None:
 
 @action("quicklist-packed-threshold", 3, usage="<size>")
 def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
-    """Set a size from which on a list element has a node to itself; 0 lets the settings decide."""
+    """Set the size from which a list element gets its own node; 0 restores the settings."""
     size = parse_memory(text(argv[2]))
     if size is None or not 0 <= size <= (1 << 32) - (1 << 20):
         raise CommandError("argument must be a memory value bigger than 1 and smaller than 4gb")
@@ -170,7 +168,7 @@ def _quicklist_packed_threshold(session: Session, argv: list[bytes]) -> None:
 
 @action("reload", 2, 5, "[NOSAVE] [NOFLUSH] [MERGE]")
 def _reload(session: Session, argv: list[bytes]) -> None:
-    """Write the RDB file, empty all databases, load it; without a server, take each value through its RDB bytes."""
+    """Save the RDB file, empty all databases and load it; without a file, encode and decode each value."""
     options = {word.lower() for word in argv[2:]}
     if not options <= {b"merge", b"noflush", b"nosave"}:
         raise CommandError("DEBUG RELOAD only supports the MERGE, NOFLUSH and NOSAVE options.")
@@ -182,20 +180,20 @@ def _reload(session: Session, argv: list[bytes]) -> None:
 
 @action("loadaof", 2)
 def _loadaof(session: Session, argv: list[bytes]) -> None:
-    """Empty all databases and replay the append-only file."""
+    """Empty all databases and load the append-only file."""
     session.engine.host.load_log()
     session.out.ok()
 
 
 @action("config-rewrite-force-all", 2)
 def _config_rewrite_force_all(session: Session, argv: list[bytes]) -> None:
-    """Write every setting to the configuration file, what is at its default too."""
+    """Write all settings to the configuration file, including defaults."""
     rewrite_config(session, True)
 
 
 @action("change-repl-id", 2)
 def _change_repl_id(session: Session, argv: list[bytes]) -> None:
-    """Take a new replication ID."""
+    """Change the replication ID."""
     from os import urandom
 
     session.engine.replication_id = urandom(20).hex()

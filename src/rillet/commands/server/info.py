@@ -1,7 +1,7 @@
-"""What INFO says (Redis: server.c, genRedisInfoString): lines `name:value` under `# Section` heads.
+"""INFO: lines `name:value` under `# Section` heads (Redis: server.c, genRedisInfoString).
 
-Each built-in section is a function of the engine. The host adds fields that only it can compute, and sections of its
-own (`Host.info_sections`). Redis's fields without a meaning here are left out.
+Each section is a function of the engine. The host adds fields that only it can compute, and its own sections
+(`Host.info_sections`). Fields of Redis without a meaning here are left out.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from itertools import islice
 from math import log2
 from typing import Any
 
+from rillet.commands.arguments import text
 from rillet.keyspace.database import Database
-from rillet.runtime.registry import TABLE, Command
-from rillet.runtime.session import SUBSCRIBED
+from rillet.runtime.registry import TABLE, Command, command
+from rillet.runtime.session import SUBSCRIBED, Session
 
 Facts = Mapping[str, Any]
 _TTL_SAMPLES = 20
@@ -62,7 +63,7 @@ def _clients(engine: Any) -> Facts:
 
 
 def _waited_for(sessions: list[Any]) -> dict[str, int]:
-    """Count the keys that clients wait for, and those whose end would wake one: who reads in a group (blocked.c)."""
+    """Count the keys with blocked clients, and those whose deletion unblocks one, as XREADGROUP does (blocked.c)."""
     keys: set[tuple[int, bytes]] = set()
     on_nokey: set[tuple[int, bytes]] = set()
     for session in sessions:
@@ -85,7 +86,7 @@ def _memory(engine: Any) -> Facts:
 
 
 def _persistence(engine: Any) -> Facts:
-    # All of Redis's fields in its order; a door that has files and children puts its own figures in their places.
+    # All fields of Redis in its order; a host with files and child processes overrides their values.
     compat = engine.settings.compat
     saves = {"rdb_saves": 0, **({"rdb_saves_consecutive_failures": 0} if compat.knows(82) else {})}
     forks = {"module_fork_in_progress": 0, "module_fork_last_cow_size": 0}
@@ -143,7 +144,7 @@ def _commandstats(engine: Any) -> Facts:
 
 
 def all_commands() -> Iterable[Command]:
-    """Yield every command and sub-command."""
+    """Yield all commands and subcommands."""
     for entry in TABLE:
         yield entry
         yield from (entry.subcommands or {}).values()
@@ -163,7 +164,7 @@ def _keyspace(engine: Any) -> Facts:
 
 
 def _average_ttl(database: Database, now: int) -> int:
-    """Return the mean of the first few times to live, in milliseconds; 0 without any."""
+    """Return the mean time to live of some keys in milliseconds, 0 if none expires."""
     sample = [max(when - now, 0) for when in islice(database.expires.values(), _TTL_SAMPLES)]
     return sum(sample) // len(sample) if sample else 0
 
@@ -180,7 +181,7 @@ _ALL: dict[str, Callable[[Any], Facts]] = {
 
 
 def info_text(engine: Any, wanted: list[str]) -> bytes:
-    """Return the text of INFO for the sections named; none named is "default"."""
+    """Return the text of INFO for these sections; no name means "default"."""
     host: Mapping[str, Callable[[], Facts]] = engine.host.info_sections()
     names: list[str] = []
     for name in wanted or ["default"]:
@@ -196,3 +197,11 @@ def info_text(engine: Any, wanted: list[str]) -> bytes:
         lines = [f"# {name.capitalize()}", *(f"{key}:{value}" for key, value in facts.items())]
         sections.append("\r\n".join(lines) + "\r\n")
     return "\r\n".join(sections).encode("utf-8", "surrogateescape")
+
+
+@command("info", arity=-1, flags="loading stale", group="server", since="1.0.0", complexity="O(1)",
+         syntax="[section [section ...]]")
+def info(session: Session, argv: list[bytes]) -> None:
+    """Show the state of the server, by sections."""
+    sections = [text(word).lower() for word in argv[1:]]
+    session.out.verbatim(info_text(session.engine, sections))

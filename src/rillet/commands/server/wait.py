@@ -1,15 +1,15 @@
-"""WAIT and WAITAOF: until when what was written is elsewhere, and on the disk (Redis: replication.c).
+"""WAIT and WAITAOF: block until changes are on replicas or on disk (Redis: replication.c).
 
-There are no replicas, so nothing but the own disk ever acknowledges. WAITAOF waits until the log is synced up to
-where it was when the command came: that is what this client wrote, and what others wrote before (Redis counts
-the client's own writes; here one that wrote nothing waits too). Nothing is synced for its sake: with `appendfsync
-everysec` it waits for the next second's sync, with `no` until its time is over.
+There are no replicas, so only the local disk acknowledges changes. WAITAOF waits until the log is synced up to its end
+at the time of the command: that includes the changes of this client and earlier changes of others. (Redis considers
+only the client's own changes; here a client without changes waits too.) WAITAOF starts no sync: with `appendfsync
+everysec` it waits for the next sync, with `no` until its timeout.
 
-Inside MULTI nobody waits, and what the transaction wrote is not in the log yet, so that the answer is 0.
+Inside MULTI the commands do not block. The changes of the transaction are not in the log yet, so the reply is 0.
 
-Whoever syncs the log is another thread, which may not touch a session; so a client that waits is asked again every
-hundredth of a second, by the clock of its own door. Rejected: a list of waiting clients in the log, which every door
-would have to serve from every thread.
+Another thread syncs the log, and may not touch a session. So a blocked client is tried again every hundredth of a
+second by the timer of its frontend. Rejected: a list of blocked clients in the log, which each frontend would have to
+serve from every thread.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ASK_AGAIN = 10  # milliseconds
 
 
 def _timeout(session: Session, raw: bytes) -> int:
-    """Return a time-out in milliseconds; since 7.2 it may not end behind the end of time."""
+    """Parse a timeout in milliseconds; since 7.2 the deadline must fit 64 bits."""
     milliseconds = timeout_ms(raw)
     engine = session.engine
     if engine.settings.compat.knows(72) and milliseconds > LLONG_MAX - engine.clock.now_ms():
@@ -38,7 +38,7 @@ def _timeout(session: Session, raw: bytes) -> int:
 @command("wait", arity=3, flags="noscript", group="generic", since="3.0.0", complexity="O(1)",
          syntax="numreplicas timeout")
 def wait(session: Session, argv: list[bytes]) -> None:
-    """Wait until replicas have the changes made so far; there are none, so only 0 of them is ever reached."""
+    """Wait until replicas have the changes so far; there are no replicas, so only 0 is ever reached."""
     replicas = integer(argv[1])
     milliseconds = _timeout(session, argv[2])
     if replicas <= 0 or not session.can_block:
@@ -50,7 +50,7 @@ def wait(session: Session, argv: list[bytes]) -> None:
 @command("waitaof", arity=4, flags="blocking", group="generic", since="7.2.0", complexity="O(1)",
          syntax="numlocal numreplicas timeout")
 def waitaof(session: Session, argv: list[bytes]) -> None:
-    """Wait until the changes made so far are synced to the own disk, and to those of replicas (waitaofCommand)."""
+    """Wait until the changes so far are synced to the local disk and those of replicas (waitaofCommand)."""
     local = integer(argv[1])
     if not 0 <= local <= 1:
         raise CommandError(_NUMLOCAL)
@@ -68,7 +68,7 @@ def waitaof(session: Session, argv: list[bytes]) -> None:
 
 
 class _Waiting:
-    """What one client waits for: how many disks, and the position of the log that they are to have reached."""
+    """A waiting client: the required number of disks, and the position in the log."""
 
     __slots__ = ("local", "position", "replicas")
 
@@ -78,11 +78,11 @@ class _Waiting:
         self.position = position
 
     def acknowledged(self, session: Session) -> bool:
-        """Whether it has what it waits for."""
+        """Return whether the condition is met."""
         return self.replicas == 0 and _synced(session, self.position) >= self.local
 
     def serve(self, session: Session, key: bytes) -> bool:
-        """Reply if it has; the error if the log was turned off meanwhile (processClientsWaitingReplicas)."""
+        """Reply if the condition is met, or with an error if the log was turned off (processClientsWaitingReplicas)."""
         if self.local and session.engine.log is None:
             raise CommandError(_NO_LOG)
         if not self.acknowledged(session):
@@ -92,13 +92,13 @@ class _Waiting:
         return True
 
     def reply(self, session: Session) -> None:
-        """Reply with how many disks have it: the own one, and those of replicas."""
+        """Reply with the number of disks that have the changes: the local one, and those of replicas."""
         session.out.array(2)
         session.out.integer(_synced(session, self.position))
         session.out.integer(0)
 
 
 def _synced(session: Session, position: int) -> int:
-    """Return 1 if the log is on the disk up to the position, else 0."""
+    """Return 1 if the log is synced up to the position, else 0."""
     log: Any = session.engine.log
     return int(log is not None and log.synced >= position and not session.engine.has_unlogged())

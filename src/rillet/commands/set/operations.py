@@ -1,18 +1,18 @@
-"""SINTER, SUNION, SDIFF, and where their results are kept or counted (Redis: t_set.c).
+"""SINTER, SUNION, SDIFF, and the variants that store or count their results (Redis: t_set.c).
 
-A result that is stored is a set made anew, and OBJECT ENCODING and DUMP show how it was made, so it is made in
-Redis's way: which encoding it begins in, in which order members come, and for SDIFF which of the two ways is taken:
+OBJECT ENCODING and DUMP show how a stored result was built. So it is built as in Redis: with the same initial encoding,
+the same order of members, and for SDIFF the same choice of algorithm:
 
-    1   each member of the first set is looked for in the others       work: half of size * number of sets
-    2   all members of the first set, less those of the others         work: the sum of all sizes
+    1   search each member of the first set in the others              cost: half of size * number of sets
+    2   take all members of the first set, remove those of the others  cost: the sum of all sizes
 
-The second one begins with everything, so its result may be a hashtable that few members are left in.
+Algorithm 2 starts with all members, so its result may be a hashtable with few members left.
 
-    encoding to begin in     SINTERSTORE                       SUNIONSTORE, SDIFFSTORE
+    initial encoding         SINTERSTORE                       SUNIONSTORE, SDIFFSTORE
     7.0                      intset                            intset
     7.2 and newer            that of the smallest set, but     intset
-                             listpack for a hashtable; and
-                             an intset if only integers came
+                             listpack for a hashtable, and
+                             intset for only integers
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from collections.abc import Iterator
 from itertools import islice
 
 from rillet.commands.arguments import integer, positive, syntax_error
-from rillet.commands.list.move import keys_after_number
-from rillet.commands.set.set import read_set, write_members
+from rillet.commands.first_key_pop import keys_after_number
+from rillet.commands.set.members import read_set, write_members
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -43,13 +43,13 @@ def _sets(session: Session, keys: list[bytes]) -> list[Set | None]:
 
 
 def _by_size(sets: list[Set | None]) -> list[Set]:
-    """Return the sets, the smallest first; none at all if one is missing, and so nothing is common to all."""
+    """Return the sets, smallest first; an empty list if one is missing, because the intersection is then empty."""
     there = [one for one in sets if one is not None]
     return sorted(there, key=len) if len(there) == len(sets) else []
 
 
 def _common(sets: list[Set]) -> Iterator[bytes]:
-    """Yield the members of the first set that are in all others."""
+    """Yield the members of the first set that all others contain."""
     if sets:
         others = [one for one in sets[1:] if one is not sets[0]]
         for member in sets[0]:
@@ -58,12 +58,12 @@ def _common(sets: list[Set]) -> Iterator[bytes]:
 
 
 def _intersection(sets: list[Set], limits: EncodingLimits) -> Set:
-    """Return what is common to the sets, encoded as SINTERSTORE keeps it (sinterGenericCommand)."""
+    """Return the intersection, encoded as SINTERSTORE stores it (sinterGenericCommand)."""
     if not has_compact(limits):
         return _made(Set(), _common(sets), limits)
     encoding = sets[0].encoding() if sets else "intset"
     result = Set.empty("listpack" if encoding == "hashtable" else encoding)
-    # What stands in a listpack as a string is no integer; what stands in a hashtable may be one.
+    # A string in a listpack is not an integer; a string in a hashtable may be one.
     only_integers = True
     for member in _common(sets):
         only_integers = only_integers and string2ll(member) is not None
@@ -109,7 +109,7 @@ def _difference(sets: list[Set | None], limits: EncodingLimits) -> Set:
 
 
 def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes, kind: bytes = b"s") -> None:
-    """Put a result at a key, which goes if the result is empty, and write its size."""
+    """Store a result and reply with its size; an empty result deletes the key."""
     database = session.db
     if len(result):
         old = database.set(key, result)
@@ -127,14 +127,14 @@ def store_result(session: Session, key: bytes, result: Set | Zset, event: bytes,
 @command("sinter", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_INTER,
          syntax="key [key ...]")
 def sinter(session: Session, argv: list[bytes]) -> None:
-    """Return the members that all the sets have."""
+    """Return the intersection of sets."""
     write_members(session, list(_common(_by_size(_sets(session, argv[1:])))))
 
 
 @command("sinterstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
          complexity=_INTER, syntax="destination key [key ...]")
 def sinterstore(session: Session, argv: list[bytes]) -> None:
-    """Keep the members that all the sets have as another set."""
+    """Store the intersection of sets."""
     result = _intersection(_by_size(_sets(session, argv[2:])), session.engine.settings)
     store_result(session, argv[1], result, b"sinterstore")
 
@@ -142,14 +142,14 @@ def sinterstore(session: Session, argv: list[bytes]) -> None:
 @command("sintercard", arity=-3, flags="readonly movablekeys", group="set", since="7.0.0",
          get_keys=keys_after_number(1), complexity=_INTER, syntax="numkeys key [key ...] [LIMIT limit]")
 def sintercard(session: Session, argv: list[bytes]) -> None:
-    """Count the members that all the sets have, up to a limit."""
+    """Return the size of the intersection of sets, up to a limit."""
     keys, limit, _ = _counting(argv)
     members = _common(_by_size(_sets(session, keys)))
     session.out.integer(sum(1 for _ in (islice(members, limit) if limit else members)))
 
 
 def _counting(argv: list[bytes], flag: bytes = b"limit") -> tuple[list[bytes], int, bool]:
-    """Return the keys of a ...CARD command, its LIMIT (0 = none), and whether the flag stands behind them."""
+    """Parse a ...CARD command: its keys, its LIMIT (0 = none), and whether the flag is given."""
     numkeys = integer(argv[1], "numkeys should be greater than 0")
     if numkeys < 1:
         raise CommandError("numkeys should be greater than 0")
@@ -172,7 +172,7 @@ def _counting(argv: list[bytes], flag: bytes = b"limit") -> tuple[list[bytes], i
 @command("sunion", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
          syntax="key [key ...]")
 def sunion(session: Session, argv: list[bytes]) -> None:
-    """Return the members that any of the sets has."""
+    """Return the union of sets."""
     members = dict.fromkeys(member for one in _sets(session, argv[1:]) if one is not None for member in one)
     write_members(session, list(members))
 
@@ -180,7 +180,7 @@ def sunion(session: Session, argv: list[bytes]) -> None:
 @command("sunioncard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
          get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [APPROX] [LIMIT limit]")
 def sunioncard(session: Session, argv: list[bytes]) -> None:
-    """Count the members that any of the sets has, up to a limit; APPROX allows an estimate and gets the number."""
+    """Return the size of the union of sets, up to a limit; APPROX is accepted, and the result is exact."""
     keys, limit, _ = _counting(argv, b"approx")
     met: set[bytes] = set()
     for member in (member for one in _sets(session, keys) if one is not None for member in one):
@@ -193,7 +193,7 @@ def sunioncard(session: Session, argv: list[bytes]) -> None:
 @command("sunionstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
          complexity=_ALL, syntax="destination key [key ...]")
 def sunionstore(session: Session, argv: list[bytes]) -> None:
-    """Keep the members that any of the sets has as another set."""
+    """Store the union of sets."""
     result = _union(_sets(session, argv[2:]), session.engine.settings)
     store_result(session, argv[1], result, b"sunionstore")
 
@@ -201,14 +201,14 @@ def sunionstore(session: Session, argv: list[bytes]) -> None:
 @command("sdiff", arity=-2, flags="readonly", keys=(1, -1, 1), group="set", since="1.0.0", complexity=_ALL,
          syntax="key [key ...]")
 def sdiff(session: Session, argv: list[bytes]) -> None:
-    """Return the members of the first set that none of the others has."""
+    """Return the difference of the first set and the others."""
     write_members(session, list(_difference(_sets(session, argv[1:]), session.engine.settings)))
 
 
 @command("sdiffcard", arity=-3, flags="readonly movablekeys", group="set", since="8.10.0",
          get_keys=keys_after_number(1), complexity=_ALL, syntax="numkeys key [key ...] [LIMIT limit]")
 def sdiffcard(session: Session, argv: list[bytes]) -> None:
-    """Count the members of the first set that none of the others has, up to a limit."""
+    """Return the size of the difference of sets, up to a limit."""
     keys, limit, _ = _counting(argv)
     count = len(_difference(_sets(session, keys), session.engine.settings))
     session.out.integer(min(count, limit) if limit else count)
@@ -217,6 +217,6 @@ def sdiffcard(session: Session, argv: list[bytes]) -> None:
 @command("sdiffstore", arity=-3, flags="write denyoom", keys=(1, -1, 1), group="set", since="1.0.0",
          complexity=_ALL, syntax="destination key [key ...]")
 def sdiffstore(session: Session, argv: list[bytes]) -> None:
-    """Keep the members of the first set that none of the others has as another set."""
+    """Store the difference of the first set and the others."""
     result = _difference(_sets(session, argv[2:]), session.engine.settings)
     store_result(session, argv[1], result, b"sdiffstore")

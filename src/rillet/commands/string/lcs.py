@@ -1,13 +1,13 @@
 """LCS: the longest common subsequence of two strings (Redis: t_string.c, lcsCommand).
 
-The usual table of lengths, one row for each byte of the first string and one more, filled forward and
-walked backward from its far corner:
+The usual table of lengths, with one row more than the first string has bytes, is filled forward and walked backward
+from its last cell:
 
     table[i][j] = longest common subsequence of a[:i] and b[:j]
 
-Where both directions are as long, the walk goes back in the second string, as Redis does: which of
-several longest subsequences is found is part of the reply. O(N * M) in time, and in memory, which
-proto-max-bulk-len limits as if a cell took four bytes.
+If both directions are equally long, the walk steps back in the second string, as in Redis: the choice among several
+longest subsequences is visible in the reply. O(N * M) in time and memory; proto-max-bulk-len limits the memory as if
+a cell had four bytes.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def _table(a: bytes, b: bytes) -> list[array[int]]:
 
 
 def longest_common(a: bytes, b: bytes) -> tuple[bytes, list[Match]]:
-    """Return the subsequence and its runs, the last one first. O(N * M)"""
+    """Return the subsequence and its matching ranges, the last one first. O(N * M)"""
     table = _table(a, b)
     i, j = len(a), len(b)
     found = bytearray()

@@ -1,10 +1,10 @@
 """The string commands (Redis: t_string.c).
 
-What is propagated never depends on the clock or on floating point: `SET k v EX 10` goes to the log as
-`SET k v PXAT <ms>`, GETEX as PEXPIREAT or PERSIST, GETDEL as DEL, GETSET as SET, INCRBYFLOAT as
-`SET k <result> KEEPTTL`.
+A propagated command does not depend on the clock or on floating point: `SET k v EX 10` becomes `SET k v PXAT <ms>`,
+GETEX becomes PEXPIREAT or PERSIST, GETDEL becomes DEL, GETSET becomes SET, INCRBYFLOAT becomes `SET k <result>
+KEEPTTL`.
 
-SET and GET are what benchmarks send, so their plain forms come first and allocate one object at most.
+Benchmarks send SET and GET, so their plain forms are handled first and allocate one object at most.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from rillet.types.string import TEXT, String, new_string, string2ll
 _TEXT = cython.declare(cython.int, 1)
 _EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
 
-# -- what the commands share ------------------------------------------------------------------------
+# -- shared by the commands ------------------------------------------------------------------------
 
 
 @cython.cfunc
 def _write(out: ReplyWriter, value: object) -> cython.bint:
-    """Reply with the string that was looked up; null for None, an error for another type."""
+    """Reply with a looked-up string, null for None; WrongType for another type."""
     string: String
     if value is None:
         return out.null()
@@ -49,7 +49,7 @@ def _write(out: ReplyWriter, value: object) -> cython.bint:
 
 @cython.cfunc
 def _string_for_write(db: Database, key: bytes) -> String:
-    """Return the string at key, None where there is no key; an error for another type."""
+    """Return the string at a key for a write, None if the key does not exist; WrongType for another type."""
     value: object = db.lookup(key)
     if value is not None and not isinstance(value, String):
         raise WrongType()
@@ -58,7 +58,7 @@ def _string_for_write(db: Database, key: bytes) -> String:
 
 @cython.cfunc
 def _store(session: Session, key: bytes, data: bytes, event: bytes) -> cython.bint:
-    """Put a value as SET does: the expiry goes, watchers and waiting clients are told."""
+    """Store a value as SET does: remove the expiry, mark watchers, publish the event."""
     session.db.replace(key, new_string(data))
     session.modified(key)
     session.notify(b"$", event, key)
@@ -67,7 +67,7 @@ def _store(session: Session, key: bytes, data: bytes, event: bytes) -> cython.bi
 
 @cython.cfunc
 def _update(session: Session, key: bytes, string: String, event: bytes) -> cython.bint:
-    """Put a value in the place of one of the same key, which keeps its expiry."""
+    """Replace the value of a key and keep its expiry."""
     session.db.set(key, string, True)
     session.modified(key)
     session.notify(b"$", event, key)
@@ -75,7 +75,7 @@ def _update(session: Session, key: bytes, string: String, event: bytes) -> cytho
 
 
 def _expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
-    """Return when the option's argument lets the key expire, in ms since the epoch (getExpireMillisecondsOrReply)."""
+    """Parse the argument of an expiry option; return ms since the epoch (getExpireMillisecondsOrReply)."""
     unit, relative = _EXPIRY_OPTIONS[option]
     value = integer(raw)
     name = session.command.fullname
@@ -93,7 +93,7 @@ def _check_length(session: Session, size: int) -> None:
 
 
 class _SetOptions:
-    """What follows the value of SET, or the key of GETEX (parseExtendedStringArgumentsOrReply)."""
+    """The options of SET or GETEX (parseExtendedStringArgumentsOrReply)."""
 
     __slots__ = ("expiry", "expiry_option", "flags")
 
@@ -126,7 +126,7 @@ class _SetOptions:
          syntax="key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
          "PXAT unix-time-milliseconds | KEEPTTL]")
 def set_(session: Session, argv: list[bytes]) -> None:
-    """Store a string at a key, whatever it held."""
+    """Store a string at a key, replacing any value."""
     if len(argv) == 3:
         _store(session, argv[1], argv[2], b"set")
         session.out.ok()
@@ -136,7 +136,7 @@ def set_(session: Session, argv: list[bytes]) -> None:
 
 
 def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions) -> None:
-    """Do what SET with options asks (t_string.c: setGenericCommand)."""
+    """Run SET with options (t_string.c: setGenericCommand)."""
     flags = options.flags
     get = b"GET" in flags
     when = -1
@@ -170,7 +170,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
 
 
 def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int) -> None:
-    """Log the absolute time; newer servers leave more of the command as it came (t_string.c: setGenericCommand)."""
+    """Propagate the absolute time; newer servers keep more of the received command (setGenericCommand)."""
     argv, compat = session.argv, session.engine.settings.compat
     if option == b"PXAT" and compat.knows(72):
         return
@@ -179,13 +179,13 @@ def _propagate_expiring(session: Session, option: bytes, data: bytes, when: int)
 
 
 def _is_past(session: Session, when: int) -> bool:
-    """Whether SET stores nothing because the value would be gone at once: in Valkey, and in Redis since 8.8."""
+    """Return whether SET stores nothing because the value has expired already: in Valkey, and in Redis since 8.8."""
     compat = session.engine.settings.compat
     return bool(compat.valkey or compat.knows(88)) and when <= session.engine.clock.now_ms() and not session.trusted
 
 
 def _note_overwritten_by_time(session: Session, key: bytes) -> None:
-    """Say that a SET whose time is over removed the key (setGenericCommand)."""
+    """Propagate and publish a SET with a past expiry as a deletion (setGenericCommand)."""
     settings = session.engine.settings
     session.modified(key)
     session.notify_deleted_by_time(key)
@@ -203,7 +203,7 @@ def get(session: Session, argv: list[bytes]) -> None:
 @command("setnx", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
          complexity="O(1)", syntax="key value")
 def setnx(session: Session, argv: list[bytes]) -> None:
-    """Store a string at a key that does not exist yet."""
+    """Store a string, unless the key exists."""
     if session.db.lookup(argv[1]) is not None:
         session.out.integer(0)
         return
@@ -226,21 +226,21 @@ def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.
 @command("setex", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.0.0", complexity="O(1)",
          syntax="key seconds value")
 def setex(session: Session, argv: list[bytes]) -> None:
-    """Store a string that goes after some seconds."""
+    """Store a string that expires after some seconds."""
     _set_expiring(session, argv, b"EX")
 
 
 @command("psetex", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.6.0", complexity="O(1)",
          syntax="key milliseconds value")
 def psetex(session: Session, argv: list[bytes]) -> None:
-    """Store a string that goes after some milliseconds."""
+    """Store a string that expires after some milliseconds."""
     _set_expiring(session, argv, b"PX")
 
 
 @command("getset", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
          complexity="O(1)", syntax="key value")
 def getset(session: Session, argv: list[bytes]) -> None:
-    """Store a string and return the one that was there."""
+    """Store a string and return the previous one."""
     _write(session.out, session.db.lookup_read(argv[1]))
     _store(session, argv[1], argv[2], b"set")
     if session.engine.log is not None:
@@ -250,7 +250,7 @@ def getset(session: Session, argv: list[bytes]) -> None:
 @command("getdel", arity=2, flags="write fast", keys=(1, 1, 1), group="string", since="6.2.0", complexity="O(1)",
          syntax="key")
 def getdel(session: Session, argv: list[bytes]) -> None:
-    """Return the string at a key and remove the key."""
+    """Return the string at a key and delete the key."""
     key = argv[1]
     _write(session.out, session.db.lookup_read(key))
     if session.db.delete(key):
@@ -265,7 +265,7 @@ def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
         session.notify(b"g", b"del", key)
     if session.engine.log is not None:
         settings = session.engine.settings
-        # GETDEL follows a setting up to 7.0 only (t_string.c: getdelCommand).
+        # Only up to 7.0, a lazyfree setting affects GETDEL (t_string.c: getdelCommand).
         lazy = settings.lazyfree_lazy_expire if by_time else (
             settings.lazyfree_lazy_user_del and not settings.compat.knows(72)
         )
@@ -275,7 +275,7 @@ def _note_deleted(session: Session, key: bytes, by_time: bool = False) -> None:
 @command("getex", arity=-2, flags="write fast", keys=(1, 1, 1), group="string", since="6.2.0", complexity="O(1)",
          syntax="key [EX seconds | PX milliseconds | EXAT unix-time-seconds | PXAT unix-time-milliseconds | PERSIST]")
 def getex(session: Session, argv: list[bytes]) -> None:
-    """Return the string at a key and change when it expires."""
+    """Return the string at a key and change its expiry."""
     options = _SetOptions(argv, 2, (b"PERSIST",), b"PERSIST")
     key = argv[1]
     value = session.db.lookup_read(key)
@@ -295,7 +295,7 @@ def getex(session: Session, argv: list[bytes]) -> None:
 
 
 def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None:
-    """Give the key that GETEX just read its expiry; an absolute time in the past deletes it."""
+    """Set the expiry of the key that GETEX read; an absolute time in the past deletes it."""
     if option in (b"EXAT", b"PXAT") and when <= session.engine.clock.now_ms() and not session.trusted:
         session.db.delete(key)
         _note_deleted(session, key, by_time=True)
@@ -313,7 +313,7 @@ def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None
 @command("mget", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="string", since="1.0.0",
          complexity="O(N) where N is the number of keys to retrieve.", syntax="key [key ...]")
 def mget(session: Session, argv: list[bytes]) -> None:
-    """Return the strings at several keys, null where there is none."""
+    """Return the strings at several keys, null for missing ones."""
     at: cython.Py_ssize_t
     out: ReplyWriter = session.out
     out.array(len(argv) - 1)
@@ -347,7 +347,7 @@ def mset(session: Session, argv: list[bytes]) -> None:
 @command("msetnx", arity=-3, flags="write denyoom", keys=(1, -1, 2), group="string", since="1.0.1",
          complexity="O(N) where N is the number of keys to set.", syntax="key value [key value ...]")
 def msetnx(session: Session, argv: list[bytes]) -> None:
-    """Store strings at several keys, or none if any of the keys exists."""
+    """Store strings at several keys, unless any of the keys exists."""
     _check_pairs(session, argv)
     for at in range(1, len(argv), 2):
         if session.db.lookup(argv[at]) is not None:
@@ -364,7 +364,7 @@ def msetnx(session: Session, argv: list[bytes]) -> None:
          complexity="O(1) amortized, for a small appended value: a string that grows is over-allocated.",
          syntax="key value")
 def append(session: Session, argv: list[bytes]) -> None:
-    """Add bytes at the end of a string."""
+    """Append bytes to a string."""
     key: bytes = argv[1]
     tail: bytes = argv[2]
     string: String = _string_for_write(session.db, key)
@@ -394,7 +394,7 @@ def strlen(session: Session, argv: list[bytes]) -> None:
          complexity="O(M) with M being the length of the value argument, and of the gap before it.",
          syntax="key offset value")
 def setrange(session: Session, argv: list[bytes]) -> None:
-    """Overwrite a string from an offset on, filling a gap with zero bytes."""
+    """Overwrite part of a string, filling a gap with zero bytes."""
     key: bytes = argv[1]
     part: bytes = argv[3]
     offset = integer(argv[2])
@@ -423,7 +423,7 @@ def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
         raise WrongType()
     string: String = value  # type: ignore[assignment]
     size: cython.Py_ssize_t = 0 if string is None else string.length()
-    # Both from the end and crossed: empty, even where clipping would make them meet at 0.
+    # Both negative and start > end: empty, even if clipping would make them meet at 0.
     if size == 0 or (start < 0 and end < 0 and start > end):
         return session.out.bulk(b"")
     start = max(start + size, 0) if start < 0 else start
@@ -436,14 +436,14 @@ def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
 @command("getrange", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="2.4.0",
          complexity="O(N) where N is the length of the returned string.", syntax="key start end")
 def getrange(session: Session, argv: list[bytes]) -> None:
-    """Return part of a string, both ends included, counted from either side."""
+    """Return part of a string; both ends are included, negative ones count from the end."""
     _get_range(session, argv)
 
 
 @command("substr", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="1.0.0",
          complexity="O(N) where N is the length of the returned string.", syntax="key start end")
 def substr(session: Session, argv: list[bytes]) -> None:
-    """Return part of a string, both ends included, counted from either side."""
+    """Return part of a string; both ends are included, negative ones count from the end."""
     _get_range(session, argv)
 
 
@@ -452,7 +452,7 @@ def substr(session: Session, argv: list[bytes]) -> None:
 
 @cython.cfunc
 def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
-    """Add to the integer at key, 0 where there is none (t_string.c: incrDecrCommand)."""
+    """Add to the integer at a key; a missing key counts as 0 (t_string.c: incrDecrCommand)."""
     string: String = _string_for_write(session.db, key)
     value: Any = 0 if string is None else string2ll(string.value())
     if value is None:
@@ -461,7 +461,7 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
     if value > LLONG_MAX or value < LLONG_MIN:
         raise CommandError("increment or decrement would overflow")
     if string is not None and string.form == 0:
-        string.data = b"%d" % value  # in place, as Redis does with an int that is not shared
+        string.data = b"%d" % value  # in place, as in Redis for an unshared integer
         session.modified(key)
         session.notify(b"$", b"incrby", key)
     else:
@@ -472,14 +472,14 @@ def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
 @command("incr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
          complexity="O(1)", syntax="key")
 def incr(session: Session, argv: list[bytes]) -> None:
-    """Add one to the integer at a key."""
+    """Increment the integer at a key."""
     _increment(session, argv[1], 1)
 
 
 @command("decr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
          complexity="O(1)", syntax="key")
 def decr(session: Session, argv: list[bytes]) -> None:
-    """Take one from the integer at a key."""
+    """Decrement the integer at a key."""
     _increment(session, argv[1], -1)
 
 
@@ -501,7 +501,7 @@ def decrby(session: Session, argv: list[bytes]) -> None:
 
 
 def _sum(augend: bytes, addend: bytes) -> bytes:
-    """Return the text of the sum of two long doubles; what is no number is told before what is too large."""
+    """Return the text of the sum of two long doubles; an invalid number is reported before an overflow."""
     total = Fraction(0)
     finite = True
     for raw in (augend, addend):

@@ -1,12 +1,11 @@
-"""ZUNION, ZINTER, ZDIFF, and where their results are kept or counted (Redis: t_zset.c).
+"""ZUNION, ZINTER, ZDIFF, and the variants that store or count their results (Redis: t_zset.c).
 
-The sources are sorted sets or sets, whose members have the score 1. WEIGHTS multiplies the scores of each source, and
-AGGREGATE says what becomes of those of one member: SUM, MIN, MAX, or (newest) COUNT, the sum of the weights
-alone. Sums of doubles depend on their order, so it is Redis's: the sources are taken by size, the
-smallest first, and among equals in the order in which they were named. What is not a number (inf - inf,
-0 * inf) counts as 0.
+The sources are sorted sets, or sets whose members have the score 1. WEIGHTS multiplies the scores of each source.
+AGGREGATE combines the scores of a member: SUM, MIN, MAX, or in the newest servers COUNT, the sum of the weights. A sum
+of doubles depends on the order, so it is Redis's order: the sources by size, the smallest first, equal ones as given.
+A result that is not a number (inf - inf, 0 * inf) counts as 0.
 
-A result is a sorted set made anew: how its members came together does not show in it.
+A stored result is a new sorted set: its encoding does not depend on the order of insertion.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from itertools import islice
 from math import isnan
 
 from rillet.commands.arguments import integer, positive, syntax_error
-from rillet.commands.list.move import keys_after_number
+from rillet.commands.first_key_pop import keys_after_number
 from rillet.commands.set.operations import store_result
-from rillet.commands.zset.zset import score_argument, write_pairs
+from rillet.commands.zset.members import score_argument, write_pairs
 from rillet.errors import CommandError, WrongType
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -64,7 +63,7 @@ class _Source:
                 yield member, 1.0
 
     def score(self, member: bytes) -> float | None:
-        """Return the score of a member, None where it is none (zuiFind)."""
+        """Return the score of a member, None if it is missing (zuiFind)."""
         if isinstance(self.value, Zset):
             return self.value.score(member)
         return 1.0 if self.value is not None and member in self.value else None
@@ -89,7 +88,7 @@ _AGGREGATES: dict[bytes, Callable[[float, float], float]] = {
 
 
 class _Request:
-    """What is to be made of which sources, and what is to be told of it (zunionInterDiffGenericCommand)."""
+    """A call: its sources, weights and aggregate, and the form of its reply (zunionInterDiffGenericCommand)."""
 
     __slots__ = ("aggregate", "counting", "limit", "sources", "with_scores")
 
@@ -111,7 +110,7 @@ class _Request:
             rest = rest[1 + self._take(session, option, rest[1:]) :]
 
     def _take(self, session: Session, option: bytes, rest: list[bytes]) -> int:
-        """Take an option, and return how many words behind it belong to it."""
+        """Parse an option; return the number of its arguments."""
         if option == b"withscores":
             self.with_scores = True
             return 0
@@ -131,10 +130,10 @@ class _Request:
         return needed
 
     def weighted(self, source: _Source, score: float) -> float:
-        """Return what a member adds to the result (zuiWeightedScore)."""
+        """Return the weighted score of a member (zuiWeightedScore)."""
         return source.weight if self.counting else source.weight * score
 
-    # -- the three ways ------------------------------------------------------------------------------
+    # -- the operations ------------------------------------------------------------------------------
 
     def union(self) -> Iterable[Pair]:
         """Return the members of all sources."""
@@ -181,14 +180,14 @@ _COMBINED = frozenset((b"weights", b"aggregate"))
 
 def _read(session: Session, argv: list[bytes], options: frozenset[bytes],
           make: Callable[[_Request], Iterable[Pair]]) -> None:
-    """Answer ZUNION, ZINTER and ZDIFF."""
+    """Run ZUNION, ZINTER or ZDIFF."""
     request = _Request(session, argv, 1, options | {b"withscores"})
     pairs = sorted(make(request), key=lambda pair: (pair[1], pair[0]))
     write_pairs(session, pairs, request.with_scores)
 
 
 def _keep(session: Session, argv: list[bytes], options: frozenset[bytes], event: bytes) -> None:
-    """Answer ZUNIONSTORE, ZINTERSTORE and ZDIFFSTORE."""
+    """Run ZUNIONSTORE, ZINTERSTORE or ZDIFFSTORE."""
     request = _Request(session, argv, 2, options)
     result = Zset.of(_MAKE[event](request), session.engine.settings)
     store_result(session, argv[1], result, event, b"z")
@@ -201,42 +200,42 @@ def _target_and_keys(argv: list[bytes]) -> list[int]:
 @command("zunion", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
          get_keys=keys_after_number(1), complexity=_UNION, syntax=_WEIGHTED + " [WITHSCORES]")
 def zunion(session: Session, argv: list[bytes]) -> None:
-    """Return the members that any of the sorted sets has."""
+    """Return the union of sorted sets."""
     _read(session, argv, _COMBINED, _Request.union)
 
 
 @command("zinter", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
          get_keys=keys_after_number(1), complexity=_INTER, syntax=_WEIGHTED + " [WITHSCORES]")
 def zinter(session: Session, argv: list[bytes]) -> None:
-    """Return the members that all the sorted sets have."""
+    """Return the intersection of sorted sets."""
     _read(session, argv, _COMBINED, _Request.intersection)
 
 
 @command("zdiff", arity=-3, flags="readonly movablekeys", group="sorted-set", since="6.2.0",
          get_keys=keys_after_number(1), complexity=_DIFF, syntax="numkeys key [key ...] [WITHSCORES]")
 def zdiff(session: Session, argv: list[bytes]) -> None:
-    """Return the members of the first sorted set that none of the others has."""
+    """Return the difference of the first sorted set and the others."""
     _read(session, argv, frozenset(), _Request.difference)
 
 
 @command("zunionstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
          get_keys=_target_and_keys, complexity=_UNION, syntax="destination " + _WEIGHTED)
 def zunionstore(session: Session, argv: list[bytes]) -> None:
-    """Keep the members that any of the sorted sets has as another one."""
+    """Store the union of sorted sets."""
     _keep(session, argv, _COMBINED, b"zunionstore")
 
 
 @command("zinterstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
          get_keys=_target_and_keys, complexity=_INTER, syntax="destination " + _WEIGHTED)
 def zinterstore(session: Session, argv: list[bytes]) -> None:
-    """Keep the members that all the sorted sets have as another one."""
+    """Store the intersection of sorted sets."""
     _keep(session, argv, _COMBINED, b"zinterstore")
 
 
 @command("zdiffstore", arity=-4, flags="write denyoom movablekeys", keys=(1, 1, 1), group="sorted-set", since="6.2.0",
          get_keys=_target_and_keys, complexity=_DIFF, syntax="destination numkeys key [key ...]")
 def zdiffstore(session: Session, argv: list[bytes]) -> None:
-    """Keep the members of the first sorted set that none of the others has as another one."""
+    """Store the difference of the first sorted set and the others."""
     _keep(session, argv, frozenset(), b"zdiffstore")
 
 
@@ -245,7 +244,7 @@ def zdiffstore(session: Session, argv: list[bytes]) -> None:
          complexity="O(N*K) worst case with N being the smallest input sorted set, K being the number of input sorted "
          "sets.", syntax="numkeys key [key ...] [LIMIT limit]")
 def zintercard(session: Session, argv: list[bytes]) -> None:
-    """Count the members that all the sorted sets have, up to a limit."""
+    """Return the size of the intersection of sorted sets, up to a limit."""
     request = _Request(session, argv, 1, frozenset((b"limit",)))
     members = request.intersection()
     session.out.integer(sum(1 for _ in (islice(members, request.limit) if request.limit else members)))

@@ -1,20 +1,20 @@
-"""Ranges of a sorted set: read, kept as another one, counted and removed (Redis: t_zset.c, zrangeGenericCommand).
+"""Ranges of a sorted set: read, store, count and remove them (Redis: t_zset.c, zrangeGenericCommand).
 
-    by rank      0 -1         both included, negative from the end
-    by score     (1 +inf      ( leaves the end itself out
-    by member    [a (b - +    where all scores are equal
+    by rank      0 -1         both ends included, negative ones from the end
+    by score     (1 +inf      ( excludes an end
+    by member    [a (b - +    if all scores are equal
 
-A range is a window: a rank to begin at and a number of members (`types.zset`). LIMIT cuts the window from the side
-that is read first; an offset below 0 leaves nothing, a count below 0 all that follows. Read from the highest
-member down a range is given from its high end: ZRANGE k 5 1 BYSCORE REV.
+A range becomes a window: the rank of its first member, and a number of members (`types.zset`). LIMIT cuts the window
+from the side that is read first: a negative offset leaves nothing, a negative count leaves the rest. A reverse range
+is given from its high end: ZRANGE k 5 1 BYSCORE REV.
 """
 
 from __future__ import annotations
 
 from rillet.commands.arguments import integer, syntax_error
-from rillet.commands.list.list import clamp
+from rillet.commands.list.elements import clamp
 from rillet.commands.set.operations import store_result
-from rillet.commands.zset.zset import end_if_empty, read_zset, write_pairs, zset_for_write
+from rillet.commands.zset.members import end_if_empty, read_zset, write_pairs, zset_for_write
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -30,7 +30,7 @@ _SEARCH = "O(log(N)+M) with N being the number of elements in the sorted set and
 
 
 def score_range(low: bytes, high: bytes, compat: Compat) -> ScoreRange:
-    """Return a range of scores (zslParseRange)."""
+    """Parse a range of scores (zslParseRange)."""
     plain = compat.valkey or (compat.knows(80) and not compat.knows(88))
     ends = [float_text.parse_bound(raw[1:] if raw.startswith(b"(") else raw, plain) for raw in (low, high)]
     if ends[0] is None or ends[1] is None:
@@ -39,8 +39,8 @@ def score_range(low: bytes, high: bytes, compat: Compat) -> ScoreRange:
 
 
 def _member_bound(raw: bytes) -> tuple[tuple[int, bytes], bool]:
-    """Return an end of a range of members, and whether it is left out (zslParseLexRangeItem)."""
-    # A C string there: what follows a NUL behind the sign is not seen.
+    """Parse an end of a range of members; return it, and whether it is excluded (zslParseLexRangeItem)."""
+    # Redis compares C strings: bytes after a NUL do not count.
     if raw[:1] in (b"-", b"+") and raw[1:2] in (b"", b"\0"):
         return (LEAST if raw[:1] == b"-" else GREATEST), True
     if raw[:1] not in (b"(", b"["):
@@ -49,13 +49,13 @@ def _member_bound(raw: bytes) -> tuple[tuple[int, bytes], bool]:
 
 
 def member_range(low: bytes, high: bytes) -> MemberRange:
-    """Return a range of members (zslParseLexRange)."""
+    """Parse a range of members (zslParseLexRange)."""
     (low_end, low_open), (high_end, high_open) = _member_bound(low), _member_bound(high)
     return MemberRange(low_end, high_end, low_open, high_open)
 
 
 class Range:
-    """A range of some kind, as it was asked for."""
+    """A range by rank, score or member, as given."""
 
     __slots__ = ("backwards", "bounds", "limit", "offset", "start", "stop", "valkey")
 
@@ -78,7 +78,7 @@ class Range:
             self.bounds = member_range(first, last)
 
     def window(self, value: Zset) -> tuple[int, int]:
-        """Return the rank of the lowest member of the range, and how many members it has."""
+        """Return the rank of the lowest member in the range, and the number of members."""
         if self.bounds is None:
             start, count = clamp(self.start, self.stop, len(value))
             return (len(value) - start - count if self.backwards else start), count
@@ -88,7 +88,7 @@ class Range:
             start, count = value.window_of_members(self.bounds, self.backwards)
         rest = max(count - self.offset, 0)
         if self.offset < 0:
-            # Valkey's skiplist takes it as an offset from the end (zslNthInRange).
+            # Valkey's skiplist reads a negative offset from the end (zslNthInRange).
             rest = -self.offset if self.valkey and value.listpack is None and -self.offset <= count else 0
         taken = rest if self.limit < 0 else min(rest, self.limit)
         return (start + rest - taken if self.backwards else start + count - rest), taken
@@ -98,7 +98,7 @@ class Range:
 
 
 class _Request:
-    """What one of the commands asks for: the range of which key, and whether with scores (zrangeGenericCommand)."""
+    """A call: its key, its range, and whether to reply with scores (zrangeGenericCommand)."""
 
     __slots__ = ("key", "range", "with_scores")
 
@@ -178,14 +178,14 @@ def zrevrangebyscore(session: Session, argv: list[bytes]) -> None:
 @command("zrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
          complexity=_SEARCH + " being returned.", syntax="key min max [LIMIT offset count]")
 def zrangebylex(session: Session, argv: list[bytes]) -> None:
-    """Return the members in a range of members, where all scores are equal."""
+    """Return the members in a range of members, if all scores are equal."""
     _read(session, _Request(session, argv, kind=MEMBER, backwards=False))
 
 
 @command("zrevrangebylex", arity=-4, flags="readonly", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
          complexity=_SEARCH + " being returned.", syntax="key max min [LIMIT offset count]")
 def zrevrangebylex(session: Session, argv: list[bytes]) -> None:
-    """Return the members in a range of members, where all scores are equal, the last one first."""
+    """Return the members in a range of members, the last one first, if all scores are equal."""
     _read(session, _Request(session, argv, kind=MEMBER, backwards=True))
 
 
@@ -193,7 +193,7 @@ def zrevrangebylex(session: Session, argv: list[bytes]) -> None:
          complexity=_SEARCH + " stored into the destination key.",
          syntax="dst src min max [BYSCORE | BYLEX] [REV] [LIMIT offset count]")
 def zrangestore(session: Session, argv: list[bytes]) -> None:
-    """Keep the members in a range as another sorted set."""
+    """Store the members in a range as another sorted set."""
     request = _Request(session, argv, 2)
     settings = session.engine.settings
     value = read_zset(session, request.key)
@@ -217,14 +217,14 @@ def _count(session: Session, argv: list[bytes], kind: str) -> None:
 @command("zcount", arity=4, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
          complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key min max")
 def zcount(session: Session, argv: list[bytes]) -> None:
-    """Count the members in a range of scores."""
+    """Return the number of members in a range of scores."""
     _count(session, argv, SCORE)
 
 
 @command("zlexcount", arity=4, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
          complexity="O(log(N)) with N being the number of elements in the sorted set.", syntax="key min max")
 def zlexcount(session: Session, argv: list[bytes]) -> None:
-    """Count the members in a range of members, where all scores are equal."""
+    """Return the number of members in a range of members, if all scores are equal."""
     _count(session, argv, MEMBER)
 
 
@@ -232,7 +232,7 @@ def zlexcount(session: Session, argv: list[bytes]) -> None:
 
 
 def _remove(session: Session, argv: list[bytes], kind: str, event: bytes) -> None:
-    """Answer ZREMRANGEBYRANK, ZREMRANGEBYSCORE and ZREMRANGEBYLEX (zremrangeGenericCommand)."""
+    """Run ZREMRANGEBYRANK, ZREMRANGEBYSCORE or ZREMRANGEBYLEX (zremrangeGenericCommand)."""
     key = argv[1]
     wanted = Range(session, kind, argv[2], argv[3])
     value = zset_for_write(session, key)
@@ -265,5 +265,5 @@ def zremrangebyscore(session: Session, argv: list[bytes]) -> None:
 @command("zremrangebylex", arity=4, flags="write", keys=(1, 1, 1), group="sorted-set", since="2.8.9",
          complexity=_SEARCH + " removed by the operation.", syntax="key min max")
 def zremrangebylex(session: Session, argv: list[bytes]) -> None:
-    """Remove the members in a range of members, where all scores are equal."""
+    """Remove the members in a range of members, if all scores are equal."""
     _remove(session, argv, MEMBER, b"zremrangebylex")

@@ -1,10 +1,4 @@
-"""The list commands that touch one key and never wait (Redis: t_list.c); those that do are in `list_move`.
-
-A list that loses its last element goes with its key. What is propagated is the command as it came: all of these
-do the same wherever they run.
-
-The settings decide the form of a list at each change (`types.list`), so every change hands them on.
-"""
+"""LPUSH, LRANGE, LINDEX, LSET, LINSERT, LREM, LTRIM and LPOS: the elements of one list (Redis: t_list.c)."""
 
 from __future__ import annotations
 
@@ -18,12 +12,11 @@ from rillet.runtime.session import Session
 from rillet.types.list import List
 
 _PUSH = "O(1) for each element added, so O(N) to add N elements when the command is called with multiple arguments."
-_POP = "O(N) where N is the number of elements returned"
 _RANGE = f"value is out of range, value must between {-LLONG_MAX} and {LLONG_MAX}"
 
 
 def read_list(session: Session, key: bytes) -> List | None:
-    """Return the list at a key, None where there is no key; WrongType for another type."""
+    """Return the list at a key, None if the key does not exist; WrongType for another type."""
     value = session.db.lookup_read(key)
     if value is not None and not isinstance(value, List):
         raise WrongType()
@@ -31,7 +24,7 @@ def read_list(session: Session, key: bytes) -> List | None:
 
 
 def list_for_write(session: Session, key: bytes) -> List | None:
-    """Return the list at a key, to be changed, None where there is no key; WrongType for another type."""
+    """Return the list at a key for a write, None if the key does not exist; WrongType for another type."""
     value = session.db.lookup(key)
     if value is not None and not isinstance(value, List):
         raise WrongType()
@@ -39,17 +32,14 @@ def list_for_write(session: Session, key: bytes) -> List | None:
 
 
 def clamp(start: int, stop: int, length: int) -> tuple[int, int]:
-    """Return the first index and the number of elements of a range whose bounds are inclusive, or negative."""
+    """Convert inclusive bounds, negative from the end, to a first index and a number of elements."""
     start = max(start + length, 0) if start < 0 else start
     stop = stop + length if stop < 0 else min(stop, length - 1)
     return start, max(stop - start + 1, 0)
 
 
-# -- push and pop ------------------------------------------------------------------------------------
-
-
 def _push(session: Session, argv: list[bytes], head: bool, only_existing: bool) -> None:
-    """Answer LPUSH, RPUSH, LPUSHX and RPUSHX (pushGenericCommand)."""
+    """Run LPUSH, RPUSH, LPUSHX or RPUSHX (pushGenericCommand)."""
     key, values = argv[1], argv[2:]
     value = list_for_write(session, key)
     if value is None:
@@ -94,7 +84,7 @@ def rpushx(session: Session, argv: list[bytes]) -> None:
 
 
 def note_removed(session: Session, key: bytes, value: List, event: bytes, count: int) -> None:
-    """Do what follows a removal: the event, the end of an empty list, the form of a smaller (listElementsRemoved)."""
+    """Finish a removal: publish the event, delete an empty list, convert a small one (listElementsRemoved)."""
     session.notify(b"l", event, key)
     if len(value) == 0:
         session.db.delete(key)
@@ -103,54 +93,6 @@ def note_removed(session: Session, key: bytes, value: List, event: bytes, count:
         value.shrink(session.engine.settings)
     session.modified(key)
     session.dirty += count - 1
-
-
-def pop_range(session: Session, key: bytes, value: List, head: bool, count: int) -> int:
-    """Write an array of up to count elements from an end, remove them, return how many they were."""
-    length = len(value)
-    count = min(count, length)
-    write_range(session.out, value.elements, 0 if head else length - 1, count, not head)
-    value.delete_range(0 if head else length - count, count)
-    note_removed(session, key, value, b"lpop" if head else b"rpop", count)
-    return count
-
-
-def _pop(session: Session, argv: list[bytes], head: bool) -> None:
-    """Answer LPOP and RPOP (popGenericCommand)."""
-    if len(argv) > 3:
-        raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
-    key = argv[1]
-    count = positive(argv[2]) if len(argv) == 3 else None
-    value = list_for_write(session, key)
-    if value is None:
-        if count is None:
-            session.out.null()
-        else:
-            session.out.null_array()
-    elif count is None:
-        session.out.bulk(value.elements.pop(head))
-        note_removed(session, key, value, b"lpop" if head else b"rpop", 1)
-    elif count == 0:
-        session.out.array(0)
-    else:
-        pop_range(session, key, value, head, count)
-
-
-@command("lpop", arity=-2, flags="write fast", keys=(1, 1, 1), group="list", since="1.0.0", complexity=_POP,
-         syntax="key [count]")
-def lpop(session: Session, argv: list[bytes]) -> None:
-    """Remove the first element of a list, or the first ones, and return them."""
-    _pop(session, argv, True)
-
-
-@command("rpop", arity=-2, flags="write fast", keys=(1, 1, 1), group="list", since="1.0.0", complexity=_POP,
-         syntax="key [count]")
-def rpop(session: Session, argv: list[bytes]) -> None:
-    """Remove the last element of a list, or the last ones, and return them, the last one first."""
-    _pop(session, argv, False)
-
-
-# -- reading -----------------------------------------------------------------------------------------
 
 
 @command("llen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="list", since="1.0.0", complexity="O(1)",
@@ -174,7 +116,7 @@ def lindex(session: Session, argv: list[bytes]) -> None:
          complexity="O(S+N) where S is the distance of the start from the nearer end and N the elements in the range.",
          syntax="key start stop")
 def lrange(session: Session, argv: list[bytes]) -> None:
-    """Return the elements between two indexes, both included."""
+    """Return the elements between two indexes, inclusive."""
     start, stop = integer(argv[2]), integer(argv[3])
     value = read_list(session, argv[1])
     start, count = clamp(start, stop, 0 if value is None else len(value))
@@ -185,7 +127,7 @@ def lrange(session: Session, argv: list[bytes]) -> None:
 
 
 class _PosOptions:
-    """RANK, COUNT and MAXLEN of LPOS; count -1: not given."""
+    """The options RANK, COUNT and MAXLEN of LPOS; count -1 = not given."""
 
     __slots__ = ("count", "maxlen", "rank")
 
@@ -209,7 +151,7 @@ class _PosOptions:
 
 
 def _not_the_least(session: Session, raw: bytes) -> int:
-    """Return an integer whose negation fits 64 bits too, which is asked for since 7.2."""
+    """Parse an integer; since 7.2 its negation must fit 64 bits too."""
     number = integer(raw)
     if number == LLONG_MIN and session.engine.settings.compat.knows(72):
         raise CommandError(_RANGE)
@@ -220,18 +162,18 @@ def _not_the_least(session: Session, raw: bytes) -> int:
          complexity="O(N) where N is the number of elements that are compared.",
          syntax="key element [RANK rank] [COUNT num-matches] [MAXLEN len]")
 def lpos(session: Session, argv: list[bytes]) -> None:
-    """Return the index of an element, or of several equal ones."""
+    """Return the indexes of elements that equal a value."""
     options = _PosOptions(session, argv)
     value = read_list(session, argv[1])
     found: list[int] = []
     if value is not None:
         backwards = options.rank < 0
         skip = abs(options.rank) - 1
-        # Without COUNT the first one is asked for, with COUNT 0 all are.
+        # No COUNT means the first match, COUNT 0 all matches.
         most = {-1: 1, 0: None}.get(options.count, options.count)
         matches = value.elements.positions(argv[2], backwards, options.maxlen)
         stop = None if most is None else skip + most
-        # More matches than a list can have elements are not there to be skipped.
+        # A list has fewer elements than these matches to skip.
         if skip < len(value):
             found = list(islice(matches, skip, None if stop is None else min(stop, len(value))))
         if backwards:
@@ -246,13 +188,10 @@ def lpos(session: Session, argv: list[bytes]) -> None:
         session.out.null()
 
 
-# -- changing in place -------------------------------------------------------------------------------
-
-
 @command("lset", arity=4, flags="write denyoom", keys=(1, 1, 1), group="list", since="1.0.0",
          complexity="O(N) where N is the number of elements to the nearer end of the list.", syntax="key index element")
 def lset(session: Session, argv: list[bytes]) -> None:
-    """Put another element in the place of the one of an index."""
+    """Replace the element at an index."""
     key = argv[1]
     settings = session.engine.settings
     value = list_for_write(session, key)
@@ -260,7 +199,7 @@ def lset(session: Session, argv: list[bytes]) -> None:
         raise CommandError("no such key")
     index = integer(argv[2])
     if settings.compat.knows(72):
-        # An int there (listTypeReplaceAtIndex): an index of more than 32 bits loses the higher ones.
+        # Redis passes an int (listTypeReplaceAtIndex): an index beyond 32 bits is truncated.
         index = (index + (1 << 31)) % (1 << 32) - (1 << 31)
     if not value.set(index, argv[3], settings):
         raise CommandError("index out of range")
@@ -273,7 +212,7 @@ def lset(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) where N is the number of elements before the pivot.",
          syntax="key <BEFORE | AFTER> pivot element")
 def linsert(session: Session, argv: list[bytes]) -> None:
-    """Add an element before or after another one."""
+    """Insert an element before or after another one."""
     key, where = argv[1], argv[2].lower()
     if where not in (b"after", b"before"):
         raise syntax_error()
@@ -292,7 +231,7 @@ def linsert(session: Session, argv: list[bytes]) -> None:
          complexity="O(N+M) where N is the length of the list and M is the number of elements removed.",
          syntax="key count element")
 def lrem(session: Session, argv: list[bytes]) -> None:
-    """Remove elements that equal one, from the head or, with a negative count, from the tail."""
+    """Remove elements that equal a value, from the head or, with a negative count, from the tail."""
     key = argv[1]
     count = _not_the_least(session, argv[2])
     value = list_for_write(session, key)
@@ -305,7 +244,7 @@ def lrem(session: Session, argv: list[bytes]) -> None:
 @command("ltrim", arity=4, flags="write", keys=(1, 1, 1), group="list", since="1.0.0",
          complexity="O(N) where N is the number of elements to be removed by the operation.", syntax="key start stop")
 def ltrim(session: Session, argv: list[bytes]) -> None:
-    """Remove all elements but those between two indexes."""
+    """Keep only the elements between two indexes."""
     key = argv[1]
     start, stop = integer(argv[2]), integer(argv[3])
     value = list_for_write(session, key)

@@ -1,8 +1,8 @@
-"""The hash commands (Redis: t_hash.c); those that walk or pick at random are in `hash_scan`.
+"""The fields of one hash: HSET, HGET, HINCRBY, HDEL, HGETALL and others (Redis: t_hash.c).
 
-A hash that loses its last field goes with its key. What is logged depends on no arithmetic, and on nothing newer than
-hashes are: HINCRBYFLOAT is logged as the HSET of its result (Redis 8 writes HSETEX with KEEPTTL, for a field's expiry,
-which there is none of here), HGETDEL as HDEL.
+A hash that loses its last field is deleted. Propagated commands do not depend on arithmetic: HINCRBYFLOAT becomes the
+HSET of its result (Redis 8 writes HSETEX with KEEPTTL, for the expiry of fields, which do not expire here), and
+HGETDEL becomes HDEL.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _RESULT_NOT_FINITE = "increment would produce NaN or Infinity"
 
 
 def read_hash(session: Session, key: bytes) -> Hash | None:
-    """Return the hash at a key, None where there is no key; WrongType for another type."""
+    """Return the hash at a key, None if the key does not exist; WrongType for another type."""
     value = session.db.lookup_read(key)
     if value is not None and not isinstance(value, Hash):
         raise WrongType()
@@ -31,7 +31,7 @@ def read_hash(session: Session, key: bytes) -> Hash | None:
 
 
 def _hash_for_write(session: Session, key: bytes) -> Hash | None:
-    """Return the hash at a key, to be changed, None where there is no key; WrongType for another type."""
+    """Return the hash at a key for a write, None if the key does not exist; WrongType for another type."""
     value = session.db.lookup(key)
     if value is not None and not isinstance(value, Hash):
         raise WrongType()
@@ -47,7 +47,7 @@ def _changed(session: Session, key: bytes, event: bytes) -> None:
 
 
 def _set_many(session: Session, argv: list[bytes]) -> int:
-    """Give each field its value and return how many fields are new (hsetCommand)."""
+    """Set the fields and return the number of new ones (hsetCommand)."""
     if len(argv) % 2:
         raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
     key, words = argv[1], argv[2:]
@@ -70,14 +70,14 @@ def _set_many(session: Session, argv: list[bytes]) -> int:
          complexity="O(1) for each field/value pair added, so O(N) to add N field/value pairs when the command is "
          "called with multiple field/value pairs.", syntax="key field value [field value ...]")
 def hset(session: Session, argv: list[bytes]) -> None:
-    """Give fields of a hash their values, creating it if needed, and count the fields that are new."""
+    """Set fields of a hash, creating it if needed, and return the number of new fields."""
     session.out.integer(_set_many(session, argv))
 
 
 @command("hmset", arity=-4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.0.0",
          complexity="O(N) where N is the number of fields being set.", syntax="key field value [field value ...]")
 def hmset(session: Session, argv: list[bytes]) -> None:
-    """Give fields of a hash their values, creating it if needed."""
+    """Set fields of a hash, creating it if needed."""
     _set_many(session, argv)
     session.out.ok()
 
@@ -85,7 +85,7 @@ def hmset(session: Session, argv: list[bytes]) -> None:
 @command("hsetnx", arity=4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.0.0",
          complexity="O(1)", syntax="key field value")
 def hsetnx(session: Session, argv: list[bytes]) -> None:
-    """Give a field of a hash a value, unless there is such a field."""
+    """Set a field of a hash, unless it exists."""
     key, field, content = argv[1:]
     value = _hash_for_write(session, key)
     if value is not None and field in value:
@@ -97,7 +97,7 @@ def hsetnx(session: Session, argv: list[bytes]) -> None:
 
 
 def _put(session: Session, key: bytes, value: Hash | None, field: bytes, content: bytes) -> None:
-    """Give one field a value, in a new hash where there is none yet."""
+    """Set one field, creating the hash if needed."""
     if value is None:
         value = Hash()
         session.db.set(key, value)
@@ -107,7 +107,7 @@ def _put(session: Session, key: bytes, value: Hash | None, field: bytes, content
 @command("hincrby", arity=4, flags="write denyoom fast", keys=(1, 1, 1), group="hash", since="2.0.0",
          complexity="O(1)", syntax="key field increment")
 def hincrby(session: Session, argv: list[bytes]) -> None:
-    """Add to the integer in a field of a hash, 0 where there is none."""
+    """Add to the integer in a field of a hash; a missing field counts as 0."""
     key, field = argv[1], argv[2]
     by = integer(argv[3])
     value = _hash_for_write(session, key)
@@ -151,7 +151,7 @@ def _sum(content: bytes, by: Fraction) -> bytes:
 @command("hdel", arity=-3, flags="write fast", keys=(1, 1, 1), group="hash", since="2.0.0",
          complexity="O(N) where N is the number of fields to be removed.", syntax="key field [field ...]")
 def hdel(session: Session, argv: list[bytes]) -> None:
-    """Remove fields from a hash, and count those that were there."""
+    """Remove fields of a hash and return the number of removed ones."""
     value = _hash_for_write(session, argv[1])
     removed = 0
     if value is not None:
@@ -161,7 +161,7 @@ def hdel(session: Session, argv: list[bytes]) -> None:
 
 
 def _note_removed(session: Session, key: bytes, value: Hash, count: int) -> None:
-    """Tell that so many fields went, and take the key away with the last one."""
+    """Publish the removal of `count` fields, and delete the key of an empty hash."""
     if count:
         _changed(session, key, b"hdel")
         session.dirty += count - 1
@@ -216,7 +216,7 @@ def hget(session: Session, argv: list[bytes]) -> None:
 @command("hmget", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="hash", since="2.0.0",
          complexity="O(N) where N is the number of fields being requested.", syntax="key field [field ...]")
 def hmget(session: Session, argv: list[bytes]) -> None:
-    """Return the values of several fields of a hash, null for those that are not there."""
+    """Return the values of several fields of a hash, null for missing ones."""
     value = read_hash(session, argv[1])
     session.out.array(len(argv) - 2)
     for field in argv[2:]:
@@ -243,7 +243,7 @@ def hstrlen(session: Session, argv: list[bytes]) -> None:
 @command("hexists", arity=3, flags="readonly fast", keys=(1, 1, 1), group="hash", since="2.0.0", complexity="O(1)",
          syntax="key field")
 def hexists(session: Session, argv: list[bytes]) -> None:
-    """Tell whether a hash has a field."""
+    """Return whether a hash has a field."""
     value = read_hash(session, argv[1])
     session.out.integer(value is not None and argv[2] in value)
 

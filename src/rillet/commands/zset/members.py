@@ -1,14 +1,12 @@
-"""The sorted set commands that add, remove and look up members (Redis: t_zset.c).
+"""The members of one sorted set: ZADD, ZINCRBY, ZREM, ZSCORE, ZCARD, ZRANK (Redis: t_zset.c).
 
-    zset            ZADD ZINCRBY ZREM  ZSCORE ZMSCORE ZCARD ZRANK ZREVRANK
-    zset_range      ranges by rank, score and member: read, stored, counted, removed
-    zset_algebra    ZUNION, ZINTER, ZDIFF
-    zset_pop        what takes from an end, and what waits
-    zset_scan       ZSCAN, ZRANDMEMBER
+    range.py             ranges by rank, score and member: read, store, count, remove
+    operations.py        ZUNION, ZINTER, ZDIFF
+    pop.py               ZPOPMIN, ZMPOP and the blocking variants
+    scan.py, random_members.py
 
-A sorted set that loses its last member goes with its key. What is propagated is the command as it came, but for
-those that choose among keys. A score in a reply is a double (RESP3) or its text; where members come with
-scores, they are pairs in RESP3 and stand in turns in RESP2.
+A sorted set that loses its last member is deleted. A score in a reply is a double in RESP3 and text in RESP2. Members
+with scores are nested pairs in RESP3 and a flat array in RESP2.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ _OPTIONS = frozenset((b"nx", b"xx", b"gt", b"lt", b"ch", b"incr"))
 
 
 def read_zset(session: Session, key: bytes) -> Zset | None:
-    """Return the sorted set at a key, None where there is no key; WrongType for another type."""
+    """Return the sorted set at a key, None if the key does not exist; WrongType for another type."""
     value = session.db.lookup_read(key)
     if value is not None and not isinstance(value, Zset):
         raise WrongType()
@@ -35,7 +33,7 @@ def read_zset(session: Session, key: bytes) -> Zset | None:
 
 
 def zset_for_write(session: Session, key: bytes) -> Zset | None:
-    """Return the sorted set at a key, to be changed, None where there is no key; WrongType for another type."""
+    """Return the sorted set at a key for a write, None if the key does not exist; WrongType for another type."""
     value = session.db.lookup(key)
     if value is not None and not isinstance(value, Zset):
         raise WrongType()
@@ -43,7 +41,7 @@ def zset_for_write(session: Session, key: bytes) -> Zset | None:
 
 
 def score_argument(session: Session, raw: bytes, message: str = NOT_A_FLOAT) -> float:
-    """Return a double (object.c: getDoubleFromObjectOrReply)."""
+    """Parse a double (object.c: getDoubleFromObjectOrReply)."""
     compat = session.engine.settings.compat
     value = float_text.parse(raw, not compat.valkey, compat.knows(88))
     if value is None:
@@ -62,7 +60,7 @@ def write_score(session: Session, score: float) -> None:
 
 
 def write_pairs(session: Session, pairs: list[Pair], with_scores: bool) -> None:
-    """Write an array of members, with their scores if told so."""
+    """Write an array of members, with their scores if `with_scores`."""
     out = session.out
     nested = with_scores and out.resp != 2
     out.array(2 * len(pairs) if with_scores and not nested else len(pairs))
@@ -75,7 +73,7 @@ def write_pairs(session: Session, pairs: list[Pair], with_scores: bool) -> None:
 
 
 def end_if_empty(session: Session, key: bytes, value: Zset) -> None:
-    """Remove the key of a sorted set that has no member left."""
+    """Delete the key of an empty sorted set."""
     if len(value) == 0:
         session.db.delete(key)
         session.notify(b"g", b"del", key)
@@ -85,7 +83,7 @@ def end_if_empty(session: Session, key: bytes, value: Zset) -> None:
 
 
 class _Add:
-    """What ZADD or ZINCRBY is asked to do, and counts of what it did (zaddGenericCommand)."""
+    """A call of ZADD or ZINCRBY: its options, and the counts for its reply (zaddGenericCommand)."""
 
     __slots__ = ("added", "flags", "members", "scores", "updated")
 
@@ -109,7 +107,7 @@ class _Add:
         self.members = pairs[1::2]
 
     def apply(self, session: Session, value: Zset) -> float | None:
-        """Add the members, and return the score that the last one has now, None where its options left it alone."""
+        """Add the members; return the new score of the last one, None if the options skipped it."""
         result = None
         for member, score in zip(self.members, self.scores, strict=True):
             result = self._apply_one(session, value, member, score)
@@ -138,11 +136,11 @@ class _Add:
         return score
 
     def target(self, session: Session, key: bytes) -> Zset | None:
-        """Return the sorted set to add to, made if need be; None where there is none and none is to be made."""
+        """Return the sorted set to add to, creating it if needed; None if XX forbids that."""
         settings = session.engine.settings
         value = zset_for_write(session, key)
         classic = is_classic(settings)
-        # The size of the longest member counts in Valkey, elsewhere that of the first one.
+        # Valkey considers the longest member for the encoding, Redis the first one.
         widest = max(map(len, self.members)) if settings.compat.valkey else len(self.members[0])
         if value is None:
             if b"xx" not in self.flags:
@@ -178,14 +176,14 @@ def _add(session: Session, argv: list[bytes], incr: bool) -> None:
          complexity="O(log(N)) for each item added, where N is the number of elements in the sorted set.",
          syntax="key [NX | XX] [GT | LT] [CH] [INCR] score member [score member ...]")
 def zadd(session: Session, argv: list[bytes]) -> None:
-    """Add members with their scores to a sorted set, creating it if needed, or give them other scores."""
+    """Add members to a sorted set, creating it if needed, or change their scores."""
     _add(session, argv, False)
 
 
 @command("zincrby", arity=4, flags="write denyoom fast", keys=(1, 1, 1), group="sorted-set", since="1.2.0",
          complexity="O(log(N)) where N is the number of elements in the sorted set.", syntax="key increment member")
 def zincrby(session: Session, argv: list[bytes]) -> None:
-    """Add to the score of a member, which begins at 0."""
+    """Add to the score of a member; a new member starts at 0."""
     _add(session, argv, True)
 
 
@@ -193,7 +191,7 @@ def zincrby(session: Session, argv: list[bytes]) -> None:
          complexity="O(M*log(N)) with N being the number of elements in the sorted set and M the number of elements to "
          "be removed.", syntax="key member [member ...]")
 def zrem(session: Session, argv: list[bytes]) -> None:
-    """Remove members from a sorted set, and count those that were there."""
+    """Remove members of a sorted set and return the number of removed ones."""
     key = argv[1]
     value = zset_for_write(session, key)
     removed = 0
@@ -244,7 +242,7 @@ def zmscore(session: Session, argv: list[bytes]) -> None:
 
 
 def _rank(session: Session, argv: list[bytes], backwards: bool) -> None:
-    """Answer ZRANK and ZREVRANK (zrankGenericCommand); WITHSCORE is taken since 7.2."""
+    """Run ZRANK or ZREVRANK (zrankGenericCommand); WITHSCORE exists since 7.2."""
     most = 4 if session.engine.settings.compat.knows(72) else 3
     if len(argv) > most:
         raise CommandError(f"wrong number of arguments for '{session.command.fullname}' command")
@@ -269,12 +267,12 @@ def _rank(session: Session, argv: list[bytes], backwards: bool) -> None:
 @command("zrank", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
          complexity="O(log(N))", syntax="key member [WITHSCORE]")
 def zrank(session: Session, argv: list[bytes]) -> None:
-    """Return how many members have a lower score, or the same and come before."""
+    """Return the rank of a member, by ascending score."""
     _rank(session, argv, False)
 
 
 @command("zrevrank", arity=-3, flags="readonly fast", keys=(1, 1, 1), group="sorted-set", since="2.0.0",
          complexity="O(log(N))", syntax="key member [WITHSCORE]")
 def zrevrank(session: Session, argv: list[bytes]) -> None:
-    """Return how many members have a higher score, or the same and come behind."""
+    """Return the rank of a member, by descending score."""
     _rank(session, argv, True)

@@ -1,0 +1,149 @@
+"""CLIENT for the calling connection: name, library, replies, tracking (Redis: networking.c, tracking.c).
+
+Client-side caching is not supported: CLIENT TRACKING ON is refused, because no invalidation message would ever be sent.
+"""
+
+from __future__ import annotations
+
+from rillet.commands.arguments import integer, syntax_error, text
+from rillet.commands.help import reply_help
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import REPLY_OFF, REPLY_SKIP, REPLY_SKIP_NEXT, Session
+
+_CONNECTION_FLAGS = "noscript loading stale"
+
+
+def _set_name(session: Session, name: bytes) -> None:
+    if any(not 33 <= byte <= 126 for byte in name):
+        raise CommandError("Client names cannot contain spaces, newlines or special characters.")
+    session.name = name
+
+
+@command("client|id", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="5.0.0", complexity="O(1)")
+def client_id(session: Session, argv: list[bytes]) -> None:
+    """Return the ID of this connection."""
+    session.out.integer(session.id)
+
+
+@command("client|getname", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="2.6.9", complexity="O(1)")
+def client_getname(session: Session, argv: list[bytes]) -> None:
+    """Return the name of this connection."""
+    if session.name:
+        session.out.bulk(session.name)
+    else:
+        session.out.null()
+
+
+@command("client|setname", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="2.6.9", complexity="O(1)",
+         syntax="connection-name")
+def client_setname(session: Session, argv: list[bytes]) -> None:
+    """Set the name of this connection."""
+    _set_name(session, argv[2])
+    session.out.ok()
+
+
+@command("client|setinfo", arity=4, flags=_CONNECTION_FLAGS, group="connection", since="7.2.0", complexity="O(1)",
+         syntax="<LIB-NAME libname | LIB-VER libver>")
+def client_setinfo(session: Session, argv: list[bytes]) -> None:
+    """Set the name or version of the client library; accepted in 7.0 too, because libraries send it to every server."""
+    attribute = {b"lib-name": "lib_name", b"lib-ver": "lib_ver"}.get(argv[2].lower())
+    if attribute is None:
+        raise CommandError(f"Unrecognized option '{text(argv[2])}'")
+    if any(not 33 <= byte <= 126 for byte in argv[3]):
+        raise CommandError(f"{text(argv[2].lower())} cannot contain spaces, newlines or special characters.")
+    setattr(session, attribute, argv[3])
+    session.out.ok()
+
+
+@command("client|reply", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="3.2.0", complexity="O(1)",
+         syntax="<ON | OFF | SKIP>")
+def client_reply(session: Session, argv: list[bytes]) -> None:
+    """Turn replies on or off, or skip the next one."""
+    mode = argv[2].lower()
+    if mode == b"on":
+        session.state &= ~(REPLY_OFF | REPLY_SKIP | REPLY_SKIP_NEXT)
+        session.out.ok()
+    elif mode == b"off":
+        session.state |= REPLY_OFF
+    elif mode == b"skip":
+        if not session.state & REPLY_OFF:
+            session.state |= REPLY_SKIP_NEXT
+    else:
+        raise syntax_error()
+
+
+def _on_or_off(raw: bytes) -> bool:
+    if raw.lower() not in (b"on", b"off"):
+        raise syntax_error()
+    return raw.lower() == b"on"
+
+
+@command("client|no-evict", arity=3, flags="admin " + _CONNECTION_FLAGS, group="connection", since="7.0.0",
+         complexity="O(1)", syntax="<ON | OFF>")
+def client_no_evict(session: Session, argv: list[bytes]) -> None:
+    """Exempt this connection from eviction of clients."""
+    session.extra["no_evict"] = _on_or_off(argv[2])
+    session.out.ok()
+
+
+@command("client|no-touch", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="7.2.0", complexity="O(1)",
+         syntax="<ON | OFF>")
+def client_no_touch(session: Session, argv: list[bytes]) -> None:
+    """Do not update the access times of keys; they are not kept here anyway."""
+    session.extra["no_touch"] = _on_or_off(argv[2])
+    session.out.ok()
+
+
+@command("client|tracking", arity=-3, flags=_CONNECTION_FLAGS, group="connection", since="6.0.0", complexity="O(1)",
+         syntax="<ON | OFF> [REDIRECT client-id] [PREFIX prefix [PREFIX prefix ...]] [BCAST] [OPTIN] [OPTOUT] [NOLOOP]")
+def client_tracking(session: Session, argv: list[bytes]) -> None:
+    """Turn invalidation messages off; turning them on is refused, because they are not supported."""
+    at = 3
+    while at < len(argv):
+        option = argv[at].lower()
+        if option in (b"redirect", b"prefix") and at + 1 < len(argv):
+            at += 1
+            if option == b"redirect" and integer(argv[at]) not in session.engine.sessions:
+                raise CommandError("The client ID you want redirect to does not exist")
+        elif option not in (b"bcast", b"optin", b"optout", b"noloop"):
+            raise syntax_error()
+        at += 1
+    if _on_or_off(argv[2]):
+        raise CommandError("client side caching is not supported: no invalidation message would be sent")
+    session.out.ok()
+
+
+@command("client|caching", arity=3, flags=_CONNECTION_FLAGS, group="connection", since="6.0.0", complexity="O(1)",
+         syntax="<YES | NO>")
+def client_caching(session: Session, argv: list[bytes]) -> None:
+    """Choose whether the keys of the next command are tracked; always refused, because tracking is off."""
+    raise CommandError(
+        "CLIENT CACHING can be called only when the client is in tracking mode with OPTIN or OPTOUT mode enabled"
+    )
+
+
+@command("client|getredir", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="6.0.0", complexity="O(1)")
+def client_getredir(session: Session, argv: list[bytes]) -> None:
+    """Return the connection that gets invalidation messages: -1, none."""
+    session.out.integer(-1)
+
+
+@command("client|trackinginfo", arity=2, flags=_CONNECTION_FLAGS, group="connection", since="6.2.0", complexity="O(1)")
+def client_trackinginfo(session: Session, argv: list[bytes]) -> None:
+    """Return the state of tracking: off."""
+    out = session.out
+    out.map(3)
+    out.bulk(b"flags")
+    out.set(1)
+    out.bulk(b"off")
+    out.bulk(b"redirect")
+    out.integer(-1)
+    out.bulk(b"prefixes")
+    out.array(0)
+
+
+@command("client|help", arity=2, flags="loading stale", group="connection", since="5.0.0", complexity="O(1)")
+def client_help(session: Session, argv: list[bytes]) -> None:
+    """Show this help."""
+    reply_help(session, "client")

@@ -1,0 +1,172 @@
+"""RENAME, RENAMENX, COPY, MOVE and SWAPDB (Redis: db.c)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillet.commands.arguments import small_integer, syntax_error
+from rillet.commands.stream.idmp import track
+from rillet.errors import CommandError
+from rillet.keyspace.database import Database
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.compat import Compat
+from rillet.types.hash import Hash
+from rillet.types.list import List
+from rillet.types.rdb import value as rdb
+from rillet.types.set import Set
+from rillet.types.stream.value import Stream
+from rillet.types.string import String
+from rillet.types.zset import Zset
+
+_SAME_OBJECT = "source and destination objects are the same"
+
+
+def _database(session: Session, raw: bytes) -> Database:
+    """Return the database with this number."""
+    index = small_integer(raw)
+    if not 0 <= index < len(session.engine.databases):
+        raise CommandError("DB index is out of range")
+    database: Database = session.engine.databases[index]
+    return database
+
+
+def _notify(session: Session, database: Database, event: bytes, key: bytes) -> None:
+    """Publish an event of a database, which may not be the session's."""
+    if session.engine.notify_events:
+        session.engine.keyspace_event(database, b"g", event, key)
+
+
+def _put(database: Database, key: bytes, value: object, expiry: int) -> None:
+    """Store a value at a new key; expiry -1 = none."""
+    database.set(key, value)
+    track(database, key, value)
+    if expiry >= 0:
+        database.set_expire(key, expiry)
+
+
+def _rename(session: Session, argv: list[bytes], only_new: bool) -> bool:
+    """Rename a key; return False if only_new is set and the new name exists (db.c: renameGenericCommand)."""
+    source, target = argv[1], argv[2]
+    database = session.db
+    value = database.lookup(source)
+    if value is None:
+        raise CommandError("no such key")
+    if source == target:
+        return not only_new
+    old = database.lookup(target)
+    if old is not None:
+        if only_new:
+            return False
+        database.delete(target)
+    expiry = database.get_expire(source)
+    database.delete(source)
+    _put(database, target, value, expiry)
+    session.modified(source)
+    database.touch(target)
+    session.notify(b"g", b"rename_from", source)
+    session.notify(b"g", b"rename_to", target)
+    database.notify_overwritten(target, old, value)
+    return True
+
+
+@command("rename", arity=3, flags="write", keys=(1, 2, 1), group="generic", since="1.0.0", complexity="O(1)",
+         syntax="key newkey")
+def rename(session: Session, argv: list[bytes]) -> None:
+    """Rename a key, replacing the key of the new name."""
+    _rename(session, argv, only_new=False)
+    session.out.ok()
+
+
+@command("renamenx", arity=3, flags="write fast", keys=(1, 2, 1), group="generic", since="1.0.0", complexity="O(1)",
+         syntax="key newkey")
+def renamenx(session: Session, argv: list[bytes]) -> None:
+    """Rename a key, unless the new name exists."""
+    session.out.integer(_rename(session, argv, only_new=True))
+
+
+@command("copy", arity=-3, flags="write denyoom", keys=(1, 2, 1), group="generic", since="6.2.0",
+         complexity="O(N) for a value made of N parts, O(1) for a string",
+         syntax="source destination [DB destination-db] [REPLACE]")
+def copy(session: Session, argv: list[bytes]) -> None:
+    """Copy a value to another key."""
+    target, replace, at = session.db, False, 3
+    while at < len(argv):
+        option = argv[at].lower()
+        if option == b"replace":
+            replace = True
+        elif option == b"db" and at + 1 < len(argv):
+            target = _database(session, argv[at + 1])
+            at += 1
+        else:
+            raise syntax_error()
+        at += 1
+    if target is session.db and argv[1] == argv[2]:
+        raise CommandError(_SAME_OBJECT)
+    session.out.integer(_copy(session, argv[1], target, argv[2], replace))
+
+
+def _copy(session: Session, source: bytes, target: Database, key: bytes, replace: bool) -> bool:
+    value: Any = session.db.lookup_read(source)
+    if value is None:
+        return False
+    old = target.lookup(key)
+    if old is not None:
+        if not replace:
+            return False
+        target.delete(key)
+    _put(target, key, _duplicate(value, session.engine.settings.compat), session.db.get_expire(source))
+    target.touch(key)
+    session.dirty += 1
+    _notify(session, target, b"copy_to", key)
+    target.notify_overwritten(key, old, value)
+    return True
+
+
+def _duplicate(value: Any, compat: Compat) -> Any:
+    """Return a copy of a value by way of its RDB form, which contains nearly all of it."""
+    if isinstance(value, (String, List, Set, Zset, Hash)):
+        return value.copy()
+    twin: Any = rdb.restore(rdb.dump(value, False))
+    if isinstance(value, Stream):
+        twin.idmp = None if value.idmp is None else value.idmp.copy()
+        if compat.knows(88):
+            for name, group in twin.groups.items():
+                group.chain_as(value.groups[name])
+    return twin
+
+
+@command("move", arity=3, flags="write fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
+         syntax="key db")
+def move(session: Session, argv: list[bytes]) -> None:
+    """Move a key to another database, unless it exists there."""
+    key, source, target = argv[1], session.db, _database(session, argv[2])
+    if target is source:
+        raise CommandError(_SAME_OBJECT)
+    value = source.lookup(key)
+    if value is None or target.lookup(key) is not None:
+        session.out.integer(0)
+        return
+    expiry = source.get_expire(key)
+    source.delete(key)
+    _put(target, key, value, expiry)
+    session.modified(key)
+    target.touch(key)
+    _notify(session, source, b"move_from", key)
+    _notify(session, target, b"move_to", key)
+    session.out.integer(1)
+
+
+@command("swapdb", arity=3, flags="write fast", group="server", since="4.0.0",
+         complexity="O(N) for N clients that watch or wait for keys of the two", syntax="index1 index2")
+def swapdb(session: Session, argv: list[bytes]) -> None:
+    """Swap two databases; connected clients see the other keys at once."""
+    databases = session.engine.databases
+    one = small_integer(argv[1], "invalid first DB index")
+    two = small_integer(argv[2], "invalid second DB index")
+    if not 0 <= one < len(databases) or not 0 <= two < len(databases):
+        raise CommandError("DB index is out of range")
+    if one != two:
+        databases[one].swap(databases[two])
+    session.dirty += 1
+    session.out.ok()

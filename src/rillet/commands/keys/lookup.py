@@ -1,0 +1,50 @@
+"""EXISTS, TOUCH, TYPE and DBSIZE (Redis: db.c)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.hash import Hash
+from rillet.types.list import List
+from rillet.types.set import Set
+from rillet.types.stream.value import Stream
+from rillet.types.string import String
+from rillet.types.zset import Zset
+
+TYPE_NAMES: dict[type, bytes] = {
+    String: b"string", List: b"list", Set: b"set", Zset: b"zset", Hash: b"hash", Stream: b"stream",
+}  # fmt: skip
+
+
+def _count_existing(session: Session, keys: list[bytes]) -> None:
+    session.out.integer(sum(1 for key in keys if session.db.lookup_read(key) is not None))
+
+
+@command("exists", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="generic", since="1.0.0",
+         complexity="O(N) for N keys", syntax="key [key ...]")
+def exists(session: Session, argv: list[bytes]) -> None:
+    """Return how many of the keys exist; a repeated key counts again."""
+    _count_existing(session, argv[1:])
+
+
+@command("touch", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="generic", since="3.2.1",
+         complexity="O(N) for N keys", syntax="key [key ...]")
+def touch(session: Session, argv: list[bytes]) -> None:
+    """Look up keys and return how many exist."""
+    _count_existing(session, argv[1:])
+
+
+@command("type", arity=2, flags="readonly fast", keys=(1, 1, 1), group="generic", since="1.0.0", complexity="O(1)",
+         syntax="key")
+def type_(session: Session, argv: list[bytes]) -> None:
+    """Return the type of the value at a key."""
+    value: Any = session.db.lookup_read(argv[1])
+    session.out.simple(b"none" if value is None else TYPE_NAMES[type(value)])
+
+
+@command("dbsize", arity=1, flags="readonly fast", group="server", since="1.0.0", complexity="O(1)")
+def dbsize(session: Session, argv: list[bytes]) -> None:
+    """Return the number of keys in the database."""
+    session.out.integer(len(session.db))
