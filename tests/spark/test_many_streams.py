@@ -19,7 +19,7 @@ from rillet.spark.options import parse
 from rillet.spark.source import BatchReader, StreamReader
 from tests.judge import Judge
 from tests.spark.conftest import entry_id
-from tests.spark.test_reading import cutting_proxy
+from tests.spark.test_page_reader import cutting_proxy
 
 SCHEMA = StructType().add("stream", "string").add("n", "long")
 Add = Callable[..., None]

@@ -27,7 +27,7 @@ from rillet.spark.read.data_loss import DataLoss
 from rillet.spark.read.metadata import key_count
 from tests.judge import Judge, _wait_until_ready, free_port, redis_binary
 from tests.spark.calls import Query, stopped  # noqa: F401
-from tests.spark.test_reading import cutting_proxy
+from tests.spark.test_page_reader import cutting_proxy
 from tests.store.process import Other
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("stopped")]

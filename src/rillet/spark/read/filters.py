@@ -1,34 +1,34 @@
-"""Filters of a query that need not read what they throw away: `where` on id, id_ms, timestamp and stream.
+"""Filter push-down: conditions on id, id_ms, timestamp and stream restrict what is read.
 
-A stream is sorted by ID, so a condition on IDs is a set of ranges, and what lies outside is never asked for. An ID is
-two 64-bit halves; as one number of 128 bits a condition is a sorted list of disjoint intervals, and a conjunction is
-their intersection:
+A stream is sorted by ID, so a condition on IDs is a set of ranges, and entries outside of it are not requested. An ID
+consists of two 64-bit numbers. As one 128-bit number, a condition is a sorted list of disjoint intervals, and a
+conjunction is their intersection:
 
     where timestamp >= '2024-05-01' and id_ms < 1714608000000
 
     IDs     0 ─────────────────────────────────────────────────────────── 2^128
     first               ├─────────────────────────────────────────────┤         (null beyond microseconds' range)
-    second  ├──────────────────────────┤              ├───────────────┤         (Spark has signed longs: 2^63 up is < 0)
+    second  ├──────────────────────────┤              ├───────────────┤         (signed long: 2^63 and above is < 0)
     read                ├──────────────┤
 
-**`id` is text in Spark**, and compares as text: '9-0' > '10-0'. That is a set of intervals all the same, one or more
-for each number of digits: among numbers of as many digits, text and number have the same order. So where the text of
-a bound falls is found by bisection, for each of the 20 lengths of the first half, and, among the IDs whose first half
-is the beginning of the bound, for each length of the second. At most a few hundred intervals, of which a stream with
-milliseconds for IDs meets one.
+**`id` is a string in Spark** and compares as text: '9-0' > '10-0'. The result is still a set of intervals, at least one
+per number of digits, because among numbers with equally many digits, text and number have the same order. Bisection
+finds the bound for each of the 20 lengths of the first number and, among the IDs whose first number is a prefix of the
+bound, for each length of the second. There are at most a few hundred intervals; a stream whose IDs are milliseconds
+meets one of them.
 
-`stream` is compared as UTF-8 bytes, as Spark does, and says which streams are read at all.
+`stream` compares as UTF-8 bytes, as in Spark, and selects the streams to read.
 
-All of this is exact, so Spark need not look again: such filters are not given back to it. `id_seq` alone says nothing
-about where an entry lies; it is given back, and so are other columns, and a literal of a type that is not the
-column's. Spark hands over conjunctions of comparisons with literals only (`or`, functions and casts stay with Spark).
+All of this is exact, so Spark does not evaluate these filters again. Other filters are returned to Spark: conditions on
+`id_seq`, which does not restrict the position of an entry, on other columns, and with a literal of another type. Spark
+only offers conjunctions of comparisons with literals; it evaluates `or`, functions and casts itself.
 
-`Pushed` travels with the reader. `bounds` narrows what is planned to the hull of the set, `clip` cuts the tasks to
-the set itself. Cost: microseconds for each filter; IN costs a range a value.
+`Pushed` is part of the pickled reader. `bounds` reduces the planned range to the hull of the set, `clip` reduces the
+tasks to the set itself. Cost: microseconds per filter; IN adds a range per value.
 
-Spark asks for `pushFilters` only where spark.sql.python.filterPushdown.enabled is on, and fails a reader that defines
-it where it is off. So `register` turns it on and makes readers that define it, and a class that is registered without
-`register` has none.
+Spark only calls `pushFilters` if spark.sql.python.filterPushdown.enabled is on, and rejects a reader that defines it
+otherwise. So `register` turns the setting on and uses readers that define it. A class that is registered without
+`register` has no filter push-down.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 SWITCH = "spark.sql.python.filterPushdown.enabled"
 
 Interval = tuple[int, int]
-"""IDs as numbers of 128 bits, both ends included."""
+"""IDs as 128-bit numbers, both ends included."""
 
 Intervals = tuple[Interval, ...]
 
@@ -66,7 +66,7 @@ COMPARED = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", "Le
 
 
 def union(pieces: Iterable[Interval]) -> Intervals:
-    """Return the intervals that hold what any of the pieces holds, in order; empty pieces are left out."""
+    """Return the union of intervals, in order, without empty ones."""
     found: list[Interval] = []
     for low, high in sorted(piece for piece in pieces if piece[0] <= piece[1]):
         if found and low <= found[-1][1] + 1:
@@ -77,14 +77,14 @@ def union(pieces: Iterable[Interval]) -> Intervals:
 
 
 def complement(intervals: Intervals) -> Intervals:
-    """Return what is in none of the intervals."""
+    """Return the complement of the intervals."""
     starts = [0, *(high + 1 for _, high in intervals)]
     ends = [*(low - 1 for low, _ in intervals), LARGEST]
     return union(zip(starts, ends, strict=True))
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return what is in both; O(len(one) + len(other))."""
+    """Return the intersection. O(len(one) + len(other))"""
     found = []
     i = j = 0
     while i < len(one) and j < len(other):
@@ -107,19 +107,19 @@ def milliseconds(low: int, high: int) -> Interval:
 
 
 def _lengths() -> Iterable[tuple[int, int]]:
-    """Return for each number of digits the least and the largest number of 64 bits that has so many."""
+    """Return the smallest and largest 64-bit number of each number of digits."""
     for digits in range(1, DIGITS + 1):
         yield 10 ** (digits - 1) if digits > 1 else 0, min(10**digits - 1, MAX)
 
 
 def ids_before(text: str) -> Intervals:
-    """Return the IDs whose text is less than a text, byte by byte."""
+    """Return the IDs whose text is smaller than a text, compared by bytes."""
     bound = text.encode()
     found: list[Interval] = []
     for low, high in _lengths():
         digits = len(str(low))
         start = bound[:digits]
-        # Numbers of as many digits are in the order of their texts, so those below the bound come first.
+        # Numbers with equally many digits have the order of their texts, so those below the bound come first.
         below = low + bisect_left(range(low, high + 1), start, key=lambda value: str(value).encode())
         if below > low:
             found.append(milliseconds(low, below - 1))
@@ -129,7 +129,7 @@ def ids_before(text: str) -> Intervals:
 
 
 def _sequences_before(rest: bytes) -> Iterable[Interval]:
-    """Return the second halves whose text, behind a dash, is less than the rest of a bound."""
+    """Return the second numbers whose text, after a dash, is smaller than the rest of a bound."""
     if rest[:1] != b"-":
         if rest[:1] > b"-":
             yield 0, MAX
@@ -140,7 +140,7 @@ def _sequences_before(rest: bytes) -> Iterable[Interval]:
 
 
 def id_of(text: str) -> Intervals:
-    """Return the ID that has exactly this text, nothing where none has."""
+    """Return the ID with exactly this text as an interval; empty if there is none."""
     try:
         found = StreamID.parse(text)
     except ValueError:
@@ -149,7 +149,7 @@ def id_of(text: str) -> Intervals:
 
 
 def ids_from(prefix: str) -> Intervals:
-    """Return the IDs whose text begins so: what is not less than the prefix, but less than all that is greater."""
+    """Return the IDs whose text starts with a prefix: not below the prefix, but below every larger text."""
     if not prefix:
         return EVERYTHING
     last = prefix[-1]
@@ -159,7 +159,7 @@ def ids_from(prefix: str) -> Intervals:
 
 
 def _id(name: str, value: Any) -> Intervals | None:
-    """Return the IDs of which a comparison of the column id is true; None where it cannot be said."""
+    """Return the IDs for which a comparison of the column id is true; None if it cannot be expressed."""
     if not isinstance(value, str):
         return None
     if name in ("EqualTo", "EqualNullSafe"):
@@ -171,7 +171,7 @@ def _id(name: str, value: Any) -> Intervals | None:
 
 
 def _ordered(name: str, below: Intervals, equal: Intervals, all_of_it: Intervals) -> Intervals | None:
-    """Return what an order comparison holds, of what is below the bound, what equals it, and all there is."""
+    """Return the IDs for an order comparison, given those below the bound, those equal to it, and all IDs."""
     if name == "LessThan":
         return below
     if name == "LessThanOrEqual":
@@ -184,7 +184,7 @@ def _ordered(name: str, below: Intervals, equal: Intervals, all_of_it: Intervals
 
 
 def _id_ms(name: str, value: Any) -> Intervals | None:
-    """Return the same for id_ms, whose numbers from 2^63 on Spark sees as negative ones."""
+    """Return the IDs for a comparison of id_ms, a signed long: 2^63 and above is negative."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     equal: Intervals = (milliseconds(value % (1 << 64), value % (1 << 64)),) if -HALF <= value < HALF else NOTHING
@@ -199,7 +199,7 @@ def _id_ms(name: str, value: Any) -> Intervals | None:
 
 
 def _timestamp(name: str, value: Any, zoned: bool) -> Intervals | None:
-    """Return the same for timestamp, which is null, so that no comparison is true, where microseconds do not fit."""
+    """Return the IDs for a comparison of timestamp, which is null if its microseconds do not fit 64 bits."""
     if not isinstance(value, datetime) or (value.tzinfo is not None) != zoned:
         return None
     moment = value if zoned else value.replace(tzinfo=UTC)
@@ -209,7 +209,7 @@ def _timestamp(name: str, value: Any, zoned: bool) -> Intervals | None:
     )
     if name in ("EqualTo", "EqualNullSafe"):
         return equal
-    first = -(-micros // 1000)  # the first millisecond that is not before
+    first = -(-micros // 1000)  # rounded up to milliseconds
     below: Intervals = (milliseconds(0, min(first - 1, LAST_TIMESTAMP)),) if first > 0 else NOTHING
     return _ordered(name, below, equal, _WITH_TIMESTAMP)
 
@@ -222,15 +222,15 @@ _WITH_TIMESTAMP: Intervals = (milliseconds(0, LAST_TIMESTAMP),)
 
 @dataclass
 class Pushed:
-    """What a query's filters leave to be read; picklable, a part of the reader."""
+    """The IDs and streams that a query's filters select; part of the pickled reader."""
 
-    zoned: dict[str, bool]  # the columns that are filtered on, and for timestamp whether it has a time zone
+    zoned: dict[str, bool]  # the columns to filter by; for timestamp, whether it has a time zone
     ids: Intervals = EVERYTHING
-    names: list[tuple[str, Any, bool]] = field(default_factory=list)  # about `stream`: comparison, value, negated
+    names: list[tuple[str, Any, bool]] = field(default_factory=list)  # on `stream`: comparison, value, negated
 
     @classmethod
     def on(cls, schema: StructType) -> Pushed:
-        """Return what all filters leave: everything yet. Only an entry's own columns are filtered on here."""
+        """Return a selection of everything; it supports filters on the entry's own columns of a schema."""
         from pyspark.sql.types import TimestampType
 
         own = [column for column in schema.fields if "field" not in (column.metadata or {})]
@@ -243,11 +243,11 @@ class Pushed:
         )
 
     def push(self, filters: Sequence[Filter]) -> list[Filter]:
-        """Take the filters that can be taken, all of which have to be true; return the others."""
+        """Apply the supported filters, a conjunction; return the others."""
         return [one for one in filters if not self._take(one)]
 
     def _take(self, one: Filter) -> bool:
-        """Take one filter; False if Spark has to look at it."""
+        """Apply one filter; return False if Spark must evaluate it."""
         negated = type(one).__name__ == "Not"
         inner: Any = one.child if negated else one  # type: ignore[attr-defined]
         path: tuple[str, ...] = getattr(inner, "attribute", ())
@@ -263,7 +263,7 @@ class Pushed:
         return True
 
     def _set(self, column: str, name: str, value: Any) -> Intervals | None:
-        """Return the IDs for which a filter is true; None where that cannot be said."""
+        """Return the IDs for which a filter is true; None if it is not supported."""
         there = _WITH_TIMESTAMP if column == "timestamp" else EVERYTHING
         if name == "IsNotNull" or name == "IsNull":
             return there if name == "IsNotNull" else complement(there)
@@ -298,16 +298,16 @@ class Pushed:
         return True
 
     def keeps(self, stream: str) -> bool:
-        """Return whether the filters about `stream` are true for one."""
+        """Return whether the conditions on `stream` are true for a stream."""
         return all(_true(stream, name, value) is (not negated) for name, value, negated in self.names)
 
     def bounds(self, after: StreamID, last: StreamID) -> tuple[StreamID, StreamID]:
-        """Narrow (after, last] to what the filters leave of it, holes included; to nothing where they leave nothing."""
+        """Reduce (after, last] to the hull of the selected IDs in it; the result may be empty."""
         inside = intersection(self.ids, ((number(after) + 1, number(last)),))
         return (identifier(inside[0][0] - 1), identifier(inside[-1][1])) if inside else (last, last)
 
     def clip(self, task: Task) -> Task:
-        """Cut the ranges of a task to what the filters leave of them."""
+        """Reduce the ranges of a task to the selected IDs."""
         if len(self.ids) == 1 and self.ids == EVERYTHING:
             return task
         return tuple(piece for part in task for piece in self._clipped(part))
@@ -319,7 +319,7 @@ class Pushed:
 
 
 def _true(stream: str, name: str, value: Any) -> bool | None:
-    """Return what a filter says about a stream's name, None for null; text is compared as UTF-8 bytes, as in Spark."""
+    """Return the value of a condition on a stream's name, None for null; text compares as UTF-8 bytes, as in Spark."""
     if name in ("IsNull", "IsNotNull"):
         return name == "IsNotNull"
     if name == "In":

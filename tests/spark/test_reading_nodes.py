@@ -29,7 +29,7 @@ from rillet.spark.read.page_reader import read_task  # noqa: E402
 from rillet.types.stream.id import MAX, StreamID  # noqa: E402
 from tests.server.harness import running  # noqa: E402
 from tests.spark.conftest import entry_id, number, options  # noqa: E402
-from tests.spark.test_reading import cutting_proxy  # noqa: E402
+from tests.spark.test_page_reader import cutting_proxy  # noqa: E402
 
 FIRST, LAST = StreamID(0, 0), StreamID(MAX, MAX)
 WHOLE = (("events", FIRST, LAST),)
