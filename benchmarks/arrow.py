@@ -85,7 +85,7 @@ def figures(rounds: int = 3, scale: float = 1.0) -> list[Figure]:
     """Return the rows of the benchmark table."""
     count = max(int(MILLION * scale), 10_000)
     found: list[Figure] = []
-    with places(count) as streams, redis.Redis.from_url(streams["redis-server"].store.transport.url) as client:
+    with places(count) as streams, redis.Redis.from_url(streams["redis-server"].store.url) as client:
 
         def row(what: str, peer: Callable[[], float], ours: Callable[[], float], goal: float | None, name: str) -> None:
             found.append(Figure(what, name, *alternate(rounds, peer, ours), "entries/s", goal))

@@ -20,7 +20,7 @@ from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.redirection import Redirection
 from rillet.client.servers import Servers
 from rillet.spark.options import parse
-from rillet.spark.pipelines.group_info import consumers_of, groups_of, stream_facts
+from rillet.spark.pipelines import group_info
 from rillet.spark.read.stream_info import xinfo_groups, xinfo_streams
 from tests.judge import Judge, free_port, running_redis
 from tests.server.harness import running
@@ -159,18 +159,21 @@ def test_a_refusal_is_never_taken_for_nothing_there(judge: Judge) -> None:
         assert [told and told["length"] for told in xinfo_streams(found, [b"none", KEY])] == [None, 1]
         assert [told and told[0]["name"] for told in xinfo_groups(found, [KEY, b"none"])] == [b"g", None]
         assert (
-            groups_of(found, b"none") == consumers_of(found, KEY, b"none") == consumers_of(found, b"none", b"g") == []
+            group_info.xinfo_groups(found, b"none")
+            == group_info.xinfo_consumers(found, KEY, b"none")
+            == group_info.xinfo_consumers(found, b"none", b"g")
+            == []
         )
         for ask in (xinfo_streams, xinfo_groups):
             with pytest.raises(ConnectorError, match=f"{address(judge)} refused XINFO: WRONGTYPE .* .stream 'text'.$"):
                 ask(found, [KEY, b"text"])
         client.execute_command("ACL", "SETUSER", "bob", "on", ">p", "+xlen", "~*")
         with servers(f"redis://bob:p@{address(judge)}") as bob:
-            for refused_to in (groups_of, stream_facts):
+            for refused_to in (group_info.xinfo_groups, group_info.xinfo_stream):
                 with pytest.raises(ConnectorError, match="not permit bob to run XINFO: NOPERM .* .stream 'events'.$"):
                     refused_to(bob, KEY)
             with pytest.raises(ConnectorError, match="not permit bob to run XINFO: NOPERM .* .stream 'events'.$"):
-                consumers_of(bob, KEY, b"g")
+                group_info.xinfo_consumers(bob, KEY, b"g")
         client.execute_command("ACL", "DELUSER", "bob")
         client.flushall()
 

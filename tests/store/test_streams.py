@@ -8,7 +8,7 @@ import pytest
 
 from rillet.errors import BusyGroup, CommandError, ExecAbort, NoGroup, StoreClosed, WrongType
 from rillet.store import Store
-from rillet.store.stream import Entry
+from rillet.store.entry import Entry
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID
 from tests.store.conftest import Door

@@ -5,9 +5,10 @@ engine), `directory` and `owner` (durable stores), `channels` (messages that are
 """
 
 from rillet.store.channels import ChannelMessage, Subscription
+from rillet.store.entry import Entry
 from rillet.store.group import Consumer, Group, Message, PendingEntry
 from rillet.store.store import Store, connect, open
-from rillet.store.stream import Entry, Stream
+from rillet.store.stream import Stream
 
 __all__ = ["ChannelMessage", "Consumer", "Entry", "Group", "Message", "PendingEntry", "Store", "Stream", "Subscription",
            "connect", "open"]  # fmt: skip

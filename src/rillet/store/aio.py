@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import StoreClosed, StoreError
 from rillet.store.channels import ChannelMessage, InProcessChannels, Names, Subscription, one_reply
 from rillet.store.encoding import Fields, IDLike, Value, encode
+from rillet.store.entry import Entry, entries_of, stream_part
 from rillet.store.group import Consumer, Group, Message, PendingEntry, delivery
-from rillet.store.stream import BATCH, LAST_ID, Entry, Stream, entries_of, stream_part
+from rillet.store.stream import BATCH, LAST_ID, Stream
 from rillet.store.transports.in_process import InProcessTransport, waker
 from rillet.store.transports.transport import raised
 from rillet.types.stream.id import StreamID

@@ -1,18 +1,18 @@
-"""Group and Consumer: work shared out among readers, each message handled once and acknowledged.
+"""Group and Consumer: work distributed among readers; each message is handled and acknowledged.
 
     group = stream.group("billing")
     for message in group.consumer("worker-1").messages(claim_idle=30, max_deliveries=5, dead_letters="billing.dead"):
         handle(message)
         message.ack()
 
-A message that is delivered and not acknowledged is pending. Pending messages of a consumer that
-died are claimed by the others once they were idle for `claim_idle` seconds; one that was delivered
-more than `max_deliveries` times goes to the dead-letter stream instead, with where it came from:
+A delivered message is pending until it is acknowledged. If its consumer dies, the other consumers claim it after it was
+idle for `claim_idle` seconds. A message that was delivered more than `max_deliveries` times goes to the dead-letter
+stream instead, with its origin:
 
     its own fields, then _stream, _group, _id and _deliveries
 
-Two things need a store that knows what Redis 8.4 and 8.8 know, and are quicker than waiting: `read(claim_idle=...)`
-claims and reads in one call, and `nack` gives a message back for the next one to take.
+Two methods require the commands of Redis 8.4 and 8.8, which rillet has: `read(claim_idle=...)` claims and reads in one
+call, and `nack` releases a message so that another consumer can claim it at once.
 """
 
 from __future__ import annotations
@@ -22,15 +22,16 @@ from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from rillet.store.encoding import IDLike, decode, encode_id, encode_name, parse_id
-from rillet.store.stream import Entry, Stream, milliseconds, named, stream_part
+from rillet.store.entry import Entry, milliseconds, named, stream_part
 from rillet.types.stream.id import StreamID
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
+    from rillet.store.stream import Stream
 
 
 class PendingEntry(NamedTuple):
-    """One pending message: whose, for how many milliseconds, and how often it was delivered."""
+    """A pending message: its consumer, the milliseconds since its delivery, and the number of deliveries."""
 
     id: StreamID
     consumer: str
@@ -39,9 +40,10 @@ class PendingEntry(NamedTuple):
 
 
 class Message(Entry):
-    """An entry delivered to a consumer; `ack()` when it is done with, `nack()` when somebody else is to try.
+    """An entry delivered to a consumer: call `ack()` when it is handled, `nack()` to let another consumer try.
 
-    deliveries: how often it was delivered before, idle_ms: how long ago; known where `read` was told claim_idle.
+    deliveries: the number of earlier deliveries; idle_ms: the time since the last one. Both are set by
+    `read(claim_idle=...)` only.
     """
 
     __slots__ = ("deliveries", "group", "idle_ms")
@@ -55,11 +57,11 @@ class Message(Entry):
         self.deliveries = deliveries
 
     def ack(self) -> bool:
-        """Acknowledge the message; False where somebody did already."""
+        """Acknowledge the message; False if it was acknowledged before."""
         return self.group.ack(self.raw_id) == 1
 
     def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
-        """Give the message back (see Group.nack); False where it is not pending any more."""
+        """Release the message (see Group.nack); False if it is no longer pending."""
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
 
@@ -69,7 +71,7 @@ def pending_of(reply: Any) -> list[PendingEntry]:
 
 
 class Group:
-    """A consumer group of a stream: `last-delivered-id`, consumers, and what is pending."""
+    """A consumer group of a stream: `last-delivered-id`, consumers, and pending entries."""
 
     __slots__ = ("stream", "name", "key", "store")
 
@@ -80,7 +82,7 @@ class Group:
         self.name = decode(self.key)
 
     def consumer(self, name: str | bytes) -> Consumer:
-        """Return the consumer of that name; it comes into being with its first read."""
+        """Return the consumer of that name; its first read creates it."""
         return Consumer(self, name)
 
     def ack(self, *ids: IDLike) -> int:
@@ -88,10 +90,10 @@ class Group:
         return int(self.store.execute(b"XACK", self.stream.key, self.key, *map(encode_id, ids)))
 
     def nack(self, *ids: IDLike, mode: str = "fail", deliveries: int | None = None, force: bool = False) -> int:
-        """Give messages back: whoever claims next gets them first. Return how many there were (XNACK). O(1) each
+        """Release messages, so that the next claim gets them first; return how many were pending (XNACK). O(1) each
 
-        mode: "fail"; "silent" takes the delivery back; "fatal" counts the most deliveries there can be.
-        deliveries: the count to set instead. force: release entries, too, that are not pending.
+        mode: "fail" keeps the delivery count; "silent" takes the delivery back; "fatal" sets the highest count.
+        deliveries: the count to set instead. force: release entries that are not pending, too.
         """
         argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(ids), *map(encode_id, ids)]
         if deliveries is not None:
@@ -101,40 +103,40 @@ class Group:
         return int(self.store.run(argv))
 
     def set_id(self, id: IDLike) -> None:
-        """Let the group deliver what comes after an ID next (XGROUP SETID)."""
+        """Set the ID after which the group delivers next (XGROUP SETID)."""
         self.store.execute(b"XGROUP", b"SETID", self.stream.key, self.key, encode_id(id))
 
     def delete(self) -> bool:
-        """Delete the group with everything pending (XGROUP DESTROY)."""
+        """Delete the group and its pending entries (XGROUP DESTROY)."""
         return bool(self.store.execute(b"XGROUP", b"DESTROY", self.stream.key, self.key))
 
     def delete_consumer(self, name: str | bytes) -> int:
-        """Delete a consumer and return how many messages were pending with it: they are lost to the group."""
+        """Delete a consumer; return how many pending messages the group lost with it."""
         return int(self.store.execute(b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, self.consumer(name).key))
 
     def consumers(self) -> list[dict[str, Any]]:
-        """Return what XINFO CONSUMERS tells, a dict for each consumer."""
+        """Return the fields of XINFO CONSUMERS, a dict for each consumer."""
         return [named(one) for one in self.store.execute(b"XINFO", b"CONSUMERS", self.stream.key, self.key)]
 
     def info(self) -> dict[str, Any]:
-        """Return what XINFO GROUPS tells of this group; KeyError where it does not exist."""
+        """Return the fields of XINFO GROUPS for this group; KeyError if the group does not exist."""
         for one in self.stream.groups():
             if one["name"] == self.name:
                 return one
         raise KeyError(self.name)
 
     def pending_count(self) -> int:
-        """Return how many messages are pending with all consumers (XPENDING). O(1)"""
+        """Return the number of pending messages of all consumers (XPENDING). O(1)"""
         return int(self.store.execute(b"XPENDING", self.stream.key, self.key)[0])
 
     def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0, start: IDLike = "-",
                 end: IDLike = "+") -> list[PendingEntry]:  # fmt: skip
-        """Return up to `count` pending messages, lowest ID first; idle: for at least so many seconds."""
+        """Return up to `count` pending messages, lowest ID first; idle: pending for at least so many seconds."""
         return pending_of(self.store.run(self.pending_command(count, consumer, idle, start, end)))
 
     def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: IDLike,
                         end: IDLike) -> list[bytes]:  # fmt: skip
-        """Return the words of `pending`."""
+        """Return the command of `pending`."""
         argv = [b"XPENDING", self.stream.key, self.key, b"IDLE", b"%d" % round(idle * 1000), encode_id(start),
                 encode_id(end), b"%d" % count]  # fmt: skip
         return argv if consumer is None else [*argv, encode_name(consumer)]
@@ -144,7 +146,7 @@ class Group:
 
 
 class Consumer:
-    """One reader of a group. Iterating yields messages for ever, waiting for new ones."""
+    """A reader of a group. Iterating yields messages without end and waits for new ones."""
 
     __slots__ = ("group", "name", "key", "store")
 
@@ -160,17 +162,17 @@ class Consumer:
 
     def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False,
              claim_idle: float | None = None) -> list[Message]:  # fmt: skip
-        """Return messages (XREADGROUP): new ones, or with an ID this consumer's pending ones after it.
+        """Return messages (XREADGROUP): new ones, or, with an ID, this consumer's pending ones after that ID.
 
-        block: seconds to wait for a new one, 0 for ever; noack: they count as acknowledged at once.
-        claim_idle: first those that are pending for so many seconds, whoever has them, and wait for such ones, too.
+        block: seconds to wait for a new one, 0 without limit; noack: acknowledge them at once.
+        claim_idle: first claim messages of any consumer that are pending so many seconds; block waits for them, too.
         """
         argv = self.read_command(count, block, after, noack, claim_idle)
         return self.messages_of(stream_part(self.store.run(argv)))
 
     def read_command(self, count: int, block: float | None, after: IDLike, noack: bool,
                      claim_idle: float | None = None) -> list[bytes]:  # fmt: skip
-        """Return the words of `read`."""
+        """Return the command of `read`."""
         argv = [b"XREADGROUP", b"GROUP", self.group.key, self.key, b"COUNT", b"%d" % count]
         if block is not None:
             argv += [b"BLOCK", milliseconds(block)]
@@ -181,20 +183,20 @@ class Consumer:
         return [*argv, b"STREAMS", self.group.stream.key, encode_id(after)]
 
     def claim(self, idle: float, count: int = 100, start: IDLike = "0-0") -> tuple[StreamID, list[Message]]:
-        """Take over messages that were pending for `idle` seconds (XAUTOCLAIM): (where to go on, messages).
+        """Claim messages that were pending for `idle` seconds (XAUTOCLAIM); return (start of the next call, messages).
 
-        Messages whose entries were deleted meanwhile leave the pending list. (0, 0) means that the list was seen whole.
+        Messages whose entries were deleted leave the pending list. (0, 0) means that the whole list was read.
         """
         reply = self.store.run(self.claim_command(idle, count, start))
         return parse_id(reply[0]), self.messages_of(reply[1])
 
     def claim_command(self, idle: float, count: int, start: IDLike) -> list[bytes]:
-        """Return the words of `claim`."""
+        """Return the command of `claim`."""
         return [b"XAUTOCLAIM", self.group.stream.key, self.group.key, self.key, b"%d" % round(idle * 1000),
                 encode_id(start), b"COUNT", b"%d" % count]  # fmt: skip
 
     def pending(self, count: int = 100, idle: float = 0.0) -> list[PendingEntry]:
-        """Return what is pending with this consumer, lowest ID first."""
+        """Return the pending messages of this consumer, lowest ID first."""
         return self.group.pending(count, consumer=self.key, idle=idle)
 
     def messages(self, count: int = 100, *, block: float | None = 1.0, claim_idle: float | None = None,
@@ -202,9 +204,9 @@ class Consumer:
                  stop_when_empty: bool = False) -> Iterator[Message]:  # fmt: skip
         """Yield this consumer's own pending messages first (after a restart), then stale ones, then new ones.
 
-        claim_idle: seconds after which others' pending messages are stale; None claims nothing.
+        claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
         max_deliveries, dead_letters: a pending message delivered more often goes to that stream and is acknowledged.
-        stop_when_empty: end when nothing is left instead of waiting for more.
+        stop_when_empty: end when no message is left instead of waiting for more.
         """
         steps = delivery(self, count, block, claim_idle, max_deliveries, dead_letters, stop_when_empty)
         reply: Any = None
@@ -218,11 +220,11 @@ class Consumer:
                     reply = self.store.run(step)
 
     def messages_of(self, reply: Any) -> list[Message]:
-        """Return the messages of a reply; one that was deleted while pending has no fields."""
+        """Return the messages of a reply; a message whose entry was deleted while pending has no fields."""
         return [Message(one[0], one[1] or [], self.group, *one[2:]) for one in reply or () if one is not None]
 
     def __iter__(self) -> Iterator[Message]:
-        """Yield messages for ever; see `messages`."""
+        """Yield messages without end; see `messages`."""
         return self.messages()
 
     def __repr__(self) -> str:
@@ -234,9 +236,9 @@ Steps: TypeAlias = "Generator[list[bytes] | Message, Any, None]"
 
 def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: float | None, max_deliveries: int | None,
              dead_letters: str | bytes | None, stop_when_empty: bool) -> Steps:  # fmt: skip
-    """The order in which a consumer works, without the waiting: yields commands, is sent replies, yields messages.
+    """Yield the commands of a consumer in order, receive their replies with send(), and yield the messages.
 
-    `Consumer.messages` and its asyncio counterpart drive it, each in its own way.
+    `Consumer.messages` and its asyncio counterpart drive this generator, so it contains no waiting.
     """
     after: IDLike = "0-0"
     while own := consumer.messages_of(stream_part((yield consumer.read_command(count, None, after, False)))):
@@ -247,7 +249,7 @@ def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: fl
         stale: list[Message] = []
         if claim_idle is not None:
             reply = yield consumer.claim_command(claim_idle, count, cursor)
-            # The next look goes on where this one ended: the list may be longer than one look.
+            # The next call continues where this one ended: the list may be longer than one reply.
             cursor, stale = parse_id(reply[0]), consumer.messages_of(reply[1])
             yield from _fit(consumer, stale, max_deliveries, dead_letters)
         busy = stop_when_empty or bool(stale)
@@ -260,11 +262,11 @@ def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: fl
 
 def _fit(consumer: Consumer, messages: list[Message], limit: int | None,
          dead_letters: str | bytes | None) -> Steps:  # fmt: skip
-    """Yield the messages that are to be handled; bury those delivered too often, drop those whose entry is gone.
+    """Yield the messages to handle; move those delivered too often to dead letters, drop those whose entry is deleted.
 
-    First the dead letter, then the acknowledgement, and not as a transaction: EXEC goes on behind a command that
-    fails, so a dead-letter key of another type would lose the message. A crash between the two leaves a dead
-    letter twice, never none.
+    The dead letter is written first, then the message is acknowledged, not in a transaction: EXEC continues after a
+    command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
+    can write the dead letter twice, but never loses it.
     """
     group = consumer.group
     worn: dict[bytes, int] = {}

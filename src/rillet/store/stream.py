@@ -1,4 +1,4 @@
-"""Stream: entries with rising IDs under one key; Entry: one of them."""
+"""Stream: entries with rising IDs under one key."""
 
 from __future__ import annotations
 
@@ -6,72 +6,26 @@ import contextlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from rillet.client.pages import reply_pages
 from rillet.errors import BusyGroup
 from rillet.store.encoding import Fields, IDLike, append_fields, decode, encode_id, encode_name, parse_id
-from rillet.types.stream.id import StreamID
+from rillet.store.entry import Entry, entries_of, milliseconds, named, stream_part
+from rillet.store.group import Group
+from rillet.types.stream.id import MAX, StreamID
 
 if TYPE_CHECKING:
     import polars
     import pyarrow
 
-    from rillet.store.group import Group
     from rillet.store.store import Store
 
 BATCH = 1000
 _NEW = "*"
-# Nothing comes after it: "(" before it is refused.
-LAST_ID = StreamID(2**64 - 1, 2**64 - 1)
-
-
-class Entry:
-    """One entry: `id`, and its fields in order. `entry["name"]` gives the last value of a field.
-
-    `fields` is a dict of text; `pairs` are the raw (field, value) bytes, for fields that occur twice or are not text.
-    The ID and the text are made when they are asked for: most readers of a batch look at a part of it.
-    """
-
-    __slots__ = ("raw_id", "flat", "_id")
-    _id: StreamID
-
-    def __init__(self, raw_id: bytes, flat: list[bytes]) -> None:
-        self.raw_id = raw_id
-        self.flat = flat
-
-    @property
-    def id(self) -> StreamID:
-        """The entry's ID."""
-        try:
-            return self._id
-        except AttributeError:
-            self._id = parse_id(self.raw_id)
-            return self._id
-
-    @property
-    def pairs(self) -> list[tuple[bytes, bytes]]:
-        """The fields as (field, value), as they were added."""
-        return list(zip(self.flat[::2], self.flat[1::2], strict=True))
-
-    @property
-    def fields(self) -> dict[str, str]:
-        """The fields as text; of a field that occurs twice the last value."""
-        text = [word.decode("utf-8", "surrogateescape") for word in self.flat]
-        return dict(zip(text[::2], text[1::2], strict=True))
-
-    def __getitem__(self, field: str) -> str:
-        return self.fields[field]
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Entry) and (self.id, self.flat) == (other.id, other.flat)
-
-    def __hash__(self) -> int:
-        return hash(self.id)
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({str(self.id)!r}, {self.fields!r})"
+LAST_ID = StreamID(MAX, MAX)  # has no successor: the server rejects "(" before it
 
 
 class Stream:
-    """A stream of the store. Every method is one command; costs are Redis's.
+    """A stream of the store. Each method is one command, with the cost that it has in Redis.
 
     Iterating reads all entries from first to last, a thousand at a time.
     """
@@ -87,9 +41,9 @@ class Stream:
 
     def add(self, fields: Fields, id: IDLike = _NEW, *, maxlen: int | None = None, minid: IDLike | None = None,
             approximate: bool = True, limit: int | None = None, create: bool = True) -> StreamID | None:  # fmt: skip
-        """Append an entry and return its ID (XADD); None where create is False and there is no stream. O(fields)
+        """Append an entry and return its ID (XADD); None if create is False and the key does not exist. O(fields)
 
-        maxlen or minid trim the stream afterwards, at node borders unless approximate is False.
+        maxlen or minid trims the stream afterwards, only whole nodes unless approximate is False.
         """
         argv = [b"XADD", self.key]
         if not create:
@@ -101,16 +55,16 @@ class Stream:
         return self.store.id_of(argv)
 
     def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], *, batch: int = BATCH) -> int:
-        """Append entries and return how many; an item is the fields, or (id, fields) for an ID of one's own.
+        """Append entries and return how many. An item is the fields, or (id, fields) to set the ID.
 
-        Each batch is one exchange and one write to the log. An entry that is refused raises once its batch is
-        through: what else was in the batch is added, what comes after it is not.
+        Each batch is one exchange and one write to the log. If an entry is rejected, the rest of its batch is added,
+        the error is raised, and later batches are not sent.
         """
         count = 0
         commands: list[list[bytes]] = []
         for item in entries:
             argv = [b"XADD", self.key, b"*"]
-            # A tuple of ID and fields, not the first two pairs of a tuple of pairs.
+            # (id, fields), as opposed to a tuple of two (field, value) pairs.
             if type(item) is tuple and len(item) == 2 and not _is_pair(item[0]):
                 argv[2] = encode_id(item[0])
                 append_fields(argv, item[1])
@@ -127,12 +81,12 @@ class Stream:
         return len(commands)
 
     def delete(self, *ids: IDLike) -> int:
-        """Delete entries by ID and return how many there were (XDEL). O(1) each"""
+        """Delete entries by ID; return how many existed (XDEL). O(1) each"""
         return int(self.store.execute(b"XDEL", self.key, *map(encode_id, ids)))
 
     def trim(self, *, maxlen: int | None = None, minid: IDLike | None = None, approximate: bool = False,
              limit: int | None = None) -> int:  # fmt: skip
-        """Drop the oldest entries and return how many (XTRIM). O(dropped)"""
+        """Remove the oldest entries; return how many (XTRIM). O(removed)"""
         return int(self.store.execute(b"XTRIM", self.key, *_trim_arguments(maxlen, minid, approximate, limit)))
 
     # -- reading -------------------------------------------------------------------------------------
@@ -157,11 +111,11 @@ class Stream:
         return found[0] if found else None
 
     def read(self, after: IDLike = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
-        """Return entries after an ID, or after now for "$" (XREAD); block: seconds to wait for one, 0 for ever."""
+        """Return entries after an ID; "$" means after the last one (XREAD). block: seconds to wait, 0 without limit."""
         return entries_of(stream_part(self.store.run(self.read_command(after, count, block))))
 
     def read_command(self, after: IDLike, count: int | None, block: float | None) -> list[bytes]:
-        """Return the words of `read`."""
+        """Return the command of `read`."""
         argv: list[bytes] = [b"XREAD"]
         if count is not None:
             argv += [b"COUNT", b"%d" % count]
@@ -170,7 +124,7 @@ class Stream:
         return [*argv, b"STREAMS", self.key, encode_id(after)]
 
     def follow(self, after: IDLike = "$", block: float = 1.0) -> Iterator[Entry]:
-        """Yield entries as they are added, for ever; `block` seconds is how long one wait takes."""
+        """Yield entries as they are added, without end. block: seconds that one XREAD waits."""
         last: IDLike = self.last_id if after == "$" else after
         while True:
             for entry in self.read(last, count=BATCH, block=block):
@@ -179,45 +133,46 @@ class Stream:
 
     def __iter__(self) -> Iterator[Entry]:
         """Yield every entry, first to last, until the end is reached."""
-        start: IDLike = "-"
-        while len(batch := self.range(start, count=BATCH)) == BATCH and batch[-1].id != LAST_ID:
-            yield from batch
-            start = b"(" + batch[-1].raw_id
-        yield from batch
+        return self._entries(b"XRANGE", b"-", b"+", LAST_ID)
 
     def __reversed__(self) -> Iterator[Entry]:
         """Yield every entry, last to first."""
-        start: IDLike = "+"
-        while len(batch := self.reverse(start, count=BATCH)) == BATCH:
-            yield from batch
-            start = b"(" + batch[-1].raw_id
-        yield from batch
+        return self._entries(b"XREVRANGE", b"+", b"-", StreamID(0, 0))
+
+    def _entries(self, name: bytes, start: bytes, end: bytes, last: StreamID) -> Iterator[Entry]:
+        """Yield the entries of a range, a page at a time; `last` is the ID behind which there can be none."""
+        count = b"%d" % BATCH
+        for page in reply_pages(
+            self.store.run, lambda first: (name, self.key, first, end, b"COUNT", count), start, BATCH,
+            lambda entry: None if parse_id(entry[0]) == last else b"(" + entry[0],
+        ):  # fmt: skip
+            yield from entries_of(page)
 
     def __len__(self) -> int:
         """Return the number of entries (XLEN). O(1)"""
         return int(self.store.execute(b"XLEN", self.key))
 
     def __bool__(self) -> bool:
-        """A Stream is a handle: true also while it is empty."""
+        """Return True: a Stream is a handle, also while it is empty."""
         return True
 
     def exists(self) -> bool:
-        """Whether the key exists."""
+        """Return whether the key exists."""
         return bool(self.store.execute(b"EXISTS", self.key))
 
     @property
     def first_id(self) -> StreamID | None:
-        """The ID of the first entry, or None where there is none."""
+        """The ID of the first entry; None for an empty stream."""
         found = self.range(count=1)
         return found[0].id if found else None
 
     @property
     def last_id(self) -> StreamID:
-        """The last ID that was given out (0-0 for no stream); its entry may be deleted since."""
+        """The last ID that was assigned (0-0 without a stream); its entry may have been deleted."""
         return StreamID.parse(self.info()["last-generated-id"]) if self.exists() else StreamID(0, 0)
 
     def info(self, full: bool = False, count: int | None = None) -> dict[str, Any]:
-        """Return what XINFO STREAM tells, by field name; full=True with groups, consumers and pending entries."""
+        """Return the fields of XINFO STREAM; full=True adds groups, consumers and pending entries."""
         argv: list[bytes] = [b"XINFO", b"STREAM", self.key]
         if full:
             argv.append(b"FULL")
@@ -232,8 +187,8 @@ class Stream:
         """Return the entries from start to end, both included, as a pyarrow.Table. O(entries)
 
         schema: Arrow's, or text like "id string, delay double". Without one the columns are id, timestamp, and one for
-        each field, of the narrowest type that all its values fit; fields="map" leaves them in one map column. columns
-        names those that are wanted, which is faster.
+        each field, of the narrowest type that all its values fit; fields="map" puts all fields into one map column.
+        columns selects columns, which is faster.
         """
         from rillet.store.arrow import to_arrow
 
@@ -241,14 +196,14 @@ class Stream:
 
     def to_pandas(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
                   columns: Sequence[str] | None = None, fields: str = "infer", **how: Any) -> Any:  # fmt: skip
-        """Return a pandas.DataFrame; as to_arrow, whose Table.to_pandas is given what else is said."""
+        """Return a pandas.DataFrame; see to_arrow. Further arguments go to pyarrow's Table.to_pandas."""
         from rillet.store.arrow import to_pandas
 
         return to_pandas(self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields), how)
 
     def to_polars(self, start: IDLike = "-", end: IDLike = "+", *, count: int | None = None, schema: Any = None,
                   columns: Sequence[str] | None = None, fields: str = "infer") -> polars.DataFrame:  # fmt: skip
-        """Return a polars.DataFrame; as to_arrow."""
+        """Return a polars.DataFrame; see to_arrow."""
         from rillet.store.arrow import to_polars
 
         table = self.to_arrow(start, end, count=count, schema=schema, columns=columns, fields=fields)
@@ -260,10 +215,10 @@ class Stream:
                   limit: int | None = None) -> int:  # fmt: skip
         """Append each row of a table as an entry and return how many. O(rows)
 
-        table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields,
-        or the pairs of a map column `fields` do; nulls are left out, and so are stream, id, id_ms, id_seq and
-        timestamp unless columns names them. id_column holds the IDs, or moments. A row that is refused is named; the
-        rows before its chunk are added, and none behind it.
+        table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields;
+        a map column `fields` contains the fields itself. Nulls are left out, and so are stream, id, id_ms, id_seq and
+        timestamp unless `columns` names them. id_column contains the IDs, or timestamps. The error for a rejected row
+        names the row; the rows before its chunk are added, and no rows after the chunk.
         """
         from rillet.store.arrow import add_arrow
 
@@ -275,9 +230,7 @@ class Stream:
     # -- groups ----------------------------------------------------------------------------------------
 
     def group(self, name: str | bytes, start: IDLike = "0", *, create: bool = True) -> Group:
-        """Return the consumer group, created (with the stream) where it does not exist, reading after `start`."""
-        from rillet.store.group import Group
-
+        """Return the consumer group; create it, and the stream, if it does not exist, to read after `start`."""
         group = Group(self, name)
         if create:
             with contextlib.suppress(BusyGroup):
@@ -285,7 +238,7 @@ class Stream:
         return group
 
     def groups(self) -> list[dict[str, Any]]:
-        """Return what XINFO GROUPS tells, a dict for each group."""
+        """Return the fields of XINFO GROUPS, a dict for each group."""
         return [named(one) for one in self.store.execute(b"XINFO", b"GROUPS", self.key)]
 
     def __repr__(self) -> str:
@@ -302,36 +255,3 @@ def _trim_arguments(maxlen: int | None, minid: IDLike | None, approximate: bool,
     threshold = [b"MAXLEN", b"%d" % maxlen] if maxlen is not None else [b"MINID", encode_id(minid)]
     argv = [threshold[0], b"~" if approximate else b"=", threshold[1]]
     return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]
-
-
-def milliseconds(block: float) -> bytes:
-    """Return seconds as BLOCK takes them; a wait shorter than a millisecond is one, because 0 means for ever."""
-    return b"%d" % (max(1, round(block * 1000)) if block > 0 else round(block * 1000))
-
-
-def entries_of(reply: Any) -> list[Entry]:
-    """Return the entries of an XRANGE reply; an entry that was deleted while pending has no fields."""
-    return [Entry(raw_id, flat or []) for raw_id, flat in reply or ()]
-
-
-def stream_part(reply: Any) -> Any:
-    """Return the entries of the one stream in an XREAD or XREADGROUP reply (RESP2: pairs, RESP3: a map)."""
-    if not reply:
-        return []
-    return next(iter(reply.values())) if isinstance(reply, dict) else reply[0][1]
-
-
-def named(reply: Any) -> dict[str, Any]:
-    """Return a flat or mapped reply as a dict by text; nested lists of fields become dicts, bytes become text."""
-    pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
-    return {decode(field): _plain(decode(field), value) for field, value in pairs}
-
-
-def _plain(field: str, value: Any) -> Any:
-    if field in ("first-entry", "last-entry"):
-        return None if value is None else Entry(value[0], value[1])
-    if field == "entries":
-        return entries_of(value)
-    if field in ("groups", "consumers") and isinstance(value, list):
-        return [named(one) for one in value]
-    return decode(value) if isinstance(value, bytes) else value
