@@ -43,7 +43,7 @@ def batch(numbers: range) -> Any:
 def writer(judge: Judge, retime: bool = False, speed: float | None = None, **clocks: Any) -> Iterator[Any]:
     from pyspark.sql.types import BinaryType, MapType, StringType, StructField, StructType
 
-    from rillet.spark.pipelines.replay import ReplayWriter
+    from rillet.spark.pipelines.replay_writer import ReplayWriter
     from rillet.spark.write.row_encoder import RowEncoder
 
     options = parse({"url": f"redis://127.0.0.1:{judge.port}", "stream": "copy", "idColumn": "id"})
@@ -64,10 +64,10 @@ def test_a_replay_killed_at_any_chunk_resumes_exactly_there(
     judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch, retime: bool, lost: bool
 ) -> None:
     """A kill before a transaction, or a lost reply to it; then another run with different batches."""
-    from rillet.spark.pipelines.replay import ReplayWriter
+    from rillet.spark.pipelines.replay_writer import ReplayWriter
 
     whole = ReplayWriter._transaction
-    monkeypatch.setattr(sys.modules["rillet.spark.pipelines.replay"], "CHUNK_ROWS", 7)
+    monkeypatch.setattr(sys.modules["rillet.spark.pipelines.replay_writer"], "CHUNK_ROWS", 7)
     for kill in range(4):
         with judge.client() as client:
             client.flushall()

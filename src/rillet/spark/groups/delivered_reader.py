@@ -127,9 +127,7 @@ class DeliveredRange:
         return self.after < self.last
 
 
-def moved_back(
-    options: Options, servers: Servers, stream: str, position: StreamID, delivered: StreamID
-) -> DataLoss:
+def moved_back(options: Options, servers: Servers, stream: str, position: StreamID, delivered: StreamID) -> DataLoss:
     """Return the error for a group whose position is before entries that it has already delivered."""
     where = servers.connection(stream.encode()).address
     return DataLoss(

@@ -4,6 +4,7 @@
                           (archive_offsets.py, archive_trim.py, parquet.py; the folder's format: spark/archive)
     history.py            archive and live stream as one table (the reader: spark/read/history.py)
     replay.py             rows with IDs to a stream, in order, at full speed or at their recorded pace
+                          (replay_writer.py: the task, which resumes exactly)
     dead_letters.py       failed entries by group, reason and age; requeue.py moves them back into their stream
     lag.py                groups and consumers over time: a sample, a history, a report, a chart (lag_sampling.py)
     snapshot.py           RDB files as tables, and a report on their memory

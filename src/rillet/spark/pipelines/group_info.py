@@ -26,7 +26,7 @@ PAGE = 1000
 _TRIES = 8
 
 
-class PendingRow(NamedTuple):
+class XpendingRow(NamedTuple):
     """A pending entry; `delivered` in server ms. If XNACK released it, the consumer is empty and delivered is 0."""
 
     id: StreamID
@@ -77,7 +77,7 @@ def milliseconds(time: list[bytes]) -> int:
 
 def pending_page(
     servers: Servers, key: bytes, group: bytes, start: bytes, end: bytes, count: int, idle: int = 0
-) -> list[PendingRow]:
+) -> list[XpendingRow]:
     """Return the first `count` pending entries of a range, by ID; empty without the group."""
     request = (b"XPENDING", key, group, *((b"IDLE", b"%d" % idle) if idle else ()), start, end, b"%d" % count)
     entries: list[Any] = []
@@ -92,7 +92,7 @@ def pending_page(
         if now == milliseconds(behind):
             break
     # A released entry has age -1 and an empty consumer.
-    return [PendingRow(StreamID.parse(raw), who, now - age if who else 0, times) for raw, who, age, times in entries]
+    return [XpendingRow(StreamID.parse(raw), who, now - age if who else 0, times) for raw, who, age, times in entries]
 
 
 def pending_pages(
@@ -104,7 +104,7 @@ def pending_pages(
     end: bytes = b"+",
     page: int = PAGE,
     idle: int = 0,
-) -> Iterator[list[PendingRow]]:
+) -> Iterator[list[XpendingRow]]:
     """Yield the pending entries of a range in pages, by ID; `idle`: only those idle for at least so many ms."""
     at: bytes | None = start
     while at is not None:

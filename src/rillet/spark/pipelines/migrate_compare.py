@@ -15,7 +15,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import Options
 from rillet.spark.pipelines.copying import RawEntry, RawPages
-from rillet.spark.pipelines.group_info import PendingRow, pending_pages, xinfo_consumers, xinfo_groups, xinfo_stream
+from rillet.spark.pipelines.group_info import XpendingRow, pending_pages, xinfo_consumers, xinfo_groups, xinfo_stream
 from rillet.types.stream.id import MAX, StreamID
 
 REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"
@@ -159,7 +159,7 @@ class StreamPair:
                 wrong.append(f"{count} pending entries of the group {shown(name)!r} are {state}")
         return wrong
 
-    def paired_pending(self, name: bytes) -> Iterator[tuple[PendingRow | None, PendingRow | None]]:
+    def paired_pending(self, name: bytes) -> Iterator[tuple[XpendingRow | None, XpendingRow | None]]:
         """Yield the pending entries of the source and the target, paired by ID."""
         with Servers(self.plan.target) as reading:  # a second connection, because claims are sent between its pages
             mine = (one for page in pending_pages(self.source, self.key, name) for one in page)
@@ -187,7 +187,7 @@ def stream_id(raw: Any) -> StreamID:
     return StreamID.parse(raw)
 
 
-def alike(mine: PendingRow, theirs: PendingRow) -> bool:
+def alike(mine: XpendingRow, theirs: XpendingRow) -> bool:
     """Return whether two pending entries have equal owners, counts and (nearly) delivery times."""
     return (
         mine.consumer == theirs.consumer

@@ -32,7 +32,7 @@ from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.pipelines.copying import RawEntry, RawEntryWriter, RawPages
-from rillet.spark.pipelines.group_info import PendingRow, pending_pages, xinfo_consumers, xinfo_groups, xinfo_stream
+from rillet.spark.pipelines.group_info import XpendingRow, pending_pages, xinfo_consumers, xinfo_groups, xinfo_stream
 from rillet.spark.pipelines.migrate_compare import (
     REFUSE,
     REPLACE,
@@ -249,7 +249,7 @@ class StreamCopy(StreamPair):
         there = {one["name"] for one in xinfo_consumers(self.target, self.to, name)}
         new = [(b"XGROUP", b"CREATECONSUMER", self.to, name, one) for one in wanted.keys() - there]
         self.target.calls(self.to, new)
-        claims: list[PendingRow] = []
+        claims: list[XpendingRow] = []
         gone: list[bytes] = []
         for mine, theirs in self.paired_pending(name):
             if mine is None:
@@ -267,7 +267,7 @@ class StreamCopy(StreamPair):
         if wanted:
             self.outcome.note("commands cannot copy the times when consumers were last seen and active")
 
-    def _claim(self, name: bytes, claims: list[PendingRow]) -> list[PendingRow]:
+    def _claim(self, name: bytes, claims: list[XpendingRow]) -> list[XpendingRow]:
         """Make entries pending as at the source, with one command for entries that differ only in their ID."""
         alike: dict[tuple[bytes, int, int], list[bytes]] = {}
         for one in claims:
