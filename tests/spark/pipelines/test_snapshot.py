@@ -111,6 +111,6 @@ def test_tables_and_the_report_have_the_keys_of_the_file(
     assert run(given) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"DAMAGED {files / 'torn.rdb'}: offset ") for line in lines)
-    assert lines[-1].startswith("2 files, ") and lines[-1].endswith("1 file could not be read whole")
+    assert lines[-1].startswith("2 files, ") and lines[-1].endswith("1 file could not be read completely")
     groups = spark.read.parquet(str(tmp_path / "out" / "groups")).where("group IS NOT NULL")
     assert groups.select("stream", "pending", "length").distinct().collect() == [("events", 9, 300)]
