@@ -1,4 +1,4 @@
-"""`rillet check`: what is whole is called so, what is not is named with file, offset and cause; nothing is changed."""
+"""`rillet check`: damage is reported with file, offset and cause; nothing is changed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_sound_store(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["check", "--quiet", str(inner)]) == 0
 
 
-def test_a_torn_end_is_told_and_repaired_when_asked(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_torn_end_is_reported_and_repaired_on_request(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     log = last_of(store)
     whole = log.read_bytes()
     log.write_bytes(whole + b"*3\r\n$3\r\nSET\r\n$5\r\nho")
@@ -87,7 +87,7 @@ def test_every_length_of_a_torn_log_is_sound_or_torn(tmp_path: Path) -> None:
             assert check(log).sound and log.stat().st_size == damage.offset
 
 
-def test_damage_in_a_log_is_told_with_its_offset_and_not_repaired(store: Path) -> None:
+def test_damage_in_a_log_is_reported_with_its_offset_and_not_repaired(store: Path) -> None:
     log = last_of(store)
     whole = log.read_bytes()
     # *<n> CR LF $<n> CR LF <word> CR LF ...: every byte of the frame of the first commands; a word has no checksum.
@@ -122,7 +122,7 @@ def test_a_file_that_is_missing(store: Path, capsys: pytest.CaptureFixture[str])
     assert "the file appendonly.aof.1.incr.aof is missing" in capsys.readouterr().out
 
 
-def test_what_lies_beside_a_log_is_named(store: Path) -> None:
+def test_other_files_beside_a_log_are_named(store: Path) -> None:
     (store / "appendonlydir" / "temp-rewrite.rdb").write_bytes(b"half")
     (store / "appendonlydir" / "notes.txt").write_bytes(b"mine")
     report = check(store)
@@ -181,7 +181,7 @@ def test_a_damaged_marker_and_a_newer_one(store: Path, capsys: pytest.CaptureFix
     assert main(["check", str(store)]) == 1 and "has format 2, written by rillet 9.9" in capsys.readouterr().out
 
 
-def test_nothing_is_no_rdb_file(tmp_path: Path) -> None:
+def test_an_empty_file_is_not_an_rdb_file(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").write_bytes(b"")
     for path in (tmp_path, tmp_path / "dump.rdb"):
         (damage,) = check(path).damages
@@ -197,7 +197,7 @@ def test_a_command_that_is_not_known_is_placed_once(store: Path) -> None:
     assert damage.path == log and str(damage).startswith(f"{log}: offset {at}: Unknown command 'XYZZ'")
 
 
-def test_what_cannot_be_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_paths_that_cannot_be_checked_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(StoreError, match="does not exist"):
         check(tmp_path / "nowhere")
     with pytest.raises(StoreError, match="neither a log nor an RDB file"):

@@ -48,7 +48,7 @@ def test_a_store_and_its_parts(store: Path, tmp_path: Path, capsys: Said) -> Non
     assert {one: one.read_bytes() for one in store.rglob("*") if one.is_file()} == before
 
 
-def test_what_an_older_version_cannot_carry(store: Path, tmp_path: Path, capsys: Said) -> None:
+def test_data_that_an_older_version_cannot_store_is_reported(store: Path, tmp_path: Path, capsys: Said) -> None:
     out = tmp_path / "old.rdb"
     assert main(["export", "--rdb-version", "9", str(store), str(out)]) == 3
     said = capsys.readouterr().out
@@ -73,7 +73,7 @@ def test_function_libraries_go_along(tmp_path: Path, capsys: Said) -> None:
     assert LIBRARY not in out.read_bytes()
 
 
-def test_what_goes_wrong(store: Path, tmp_path: Path, capsys: Said) -> None:
+def test_failures_have_their_exit_status(store: Path, tmp_path: Path, capsys: Said) -> None:
     out, damaged, array = tmp_path / "out.rdb", tmp_path / "damaged.rdb", tmp_path / "array.rdb"
     damaged.write_bytes(file(10, key(0, b"k", text(b"v")))[:-3])
     array.write_bytes(file(14, key(28, b"list of lists", b"")))

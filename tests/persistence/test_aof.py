@@ -67,7 +67,7 @@ def _copy(folder: Path) -> Path:
     return copy
 
 
-def test_what_is_logged_is_exact(tmp_path: Path) -> None:
+def test_the_log_contains_exact_effects(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         made = opened("XADD", "s", "*", "a", "1")
         opened("XADD", "s", "MAXLEN", "~", "100", "*", "a", "1")
@@ -286,7 +286,7 @@ def test_a_base_without_an_incremental_file_gets_one(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("inside", [False, True])
-def test_what_was_done_before_an_exception_is_logged(tmp_path: Path, inside: bool) -> None:
+def test_effects_before_an_exception_are_logged(tmp_path: Path, inside: bool) -> None:
     """An exception that is no refusal (^C, no memory) ends a transaction in the middle: memory and log say the same."""
     with Opened(tmp_path) as opened:
         session, engine = opened.session, opened.engine

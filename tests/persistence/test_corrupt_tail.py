@@ -43,8 +43,8 @@ def opened(folder: Path, corrupt_tail: int, truncates: bool = True) -> Local:
 
 @pytest.mark.parametrize("truncates", [True, False])
 @pytest.mark.parametrize("what", GARBAGE)
-def test_a_tail_that_is_no_command(tmp_path: Path, what: str, truncates: bool) -> None:
-    """It is refused, unless it is shorter than the setting; then it is cut off, and the log goes on behind the rest."""
+def test_an_invalid_tail_is_cut_off_up_to_the_configured_size(tmp_path: Path, what: str, truncates: bool) -> None:
+    """A tail shorter than the setting is cut off, and the log continues there; a longer one is rejected."""
     path = written(tmp_path / "log")
     good = path.read_bytes()
     path.write_bytes(good + GARBAGE[what])

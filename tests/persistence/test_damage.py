@@ -102,7 +102,7 @@ def test_damage_of_every_byte_of_a_frame(whole: bytes, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "tail", [b"\x00" * 4096, b"PING\r\n", b"\n", b"garbage", b"*x\r\n", b"$4\r\nPING\r\n", b"REDIS0010", b"*1\r\nx"]
 )
-def test_what_is_no_command_at_the_end_is_refused(whole: bytes, tmp_path: Path, tail: bytes) -> None:
+def test_invalid_bytes_at_the_end_are_rejected(whole: bytes, tmp_path: Path, tail: bytes) -> None:
     assert _load(tmp_path, whole + tail) == ("corrupt", len(whole))
 
 
@@ -129,7 +129,7 @@ def test_a_command_that_is_refused_names_itself(tmp_path: Path) -> None:
     assert caught.value.offset == len(good) and caught.value.reason.startswith("'INCR a'")
 
 
-def test_what_a_torn_write_leaves_and_what_it_does_not() -> None:
+def test_a_torn_write_leaves_a_prefix_of_a_command() -> None:
     command = b"*3\r\n$3\r\nSET\r\n$11\r\nhello\r\nabcd\r\n$0\r\n\r\n"
     assert all(begins_a_command(command[:end]) for end in range(1, len(command)))
     assert begins_a_command(b"#TS:17")
@@ -150,7 +150,7 @@ def test_a_command_without_a_name_is_refused_with_its_place(tmp_path: Path) -> N
 
 @pytest.mark.slow
 @pytest.mark.once
-def test_a_log_holds_what_no_client_may_send(tmp_path: Path) -> None:
+def test_a_log_may_contain_values_above_the_client_limits(tmp_path: Path) -> None:
     with Opened(tmp_path / "log") as opened:
         big = b"x" * (513 << 20)
         opened("SET", "big", big)

@@ -140,7 +140,7 @@ def test_a_sync_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsyn
         assert again("GET", "before") == b"1" and again("GET", "after") is None
 
 
-def test_a_sync_that_fails_at_the_close_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_closing_raises_if_the_sync_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = Opened(tmp_path, "no")
     opened("SET", "a", "1")
 
@@ -171,7 +171,7 @@ def test_half_a_command_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         assert (tmp_path / "appendonly.aof.1.incr.aof").stat().st_size == size
 
 
-def test_a_write_in_pieces_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_partial_writes_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.write
     with Opened(tmp_path) as opened:
         monkeypatch.setattr(os, "write", lambda file, data: real(file, bytes(data[:7])))
@@ -207,7 +207,7 @@ def _fail(_file: int, _data: bytes) -> int:
 
 @pytest.mark.parametrize("disk", ["works", "fails"])
 @pytest.mark.parametrize("door", DOORS)
-def test_who_waited_gets_nothing_that_is_not_in_the_log(
+def test_a_blocked_client_receives_nothing_that_the_log_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str, disk: str
 ) -> None:
     """A client of the owner's socket adds, and its thread lets go of the lock before it flushes the log."""
@@ -233,7 +233,7 @@ def test_who_waited_gets_nothing_that_is_not_in_the_log(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_who_waited_is_refused_where_another_met_the_failure(
+def test_a_blocked_client_is_rejected_if_another_thread_met_the_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
     """Who serves a waiting call writes the log itself, and fails, before the one that waited looks at it."""

@@ -1,4 +1,4 @@
-"""Batches: a changed byte is seen and placed, a torn end is cut, redis-server reads such a log and writes on."""
+"""Frames: a changed byte is detected, a torn end is cut off, redis-server reads and continues such a log."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FILE = "appendonly.aof.1.incr.aof"
 
 
 class Store:
-    """An engine with a log of batches."""
+    """An engine with a log of frames."""
 
     def __init__(self, folder: Path, **options: Any) -> None:
         self.engine = Engine(Settings(compat="7.0"), ManualClock(NOW))
@@ -73,7 +73,7 @@ def _read(data: bytes) -> tuple[bytes, FrameReader]:
 
 
 @given(parts=st.lists(st.binary(max_size=300), max_size=6), at=st.integers(0, 10_000), flip=st.integers(1, 255))
-def test_no_byte_of_a_batch_can_change(parts: list[bytes], at: int, flip: int) -> None:
+def test_no_byte_of_a_frame_can_change(parts: list[bytes], at: int, flip: int) -> None:
     made = frame(b"", offset=0, synced=0, seq=7)
     starts = [0]
     for part in parts:
@@ -95,7 +95,7 @@ def test_no_byte_of_a_batch_can_change(parts: list[bytes], at: int, flip: int) -
         start for start in [*starts, len(made)] if start <= at)]  # fmt: skip
 
 
-def test_a_batch_of_another_place_is_none() -> None:
+def test_a_frame_at_another_place_is_invalid() -> None:
     head = frame(b"", offset=0, synced=0, seq=1)
     moved = frame(b"*1\r\n$4\r\nPING\r\n", offset=0, synced=0, seq=1)
     other = frame(b"*1\r\n$4\r\nPING\r\n", offset=len(head), synced=0, seq=2)
@@ -104,7 +104,7 @@ def test_a_batch_of_another_place_is_none() -> None:
         assert got == head and reader.break_at == len(head)
 
 
-def test_a_large_batch() -> None:
+def test_a_large_frame_is_read() -> None:
     head = frame(b"", offset=0, synced=0, seq=1)
     data = head + frame(b"x" * 5_000_000, offset=len(head), synced=0, seq=1)
     assert _read(data)[0] == data
@@ -171,7 +171,7 @@ def test_redis_reads_it_writes_on_and_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", [b"*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nPING\r\n", b"*2\r\n$4\r\nINCR\r\n$1\r\n"])
 @pytest.mark.parametrize("behind", [b"", b"torn", b"*2\r\n$6\r\nSELECT\r\n$1\r\n1\r\n"])
-def test_a_batch_that_ends_inside_a_transaction_or_command_is_damage(
+def test_a_frame_that_ends_inside_a_transaction_or_command_is_damage(
     tmp_path: Path, inside: bytes, behind: bytes
 ) -> None:
     with warnings.catch_warnings():
@@ -181,14 +181,14 @@ def test_a_batch_that_ends_inside_a_transaction_or_command_is_damage(
     whole = path.read_bytes()
     made = frame(b"*2\r\n$4\r\nINCR\r\n$1\r\nm\r\n" + inside, offset=len(whole), synced=0, seq=1)
     path.write_bytes(whole + made + behind)
-    # A cut in the middle would make the next opening take the whole batch for torn, and the INCR with it.
+    # A cut in the middle would make the next opening treat the whole frame as torn, including the INCR.
     with pytest.raises(LogCorrupt, match=f"{FILE}: offset {len(whole + made) - len(inside)}: "):
         Store(tmp_path)
     assert path.read_bytes() == whole + made + behind
 
 
-def test_what_a_redis_server_wrote_behind_a_torn_batch_is_kept(tmp_path: Path) -> None:
-    """It cuts a torn batch at a command and writes on; no checksum vouches for that, but it does not go unseen."""
+def test_commands_of_a_redis_server_after_a_torn_frame_are_kept(tmp_path: Path) -> None:
+    """redis-server cuts a torn frame at a command and continues; the loader cannot check that, but keeps a copy."""
     before = _log(tmp_path / "a", "SET a 1")
     store = Store(tmp_path / "log")
     store.run("SET a 1")

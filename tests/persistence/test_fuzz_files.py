@@ -53,7 +53,7 @@ def test_damage_behind_a_checksum_is_seen_there() -> None:
     b'bind 127.0.0.1 "a\\nappendonly yes"', b"bind 'a\"b'", b'bind "a\r\rb"', b'bind "\\xff"', b'bind ""',
     b'bind 127.0.0.1 ::1', b"",
 ])  # fmt: skip
-def test_an_address_that_is_none_is_written_as_it_was_read(line: bytes) -> None:
+def test_an_invalid_address_is_written_unchanged(line: bytes) -> None:
     assert fuzz_files.try_config(line + b"\n") == "loaded"
 
 

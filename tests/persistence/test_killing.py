@@ -96,7 +96,7 @@ def test_the_chains_of_a_seed_are_the_same_again() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["server", "library"])
-def test_what_was_acknowledged_outlives_the_process(kind: str, tmp_path: Path) -> None:
+def test_acknowledged_changes_survive_the_process(kind: str, tmp_path: Path) -> None:
     # `python -m tests.persistence.killing --rounds 1000` is the long form of this.
     with killing(tmp_path, "--rounds", str(ROUNDS), "--only", kind, "--seed", "3") as process:
         said = process.communicate(timeout=300)[0]

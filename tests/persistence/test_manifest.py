@@ -16,7 +16,7 @@ def _listed(path: Path) -> list[LogFile]:
     return read_manifest(path).files
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_a_written_manifest_is_read_back(tmp_path: Path) -> None:
     files = AofManifest(
         LogFile("appendonly.aof.2.base.rdb", 2, "b"), (), (LogFile("appendonly.aof.7.incr.aof", 7, "i"),)
     )
@@ -41,7 +41,7 @@ def test_names_that_are_quoted(tmp_path: Path, name: str, shown: str) -> None:
     assert _listed(path) == [LogFile(name, 1, "i")]
 
 
-def test_comments_and_what_newer_servers_add(tmp_path: Path) -> None:
+def test_comments_and_fields_of_newer_servers_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "m"
     path.write_text("# a comment\nfile a seq 1 type i\nTYPE i File b later 3 Seq 12 startoffset 0\n# the end")
     assert _listed(path) == [LogFile("a", 1, "i"), LogFile("b", 12, "i")]

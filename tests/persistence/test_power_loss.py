@@ -134,7 +134,7 @@ def _after_power_loss(disk: SimulatedDisk, seed: int) -> SimulatedDisk:
 
 
 @pytest.mark.parametrize("fsync", POLICIES)
-def test_what_a_killed_process_left_is_synced_by_the_next(fsync: str) -> None:
+def test_the_next_process_syncs_what_a_killed_one_wrote(fsync: str) -> None:
     """It is seen, so it may be answered with; and nobody would write, and so sync, that file again."""
     disk = SimulatedDisk(folders=FOLDERS)
     _run(_opened(disk, "no"), "SET a 1", "SET b 2")

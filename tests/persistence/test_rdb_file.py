@@ -52,7 +52,7 @@ def full(now: int = NOW, **settings: Any) -> Bare:
 
 
 @pytest.mark.parametrize("compression", [True, False])
-def test_what_is_written_is_what_is_read(tmp_path: Path, compression: bool) -> None:
+def test_written_values_are_read_back(tmp_path: Path, compression: bool) -> None:
     one = full(rdbcompression=compression)
     before = state_of(one)
     assert write_rdb(tmp_path / "dump.rdb", one.engine) == len(before) > 10
@@ -149,7 +149,7 @@ def test_merging(tmp_path: Path) -> None:
         load_rdb(path, one.engine)
 
 
-def test_what_other_servers_write_at_the_head_and_between_keys(tmp_path: Path) -> None:
+def test_records_of_other_servers_between_keys_are_read(tmp_path: Path) -> None:
     def load(head: bytes, body: bytes) -> Bare:
         data = head + body + b"\xff"
         (tmp_path / "x.rdb").write_bytes(data + crc64(data).to_bytes(8, "little"))
@@ -222,7 +222,7 @@ def test_a_rewritten_log_keeps_it_all(tmp_path: Path, compat: str, preamble: str
     two.engine.log.close()
 
 
-def test_what_a_stricter_compat_does_not_know_is_kept(tmp_path: Path) -> None:
+def test_data_unknown_to_an_older_compat_is_kept(tmp_path: Path) -> None:
     """Only when consumers were active may be left out: what commands put in is there when the compat goes back."""
     one = full(compat="newest").work(LATER)
     told = _told(one)

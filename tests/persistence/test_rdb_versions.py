@@ -147,7 +147,7 @@ def test_a_newer_version_is_named(head: bytes, told: str) -> None:
 
 
 @pytest.mark.parametrize("head", [b"REDIS0000", b"VALKEY011", b"REDIS00-1", b"MYSQL0001"])
-def test_what_is_no_rdb_file(head: bytes) -> None:
+def test_a_file_without_the_magic_is_rejected(head: bytes) -> None:
     with pytest.raises(LogCorrupt, match="x.rdb: offset [01]: not an RDB file"):
         loaded(file(head))
 
@@ -188,7 +188,7 @@ def test_functions_and_modules_data() -> None:
             loaded(file(10, damaged), unknown="skip")
 
 
-def test_what_is_kept_is_written_back(tmp_path: Path) -> None:
+def test_kept_data_is_written_back(tmp_path: Path) -> None:
     one = loaded(file(10, *FOREIGN), unknown="keep")
     write_rdb(tmp_path / "x.rdb", one.engine)
     data = (tmp_path / "x.rdb").read_bytes()
@@ -204,7 +204,7 @@ def test_what_is_kept_is_written_back(tmp_path: Path) -> None:
 
 
 @no_redis
-def test_redis_takes_back_what_was_kept(tmp_path: Path) -> None:
+def test_redis_loads_the_kept_data(tmp_path: Path) -> None:
     one = loaded(file(10, *FOREIGN[1:3], *FOREIGN[3:5]), unknown="keep")
     write_rdb(tmp_path / "dump.rdb", one.engine)
     with running_redis("--dir", str(tmp_path)) as server:
@@ -309,7 +309,7 @@ def test_errors_tell_where_and_what(part: bytes, offset: int, told: str) -> None
     assert caught.value.offset == offset
 
 
-def test_what_a_length_claims_takes_no_memory() -> None:
+def test_a_false_length_allocates_no_memory() -> None:
     """A gigabyte that is not there, and 30 MB of values that are dropped: neither is ever in memory."""
     claimed = b"REDIS0010" + key(0, b"k", b"\x80\x40\x00\x00\x00") + bytes(100_000)
     gone = b"\xfc" + (1000).to_bytes(8, "little")

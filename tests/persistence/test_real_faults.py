@@ -80,7 +80,7 @@ def _restarted(folder: Path, server: Running, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
-def test_a_server_on_a_full_disk_goes_on_when_there_is_space(small_device: Path, fsync: str) -> None:
+def test_a_server_on_a_full_disk_recovers_when_there_is_space(small_device: Path, fsync: str) -> None:
     filler = small_device / "filler"
     filler.write_bytes(bytes(400_000))
     with running(small_device, *LOG, "--appendfsync", fsync) as server:
@@ -93,7 +93,7 @@ def test_a_server_on_a_full_disk_goes_on_when_there_is_space(small_device: Path,
 
 
 @pytest.mark.slow
-def test_a_server_at_its_limit_goes_on_when_it_is_raised(tmp_path: Path) -> None:
+def test_a_server_at_its_file_size_limit_recovers_when_it_is_raised(tmp_path: Path) -> None:
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
     limit += "; resource.setrlimit(resource.RLIMIT_FSIZE, (50000, -1))"
     with running(tmp_path, *LOG, "--appendfsync", "always", before=limit) as server:
@@ -107,7 +107,7 @@ def test_a_server_at_its_limit_goes_on_when_it_is_raised(tmp_path: Path) -> None
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_a_server_whose_folder_goes_writes_another(tmp_path: Path, fsync: str) -> None:
+def test_a_server_whose_folder_is_removed_writes_a_new_one(tmp_path: Path, fsync: str) -> None:
     with running(tmp_path, *LOG, "--appendfsync", fsync) as server:
         with server.client() as client:
             for number in range(10):
@@ -122,7 +122,7 @@ def test_a_server_whose_folder_goes_writes_another(tmp_path: Path, fsync: str) -
         _restarted(tmp_path, server, 10)
 
 
-def test_a_library_on_a_full_disk_goes_on_when_there_is_space(small_device: Path) -> None:
+def test_a_store_on_a_full_disk_recovers_when_there_is_space(small_device: Path) -> None:
     filler = small_device / "filler"
     filler.write_bytes(bytes(400_000))
     with rillet.open(small_device / "store", appendfsync="always") as store:

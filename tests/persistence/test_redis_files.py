@@ -78,7 +78,7 @@ def test_redis_loads_the_log_that_we_leave(tmp_path: Path) -> None:
     assert theirs == ours
 
 
-def test_redis_goes_on_where_we_stopped_and_we_where_it_stopped(tmp_path: Path) -> None:
+def test_redis_and_rillet_continue_each_others_logs(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         store.stream("s").add_many((n, {"n": n}) for n in range(1, 300))
         store.stream("s").group("g").consumer("c").read(10)
@@ -206,7 +206,7 @@ def test_everything_that_may_stand_between_keys(tmp_path: Path) -> None:
     (b"\xf7\x00", "offset 9: data of a module"), (b"\xf5\x00", "offset 9: a function library"),
     (b"\xfe\x20", "database 32"),
 ])  # fmt: skip
-def test_what_is_not_read_is_named(tmp_path: Path, body: bytes, told: str) -> None:
+def test_an_unsupported_type_is_named(tmp_path: Path, body: bytes, told: str) -> None:
     with pytest.raises(NewerFormat, match=told):
         _adopt(tmp_path / "a", _sealed(body))
 

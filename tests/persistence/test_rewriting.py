@@ -423,7 +423,7 @@ def test_another_child_goes_first(tmp_path: Path) -> None:
         assert opened.rewriting.in_progress and opened.fact("aof_rewrite_scheduled") == 0
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     with Rewritten(tmp_path) as opened:
         opened("SET", "a", "1")
     for name in ("temp-appendonly.aof.base", "temp-appendonly.aof.base.part", "temp-appendonly.aof.incr",
@@ -551,7 +551,7 @@ def test_a_torn_end_is_refused_where_the_settings_say_so(tmp_path: Path) -> None
         log.load(Engine())
 
 
-def test_checksums_of_what_is_collected_beside_the_log_at_the_second_try(tmp_path: Path) -> None:
+def test_the_temporary_file_has_valid_checksums_at_the_second_try(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     opened = Rewritten(folder)
     opened.engine.log = None
@@ -576,7 +576,7 @@ def test_checksums_of_what_is_collected_beside_the_log_at_the_second_try(tmp_pat
         assert _strings(again) == {b"a": b"2", b"b": b"1", b"after": b"1"}
 
 
-def test_a_failure_that_another_met_is_that_of_all_who_are_not_answered_yet(tmp_path: Path) -> None:
+def test_a_failure_rejects_all_replies_that_were_not_sent_yet(tmp_path: Path) -> None:
     """A door writes the log for all that it answers; BGREWRITEAOF, or another door, may have written it before."""
     disk = FailingDisk()
     with Rewritten(tmp_path / "log", "always", disk=disk) as opened:
@@ -613,7 +613,7 @@ def test_a_failure_that_another_met_is_that_of_all_who_are_not_answered_yet(tmp_
         _same_after_a_crash(opened, tmp_path / "log")
 
 
-def test_who_asks_while_a_log_breaks_is_not_told_that_all_is_well(tmp_path: Path) -> None:
+def test_a_thread_that_asks_while_a_log_fails_sees_the_failure(tmp_path: Path) -> None:
     """Positions count what is given up, so the failure has to be seen before they do."""
     disk = FailingDisk()
     with Rewritten(tmp_path / "log", "always", disk=disk) as opened:
@@ -641,7 +641,7 @@ def test_who_asks_while_a_log_breaks_is_not_told_that_all_is_well(tmp_path: Path
         disk.failing.clear()
 
 
-def test_what_lies_in_the_working_folder_is_no_module_of_the_other_process(
+def test_the_rewriting_process_imports_nothing_from_the_working_directory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "json.py").write_text("raise SystemExit(1)\n")

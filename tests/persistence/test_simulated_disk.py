@@ -141,7 +141,7 @@ def test_without_faults_it_is_as_the_real_disk(steps: list[tuple[Any, ...]]) -> 
 # -- when the power goes -------------------------------------------------------------------------------
 
 
-def test_what_was_synced_is_there() -> None:
+def test_synced_bytes_survive_a_power_loss() -> None:
     disk = disk_with_folder()
     put(disk, "a", b"x" * 2000)
     assert None in left(disk, "a")  # the name was not
@@ -149,7 +149,7 @@ def test_what_was_synced_is_there() -> None:
     assert left(disk, "a") == {b"x" * 2000}
 
 
-def test_of_what_was_not_synced_any_sector_may_be_there() -> None:
+def test_any_sector_that_was_not_synced_may_survive() -> None:
     disk = disk_with_folder()
     put(disk, "a", b"a" * 700)
     disk.sync_folder(ROOT)
@@ -208,7 +208,7 @@ def test_a_removal_may_be_undone_until_the_folder_is_synced() -> None:
     assert left(disk, "a", before) == {None}
 
 
-def test_what_moves_to_another_folder_is_in_one_of_them() -> None:
+def test_a_file_moved_to_another_folder_is_in_one_of_them() -> None:
     before = {"/d/a": b"1"}
     for synced in (None, ROOT, ROOT / "sub"):
         disk = SimulatedDisk(before, ["/", "/d", "/d/sub"])

@@ -354,7 +354,7 @@ def test_a_last_file_that_cannot_be_written(tmp_path: Path, loop: str) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_who_insists_need_not_wait_for_the_last_file(tmp_path: Path, loop: str) -> None:
+def test_a_second_signal_ends_the_final_save(tmp_path: Path, loop: str) -> None:
     with running(tmp_path, "--save", "900 1", loop=loop) as server, server.client() as client:
         client.call("SET k v")
         client.call(SLOW)
@@ -366,7 +366,7 @@ def test_who_insists_need_not_wait_for_the_last_file(tmp_path: Path, loop: str) 
         assert status == 1 and "# You insist... exiting now." in said and not list(tmp_path.iterdir())
 
 
-def test_what_a_signal_does_is_a_setting(tmp_path: Path) -> None:
+def test_settings_select_the_effect_of_a_signal(tmp_path: Path) -> None:
     with running(tmp_path, "--save", "900 1", "--shutdown-on-sigterm", "nosave") as server, server.client() as client:
         client.call("SET k v")
         assert server.stop()[0] == 0 and not list(tmp_path.iterdir())

@@ -59,7 +59,7 @@ def test_a_release_wakes_the_first_that_claims(server: Running, client: Client) 
         assert b"3-1" in new.reply()
 
 
-def test_who_leaves_is_not_served(server: Running, client: Client) -> None:
+def test_a_disconnected_client_is_not_served(server: Running, client: Client) -> None:
     """The entry that was due for a client that hung up stays where it was."""
     _two_pending(client)
     gone = server.client()
@@ -85,7 +85,7 @@ def test_a_pause_holds_a_claim_back(server: Running, client: Client) -> None:
         assert b"1-1" in waiting.reply()
 
 
-def test_what_time_woke_is_durable(tmp_path: Path) -> None:
+def test_a_claim_after_a_timeout_is_durable(tmp_path: Path) -> None:
     """A killed server has the claim in its log."""
     with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
         with server.client() as client:

@@ -87,7 +87,7 @@ def shown(redis: Redis, pattern: str = "*") -> dict[str, str]:
     return dict(zip(words[::2], words[1::2], strict=True))
 
 
-def test_what_is_shown_and_what_is_refused(tmp_path: Path) -> None:
+def test_settings_are_shown_and_invalid_values_rejected(tmp_path: Path) -> None:
     with both(tmp_path) as (mine, real):
         ours, theirs = shown(mine), shown(real)
         same = (ours.keys() & theirs.keys()) - OWN
@@ -203,7 +203,7 @@ def serving(who: str, conf: Path, folder: Path) -> Iterator[Redis]:
 
 
 @pytest.mark.parametrize("writer", ["ours", "theirs"])
-def test_each_starts_from_what_the_other_wrote(tmp_path: Path, writer: str) -> None:
+def test_each_server_starts_from_the_other_ones_file(tmp_path: Path, writer: str) -> None:
     """And from its own: what CONFIG GET * shows is the same after a restart."""
     conf = tmp_path / "redis.conf"
     conf.write_text(FILE.format(port=1).replace('bogus-line-that-is "unbalanced\n', ""))

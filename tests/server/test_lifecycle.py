@@ -171,7 +171,7 @@ def _write_until_it_ends(server: Running, end: str) -> int:
 @pytest.mark.parametrize(
     ("end", "fsync"), [("SIGTERM", "everysec"), ("SIGINT", "no"), ("SHUTDOWN", "everysec"), ("SIGKILL", "always")]
 )
-def test_what_was_acknowledged_is_there_afterwards(tmp_path: Path, loop: str, end: str, fsync: str) -> None:
+def test_acknowledged_changes_survive_a_restart(tmp_path: Path, loop: str, end: str, fsync: str) -> None:
     skip_without(loop)
     with running(tmp_path, *LOG, "--appendfsync", fsync, loop=loop) as server:
         acknowledged = _write_until_it_ends(server, end)
@@ -235,7 +235,7 @@ def test_a_log_rewritten_within_a_transaction(tmp_path: Path) -> None:
         assert client.call("GET n") == b"$4\r\n1003\r\n"
 
 
-def test_a_full_disk_refuses_writes_and_keeps_what_was_said(tmp_path: Path) -> None:
+def test_a_full_disk_rejects_writes_and_keeps_acknowledged_ones(tmp_path: Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20000, 20000))"
     acknowledged = 0
     with running(tmp_path, *LOG, "--appendfsync", "always", before=limit) as server:

@@ -101,7 +101,7 @@ def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]
         thread.join()
 
 
-def test_what_is_answered_meanwhile() -> None:
+def test_commands_answered_during_loading() -> None:
     with reading_forever(enable_debug_command="yes") as (client, enough):
         assert all(client.call(command) == LOADING for command in ("GET k", "PING", "XADD k * a b", "EXISTS k"))
         assert client.info("loading") == "1" and client.info("async_loading") == "0"

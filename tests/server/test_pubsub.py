@@ -67,7 +67,7 @@ def test_a_reader_that_waits_hears_messages_meanwhile(server: Running, client: C
         assert one.reply().startswith(b"%1\r\n$1\r\ns\r\n")
 
 
-def test_what_is_known_about_listeners(server: Running, client: Client) -> None:
+def test_pubsub_reports_the_listeners(server: Running, client: Client) -> None:
     with server.client() as one:
         subscribe(one, "SUBSCRIBE a", 3)
         one.call("PSUBSCRIBE b*")
@@ -109,7 +109,7 @@ def test_idle_listeners_are_not_idle(server: Running, client: Client) -> None:
         assert one.reply() == message("a", "x")
 
 
-def test_expired_keys_are_told_without_anybody_asking(server: Running, client: Client) -> None:
+def test_expired_keys_are_announced_without_an_access(server: Running, client: Client) -> None:
     configure(client, "notify-keyspace-events", "Ex")
     with server.client() as one:
         subscribe(one, "SUBSCRIBE __keyevent@0__:expired")

@@ -70,7 +70,7 @@ def test_the_check_is_named_as_redis_does(judge: tuple[Judge, Path], name: str) 
     assert rdb.refusal(payload, refused.value) == (f"{ours}: {refused.value}" if ours else str(refused.value))
 
 
-def test_what_restore_refuses_is_in_the_log(tmp_path: Path) -> None:
+def test_a_payload_rejected_by_restore_is_logged(tmp_path: Path) -> None:
     payload = sealed(STREAMS["a consumer twice"])
     line = b"*4\r\n$7\r\nRESTORE\r\n$3\r\nk\xff1\r\n$1\r\n0\r\n$%d\r\n%b\r\n" % (len(payload), payload)
     for level in ("verbose", "notice"):

@@ -361,7 +361,7 @@ def test_a_snapshot_that_begins_while_the_log_is_synced_goes_first(folder: Path)
         assert _manifest(folder) == ["2.base.rdb", "2.incr.aof"]
 
 
-def test_a_reply_waits_for_what_was_written_before_it_and_failed(folder: Path) -> None:
+def test_a_reply_is_rejected_if_an_earlier_write_failed(folder: Path) -> None:
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
     with running(folder, *LOG, before=limit) as server, server.client() as client:
         assert client.call("SET before 1") == b"+OK\r\n"
@@ -376,7 +376,7 @@ def test_a_reply_waits_for_what_was_written_before_it_and_failed(folder: Path) -
         server.ended()
 
 
-def test_what_a_reload_brings_during_the_first_rewrite_is_in_the_log(folder: Path) -> None:
+def test_data_reloaded_during_the_first_rewrite_is_in_the_log(folder: Path) -> None:
     with running(folder, *LOG[2:]) as server, server.client() as client:
         assert client.call("SET a 1") == b"+OK\r\n" and client.call("SAVE") == b"+OK\r\n"
         assert client.call("SET a 2") == b"+OK\r\n"

@@ -99,13 +99,13 @@ def _answer(client: Client, garbage: bytes) -> bytes:
         return client.rest()
 
 
-def test_what_was_sent_before_hanging_up_is_answered(client: Client) -> None:
+def test_commands_sent_before_closing_are_answered(client: Client) -> None:
     client.send(*["INCR n"] * 100)
     client.socket.shutdown(socket.SHUT_WR)
     assert client.rest() == b"".join(b":%d\r\n" % number for number in range(1, 101))
 
 
-def test_a_slow_reader_holds_up_nobody_and_gets_everything(server: Running, client: Client) -> None:
+def test_a_slow_reader_delays_no_other_client_and_receives_everything(server: Running, client: Client) -> None:
     size, asked = 1 << 20, 100
     client.socket.sendall(pack_command([b"SET", b"big", b"x" * size]))
     assert client.reply() == b"+OK\r\n"

@@ -49,7 +49,7 @@ def test_a_pipeline_may_be_longer_than_what_sockets_hold(server: Running) -> Non
         assert client.call("PING") == b"+PONG\r\n"
 
 
-def test_what_waits_for_a_client_is_bounded_by_what_it_may_send(server: Running) -> None:
+def test_unread_replies_are_bounded_by_the_query_buffer_limit(server: Running) -> None:
     with server.client() as operator, server.client() as client:
         assert operator.call("CONFIG SET client-query-buffer-limit 1mb") == b"+OK\r\n"
         who = int(client.call("CLIENT ID")[1:])

@@ -95,7 +95,7 @@ def test_a_clock_that_is_set_back_delays_nothing(tmp_path: Path) -> None:
     assert kept.tick(61) and kept.facts["rdb_last_save_time"] == 1_699_000_061
 
 
-def test_what_changes_while_a_child_writes_is_not_saved(tmp_path: Path) -> None:
+def test_changes_while_a_child_writes_are_not_in_its_file(tmp_path: Path) -> None:
     kept = Kept(tmp_path)
     kept("SET a 1")
     assert kept.snapshots.background()

@@ -37,7 +37,7 @@ def test_the_command_line(arguments: tuple[str, ...], name: str, value: object) 
     assert getattr(load(arguments).settings, name) == value
 
 
-def test_what_comes_later_wins_and_save_adds_up(tmp_path: Path) -> None:
+def test_the_last_value_wins_and_save_adds_up(tmp_path: Path) -> None:
     (tmp_path / "more.conf").write_text("hz 30\nsave 30 1\n")
     file = tmp_path / "redis.conf"
     file.write_text(f'hz 20\nport 1\nsave 20 1\ninclude {tmp_path}/m*.conf\ninclude {tmp_path}/none*\ntimeout "7"\n')

@@ -28,7 +28,7 @@ def test_a_line_is_in_redis_s_form(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "nothing"])
-def test_what_is_less_important_is_left_out(tmp_path: Path, level: str) -> None:
+def test_lines_below_the_level_are_dropped(tmp_path: Path, level: str) -> None:
     journal = ServerLogger()
     journal.configure(level, str(tmp_path / "log"))
     for one in (DEBUG, VERBOSE, NOTICE, WARNING):
@@ -44,7 +44,7 @@ def test_the_standard_output_is_where_lines_go_without_a_file(capfd: pytest.Capt
     assert said is not None and said[3] == "#" and said[4] == "hello"
 
 
-def test_a_file_that_cannot_be_written_is_told_at_once(tmp_path: Path) -> None:
+def test_an_unwritable_log_file_is_reported_immediately(tmp_path: Path) -> None:
     with pytest.raises(OSError, match="no-folder"):
         ServerLogger().configure("notice", str(tmp_path / "no-folder" / "log"))
 
@@ -60,7 +60,7 @@ def test_a_file_that_can_no_longer_be_written_costs_the_line_only(tmp_path: Path
     assert not folder.exists()
 
 
-def test_the_server_writes_where_and_what_it_is_told(tmp_path: Path) -> None:
+def test_the_server_logs_to_the_configured_file_and_level(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     with running(tmp_path, "--logfile", str(log), "--enable-debug-command", "yes") as server, server.client() as client:
         assert client.call("DEBUG LOG one") == b"+OK\r\n" and client.call("CONFIG SET loglevel warning") == b"+OK\r\n"

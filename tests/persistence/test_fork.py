@@ -1,4 +1,4 @@
-"""A forked child: its job, its words through the pipe, its end, and what the parent never waits for."""
+"""A forked child: its job, its reports through the pipe, its end; the parent never waits."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_job_and_its_result(started: Callable[..., Child]) -> None:
         os.waitpid(child.pid, 0)
 
 
-def test_what_is_long_arrives_whole(started: Callable[..., Child]) -> None:
+def test_a_long_result_arrives_completely(started: Callable[..., Child]) -> None:
     assert started(lambda _report: "x" * 1_000_000).wait().result == "x" * 1_000_000
 
 
@@ -177,7 +177,7 @@ def test_no_descriptor_of_the_parent_is_left(started: Callable[..., Child]) -> N
     os.close(kept)
 
 
-def test_what_a_child_has_open(started: Callable[..., Child]) -> None:
+def test_a_child_has_only_the_named_descriptors(started: Callable[..., Child]) -> None:
     numbers = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
     found = started(lambda _report: sorted(map(int, os.listdir("/proc/self/fd")))).wait().result
     assert found[:3] == [0, 1, 2] and len(found) == 5  # the pipe, and the folder that is being read
@@ -213,7 +213,7 @@ def test_signals_are_those_of_a_fresh_process(started: Callable[..., Child]) -> 
         there.close()
 
 
-def test_a_child_whose_parent_is_gone_ends_at_its_next_report(tmp_path: Path) -> None:
+def test_a_child_whose_parent_has_ended_stops_at_its_next_report(tmp_path: Path) -> None:
     """The grandchild holds a file of ours open for as long as it lives."""
     reading, writing = os.pipe()
 

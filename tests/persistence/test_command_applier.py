@@ -84,7 +84,7 @@ def test_a_log_in_pieces_is_the_log(seed: int) -> None:
     pack_command([b"XADD", b"text", b"99-0", b"f", b"v"]),
     pack_command([b"XADD", b"s", b"x", b"f", b"v"]),
 ])  # fmt: skip
-def test_a_command_that_is_refused_is_told_with_its_place(bad: bytes) -> None:
+def test_a_rejected_command_is_reported_with_its_place(bad: bytes) -> None:
     before = pack_command([b"SET", b"text", b"1"]) + b"".join(adds(50))
     engine = loading()
     with pytest.raises(LogCorrupt, match=rf"a\.aof: offset {len(before)}: .*XADD .* was refused: "):
@@ -92,14 +92,14 @@ def test_a_command_that_is_refused_is_told_with_its_place(bad: bytes) -> None:
     assert engine.databases[0].values[b"s"].length == 50
 
 
-def test_a_command_of_another_time_is_told() -> None:
+def test_an_unknown_command_is_reported() -> None:
     before = b"".join(adds(9))
     with pytest.raises(NewerFormat, match=rf"offset {len(before)}: .*XFUTURE"):
         played(loading(), before + pack_command([b"XFUTURE", b"s"]))
 
 
 @pytest.mark.parametrize("noise", [b"x", b"\0", b"\r\n", b"PING\r\n"])
-def test_what_is_no_command_is_told_with_its_place(noise: bytes) -> None:
+def test_invalid_bytes_are_reported_with_their_place(noise: bytes) -> None:
     before = b"".join(adds(9))
     with pytest.raises(LogCorrupt, match=f"offset {len(before)}: Bad file format .*: a command expected"):
         played(loading(), before + noise + before)
