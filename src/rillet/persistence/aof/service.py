@@ -20,7 +20,6 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
 
 from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof.base import write_base
@@ -30,15 +29,10 @@ from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import BaseWriter
 from rillet.persistence.aof.states import OFF, ON, WAIT_REWRITE
 from rillet.persistence.directory_lock import DirectoryLock
+from rillet.persistence.rdb.snapshots import Say
 from rillet.persistence.write_gate import LOG, WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
-
-
-class Say(Protocol):
-    """Writes a line to the log of the process."""
-
-    def __call__(self, text: str, *, warning: bool = False) -> None: ...
 
 
 class AofService:
@@ -263,4 +257,4 @@ def _say_nothing(text: str, *, warning: bool = False) -> None:
     """Drop the line: the process has no log."""
 
 
-__all__ = ["AofService", "Say"]
+__all__ = ["AofService"]
