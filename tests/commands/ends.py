@@ -1,4 +1,4 @@
-"""An engine whose clock and log are in the test's hands."""
+"""An engine with a manual clock and a log in memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ NOW = 1_700_000_000_000
 
 
 class ListLog:
-    """A log that keeps what it is given."""
+    """A log that stores its commands in a list."""
 
     def __init__(self) -> None:
         self.commands: list[tuple[int, list[bytes]]] = []

@@ -1,4 +1,4 @@
-"""Connections: getting in, names, lists, and replies that nobody wants."""
+"""Connections: authentication, names, lists, and muted replies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.commands.ends import Bench
 
 
 class Transport:
-    """What a socket's session has: its addresses, and a way to close."""
+    """A transport like that of a socket: addresses and close()."""
 
     def __init__(self, peer: str) -> None:
         self.peer, self.local, self.closed = peer, "127.0.0.1:6379", False
@@ -17,7 +17,7 @@ class Transport:
         self.closed = True
 
 
-def test_nothing_but_a_password_gets_in() -> None:
+def test_commands_are_refused_before_the_password_is_given() -> None:
     bench = Bench(requirepass="secret")
     assert bench("GET", "k") == "NOAUTH Authentication required."
     assert bench("HELLO", 3).startswith("NOAUTH HELLO must be called")
@@ -40,7 +40,7 @@ def test_hello_changes_nothing_when_it_fails() -> None:
     assert bench.run([b"GET", b"k"]) == b"_\r\n"
 
 
-def test_reset_brings_everything_back() -> None:
+def test_reset_restores_the_state_of_a_new_connection() -> None:
     bench = Bench()
     for command in (("HELLO", 3), ("SELECT", 2), ("CLIENT", "SETNAME", "me"), ("WATCH", "k"), ("MULTI",), ("GET", "k")):
         bench(*command)
@@ -50,7 +50,7 @@ def test_reset_brings_everything_back() -> None:
     assert not bench.engine.databases[2].watched_keys
 
 
-def test_replies_are_left_out_where_they_are_not_wanted() -> None:
+def test_client_reply_off_and_skip_drop_replies() -> None:
     bench = Bench()
     assert bench.run([b"CLIENT", b"REPLY", b"SKIP"]) == b""
     assert bench.run([b"SET", b"k", b"v"]) == b""
@@ -62,7 +62,7 @@ def test_replies_are_left_out_where_they_are_not_wanted() -> None:
     assert bench.run([b"GET", b"k"]) == b"$1\r\nw\r\n"
 
 
-def test_the_list_shows_each_connection_on_a_line() -> None:
+def test_client_list_shows_one_line_per_connection() -> None:
     bench = Bench(compat="newest")
     other = bench.beside()
     other.session.transport = Transport("10.0.0.7:1234")
@@ -82,7 +82,7 @@ def test_the_list_shows_each_connection_on_a_line() -> None:
     assert bench("CLIENT", "LIST", "TYPE", "pubsub") == b""
 
 
-def test_kill_closes_those_that_match() -> None:
+def test_client_kill_closes_the_matching_connections() -> None:
     bench = Bench()
     one, two = bench.beside(), bench.beside()
     one.session.transport, two.session.transport = Transport("10.0.0.1:1"), Transport("10.0.0.2:2")
@@ -98,7 +98,7 @@ def test_kill_closes_those_that_match() -> None:
 @pytest.mark.parametrize(("reason", "reply"), [
     ((), b"*-1\r\n"), (("TIMEOUT",), b"*-1\r\n"), (("ERROR",), b"-UNBLOCKED client unblocked via CLIENT UNBLOCK\r\n"),
 ])  # fmt: skip
-def test_unblock_wakes_one_that_waits(reason: tuple[str, ...], reply: bytes) -> None:
+def test_client_unblock_unblocks_a_blocked_connection(reason: tuple[str, ...], reply: bytes) -> None:
     bench = Bench()
     other = bench.beside()
     woken: list[bool] = []

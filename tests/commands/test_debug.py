@@ -1,4 +1,4 @@
-"""DEBUG's sub-commands that a test disturbs a server with, against a real one."""
+"""DEBUG subcommands for tests, compared with a real server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LINES = """
 """
 
 
-def test_replies_and_data_are_the_judge_s(judge: Judge) -> None:
+def test_replies_and_data_equal_those_of_redis(judge: Judge) -> None:
     local = Local(Engine(Settings(compat="7.0", enable_debug_command="yes")))
     with Redis(judge.port) as redis:
         redis.run([b"FLUSHALL"])
@@ -38,8 +38,8 @@ def test_replies_and_data_are_the_judge_s(judge: Judge) -> None:
         redis.run([b"DEBUG", b"SET-SKIP-CHECKSUM-VALIDATION", b"0"])
 
 
-def test_a_payload_whose_checksum_is_wrong() -> None:
-    """It is refused, unless checksums are not looked at."""
+def test_a_payload_with_a_wrong_checksum_is_rejected_unless_checksums_are_ignored() -> None:
+    """RESTORE rejects it, unless checksums are ignored."""
     local = Local(Engine(Settings(enable_debug_command="yes")))
     local("SET", "k", "v")
     payload = local("DUMP", "k")[:-1] + b"\0"
@@ -50,7 +50,7 @@ def test_a_payload_whose_checksum_is_wrong() -> None:
     assert local("RESTORE", "again", 0, payload) == "ERR DUMP payload version or checksum are wrong"
 
 
-def test_what_populate_makes_is_not_logged() -> None:
+def test_debug_populate_is_not_logged() -> None:
     local = Local(Engine(Settings(enable_debug_command="yes")))
     log = kept(local.engine)
     local("WATCH", "key:0")
@@ -61,8 +61,8 @@ def test_what_populate_makes_is_not_logged() -> None:
     local.engine.check()
 
 
-def test_a_file_whose_checksum_is_wrong(tmp_path: Path) -> None:
-    """It is refused, unless rdbchecksum is no, or DEBUG said that checksums are not looked at."""
+def test_a_file_with_a_wrong_checksum_is_rejected_unless_checksums_are_ignored(tmp_path: Path) -> None:
+    """The load fails, unless rdbchecksum is no or DEBUG turned the validation off."""
     local = Local(Engine(Settings(enable_debug_command="yes", dir=str(tmp_path))))
     local("SET", "k", "v")
     path = tmp_path / "dump.rdb"

@@ -1,4 +1,4 @@
-"""The engine's own part: what is refused before a handler runs, what is counted, what is told to whom."""
+"""The engine: admission of commands, statistics, events and logging."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def bench() -> Bench:
     [b"get", b"a", b"b"], [b"CONFIG"], [b"CONFIG", b"NoSuch"], [b"config", b"get"], [b"COMMAND", b"NOSUCH"],
     [b"XGROUP", b"CREATE"], [b"HELLO", b"x"], [b"XINFO"], [b"DEBUG"], [b"client", b"x" * 200],
 ])  # fmt: skip
-def test_refusals_are_the_judge_s(bench: Bench, judge: Judge, argv: list[bytes]) -> None:
+def test_errors_equal_those_of_redis(bench: Bench, judge: Judge, argv: list[bytes]) -> None:
     with Redis(judge.port) as redis:
         assert bench.run(argv) == redis.run(argv)[0]
 
 
-def test_counts_of_calls_refusals_and_failures(bench: Bench) -> None:
+def test_calls_rejections_and_failures_are_counted(bench: Bench) -> None:
     bench("CONFIG", "RESETSTAT")
     bench("SET", "k", "x")
     bench("INCR", "k")
@@ -48,7 +48,7 @@ def test_writes_and_ping_are_refused_while_the_log_is_broken(bench: Bench) -> No
     assert bench("SET", "k", "v") == b"OK"
 
 
-def test_keyspace_events_name_what_happened_where(bench: Bench) -> None:
+def test_a_keyspace_event_names_the_database_the_class_and_the_key(bench: Bench) -> None:
     heard: list[tuple[int, bytes, bytes, bytes]] = []
 
     def hear(database: Database, kind: bytes, event: bytes, key: bytes) -> None:
@@ -68,7 +68,7 @@ def test_keyspace_events_name_what_happened_where(bench: Bench) -> None:
     ]  # fmt: skip
 
 
-def test_the_log_is_told_the_database(bench: Bench) -> None:
+def test_each_logged_command_has_its_database(bench: Bench) -> None:
     bench("SELECT", 3)
     bench("SET", "k", "v")
     assert bench.log.commands == [(3, [b"SET", b"k", b"v"])]
@@ -80,7 +80,7 @@ def test_a_trusted_session_is_not_logged_again(bench: Bench) -> None:
     assert bench.log.commands == []
 
 
-def test_the_cycle_removes_what_nobody_looks_up(bench: Bench) -> None:
+def test_the_expire_cycle_removes_keys_without_a_lookup(bench: Bench) -> None:
     for number in range(30):
         bench("SET", number, "v", "PX", 5)
     bench.log.take()
@@ -109,7 +109,7 @@ def test_commands_are_timed() -> None:
 
 
 @pytest.mark.parametrize("mode", ["SKIP", "OFF"])
-def test_a_session_without_replies_gets_none_when_it_waited(mode: str) -> None:
+def test_a_muted_session_gets_no_reply_after_it_was_blocked(mode: str) -> None:
     bench = Bench()
     waiting = bench.engine.session()
     bench.engine.execute(waiting, [b"CLIENT", b"REPLY", mode.encode()])
@@ -121,7 +121,7 @@ def test_a_session_without_replies_gets_none_when_it_waited(mode: str) -> None:
 
 
 def test_an_expired_key_is_logged_while_writes_are_refused() -> None:
-    """The log keeps it until it can be written again."""
+    """The log keeps the command until it can be written again."""
     bench = Bench()
     bench("SET", "k", "v", "PX", "100")
     bench.engine.refusal = "Errors writing to the AOF file: No space left on device"

@@ -1,4 +1,4 @@
-"""The hash commands: what they reply in both protocols and at each level, and what they leave behind.
+"""The hash commands: replies in both protocols and at each level, events, log and files.
 
 Replies, logs and payloads are held against servers by tests/differential/test_values_differential.py; here are the
 forms that chance decides, keyspace events as clients see them, and what a log and a file bring back.
@@ -40,8 +40,8 @@ def filled(**settings: Any) -> Bench:
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("key", ["small", "large", "nothing"])
 @pytest.mark.parametrize("count", [None, 0, 1, 4, 9, 70, 1000, -1, -7, -2500])
-def test_fields_by_chance(resp: int, key: str, count: int | None) -> None:
-    """As many as asked for, different ones unless the count is negative, each with its own value if wanted."""
+def test_random_fields_are_distinct_unless_the_count_is_negative(resp: int, key: str, count: int | None) -> None:
+    """The number of fields is the count; they are distinct unless it is negative; each has its own value."""
     bench = filled(compat="newest")
     bench.session.out.resp = resp
     size = {"small": 10, "large": 100, "nothing": 0}[key]
@@ -64,8 +64,8 @@ def test_fields_by_chance(resp: int, key: str, count: int | None) -> None:
 @needs_redis
 @pytest.mark.parametrize("key", ["small", "large"])
 @pytest.mark.parametrize("resp", [2, 3])
-def test_their_forms_are_the_server_s(judge: Judge, key: str, resp: int) -> None:
-    """Lengths and nesting of what chance decides, and of empty replies."""
+def test_random_fields_have_the_reply_form_of_redis(judge: Judge, key: str, resp: int) -> None:
+    """Compares lengths and nesting of random and empty replies."""
     bench = filled()
     bench.session.out.resp = resp
     counts = [[b"%d" % count, *option] for count in (3, -3, 1, 0) for option in ((), (b"WITHVALUES",))]
@@ -92,7 +92,7 @@ def form(node: Any) -> object:
 
 @pytest.mark.parametrize("count", [1, 7, 30])
 @pytest.mark.parametrize("bare", [False, True])
-def test_a_scan_meets_every_field_once(count: int, bare: bool) -> None:
+def test_a_scan_returns_every_field_once(count: int, bare: bool) -> None:
     bench = filled(compat="newest")
     met, cursor = Counter[bytes](), b"0"
     while True:
@@ -106,7 +106,7 @@ def test_a_scan_meets_every_field_once(count: int, bare: bool) -> None:
 
 
 @pytest.mark.parametrize(("compat", "known"), [("7.0", False), ("7.2", False), ("7.4", True), ("valkey", True)])
-def test_novalues_came_with_7_4(compat: str, known: bool) -> None:
+def test_novalues_exists_since_7_4(compat: str, known: bool) -> None:
     bench = filled(compat=compat)
     replies = [bench("HSCAN", "small", 0, "NOVALUES"), bench("SSCAN", "s", 0, "NOVALUES")]
     bench("SADD", "s", "a")
@@ -119,7 +119,7 @@ def test_novalues_came_with_7_4(compat: str, known: bool) -> None:
 
 
 @pytest.mark.parametrize(("compat", "known"), [("7.4", False), ("8.0", True), ("newest", True)])
-def test_hgetdel_came_with_8_0(compat: str, known: bool) -> None:
+def test_hgetdel_exists_since_8_0(compat: str, known: bool) -> None:
     bench = filled(compat=compat)
     reply = bench("HGETDEL", "small", "FIELDS", 3, "f1", "none", "f1")
     if known:
@@ -130,7 +130,7 @@ def test_hgetdel_came_with_8_0(compat: str, known: bool) -> None:
         assert reply.startswith("ERR unknown command 'HGETDEL'")
 
 
-def test_a_sum_is_logged_as_what_it_made() -> None:
+def test_an_increment_by_float_is_logged_as_its_result() -> None:
     bench = Bench(compat="newest")
     for step, result in ((b"0.1", b"0.1"), (b"0.2", b"0.3"), (b"1e20", b"100000000000000000000.29999999999999999")):
         reply = bench("HINCRBYFLOAT", "h", "f", step)
@@ -139,7 +139,7 @@ def test_a_sum_is_logged_as_what_it_made() -> None:
     assert bench.logged("HINCRBY", "h", "n", 5) == [[b"HINCRBY", b"h", b"n", b"5"]]
 
 
-def test_nothing_done_is_nothing_logged() -> None:
+def test_a_command_without_effect_is_not_logged() -> None:
     bench = filled(compat="newest")
     for line in ("HSETNX small f1 x", "HDEL small none", "HDEL nothing f", "HGETDEL small FIELDS 1 none",
                  "HGETDEL nothing FIELDS 1 f", "HINCRBY small f1 x", "HINCRBYFLOAT small f1 inf", "HSCAN large 0",
@@ -148,7 +148,7 @@ def test_nothing_done_is_nothing_logged() -> None:
     assert bench("EXISTS", "nothing") == 0
 
 
-def test_what_is_refused_makes_no_key() -> None:
+def test_a_refused_command_creates_no_key() -> None:
     bench = Bench()
     for line in ("HSET h f", "HMSET h f v g", "HINCRBY h f x", "HINCRBYFLOAT h f inf", "HINCRBYFLOAT h f nan"):
         assert bench(*line.split()).startswith("ERR "), line
@@ -171,7 +171,7 @@ LATER = "HSET h a 1 b 2 c 3|HGETDEL h FIELDS 2 a z|HGETDEL h FIELDS 1 z|HGETDEL 
 
 @needs_redis
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_the_events_are_the_server_s(peer_of: Callable[[str], Judge], compat: str) -> None:
+def test_keyspace_events_equal_those_of_the_server(peer_of: Callable[[str], Judge], compat: str) -> None:
     lines = EVENTS.replace("\n", "|") + (LATER if compat == "newest" else "")
     steps = [(0, "PSUBSCRIBE __key*__:*"), *((1, line) for line in lines.split("|") if line)]
     compare(peer_of(compat), steps, compat=compat)
@@ -191,7 +191,7 @@ def values_of(run: Callable[..., object]) -> list[object]:
     return [run("DEBUG", "DIGEST-VALUE", *keys), *(run("OBJECT", "ENCODING", key) for key in keys)]
 
 
-def test_a_log_brings_them_back(tmp_path: Path) -> None:
+def test_a_log_restores_the_values(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         opened.engine.settings.set_text("enable-debug-command", "yes")
         fill(opened)
@@ -220,7 +220,7 @@ def test_files_go_to_redis_and_back(tmp_path: Path, compat: str) -> None:
     ours.engine.check()
 
 
-def test_copies_are_apart_and_alike() -> None:
+def test_a_copy_is_equal_and_independent() -> None:
     bench = filled(compat="newest")
     for key in ("small", "large"):
         bench("COPY", key, "twin")
@@ -239,7 +239,7 @@ def test_debug_reload_keeps_encodings_and_digests() -> None:
     assert values_of(bench) == before
 
 
-def test_memory_and_object() -> None:
+def test_memory_usage_and_object_encoding() -> None:
     bench = filled()
     sizes = [bench("MEMORY", "USAGE", key) for key in ("small", "large")]
     bench("HSET", "large", *(word for at in range(1000) for word in (f"more{at}", "x" * 50)))

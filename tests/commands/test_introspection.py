@@ -1,4 +1,4 @@
-"""INFO, CONFIG, COMMAND and DEBUG: true, whole, and as Redis has them."""
+"""INFO, CONFIG, COMMAND and DEBUG, compared with Redis."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tests.commands.ends import Bench
 from tests.differential.wire import Redis, read
 from tests.judge import Judge
 
-# Declared here and newer than Redis 7.0 or rillet's own, or with a note in Redis's own words.
+# Commands that are newer than Redis 7.0 or only in rillet; commands with a note in Redis's text.
 NEWER = {"client|setinfo", "client|no-touch", "waitaof", "rillet.xafter", "rillet.xnodes", "rillet.xrank"}
 NOTED = {"getex", "set", "xadd"}
-# They take one argument more since 7.2.
+# Since 7.2 they accept one more argument.
 WIDER = {"zrank", "zrevrank"}
 
 
@@ -92,7 +92,7 @@ def test_the_host_can_reject_a_change_of_settings(bench: Bench) -> None:
     assert heard == ["hz", "appendonly", "hz"] and bench.engine.settings.hz == 10
 
 
-def test_every_parameter_takes_the_text_that_it_shows(bench: Bench) -> None:
+def test_every_setting_accepts_its_own_text(bench: Bench) -> None:
     for parameter in PARAMETERS.values():
         shown = parameter.show(parameter.default)
         assert bench.engine.settings.value_of(parameter, shown) == parameter.default, parameter.name
@@ -103,13 +103,13 @@ def test_every_parameter_takes_the_text_that_it_shows(bench: Bench) -> None:
     [("hz", "x"), ("maxclients", "-1"), ("appendonly", "maybe"), ("appendfsync", "sometimes"),
      ("client-query-buffer-limit", "12zb"), ("nosuch", "1"), ("databases", "3")],
 )  # fmt: skip
-def test_refusals_read_as_the_judge_s(bench: Bench, judge: Judge, name: str, value: str) -> None:
+def test_errors_of_config_set_equal_those_of_redis(bench: Bench, judge: Judge, name: str, value: str) -> None:
     with Redis(judge.port) as redis:
         theirs = read(redis.run([b"CONFIG", b"SET", name.encode(), value.encode()])[0])
     assert bench("CONFIG", "SET", name, value) == theirs
 
 
-def test_some_settings_stay_while_data_is_loaded(bench: Bench) -> None:
+def test_some_settings_cannot_change_while_data_is_loaded(bench: Bench) -> None:
     bench.engine.settings.set_text("enable-protected-configs", "yes")
     bench.engine.loading = True
     assert bench("CONFIG", "SET", "loglevel", "debug") == b"OK"
@@ -121,7 +121,7 @@ def test_some_settings_stay_while_data_is_loaded(bench: Bench) -> None:
 # -- COMMAND ------------------------------------------------------------------------------------------
 
 
-def test_command_info_is_the_judge_s(bench: Bench, judge: Judge) -> None:
+def test_command_info_equals_that_of_redis(bench: Bench, judge: Judge) -> None:
     with Redis(judge.port) as redis:
         for entry in all_commands():
             if entry.fullname in NEWER:
@@ -145,7 +145,7 @@ def test_docs_have_the_arguments_of_the_syntax(bench: Bench) -> None:
     assert len(bench("COMMAND", "DOCS")) == 2 * bench("COMMAND", "COUNT")
 
 
-def test_every_syntax_reads(bench: Bench) -> None:
+def test_every_syntax_line_can_be_parsed(bench: Bench) -> None:
     for entry in all_commands():
         command_syntax.parse(entry.syntax)
 
@@ -163,7 +163,7 @@ def test_every_syntax_reads(bench: Bench) -> None:
          "key [maxlen(maxlen{MAXLEN|MINID} [={=|~}] threshold [LIMIT=count])] *{*|id}"),
     ],
 )  # fmt: skip
-def test_the_grammar_of_arguments(syntax: str, tree: str) -> None:
+def test_a_syntax_line_becomes_a_tree_of_arguments(syntax: str, tree: str) -> None:
     def show(one: command_syntax.Argument) -> str:
         if one.type == "pure-token":
             text = one.token
@@ -181,8 +181,8 @@ def test_the_grammar_of_arguments(syntax: str, tree: str) -> None:
 
 
 @pytest.mark.parametrize("compat", COMPATS)
-def test_what_came_later_is_not_told_of(compat: str) -> None:
-    """COMMAND DOCS has the words that are taken at each level; GETKEYS, ACL CAT and HELP know no later command."""
+def test_newer_commands_and_options_are_hidden_at_an_older_level(compat: str) -> None:
+    """COMMAND DOCS lists the options of each level; GETKEYS, ACL CAT and HELP contain no newer command."""
     bench = Bench(compat=compat)
     level = COMPATS[compat].level
 
@@ -209,7 +209,7 @@ def test_what_came_later_is_not_told_of(compat: str) -> None:
     assert any(line.startswith(b"SETINFO") for line in bench("CLIENT", "HELP")) == (level >= 72)
 
 
-def test_command_lists_filter(bench: Bench) -> None:
+def test_command_list_filters_by_category_and_pattern(bench: Bench) -> None:
     everything = bench("COMMAND", "LIST")
     assert len(everything) == sum(entry.level <= 70 for entry in all_commands()) > len(TABLE.known(COMPATS["7.0"]))
     assert sorted(bench("COMMAND", "LIST", "FILTERBY", "PATTERN", "xle*")) == [b"xlen"]

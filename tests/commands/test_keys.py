@@ -1,4 +1,4 @@
-"""Commands about keys of any type, and about when they go: effects on other databases, the clock and the log."""
+"""Commands on keys of any type and on expiry: effects on other databases, the clock and the log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def bench() -> Bench:
     return Bench()
 
 
-def test_expiries_are_logged_as_the_moment(bench: Bench) -> None:
+def test_expiries_are_logged_as_absolute_times(bench: Bench) -> None:
     bench("SET", "k", "v")
     assert bench.logged("EXPIRE", "k", 10) == [[b"PEXPIREAT", b"k", b"%d" % (NOW + 10_000)]]
     assert bench.logged("PEXPIRE", "k", 10, "LT") == [[b"PEXPIREAT", b"k", b"%d" % (NOW + 10), b"LT"]]
@@ -39,14 +39,14 @@ def test_ttl_rounds_to_the_nearer_second(bench: Bench, milliseconds: int, second
     assert bench("PEXPIRETIME", "k") == NOW + milliseconds
 
 
-def test_rename_takes_the_expiry_along_and_replaces_the_other(bench: Bench) -> None:
+def test_rename_keeps_the_expiry_and_replaces_the_target(bench: Bench) -> None:
     bench("SET", "a", 1, "PX", 500)
     bench("SET", "b", 2, "PX", 900)
     assert bench.logged("RENAME", "a", "b") == [[b"RENAME", b"a", b"b"]]
     assert (bench("GET", "b"), bench("PTTL", "b"), bench("EXISTS", "a")) == (b"1", 500, 0)
 
 
-def test_copies_have_a_life_of_their_own(bench: Bench) -> None:
+def test_a_copy_is_independent_of_its_source(bench: Bench) -> None:
     bench("SET", "a", "x", "PX", 500)
     bench("APPEND", "a", "y")
     bench("XADD", "s", "1-1", "f", "v")
@@ -72,12 +72,12 @@ def test_move_and_swap_are_seen_by_every_session(bench: Bench) -> None:
     assert bench("GET", "k") == b"v" and other("GET", "k") == b"-1"
 
 
-def test_flushes_are_logged_even_where_nothing_was(bench: Bench) -> None:
+def test_a_flush_of_an_empty_database_is_logged(bench: Bench) -> None:
     assert bench.logged("FLUSHDB") == [[b"FLUSHDB"]]
     assert bench.logged("FLUSHALL", "ASYNC") == [[b"FLUSHALL", b"ASYNC"]]
 
 
-def test_a_scan_ends_and_leaves_out_what_does_not_match(bench: Bench) -> None:
+def test_a_scan_ends_and_returns_only_matching_keys(bench: Bench) -> None:
     for number in range(95):
         bench("SET", f"key:{number}", "v")
     bench("XADD", "stream", "1-1", "f", "v")
@@ -92,7 +92,7 @@ def test_a_scan_ends_and_leaves_out_what_does_not_match(bench: Bench) -> None:
     assert cursor == b"0" and len(found) == 95 == len(set(found))
 
 
-def test_wait_gives_up_after_its_time_as_there_are_no_replicas(bench: Bench) -> None:
+def test_wait_times_out_because_there_are_no_replicas(bench: Bench) -> None:
     assert bench("WAIT", 0, 0) == 0
     session = bench.session
     assert not bench.engine.execute(session, [b"WAIT", b"1", b"100"])
@@ -127,14 +127,14 @@ def test_memory_grows_with_the_value(bench: Bench) -> None:
     assert bench("MEMORY", "USAGE", "s") > 100
 
 
-def test_a_restored_key_whose_expiry_overflows_is_gone_at_once(bench: Bench) -> None:
+def test_a_restored_key_with_an_overflowing_expiry_expires_at_once(bench: Bench) -> None:
     bench("SET", "k", "v")
     payload = bench("DUMP", "k")
     assert bench.logged("RESTORE", "k", (1 << 63) - 1, payload, "REPLACE") == [[b"DEL", b"k"]]
     assert bench("EXISTS", "k") == 0
 
 
-def test_a_count_of_deliveries_past_63_bits_is_logged_so_that_it_can_be_read(bench: Bench) -> None:
+def test_a_delivery_count_above_63_bits_is_logged_in_a_readable_form(bench: Bench) -> None:
     bench("XADD", "s", "1-1", "f", "v")
     bench("XGROUP", "CREATE", "s", "g", 0)
     bench("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
@@ -144,7 +144,7 @@ def test_a_count_of_deliveries_past_63_bits_is_logged_so_that_it_can_be_read(ben
     assert bench(*claim) == [b"1-1"]
 
 
-def test_a_group_s_counter_that_ran_over_is_logged_as_not_known(bench: Bench) -> None:
+def test_an_overflowed_read_counter_is_logged_as_unknown(bench: Bench) -> None:
     bench("XADD", "s", "1-1", "f", "v")
     bench("XGROUP", "CREATE", "s", "g", 0, "ENTRIESREAD", (1 << 63) - 1)
     logged = bench.logged("XREADGROUP", "GROUP", "g", "c", "NOACK", "STREAMS", "s", ">")[:-1]

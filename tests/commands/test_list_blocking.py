@@ -1,4 +1,4 @@
-"""Waiting for lists: who is served, when, with what, and what of it is logged; scenarios as in test_stream_blocking."""
+"""Blocking list commands: order of service, replies and log; scenarios as in test_stream_blocking."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int, compat:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("first", ["the client", "the list"])
-def test_what_is_logged_is_what_was_done(waiting: str, logged: str, first: str) -> None:
-    """Served at once or later, the log has the plain form, behind the RPUSH."""
+def test_a_blocking_command_is_logged_as_its_effect(waiting: str, logged: str, first: str) -> None:
+    """The log contains the non-blocking form after the RPUSH, for a command served at once or later."""
     clients = Clients(2)
     clients.engine.log = log = ListLog()
     steps: list[Step] = [(0, waiting), (1, "RPUSH l a b")]
@@ -86,8 +86,8 @@ def test_what_is_logged_is_what_was_done(waiting: str, logged: str, first: str) 
     assert [b" ".join(argv).decode() for argv in log.take()] == ["RPUSH l a b", logged]
 
 
-def test_a_time_out_is_a_null_array() -> None:
-    """A move that is not served answers null at once inside MULTI, and a null array when its time is over."""
+def test_a_timeout_replies_with_a_null_array() -> None:
+    """A move without an element replies null inside MULTI, and a null array after its timeout."""
     bench = Bench()
     for words in ("BLPOP l 1", "BLMOVE l m LEFT LEFT 0.5", "BLMPOP 3 1 l LEFT"):
         assert bench.run(words.encode().split()) == b"*-1\r\n"

@@ -1,4 +1,4 @@
-"""What the commands on lists and sets leave behind: keyspace events, the log, what a log and a file bring back."""
+"""Effects of list and set commands: keyspace events, the log, and what a log or a file restores."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEL j l t
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_the_events_are_the_server_s(peer_of: Callable[[str], Judge], compat: str) -> None:
+def test_keyspace_events_equal_those_of_the_server(peer_of: Callable[[str], Judge], compat: str) -> None:
     steps = [(0, "PSUBSCRIBE __key*__:*")]
     steps += [(1, line) for line in EVENTS.replace("\n", "|").split("|") if line]
     compare(peer_of(compat), steps, compat=compat)
@@ -38,8 +38,8 @@ def test_the_events_are_the_server_s(peer_of: Callable[[str], Judge], compat: st
 
 @pytest.mark.parametrize("members", ["numbers", "texts", "large"])
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_what_chance_removed_is_logged_by_name(members: str, compat: str) -> None:
-    """A log of SPOPs, replayed, leaves the same set; the count decides between picking those that go and that stay."""
+def test_randomly_removed_members_are_logged_by_name(members: str, compat: str) -> None:
+    """A replayed log of SPOPs gives the same set; the count selects one of two algorithms."""
     bench, replica = Bench(compat=compat), Bench(compat=compat)
     texts = {"numbers": map(str, range(60)), "texts": map("m{}".format, range(60)),
              "large": map("m{}".format, range(1500))}  # fmt: skip
@@ -64,7 +64,7 @@ def test_a_pop_of_many_is_one_change_in_the_log() -> None:
     assert [len(argv) for argv in bench.logged("SPOP", "s", 3)] == [5]
 
 
-def test_nothing_done_is_nothing_logged() -> None:
+def test_a_command_without_effect_is_not_logged() -> None:
     bench = Bench()
     bench("RPUSH", "l", "a")
     bench("SADD", "s", 1)
@@ -93,7 +93,7 @@ def values_of(run: Callable[..., object]) -> list[object]:
 
 
 @pytest.mark.parametrize("rewritten", [False, True])
-def test_a_log_brings_them_back(tmp_path: Path, rewritten: bool) -> None:
+def test_a_log_restores_the_values(tmp_path: Path, rewritten: bool) -> None:
     with Opened(tmp_path) as opened:
         opened.engine.settings.set_text("enable-debug-command", "yes")
         fill(opened)
@@ -107,7 +107,7 @@ def test_a_log_brings_them_back(tmp_path: Path, rewritten: bool) -> None:
 
 
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_a_file_brings_them_back(tmp_path: Path, compat: str) -> None:
+def test_an_rdb_file_restores_the_values(tmp_path: Path, compat: str) -> None:
     one, two = Bench(compat=compat), Bench(compat=compat)
     fill(one)
     assert write_rdb(tmp_path / "dump.rdb", one.engine) == 7
@@ -118,7 +118,7 @@ def test_a_file_brings_them_back(tmp_path: Path, compat: str) -> None:
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_redis_loads_our_file_and_we_load_its(tmp_path: Path, compat: str) -> None:
+def test_redis_and_rillet_load_each_other_s_rdb_files(tmp_path: Path, compat: str) -> None:
     bench = Bench(compat=compat)
     fill(bench)
     write_rdb(tmp_path / "dump.rdb", bench.engine)
@@ -132,7 +132,7 @@ def test_redis_loads_our_file_and_we_load_its(tmp_path: Path, compat: str) -> No
         assert values_of(bench) == theirs
 
 
-def test_copies_are_apart_and_alike() -> None:
+def test_a_copy_is_equal_and_independent() -> None:
     bench = Bench(compat="newest", list_max_listpack_size=3)
     bench("RPUSH", "l", *range(10))
     bench("SADD", "s", "a", "b")
@@ -153,8 +153,8 @@ def test_debug_reload_keeps_encodings_and_digests() -> None:
     assert values_of(bench) == before
 
 
-def test_the_whole_state_is_told() -> None:
-    """MEMORY USAGE grows with the value; DEBUG OBJECT tells of nodes."""
+def test_memory_usage_and_debug_object_show_the_value() -> None:
+    """MEMORY USAGE grows with the value; DEBUG OBJECT shows the nodes."""
     bench = Bench()
     sizes: list[tuple[int, int]] = []
     for _ in range(3):

@@ -26,7 +26,7 @@ needs_redis = pytest.mark.skipif(redis_binary() is None, reason="redis-server is
 
 
 class Stage:
-    """Sessions of one engine, as clients that see bytes."""
+    """Sessions of one engine, seen as bytes."""
 
     def __init__(self, **values: Any) -> None:
         self.engine = Engine(Settings(**{"compat": "7.0", **values}))
@@ -89,7 +89,7 @@ _MATCHED = re.compile(rb"(?:[*>]4\r\n\$8\r\npmessage\r\n(?:\$\d+\r\n[^\r]*\r\n){
 
 
 def normal(received: bytes) -> bytes:
-    """Return what a client received with names in one order where Redis's is that of a hash table."""
+    """Return what a client received, with names sorted where Redis uses the order of a hash table."""
 
     def names(found: re.Match[bytes]) -> bytes:
         counts = re.findall(rb":\d+\r\n", found[0])
@@ -103,7 +103,7 @@ def normal(received: bytes) -> bytes:
 
 
 def compare(judge: Judge, steps: list[tuple[int, str]], **values: Any) -> None:
-    """Run the steps on both stages and compare what every client received after each."""
+    """Run the steps on both sides and compare what every client received after each step."""
     ours, theirs = Stage(**values), RedisStage(judge.port)
     try:
         assert theirs.command("FLUSHALL") == b"+OK\r\n"
@@ -160,14 +160,14 @@ SCRIPTS = {
 
 
 def steps_of(script: str) -> list[tuple[int, str]]:
-    """Return the steps of a script: who, then what, divided by bars and ends of lines."""
+    """Parse a script: steps of client and command, separated by bars and line ends."""
     lines = [line.strip() for line in re.split(r"[|\n]", script) if line.strip()]
     return [(int(line[0]), line[2:]) for line in lines]
 
 
 @needs_redis
 @pytest.mark.parametrize("name", [name for name in SCRIPTS if name != "quitting"])
-def test_scripts(judge_of_session: Judge, name: str) -> None:
+def test_a_script_gives_every_client_the_bytes_of_redis(judge_of_session: Judge, name: str) -> None:
     compare(judge_of_session, steps_of(SCRIPTS[name]))
 
 
@@ -199,13 +199,13 @@ _NEW_STEPS = st.lists(st.tuples(_LISTENER, _CHANNELS | _WRITES), max_size=40)
 @needs_redis
 @settings(max_examples=150, deadline=None)
 @given(steps=_STEPS)
-def test_any_steps(judge_of_session: Judge, steps: list[tuple[int, str]]) -> None:
+def test_random_steps_give_the_bytes_of_redis(judge_of_session: Judge, steps: list[tuple[int, str]]) -> None:
     compare(judge_of_session, steps)
 
 
 @settings(max_examples=150, deadline=None)
 @given(steps=_NEW_STEPS)
-def test_any_steps_with_a_newer_server(peer_of: Callable[[str], Judge], steps: list[tuple[int, str]]) -> None:
+def test_random_steps_on_newer_servers(peer_of: Callable[[str], Judge], steps: list[tuple[int, str]]) -> None:
     compare(peer_of("newest"), steps, compat="newest")
 
 
@@ -266,12 +266,12 @@ NEWER = {
 
 
 def told(stage: Stage | RedisStage, line: str, who: int) -> bytes:
-    """Return what client 0 heard of a command."""
+    """Return the notifications that client 0 received for a command."""
     return stage.run(who, line)[0]
 
 
 def compare_events(judge: Judge, name: str, events: str, compat: str) -> None:
-    """Run a script, and compare what is heard of each command on a pattern that matches everything."""
+    """Run a script and compare the notifications of each command, received by a pattern that matches all."""
     ours, theirs = Stage(compat=compat), RedisStage(judge.port)
     try:
         assert theirs.command("FLUSHALL") == b"+OK\r\n"

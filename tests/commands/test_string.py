@@ -17,14 +17,14 @@ def bench() -> Bench:
     [(("EX", 10), NOW + 10_000), (("PX", 10), NOW + 10), (("EXAT", 1_800_000_000), 1_800_000_000_000),
      (("PXAT", NOW + 5), NOW + 5)],
 )  # fmt: skip
-def test_expiries_are_logged_as_the_moment(bench: Bench, options: tuple[str, int], when: int) -> None:
+def test_expiries_are_logged_as_absolute_times(bench: Bench, options: tuple[str, int], when: int) -> None:
     assert bench.logged("SET", "k", "v", *options) == [[b"SET", b"k", b"v", b"PXAT", b"%d" % when]]
     assert bench.engine.databases[0].get_expire(b"k") == when
     bench("SET", "e", "v")
     assert bench.logged("GETEX", "e", *options) == [[b"PEXPIREAT", b"e", b"%d" % when]]
 
 
-def test_what_is_logged_depends_on_nothing(bench: Bench) -> None:
+def test_logged_commands_do_not_depend_on_the_clock_or_on_arithmetic(bench: Bench) -> None:
     assert bench.logged("SETEX", "k", 10, "v") == [[b"SET", b"k", b"v", b"PXAT", b"%d" % (NOW + 10_000)]]
     assert bench.logged("PSETEX", "k", 10, "v") == [[b"SET", b"k", b"v", b"PXAT", b"%d" % (NOW + 10)]]
     assert bench.logged("SET", "k", "1.5", "GET") == [[b"SET", b"k", b"1.5"]]
@@ -39,14 +39,14 @@ def test_what_is_logged_depends_on_nothing(bench: Bench) -> None:
     assert bench.logged("MSETNX", "a", 1, "b", 2) == [[b"MSETNX", b"a", b"1", b"b", b"2"]]
 
 
-def test_getex_with_a_moment_that_has_passed_removes_the_key(bench: Bench) -> None:
+def test_getex_with_a_past_time_deletes_the_key(bench: Bench) -> None:
     bench("SET", "k", "v")
     assert bench("GETEX", "k", "PXAT", 5) == b"v"
     assert bench.log.take()[-1] == [b"DEL", b"k"]
     assert bench("EXISTS", "k") == 0
 
 
-def test_an_expired_key_is_logged_as_deleted_before_what_replaces_it(bench: Bench) -> None:
+def test_the_deletion_of_an_expired_key_is_logged_before_its_replacement(bench: Bench) -> None:
     bench("SET", "k", "v", "PX", 10)
     bench.clock.advance(11)
     assert bench.logged("SETNX", "k", "w") == [[b"MULTI"], [b"DEL", b"k"], [b"SETNX", b"k", b"w"], [b"EXEC"]]
@@ -63,7 +63,7 @@ def test_keepttl_and_increments_keep_the_expiry(bench: Bench) -> None:
     assert bench("PTTL", "k") == -1
 
 
-def test_strings_are_limited_for_clients_and_not_for_a_log(bench: Bench) -> None:
+def test_the_length_of_strings_is_limited_for_clients_but_not_for_a_log(bench: Bench) -> None:
     bench("CONFIG", "SET", "proto-max-bulk-len", 1024 * 1024)
     assert bench("SETRANGE", "k", 1024 * 1024, "x").startswith("ERR string exceeds maximum allowed size")
     assert bench("EXISTS", "k") == 0
@@ -71,7 +71,7 @@ def test_strings_are_limited_for_clients_and_not_for_a_log(bench: Bench) -> None
     assert bench("SETRANGE", "k", 1024 * 1024, "x") == 1024 * 1024 + 1
 
 
-def test_a_log_being_replayed_takes_past_moments(bench: Bench) -> None:
+def test_a_replayed_log_accepts_expiries_in_the_past(bench: Bench) -> None:
     bench.engine.loading = bench.session.trusted = True
     bench("SET", "k", "v", "PXAT", 5)
     bench("PERSIST", "k")

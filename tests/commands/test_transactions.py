@@ -25,7 +25,7 @@ def test_a_transaction_is_logged_as_one(bench: Bench) -> None:
     assert bench.session.dirty == 0 and bench.session.propagated is None
 
 
-def test_one_change_needs_no_frame(bench: Bench) -> None:
+def test_a_transaction_with_one_change_is_logged_without_multi(bench: Bench) -> None:
     bench("MULTI")
     bench("GET", "a")
     bench("SET", "a", 1)
@@ -42,7 +42,7 @@ def test_errors_while_running_do_not_stop_the_rest(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("spoiler", [("NOSUCH",), ("GET",), ("CONFIG", "NOSUCH"), ("SHUTDOWN",)])
-def test_errors_while_queueing_spoil_it(bench: Bench, spoiler: tuple[str, ...]) -> None:
+def test_an_error_while_queueing_fails_the_transaction(bench: Bench, spoiler: tuple[str, ...]) -> None:
     bench("MULTI")
     bench("SET", "a", 1)
     assert bench(*spoiler).startswith("ERR")
@@ -68,7 +68,7 @@ CHANGES = (
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_any_change_of_a_watched_key_spoils_it(bench: Bench, change: tuple[str, ...]) -> None:
+def test_any_change_of_a_watched_key_fails_the_transaction(bench: Bench, change: tuple[str, ...]) -> None:
     other = bench.beside()
     bench("SET", "k", 1, "EX", 1000)
     bench("SET", "x", 1)
@@ -87,7 +87,7 @@ def transaction(bench: Local) -> object:
     return bench("EXEC")
 
 
-def test_reads_and_other_keys_do_not_spoil_it(bench: Bench) -> None:
+def test_reads_and_changes_of_other_keys_do_not_fail_the_transaction(bench: Bench) -> None:
     other = bench.beside()
     bench("SET", "k", 1)
     bench("WATCH", "k")
@@ -98,7 +98,7 @@ def test_reads_and_other_keys_do_not_spoil_it(bench: Bench) -> None:
     assert transaction(bench) == [b"PONG"]
 
 
-def test_unwatch_and_discard_forget(bench: Bench) -> None:
+def test_unwatch_and_discard_remove_the_watches(bench: Bench) -> None:
     other = bench.beside()
     for forget in ("UNWATCH", "DISCARD"):
         bench("WATCH", "k")
@@ -110,14 +110,14 @@ def test_unwatch_and_discard_forget(bench: Bench) -> None:
     assert not bench.engine.databases[0].watched_keys
 
 
-def test_a_watched_key_whose_time_comes_spoils_it(bench: Bench) -> None:
+def test_the_expiry_of_a_watched_key_fails_the_transaction(bench: Bench) -> None:
     bench("SET", "k", 1, "PX", 10)
     bench("WATCH", "k")
     bench.clock.advance(11)
     assert transaction(bench) is None
 
 
-def test_a_key_whose_time_had_come_before_spoils_nothing(bench: Bench) -> None:
+def test_a_key_that_had_expired_before_watch_does_not_fail_the_transaction(bench: Bench) -> None:
     for removal in (("GET", "k"), ("DEL", "k"), ("FLUSHDB",), ("PING",)):
         bench("SET", "k", 1, "PX", 10)
         bench.clock.advance(11)
@@ -126,7 +126,7 @@ def test_a_key_whose_time_had_come_before_spoils_nothing(bench: Bench) -> None:
         assert transaction(bench) == [b"PONG"], removal
 
 
-def test_what_waits_outside_replies_at_once_inside(bench: Bench) -> None:
+def test_blocking_commands_do_not_block_inside_a_transaction(bench: Bench) -> None:
     bench("MULTI")
     bench("XREAD", "BLOCK", 0, "STREAMS", "s", "$")
     bench("WAIT", 1, 0)
@@ -145,7 +145,7 @@ def test_an_exec_with_writes_is_refused_while_the_log_is_broken(bench: Bench) ->
     assert bench("EXEC") == [b"-1"]
 
 
-def test_a_session_that_closes_watches_nothing(bench: Bench) -> None:
+def test_a_closed_session_has_no_watches(bench: Bench) -> None:
     other = bench.beside()
     other("WATCH", "k")
     bench.engine.close_session(other.session)

@@ -30,13 +30,13 @@ ENCODED = {"few": 20, "many": 300}
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_the_events_are_the_server_s(peer_of: Callable[[str], Judge], compat: str) -> None:
+def test_keyspace_events_equal_those_of_the_server(peer_of: Callable[[str], Judge], compat: str) -> None:
     steps = [(0, "PSUBSCRIBE __key*__:*")]
     steps += [(1, line) for line in EVENTS.replace("\n", "|").split("|") if line]
     compare(peer_of(compat), steps, compat=compat)
 
 
-def test_nothing_done_is_nothing_logged() -> None:
+def test_a_command_without_effect_is_not_logged() -> None:
     bench = Bench()
     bench("ZADD", "z", 1, "a", 2, "b")
     lines = """ZADD z 1 a|ZADD z NX 9 a|ZADD z XX 1 c|ZADD z GT 0 a|ZADD z LT 5 a|ZINCRBY z 0 a|ZREM z c|ZPOPMIN z 0|
@@ -46,7 +46,7 @@ def test_nothing_done_is_nothing_logged() -> None:
         assert bench.logged(*line.split()) == [], line
 
 
-def test_a_pop_among_keys_is_logged_by_name_and_number() -> None:
+def test_a_pop_from_several_keys_is_logged_with_its_key_and_count() -> None:
     bench = Bench()
     bench("ZADD", "z", 1, "a", 2, "b", 3, "c", 4, "d", 5, "e")
     logged = {
@@ -74,7 +74,7 @@ def values_of(run: Callable[..., object]) -> list[object]:
 
 
 @pytest.mark.parametrize("rewritten", [False, True])
-def test_a_log_brings_them_back(tmp_path: Path, rewritten: bool) -> None:
+def test_a_log_restores_the_values(tmp_path: Path, rewritten: bool) -> None:
     with Opened(tmp_path) as opened:
         opened.engine.settings.set_text("enable-debug-command", "yes")
         fill(opened)
@@ -89,7 +89,7 @@ def test_a_log_brings_them_back(tmp_path: Path, rewritten: bool) -> None:
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
-def test_redis_loads_our_file_and_we_load_its(tmp_path: Path, compat: str) -> None:
+def test_redis_and_rillet_load_each_other_s_rdb_files(tmp_path: Path, compat: str) -> None:
     bench = Bench(compat=compat)
     fill(bench)
     write_rdb(tmp_path / "dump.rdb", bench.engine)
@@ -112,7 +112,7 @@ def test_debug_reload_keeps_encodings_and_digests() -> None:
 
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
 @pytest.mark.parametrize("key", ENCODED)
-def test_a_scan_in_steps_meets_all(compat: str, key: str) -> None:
+def test_a_scan_in_steps_returns_all_members(compat: str, key: str) -> None:
     bench = Bench(compat=compat)
     fill(bench)
     met, cursor = dict[bytes, bytes](), b"0"
@@ -141,7 +141,7 @@ def _pairs(flat: list[bytes]) -> list[tuple[bytes, bytes]]:
 
 
 @pytest.mark.parametrize("key", ENCODED)
-def test_what_is_picked_by_chance(key: str) -> None:
+def test_random_members_are_distinct_unless_the_count_is_negative(key: str) -> None:
     random.seed(4)
     bench = Bench(compat="newest")
     fill(bench)
@@ -178,8 +178,8 @@ def test_pairs_are_nested_in_resp3() -> None:
         assert bench.run(line.encode().split()) == reply, line
 
 
-def test_levels() -> None:
-    """What came later is refused at a lower level as the server of that level refuses it."""
+def test_newer_options_are_rejected_at_an_older_level() -> None:
+    """A newer option gives the error of the older server."""
     bench = Bench(compat="7.0")
     bench("ZADD", "z", 1, "a")
     assert bench("ZRANK", "z", "a", "WITHSCORE") == "ERR wrong number of arguments for 'zrank' command"

@@ -61,8 +61,8 @@ def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int, compat:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("first", ["the client", "the members"])
-def test_what_is_logged_is_what_was_done(waiting: str, logged: str, first: str) -> None:
-    """Served at once or later, the log has the plain form, behind the ZADD."""
+def test_a_blocking_command_is_logged_as_its_effect(waiting: str, logged: str, first: str) -> None:
+    """The log contains the non-blocking form after the ZADD, for a command served at once or later."""
     clients = Clients(2)
     clients.engine.log = log = ListLog()
     steps: list[Step] = [(0, waiting), (1, "ZADD z 1 a 2 b")]
@@ -71,7 +71,7 @@ def test_what_is_logged_is_what_was_done(waiting: str, logged: str, first: str) 
     assert [b" ".join(argv).decode() for argv in log.take()] == ["ZADD z 1 a 2 b", logged]
 
 
-def test_a_time_out_is_a_null_array() -> None:
+def test_a_timeout_replies_with_a_null_array() -> None:
     bench = Bench()
     for words in ("BZPOPMIN z 1", "BZPOPMAX z y 0.5", "BZMPOP 3 1 z MIN"):
         assert bench.run(words.encode().split()) == b"*-1\r\n"

@@ -54,7 +54,7 @@ def ask(local: Local, redis: Redis, line: bytes | list[bytes]) -> None:
 
 @pytest.mark.parametrize("compat", PEERS)
 @pytest.mark.parametrize("resp", [2, 3])
-def test_the_answers_are_the_server_s(peer_of: Callable[[str], Judge], compat: str, resp: int) -> None:
+def test_replies_equal_those_of_the_server(peer_of: Callable[[str], Judge], compat: str, resp: int) -> None:
     local = Local(Engine(Settings(compat=compat)), resp)
     with Redis(peer_of(compat).port) as redis:
         redis.run([b"HELLO", b"%d" % resp], [b"FLUSHALL"])
@@ -64,7 +64,7 @@ def test_the_answers_are_the_server_s(peer_of: Callable[[str], Judge], compat: s
 
 
 @pytest.mark.parametrize("compat", PEERS)
-def test_numbers_are_read_as_the_server_reads_them(peer_of: Callable[[str], Judge], compat: str) -> None:
+def test_numbers_are_parsed_as_the_server_parses_them(peer_of: Callable[[str], Judge], compat: str) -> None:
     local = Local(Engine(Settings(compat=compat)))
     with Redis(peer_of(compat).port) as redis:
         redis.run([b"FLUSHALL"])

@@ -206,7 +206,7 @@ def test_the_page_has_the_recorded_numbers() -> None:
     assert rows == table()
 
 
-def test_what_the_suite_prints_is_understood() -> None:
+def test_the_output_of_the_suite_is_parsed() -> None:
     said = "\n".join((
         "[ready]: 12", "[testing]: unit/x", "Waiting for background save to finish... [ok]: zero (1 ms)",
         "\x1b[32m[ok]\x1b[0m: one (3 ms)",

@@ -140,7 +140,7 @@ def table() -> list[str]:
     return [f"| internal | {unit} | {one.passed} | {one.genuine} |" for unit, one in UNITS.items()]
 
 
-def test_an_outcome_behind_other_words_is_counted() -> None:
+def test_an_outcome_after_other_text_is_counted() -> None:
     said = "\n".join((
         "[ok]: one (3 ms)", "Waiting for background save... \x1b[32m[ok]\x1b[0m: two (1 ms)",
         "Waiting for background save... [err]: three in tests/integration/x.tcl", "Expected 1", "[ok]: four (1 ms)",

@@ -1,4 +1,4 @@
-"""Clients in line: the order of arrival across queues, and nobody asked in vain."""
+"""Blocked clients: the order of arrival across queues, and no useless tries."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def line(*queues: bytes | None) -> tuple[KeyWaiters, list[Client]]:
 
 
 def noting(asked: list[Session], serve: Callable[[Session, bytes], bool]) -> Callable[[Session, bytes], bool]:
-    """Return a serve that notes whom it was asked for."""
+    """Return a serve function that records its sessions."""
 
     def noted(session: Session, key: bytes) -> bool:
         asked.append(session)
@@ -35,7 +35,7 @@ def noting(asked: list[Session], serve: Callable[[Session, bytes], bool]) -> Cal
     return noted
 
 
-def test_turns_come_in_the_order_of_arrival_and_end_a_queue_with_its_first_refusal() -> None:
+def test_clients_are_tried_in_the_order_of_arrival_until_the_first_refusal_of_a_queue() -> None:
     waiters, clients = line(None, b"g", b"h", b"g", None, b"h")
     assert list(waiters) == clients and len(waiters) == 6
     turns, asked = waiters.turns(), []
@@ -52,7 +52,7 @@ def test_turns_come_in_the_order_of_arrival_and_end_a_queue_with_its_first_refus
     assert not waiters and waiters.turns().next() is None
 
 
-def test_who_comes_during_a_round_waits_for_the_next() -> None:
+def test_a_client_that_blocks_during_a_round_waits_for_the_next_round() -> None:
     waiters, (first,) = line(b"g")
     turns = waiters.turns()
     assert turns.next() is first
@@ -61,7 +61,7 @@ def test_who_comes_during_a_round_waits_for_the_next() -> None:
     assert turns.next() is None and len(waiters) == 1
 
 
-def test_who_leaves_before_its_turn_is_passed_over() -> None:
+def test_a_client_that_leaves_before_its_turn_is_skipped() -> None:
     waiters, clients = line(b"g", b"h", b"g", None, b"h", b"i")
     turns, asked = waiters.turns(), []
     while (client := turns.next()) is not None:
@@ -73,7 +73,7 @@ def test_who_leaves_before_its_turn_is_passed_over() -> None:
     assert asked == [0, 2, 3, 4] and not waiters
 
 
-def test_an_entry_is_given_to_one_of_many_and_the_others_are_not_asked() -> None:
+def test_one_entry_serves_one_client_and_the_others_are_not_tried() -> None:
     engine = Engine()
     admin = engine.session()
 
