@@ -216,7 +216,7 @@ def test_a_file_of_a_newer_redis_and_other_nonsense(tmp_path: Path) -> None:
         _adopt(tmp_path / "a", _sealed(b"", b"0099"))
     for body, told in (
         (b"\x00\x01a\x01x\x00\x01a\x01y", "the key 'a' twice"),
-        (b"\x1e\x01a", "RDB type 30 is not known"),
+        (b"\x1e\x01a", "RDB type 30 is unknown"),
     ):
         with pytest.raises(LogCorrupt, match=told):
             _adopt(tmp_path / "a", _sealed(body))

@@ -15,7 +15,7 @@ from rillet.types.rdb import value as rdb
 from tests.judge import Judge, free_port, running_redis
 from tests.server.harness import launch, running
 from tests.structs.dump_payload import sealed
-from tests.types import test_hash, test_list_set_rdb, test_zset_rdb
+from tests.types import test_hash, test_rdb_list_set, test_rdb_zset
 
 HEAD = b"\x0f\x00\x00\x00\x00\x01"  # a stream without a node, and with one group
 NODE = b"\x10" + bytes(16)
@@ -34,8 +34,8 @@ STREAMS = {
 }  # fmt: skip
 REFUSED = {
     **{f"hash: {name}": one for name, one in test_hash.REFUSED.items()},
-    **{f"zset: {name}": one for name, one in test_zset_rdb.REFUSED.items()},
-    **{f"list, set: {name}": one for name, one in test_list_set_rdb.REFUSED.items()},
+    **{f"zset: {name}": one for name, one in test_rdb_zset.REFUSED.items()},
+    **{f"list, set: {name}": one for name, one in test_rdb_list_set.REFUSED.items()},
     **STREAMS,
 }
 

@@ -28,7 +28,7 @@ from rillet.types.rdb.primitives import RdbReader, RdbWriter
 from tests.differential.wire import Local
 from tests.judge import PEERS, Judge
 from tests.structs.dump_payload import sealed
-from tests.types.test_list_set_rdb import TEXTS, Both, body, listpack, ziplist
+from tests.types.test_rdb_list_set import TEXTS, Both, body, listpack, ziplist
 
 
 def made(pairs: dict[bytes, bytes], limits: Defaults | None = None) -> Hash:
@@ -235,7 +235,7 @@ def test_malformed_hashes_are_rejected(both: Both, name: str) -> None:
 
 @pytest.mark.parametrize("kind", rdb_hash.EXPIRING_TYPES)
 def test_hashes_with_field_expiry_are_rejected_by_name(kind: int) -> None:
-    with pytest.raises(Corrupt, match=f"RDB type {kind}, a hash whose fields expire, is not read"):
+    with pytest.raises(Corrupt, match=f"RDB type {kind}, a hash with field expiry, is not supported"):
         rdb.restore(sealed(body(kind, 1, b"f", b"v")))
 
 

@@ -17,7 +17,10 @@ MODULES = {
     "set": ("members", "random_members", "operations"),
     "zset": ("members", "range", "operations", "pop", "scan", "random_members"),
     "hash": ("fields", "scan", "random_fields"),
-    "stream": ("add", "delete", "range", "read_group", "group", "claim", "nack", "info", "idmp", "bulk_read"),
+    "stream": (
+        "add", "delete", "range", "read", "read_group", "group", "pending", "claim", "nack", "info", "idmp",
+        "bulk_read",
+    ),
     "pubsub": ("pubsub",),
     "scripting": ("scripting",),
     "acl": ("acl",),

@@ -1,7 +1,8 @@
 cimport cython
 from rillet.runtime.session cimport Session
 from rillet.runtime.fast_path cimport FastPath
-from rillet.commands.stream.arguments cimport TrimArguments, default_limit, find_stream, integer, option, read_id
+from rillet.commands.stream.arguments cimport TrimArguments, default_limit, integer, option, read_id
+from rillet.commands.stream.lookup cimport lookup_write
 from rillet.protocol.propagation_buffer cimport PropagationBuffer
 from rillet.protocol.command_parser cimport CommandParser
 from rillet.structs.argument_spans cimport ArgumentSpans

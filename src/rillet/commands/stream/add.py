@@ -32,6 +32,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments, default_limit
 from rillet.commands.stream.idmp import is_duplicate, new_stream, remember
+from rillet.commands.stream.lookup import require_stream
 from rillet.errors import CommandError
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.propagation_buffer import PropagationBuffer
@@ -43,7 +44,8 @@ from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import KEEPREF, Stream
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
-    from rillet.commands.stream.arguments import find_stream, integer, option, read_id
+    from rillet.commands.stream.arguments import integer, option, read_id
+    from rillet.commands.stream.lookup import lookup_write
     from rillet.types.stream.id import format_id, less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -240,7 +242,7 @@ def xadd(session: Session, argv: list[bytes]) -> None:
         raise CommandError("wrong number of arguments for 'xadd' command")
     if arguments is not None and arguments.id_given and arguments.seq_given and not (arguments.ms or arguments.seq):
         raise CommandError("The ID specified in XADD must be greater than 0-0")
-    stream: Stream | None = find_stream(session, key)
+    stream: Stream | None = lookup_write(session, key)
     created: cython.bint = False
     if stream is None:
         if arguments is not None and arguments.no_mkstream:
@@ -354,7 +356,7 @@ def xtrim(session: Session, argv: list[bytes]) -> None:
     arguments: TrimArguments = TrimArguments()
     arguments.read(session, argv, False)
     key: bytes = argv[1]
-    stream: Stream | None = find_stream(session, key)
+    stream: Stream | None = lookup_write(session, key)
     if stream is None:
         session.out.integer(0)
         return
@@ -395,9 +397,7 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
             raise CommandError(SYNTAX_ERROR)
         at += 2
     key: bytes = argv[1]
-    stream: Stream | None = find_stream(session, key)
-    if stream is None:
-        raise CommandError("no such key")
+    stream: Stream = require_stream(lookup_write(session, key))
     # A log may have been written where this was allowed.
     if (
         session.engine.settings.compat.level >= 72

@@ -1,6 +1,5 @@
 cimport cython
 from rillet.runtime.session cimport Session
-from rillet.types.stream.value cimport Stream
 from rillet.types.stream.id cimport IDReader
 
 @cython.final
@@ -43,6 +42,5 @@ cpdef long long default_limit(long long node_max_entries) noexcept
 cpdef bytes option(bytes word)
 cpdef long long integer(bytes word, str message=*)
 cpdef int delete_strategy(bytes word) noexcept
-cpdef Stream find_stream(Session session, bytes key)
-cpdef Stream read_stream(Session session, bytes key)
+cpdef long long to_signed(unsigned long long value) except? -1
 cpdef bint read_id(IDReader reader, bytes word, bint strict=*)

@@ -24,12 +24,11 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.commands.arguments import NOT_AN_INTEGER, text
-from rillet.errors import CommandError, NoGroup, WrongType
+from rillet.errors import CommandError
 from rillet.runtime.session import Session
 from rillet.types.compat import NEWEST
-from rillet.types.stream.group import Group
 from rillet.types.stream.id import IDReader
-from rillet.types.stream.value import ACKED, DELREF, KEEPREF, Stream
+from rillet.types.stream.value import ACKED, DELREF, KEEPREF
 
 NO_TRIM = 0
 MAXLEN = 1
@@ -45,6 +44,7 @@ _NO_STRATEGY = cython.declare(cython.int, -1)
 _MAX_LEVEL = cython.declare(cython.int, NEWEST.level)
 MAX_U64 = 0xFFFF_FFFF_FFFF_FFFF
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+_MAX_SIGNED = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _MIN_I64 = -(1 << 63)
 _MAX_I64 = (1 << 63) - 1
 
@@ -75,16 +75,14 @@ def integer(word: bytes, message: str = NOT_AN_INTEGER) -> cython.longlong:
     return number
 
 
-def owner_name(group: Group, slot: int) -> bytes:
-    """Return the name of the consumer that a pending entry belongs to; b"" where it was released."""
-    name: bytes = group.table.owner(slot).name
-    return name
-
-
-def signed(value: int) -> int:
-    """Return an unsigned 64-bit counter as Redis's integer replies show it: from 2**63 on, negative."""
-    value &= MAX_U64
-    return value if value <= _MAX_I64 else value - (1 << 64)
+@cython.ccall
+def to_signed(value: cython.ulonglong) -> cython.longlong:
+    """Return an unsigned 64-bit counter as Redis's integer replies and logs show it: negative from 2**63 on."""
+    if value <= _MAX_SIGNED:
+        return value
+    if cython.compiled:
+        return cython.cast(cython.longlong, value)
+    return value - (1 << 64)
 
 
 def subcommand_error(argv: list[bytes]) -> CommandError:
@@ -93,42 +91,6 @@ def subcommand_error(argv: list[bytes]) -> CommandError:
     return CommandError(
         f"unknown subcommand or wrong number of arguments for '{text(argv[1][:128])}'. Try {container} HELP."
     )
-
-
-def no_such_group(key: bytes, group: bytes) -> NoGroup:
-    """Return the refusal of a group that a stream does not have."""
-    return NoGroup(f"No such consumer group '{text(group)}' for key name '{text(key)}'")
-
-
-@cython.ccall
-def find_stream(session: Session, key: bytes) -> Stream | None:
-    """Return the stream at key to be changed, None where there is no key; another type is refused (lookupKeyWrite)."""
-    return _checked(session.db.lookup(key))
-
-
-@cython.ccall
-def read_stream(session: Session, key: bytes) -> Stream | None:
-    """Return the stream at key to be read, counted as hit or miss; XACK and XCLAIM, too, read it (lookupKeyRead)."""
-    return _checked(session.db.lookup_read(key))
-
-
-@cython.cfunc
-@cython.inline
-def _checked(value: object) -> Stream | None:
-    if value is None:
-        return None
-    if not isinstance(value, Stream):
-        raise WrongType()
-    return value
-
-
-def find_group(session: Session, key: bytes, name: bytes) -> tuple[Stream, Group]:
-    """Return stream and group; NoGroup names both where either is missing (XPENDING, XCLAIM, XAUTOCLAIM)."""
-    stream = read_stream(session, key)
-    group = None if stream is None else stream.groups.get(name)
-    if stream is None or group is None:
-        raise NoGroup(f"No such key '{text(key)}' or consumer group '{text(name)}'")
-    return stream, group
 
 
 @cython.ccall

@@ -47,7 +47,8 @@ from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
-    from rillet.commands.stream.arguments import integer, option, read_stream
+    from rillet.commands.stream.arguments import integer, option
+    from rillet.commands.stream.lookup import lookup_read
     from rillet.types.stream.id import encode_key, key_ms, key_seq, less
     from rillet.types.stream.node import int_at
 
@@ -68,7 +69,7 @@ def _id(word: bytes, missing_seq: cython.ulonglong) -> IDReader:
 
 @cython.cfunc
 def _positive(word: bytes) -> cython.longlong:
-    """Return the number that a word is, at least 1."""
+    """Return the word as a number of at least 1."""
     value: cython.longlong = integer(word)
     if value < 1:
         raise CommandError("value is out of range, must be positive")
@@ -112,7 +113,7 @@ def xnodes(session: Session, argv: list[bytes]) -> None:
     if option(argv[4]) != b"count":
         raise CommandError(SYNTAX_ERROR)
     count: cython.longlong = _positive(argv[5])
-    stream: Stream | None = read_stream(session, argv[1])
+    stream: Stream | None = lookup_read(session, argv[1])
     if stream is not None and less(after.ms, after.seq, last.ms, last.seq):
         _write_nodes(session.out, stream, after, last, count)
         return
@@ -182,7 +183,7 @@ def _write_nodes(
 def xrank(session: Session, argv: list[bytes]) -> None:
     """Returns for each ID how many entries of a stream are not beyond it."""
     wanted: list[IDReader] = [_id(argv[at], _MAX) for at in range(2, len(argv))]
-    stream: Stream | None = read_stream(session, argv[1])
+    stream: Stream | None = lookup_read(session, argv[1])
     reader: IDReader
     sums: StreamCounts
     session.out.array(len(wanted))
@@ -214,7 +215,7 @@ def xafter(session: Session, argv: list[bytes]) -> None:
     """Returns the ID of the count-th entry after an ID, or of the last one."""
     after: IDReader = _id(argv[2], 0)
     count: cython.longlong = _positive(argv[3])
-    stream: Stream | None = read_stream(session, argv[1])
+    stream: Stream | None = lookup_read(session, argv[1])
     sums: StreamCounts
     rank: cython.longlong
     left: cython.longlong

@@ -1,7 +1,8 @@
 cimport cython
 from rillet.runtime.session cimport Session
 from rillet.commands.stream.arguments cimport Interval, integer, option, read_id
-from rillet.commands.stream.propagation cimport log_ack, log_claim, log_consumer, log_group_id, meet_consumer
+from rillet.commands.stream.propagation cimport log_ack, log_claim, log_consumer, log_group_id
+from rillet.commands.stream.lookup cimport find_or_create_consumer, lookup_read
 from rillet.commands.stream.range cimport EntryWriter
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.types.stream.group cimport Consumer, Group

@@ -25,7 +25,8 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.commands.arguments import text
-from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval, find_group
+from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
+from rillet.commands.stream.lookup import require_stream_and_group
 from rillet.commands.stream.range import EntryWriter
 from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
@@ -39,7 +40,8 @@ from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
     from rillet.commands.stream.arguments import integer, option, read_id
-    from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id, meet_consumer
+    from rillet.commands.stream.lookup import find_or_create_consumer, lookup_read
+    from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id
     from rillet.types.stream.id import format_id, less
 
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -93,7 +95,7 @@ class ClaimRequest:
         """See the claiming consumer, who is made if need be."""
         if self.consumer is None:
             self.created = self.group.find_consumer(self.name) is None
-            self.consumer = meet_consumer(self.session, self.key, self.group, self.name)
+            self.consumer = find_or_create_consumer(self.session, self.key, self.group, self.name)
         return True
 
     @cython.cfunc
@@ -202,7 +204,7 @@ class ClaimRequest:
 )  # fmt: skip
 def xclaim(session: Session, argv: list[bytes]) -> None:
     """Changes the owner of pending entries of a group, as if they were delivered to the given consumer."""
-    stream, group = find_group(session, argv[1], argv[2])
+    stream, group = require_stream_and_group(lookup_read(session, argv[1]), argv[1], argv[2])
     claim: ClaimRequest = ClaimRequest(session, argv, stream, group, session.out)
     min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XCLAIM")
     reader: IDReader = IDReader()
@@ -275,7 +277,7 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     interval: Interval = Interval()
     interval.read_start(argv[5])
     count, justid = _auto_options(argv)
-    stream, group = find_group(session, argv[1], argv[2])
+    stream, group = require_stream_and_group(lookup_read(session, argv[1]), argv[1], argv[2])
     if count > _MAX_MEMORY_COUNT:
         raise CommandError("Insufficient memory, failed allocating transient memory, COUNT too high.")
     out: ReplyWriter = session.out

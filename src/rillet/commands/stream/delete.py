@@ -36,7 +36,8 @@ from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import ACKED, DELREF, KEEPREF, Stream
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
-    from rillet.commands.stream.arguments import delete_strategy, find_stream, integer, option, read_id, read_stream
+    from rillet.commands.stream.arguments import delete_strategy, integer, option, read_id
+    from rillet.commands.stream.lookup import lookup_read, lookup_write
 
 _KEEPREF = cython.declare(cython.int, KEEPREF)
 _DELREF = cython.declare(cython.int, DELREF)
@@ -174,7 +175,7 @@ class Deletion:
 def xdel(session: Session, argv: list[bytes]) -> None:
     """Removes entries by ID and returns how many were there."""
     key: bytes = argv[1]
-    stream: Stream | None = find_stream(session, key)
+    stream: Stream | None = lookup_write(session, key)
     if stream is None:
         session.out.integer(0)
         return
@@ -197,7 +198,7 @@ def xdel(session: Session, argv: list[bytes]) -> None:
 def xdelex(session: Session, argv: list[bytes]) -> None:
     """Removes entries by ID, and the groups' references to them or not, and tells for each what was done."""
     key: bytes = argv[1]
-    stream: Stream | None = find_stream(session, key)
+    stream: Stream | None = lookup_write(session, key)
     arguments: DeleteArguments = DeleteArguments()
     arguments.read(argv, 2)
     if stream is None:
@@ -229,7 +230,7 @@ def xdelex(session: Session, argv: list[bytes]) -> None:
 def xackdel(session: Session, argv: list[bytes]) -> None:
     """Takes entries off the pending ones of a group, deletes them from the stream, and tells for each what was done."""
     key: bytes = argv[1]
-    stream: Stream | None = read_stream(session, key)
+    stream: Stream | None = lookup_read(session, key)
     arguments: DeleteArguments = DeleteArguments()
     arguments.read(argv, 3)
     group: Group | None = None if stream is None else stream.find_group(argv[2])

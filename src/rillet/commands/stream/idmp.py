@@ -25,12 +25,12 @@ from rillet.commands.stream.arguments import (
     MAX_U64,
     SYNTAX_ERROR,
     TrimArguments,
-    find_stream,
     integer,
     option,
     read_id,
-    signed,
+    to_signed,
 )
+from rillet.commands.stream.lookup import lookup_write, require_stream
 from rillet.errors import CommandError
 from rillet.keyspace.database import Database
 from rillet.protocol.reply_writer import ReplyWriter
@@ -50,8 +50,6 @@ from rillet.types.stream.value import Stream
 
 SINCE = 86
 """The level of `compat` from which on all this is known."""
-
-_NO_KEY = "no such key"
 
 
 def new_stream(settings: Settings) -> Stream:
@@ -132,8 +130,8 @@ def write_idmp(out: ReplyWriter, stream: Stream, now: int) -> None:
         (b"idmp-maxsize", producers.max_entries),
         (b"pids-tracked", len(producers.producers)),
         (b"iids-tracked", producers.tracked()),
-        (b"iids-added", signed(producers.added)),
-        (b"iids-duplicates", signed(producers.duplicates)),
+        (b"iids-added", to_signed(producers.added)),
+        (b"iids-duplicates", to_signed(producers.duplicates)),
     ):
         out.bulk(name)
         out.integer(value)
@@ -155,9 +153,7 @@ def _limit(word: bytes, what: str, unit: str, low: int, high: int) -> int:
 )  # fmt: skip
 def xcfgset(session: Session, argv: list[bytes]) -> None:
     """Sets how long, and how many, messages of a producer a stream remembers."""
-    stream = find_stream(session, argv[1])
-    if stream is None:
-        raise CommandError(_NO_KEY)
+    stream = require_stream(lookup_write(session, argv[1]))
     duration = max_entries = -1
     for at in range(2, len(argv), 2):
         word = option(argv[at])
@@ -195,9 +191,7 @@ def xidmprecord(session: Session, argv: list[bytes]) -> None:
         raise CommandError("producer ID must be non-empty")
     if not iid:
         raise CommandError("idempotent ID must be non-empty")
-    stream = find_stream(session, key)
-    if stream is None:
-        raise CommandError(_NO_KEY)
+    stream = require_stream(lookup_write(session, key))
     if not stream.contains(reader.ms, reader.seq):
         raise CommandError("No such message in stream")
     producers = producers_of(stream)

@@ -15,16 +15,13 @@ from rillet.commands.arguments import text
 from rillet.commands.stream.arguments import (
     MAX_U64,
     integer,
-    no_such_group,
     option,
-    owner_name,
-    read_stream,
-    signed,
     subcommand_error,
+    to_signed,
 )
 from rillet.commands.stream.idmp import IDMP_FIELDS, SINCE, write_idmp
+from rillet.commands.stream.lookup import lookup_read, require_group, require_stream
 from rillet.commands.stream.range import write_entries
-from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
@@ -92,13 +89,6 @@ def xinfo_help(session: Session, argv: list[bytes]) -> None:
     _write_help(session, argv, _XINFO_HELP)
 
 
-def _existing(session: Session, key: bytes) -> Stream:
-    stream = read_stream(session, key)
-    if stream is None:
-        raise CommandError("no such key")
-    return stream
-
-
 def _write_counters(session: Session, stream: Stream, group: Group) -> None:
     """Write entries-read and lag, null where they cannot be told (streamReplyWithCGLag)."""
     out = session.out
@@ -112,7 +102,7 @@ def _write_counters(session: Session, stream: Stream, group: Group) -> None:
     if lag is None:
         out.null()
     else:
-        out.integer(signed(lag))
+        out.integer(lag)
 
 
 @command(
@@ -121,9 +111,7 @@ def _write_counters(session: Session, stream: Stream, group: Group) -> None:
 )  # fmt: skip
 def xinfo_consumers(session: Session, argv: list[bytes]) -> None:
     """Lists the consumers of a group."""
-    group = _existing(session, argv[2]).groups.get(argv[3])
-    if group is None:
-        raise no_such_group(argv[2], argv[3])
+    group = require_group(require_stream(lookup_read(session, argv[2])), argv[2], argv[3])
     out = session.out
     now = session.db.clock.now_ms()
     shows_active = session.engine.settings.compat.knows(ACTIVE_TIME)
@@ -147,7 +135,7 @@ def xinfo_consumers(session: Session, argv: list[bytes]) -> None:
 )  # fmt: skip
 def xinfo_groups(session: Session, argv: list[bytes]) -> None:
     """Lists the consumer groups of a stream."""
-    stream = _existing(session, argv[2])
+    stream = require_stream(lookup_read(session, argv[2]))
     out = session.out
     out.array(len(stream.groups))
     for group in stream.sorted_groups():
@@ -169,7 +157,7 @@ def xinfo_groups(session: Session, argv: list[bytes]) -> None:
 )  # fmt: skip
 def xinfo_stream(session: Session, argv: list[bytes]) -> None:
     """Describes a stream, with FULL down to its entries and pending entries."""
-    stream = _existing(session, argv[2])
+    stream = require_stream(lookup_read(session, argv[2]))
     full = len(argv) > 3
     count = 10
     if full:
@@ -205,7 +193,7 @@ def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
     out.bulk(b"max-deleted-entry-id")
     out.stream_id(stream.max_deleted_ms, stream.max_deleted_seq)
     out.bulk(b"entries-added")
-    out.integer(signed(stream.entries_added))
+    out.integer(to_signed(stream.entries_added))
     out.bulk(b"recorded-first-entry-id")
     out.stream_id(stream.first_ms, stream.first_seq)
 
@@ -283,6 +271,6 @@ def _write_pending(out: ReplyWriter, group: Group, index: PendingIndex, count: i
         out.array(4 if owner else 3)
         out.stream_id(pending.ms, pending.seq)
         if owner:
-            out.bulk(owner_name(group, pending.slot))
+            out.bulk(group.table.owner(pending.slot).name)
         out.integer(table.delivery_time(pending.slot))
-        out.integer(signed(table.delivery_count(pending.slot)))
+        out.integer(to_signed(table.delivery_count(pending.slot)))

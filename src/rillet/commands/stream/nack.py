@@ -17,8 +17,9 @@ is 0 (with FATAL, the highest). An ID that is neither is passed over; the reply 
 from __future__ import annotations
 
 from rillet.commands.arguments import text
-from rillet.commands.stream.arguments import find_stream, integer, option, read_ids
-from rillet.errors import CommandError, NoGroup
+from rillet.commands.stream.arguments import integer, option, read_ids
+from rillet.commands.stream.lookup import lookup_write, require_stream_and_group
+from rillet.errors import CommandError
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.types.stream.group import MAX_DELIVERIES
@@ -90,10 +91,7 @@ def _words_of(argv: list[bytes], at: int) -> list[bytes]:
 def xnack(session: Session, argv: list[bytes]) -> None:
     """Releases pending entries of a group, which the next claim gets, and returns how many."""
     key = argv[1]
-    stream = find_stream(session, key)
-    group = None if stream is None else stream.find_group(argv[2])
-    if stream is None or group is None:
-        raise NoGroup(f"No such key '{text(key)}' or consumer group '{text(argv[2])}'")
+    stream, group = require_stream_and_group(lookup_write(session, key), key, argv[2])
     arguments = NackArguments(argv)
     released = 0
     for ms, seq in arguments.ids:

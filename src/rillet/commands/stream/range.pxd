@@ -1,6 +1,7 @@
 cimport cython
 from rillet.runtime.session cimport Session
-from rillet.commands.stream.arguments cimport Interval, read_stream, integer, option
+from rillet.commands.stream.arguments cimport Interval, integer, option
+from rillet.commands.stream.lookup cimport lookup_read
 from rillet.protocol.reply_writer cimport ReplyWriter
 from rillet.structs.listpack cimport Listpack
 from rillet.types.stream.value cimport Stream

@@ -25,7 +25,8 @@ from rillet.types.stream.node import SAMEFIELDS
 from rillet.types.stream.value import Stream
 
 if not cython.compiled:  # compiled code has them as C functions, through the .pxd
-    from rillet.commands.stream.arguments import integer, option, read_stream
+    from rillet.commands.stream.arguments import integer, option
+    from rillet.commands.stream.lookup import lookup_read
 
 _SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
 
@@ -156,7 +157,7 @@ def write_entries(
 )  # fmt: skip
 def xlen(session: Session, argv: list[bytes]) -> None:
     """Returns the number of entries in a stream."""
-    stream: Stream | None = read_stream(session, argv[1])
+    stream: Stream | None = lookup_read(session, argv[1])
     session.out.integer(0 if stream is None else stream.length)
 
 
@@ -194,7 +195,7 @@ def _range(session: Session, argv: list[bytes], reverse: cython.bint) -> cython.
             count = 0
         at += 2
     out: ReplyWriter = session.out
-    stream: Stream | None = read_stream(session, argv[1])
+    stream: Stream | None = lookup_read(session, argv[1])
     if stream is None:
         return out.array(0)
     if count == 0:

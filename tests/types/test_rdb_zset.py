@@ -24,7 +24,7 @@ from rillet.types.zset import Zset
 from tests.differential.wire import Local
 from tests.judge import PEERS, Judge
 from tests.structs.dump_payload import sealed
-from tests.types.test_list_set_rdb import Both, body, both, listpack
+from tests.types.test_rdb_list_set import Both, body, both, listpack
 
 __all__ = ["both"]
 

@@ -1,0 +1,86 @@
+"""Looking up what a stream command works on: the stream, the group, the consumer; and the errors if one is missing.
+
+Redis has three texts for a missing key or group, which depend on the command (t_stream.c):
+
+    XPENDING, XCLAIM, XAUTOCLAIM, XNACK, XREADGROUP   NOGROUP No such key 'k' or consumer group 'g'
+    XGROUP, XINFO CONSUMERS                           NOGROUP No such consumer group 'g' for key name 'k'
+    XINFO, XSETID, XCFGSET, XIDMPRECORD               ERR no such key
+
+A lookup for reading counts as a keyspace hit or miss, also in XACK, XACKDEL, XCLAIM and XAUTOCLAIM, which write.
+"""
+
+from __future__ import annotations
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import text
+from rillet.errors import CommandError, NoGroup, WrongType
+from rillet.runtime.session import Session
+from rillet.types.stream.group import Consumer, Group
+from rillet.types.stream.value import Stream
+
+
+@cython.ccall
+def lookup_write(session: Session, key: bytes) -> Stream | None:
+    """Return the stream at key, None if there is no key; WrongType for another value (lookupKeyWrite)."""
+    return _checked(session.db.lookup(key))
+
+
+@cython.ccall
+def lookup_read(session: Session, key: bytes) -> Stream | None:
+    """Return the stream at key as `lookup_write` does, and count a hit or a miss (lookupKeyRead)."""
+    return _checked(session.db.lookup_read(key))
+
+
+@cython.cfunc
+@cython.inline
+def _checked(value: object) -> Stream | None:
+    if value is None:
+        return None
+    if not isinstance(value, Stream):
+        raise WrongType()
+    return value
+
+
+def require_stream(stream: Stream | None, message: str = "no such key") -> Stream:
+    """Return the stream that was looked up, or raise CommandError(message)."""
+    if stream is None:
+        raise CommandError(message)
+    return stream
+
+
+def require_group(stream: Stream, key: bytes, name: bytes) -> Group:
+    """Return the stream's group, or raise NoGroup."""
+    group = stream.groups.get(name)
+    if group is None:
+        raise NoGroup(f"No such consumer group '{text(name)}' for key name '{text(key)}'")
+    return group
+
+
+def require_stream_and_group(stream: Stream | None, key: bytes, name: bytes) -> tuple[Stream, Group]:
+    """Return the stream that was looked up and its group, or raise NoGroup with the names of both."""
+    group = None if stream is None else stream.groups.get(name)
+    if stream is None or group is None:
+        raise no_key_or_group(key, name)
+    return stream, group
+
+
+def no_key_or_group(key: bytes, name: bytes, suffix: str = "") -> NoGroup:
+    """Return the error for a missing key or group."""
+    return NoGroup(f"No such key '{text(key)}' or consumer group '{text(name)}'{suffix}")
+
+
+@cython.ccall
+def find_or_create_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
+    """Return the consumer, created if it is missing, with the current time as its seen_time."""
+    now: cython.longlong = session.db.clock.now_ms()
+    consumer: Consumer = group.find_consumer(name)
+    if consumer is None:
+        consumer = group.create_consumer(name, now)
+        session.dirty += 1
+        session.notify(b"t", b"xgroup-createconsumer", key)
+    consumer.seen_time = now
+    return consumer

@@ -1,0 +1,88 @@
+"""XREAD: the entries of streams after given IDs, now or as soon as there are any.
+
+The path of an XREAD: its arguments (`read_arguments`), the entries of each stream (`StreamRead` below, in the frame
+that `read_reply` writes), and, without any, blocking (`read_blocking`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.stream.range import EntryWriter
+from rillet.commands.stream.read_arguments import ReadArguments, keys_of_read
+from rillet.commands.stream.read_reply import ReadReply
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.types.stream.iterator import StreamIterator
+from rillet.types.stream.value import Stream
+
+if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+    from rillet.commands.stream.read_blocking import block_or_reply_null
+    from rillet.commands.stream.read_reply import entries_after, has_entries_after
+
+BLOCKED_COUNT = 1000
+"""The most entries that Redis 7.0 gives a client that blocked without COUNT (XREAD_BLOCKED_DEFAULT_COUNT)."""
+
+
+@cython.final
+@cython.cclass
+class StreamRead(ReadReply):
+    """The reply of an XREAD."""
+
+    __slots__ = ()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
+        """Write the key and the entries after the given ID; False if there are none."""
+        start: tuple[int, int] = self.arguments.starts[index]
+        if not has_entries_after(stream, start[0], start[1]):
+            return False
+        return self._write_pair(session.out, stream, index, self.stream_limit())
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def write_ready_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
+        """Write the stream that unblocked the client (Redis 7.0); without entries if the newest is already deleted."""
+        return self._write_pair(session.out, stream, index, self.arguments.count or BLOCKED_COUNT)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _write_pair(
+        self, out: ReplyWriter, stream: Stream, index: cython.Py_ssize_t, count: cython.longlong
+    ) -> cython.bint:
+        """Write the key and up to count entries after the given ID; count 0 = all."""
+        start: tuple[int, int] = self.arguments.starts[index]
+        mark: cython.Py_ssize_t = self.write_key(out, self.arguments.keys[index])
+        writer: EntryWriter = EntryWriter(out)
+        entries: StreamIterator = entries_after(stream, start[0], start[1])
+        written: cython.longlong = 0
+        while not self.is_full(out) and entries.next_entry():
+            writer.write(entries)
+            self.written += 1
+            written += 1
+            if written == count:
+                break
+        return out.insert_array(mark, written)
+
+
+@command(
+    "xread", arity=-4, flags="blocking readonly movablekeys", group="stream", since="5.0.0", get_keys=keys_of_read,
+    complexity="O(N) for the N entries returned; an XADD pays O(M) for the M clients that wait for the stream.",
+    syntax="[COUNT count] [MAXCOUNT maxcount]@8.10.0 [MAXSIZE maxsize]@8.10.0 [BLOCK milliseconds] "
+    "STREAMS key [key ...] id [id ...]",
+)  # fmt: skip
+def xread(session: Session, argv: list[bytes]) -> None:
+    """Returns entries of one or more streams after the given IDs, and with BLOCK waits until there are any."""
+    arguments: ReadArguments = ReadArguments(session.engine.settings.compat)
+    arguments.read(session, argv, False)
+    streams: list[Any] = arguments.find_streams(session, argv)
+    reply: StreamRead = StreamRead(arguments)
+    if not reply.write(session, streams):
+        block_or_reply_null(session, reply)

@@ -1,0 +1,147 @@
+"""The reply of XREAD and XREADGROUP: a pair of key and entries for each stream, within the limits of the command.
+
+    RESP2   *streams   *2 $ key *entries entry ...   *2 $ key *entries entry ...
+    RESP3   %streams      $ key *entries entry ...      $ key *entries entry ...
+
+Streams are served in the order of the command. COUNT limits each stream, MAXCOUNT all streams together, and MAXSIZE
+ends the reply once it has that many bytes, headers included; the first entry is written whatever its size. After a
+limit is reached, the remaining streams are left out of the reply. The number of entries, and of streams, is inserted
+before them once it is known (`ReplyWriter.insert_array`).
+
+`StreamRead` (`read`) and `GroupRead` (`read_group`) supply the entries of a stream.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.stream.read_arguments import ReadArguments
+from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime.session import Session
+from rillet.types.stream.iterator import StreamIterator
+from rillet.types.stream.value import Stream
+
+if not cython.compiled:  # compiled code has it as a C function, through the .pxd
+    from rillet.types.stream.id import less
+
+_MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
+
+
+@cython.cclass
+class ReadReply:
+    """The reply of one XREAD or XREADGROUP; a blocked client uses it again for each attempt."""
+
+    __slots__ = ("arguments", "now", "start", "written")
+    arguments: ReadArguments
+    start: cython.Py_ssize_t  # where the reply begins in the output
+    written: cython.longlong  # entries of all streams so far
+    now: cython.longlong
+
+    def __init__(self, arguments: ReadArguments) -> None:
+        self.arguments = arguments
+        self.start = 0
+        self.written = self.now = 0
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def begin(self, session: Session) -> cython.bint:
+        """Begin an attempt with an empty reply."""
+        self.start = session.out.mark()
+        self.written = 0
+        self.now = session.db.clock.now_ms()
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def write(self, session: Session, streams: list[Any]) -> cython.bint:
+        """Write the entries that can be served now; False if there are none."""
+        out: ReplyWriter = session.out
+        served: cython.Py_ssize_t = 0
+        index: cython.Py_ssize_t
+        self.begin(session)
+        for index in range(len(streams)):
+            stream: Stream | None = streams[index]
+            if self.is_full(out):
+                break
+            # Redis looks up every key twice, for its ID and for its entries, and counts both.
+            session.db.count_read(self.arguments.keys[index], stream is not None)
+            if stream is not None and self.write_stream(session, stream, index):
+                served += 1
+        if served == 0:
+            return False
+        if out.resp == 2:
+            out.insert_array(self.start, served)
+        else:
+            out.insert_map(self.start, served)
+        return True
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
+        """Write the pair of one stream; False if the stream has nothing for this client."""
+        raise NotImplementedError
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def write_ready_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
+        """Write the pair of the stream that unblocked a client (Redis 7.0); its entries may be empty."""
+        raise NotImplementedError
+
+    def retry_at(self) -> int:
+        """Return when a blocked client must try again although no key changed (ms since the epoch), 0 = never."""
+        return 0
+
+    @cython.cfunc
+    def write_key(self, out: ReplyWriter, key: bytes) -> cython.Py_ssize_t:
+        """Begin a pair with its key; return the position at which the number of entries is inserted."""
+        if out.resp == 2:
+            out.array(2)
+        out.bulk(key)
+        return out.mark()
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def is_full(self, out: ReplyWriter) -> cython.bint:
+        """Return whether MAXCOUNT or MAXSIZE is reached."""
+        if self.written == 0:
+            return False
+        if self.arguments.max_count and self.written >= self.arguments.max_count:
+            return True
+        return self.arguments.max_size > 0 and out.mark() - self.start >= self.arguments.max_size
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def stream_limit(self) -> cython.longlong:
+        """Return how many entries the next stream may add to the reply, 0 = any number."""
+        count: cython.longlong = self.arguments.count
+        left: cython.longlong
+        if self.arguments.max_count == 0:
+            return count
+        left = self.arguments.max_count - self.written
+        return left if count == 0 or left < count else count
+
+
+@cython.cfunc
+@cython.exceptval(-1, check=False)
+def has_entries_after(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
+    """Return whether the stream has an entry after the ID."""
+    if stream.length == 0 or not less(ms, seq, stream.last_ms, stream.last_seq):
+        return False
+    stream.edge(False, True)  # the entry of the last ID may be deleted
+    return less(ms, seq, stream.edge_ms, stream.edge_seq)
+
+
+@cython.cfunc
+def entries_after(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> StreamIterator:
+    """Return the entries after the ID; after the largest possible ID they start from 0-0 (streamIncrID)."""
+    if seq != _MAX_U64:
+        seq += 1
+    else:
+        seq = 0
+        ms = 0 if ms == _MAX_U64 else ms + 1
+    return StreamIterator(stream, ms, seq, _MAX_U64, _MAX_U64, False)
