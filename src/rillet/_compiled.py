@@ -27,6 +27,7 @@ COMPILED = (
     "types/string",
     "types/stream/node",
     "types/stream/pending",
+    "types/stream/time_order",
     "types/stream/group",
     "types/stream/iterator",
     "types/stream/counts",

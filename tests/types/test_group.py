@@ -247,7 +247,7 @@ def test_an_iterator_goes_on_behind_the_last_whatever_changes() -> None:
         if pending.ms < 300:
             group.deliver(pending.ms + 2000, 0, consumer, 1)
         if pending.ms == 1000:
-            group.table.pack([group.order], [group.index, consumer.index])
+            group.order.renumber(group.table.pack([group.index, consumer.index]))
     kept = [ms for ms in range(1, 1000) if ms < 5 or ms % 3 != 2]
     assert seen[: len(kept)] == kept and seen == sorted(seen)
     assert group.pending_count == group.table.count == 0

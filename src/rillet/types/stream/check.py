@@ -1,7 +1,7 @@
-"""What must hold of a stream, verified entry by entry; and what it weighs.
+"""The invariants of a stream, verified entry by entry, and its size in memory.
 
-Both read the public face only, so one text serves both speeds. The check reads each node by its own, straight
-from the listpack's values and not through the iterator, so that it can find the iterator wrong too.
+Both use public attributes only, so they work on compiled and interpreted streams. The check decodes each node directly
+from the listpack's values, without `StreamIterator`, so that it also finds errors of the iterator.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 _WRAP = 1 << 64
 
-# What MEMORY USAGE of Redis 7.0 counts on a 64-bit machine (object.c, objectComputeSize).
+# The sizes that MEMORY USAGE of Redis 7.0 assumes on a 64-bit machine (object.c, objectComputeSize).
 _OBJECT_AND_STREAM = 16 + 80
 _GROUP = 40
 _CONSUMER = 24
 
 
 def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
-    """Return (ID, is it a tombstone) of each entry of a sound node whose master ID is given as one 128-bit number."""
+    """Return (ID, whether it is a tombstone) of each entry of a valid node; IDs are 128-bit numbers."""
     values = lp.values()
     nfields = int(values[2])
     at = 4 + nfields
@@ -42,7 +42,7 @@ def node_entries(lp: Listpack, master: int) -> list[tuple[int, bool]]:
 
 
 def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
-    """Verify what is remembered of the first node: where it is, and that only tombstones lie before head_pos."""
+    """Verify the cached first node: that it is first, and that only tombstones precede head_pos."""
     must(first is not None and first[0] == stream.head_key and first[1] is stream.head, "the head is the first node")
     assert stream.head is not None
     values = stream.head.values()
@@ -55,9 +55,9 @@ def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
     start = 4 + int(values[2])
     while start < boxes:
         flags = int(values[start])
-        must(bool(flags & DELETED), "only tombstones lie before head_pos")
+        must(bool(flags & DELETED), "only tombstones precede head_pos")
         start += 4 + (int(values[2]) if flags & SAMEFIELDS else 1 + 2 * int(values[start + 3]))
-    must(start == boxes, "head_pos is where an entry begins")
+    must(start == boxes, "an entry begins at head_pos")
 
 
 def check_stream(stream: Stream) -> None:
@@ -69,7 +69,7 @@ def check_stream(stream: Stream) -> None:
     for key, lp in stream.rax.items():
         must(len(key) == 16, "a node's key has 16 bytes")
         lp.check()
-        must(validate_node(lp), f"node {key.hex()} is sound")
+        must(validate_node(lp), f"node {key.hex()} is valid")
         master = int.from_bytes(key, "big")
         entries = node_entries(lp, master)
         alive = [entry for entry, deleted in entries if not deleted]
@@ -78,34 +78,37 @@ def check_stream(stream: Stream) -> None:
         set_back = set_back or any(entry < master for entry in alive)
         living += alive
         last_node = lp
-    must(stream.length == len(living), "length is the number of living entries")
-    # XSETID may go back behind deleted entries, and adding goes on from there, so tombstones may be out of order.
-    # Where a trim left a node of tombstones only, even before its master; then nothing is in order, as in Redis.
+    must(stream.length == len(living), "length is the number of entries that are not tombstones")
+    # XSETID may set an ID before deleted entries, and later entries follow it, so tombstones may be out of order. If a
+    # trim left a node of tombstones only, new entries may precede its master ID: then no order holds, as in Redis.
     if not set_back:
-        must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no living entry is beyond last_")
-        must(all(entry < after for entry, after in pairwise(living)), "living entries have rising IDs")
+        must(stream.last_ms * _WRAP + stream.last_seq >= max(living, default=0), "no entry has a greater ID than last_")
+        must(all(entry < after for entry, after in pairwise(living)), "the IDs of entries rise")
         first = living[0] if living else 0
-        must(stream.first_ms * _WRAP + stream.first_seq == first, "first_ is the first living entry")
-    must(stream.entries_added >= stream.length, "every entry was added")
+        must(stream.first_ms * _WRAP + stream.first_seq == first, "first_ is the ID of the first entry")
+    must(stream.entries_added >= stream.length, "entries_added is at least length")
     must(stream.tail is None or stream.tail is last_node, "the tail is the last node")
     if stream.head is not None:
         _check_head(stream, next(iter(stream.rax.items()), None))
     if stream.tail is not None:
         values = stream.tail.values()
         facts = (stream.tail_live, stream.tail_entries, stream.tail_fields)
-        must(facts == (values[0], int(values[0]) + int(values[1]), values[2]), "the tail's facts are its master's")
-        must(stream.tail.get(stream.tail_pos) == values[3], "tail_pos is behind the number of fields")
+        must(
+            facts == (values[0], int(values[0]) + int(values[1]), values[2]),
+            "the cached counts of the tail equal its master entry",
+        )
+        must(stream.tail.get(stream.tail_pos) == values[3], "tail_pos is after the number of fields")
     stream.pending.check()
     must(stream.pending.count == sum(group.pending_count for group in stream.groups.values()),
          "every slot of the table is pending in a group")
     for name, group in stream.groups.items():
-        must(group.name == name, f"group {name!r} bears its name")
+        must(group.name == name, f"group {name!r} has its key as its name")
         group.check()
-        must(group.table is stream.pending, f"group {name!r} keeps its pending entries in the stream's table")
+        must(group.table is stream.pending, f"group {name!r} uses the stream's table of pending entries")
 
 
 def memory_of_stream(stream: Stream, samples: int) -> int:
-    """Return the estimate of MEMORY USAGE: its arithmetic, with the sizes of our own buffers."""
+    """Return the estimate for MEMORY USAGE, computed as in Redis from the sizes of rillet's buffers."""
     sizes: list[int] = []
     nodes = RaxIterator(stream.rax)
     nodes.seek("^")
@@ -131,5 +134,5 @@ def _memory_of_index(index: PendingIndex) -> int:
 
 
 def _memory_of_rax(rax: Rax) -> int:
-    # object.c, streamRadixTreeMemoryUsage: a key's 16 bytes, a node's head and thirty words beside it.
+    # object.c, streamRadixTreeMemoryUsage: 16 bytes per key; a header and thirty words per node.
     return 16 * rax.numele + (4 + 8 * 30) * rax.numnodes

@@ -1,26 +1,26 @@
-"""How many entries lie before an ID: the counts of a stream's nodes, added up in pieces.
+"""The rank of an ID in its stream, from the entry counts of the nodes, which are summed in pieces.
 
-A node tells its living entries in its master entry, but to ask every node of a stream of ten million entries takes
-30 ms, most of it waiting for memory. So the sums of PIECE nodes each are kept from the first question on:
+Each node has its number of entries in its master entry, but reading every node of a stream of ten million entries takes
+30 ms, mostly cache misses. So the first query computes sums of PIECE nodes each, and later queries use them:
 
-    keys   k0        k1        k2        k3          the key at which a piece begins
+    keys   k0        k1        k2        k3          the first key of each piece
     nodes  n n n n   n n n n   n n n n   n n
-    sums   412       400       -1        163         -1 = to be counted again
+    sums   412       400       -1        163         -1 = unknown
 
-    entries beyond an ID  =  the rest of its node + nodes to the end of its piece + sums behind it
-    rank of an ID         =  the stream's length - entries beyond it
+    entries after an ID  =  those of its node + nodes to the end of its piece + sums of the following pieces
+    rank of an ID        =  the stream's length - entries after it
 
-What changes a sum, and who notices:
+How the sums stay correct:
 
-    appending            the last piece is counted at every question, and split when it has grown
-    trimming the head    the pieces behind the head keep their sums, and those before it are not asked: ranks are told
-                         from the end. Pieces that are gone are dropped at the next question
-    deleting an entry    the iterator that deletes forgets the sum of one piece (`forget`)
-    the rest             trims that look at single entries, nodes added out of order: the stream drops its sums
+    appending            each query counts the last piece again, and splits it if it has grown
+    trimming the head    the following pieces keep their sums, and ranks are computed from the end, so they do not use
+                         earlier pieces. The next query drops pieces that no longer exist
+    deleting an entry    the iterator that deletes marks the sum of one piece as unknown (`forget`)
+    other changes        trims of single entries and nodes added out of order: the stream drops all sums
 
-A stream that was never asked has none, and writing pays nothing. Costs: the first question O(nodes), any other
-O(PIECE + nodes / PIECE), 50 microseconds for ten million entries; 150 bytes a piece. Rejected: running totals (a
-deletion would change all behind it), counts in the tree's inner nodes (every append would pay).
+A stream without queries has no sums, and writing to it costs nothing. Costs: the first query O(nodes), later ones
+O(PIECE + nodes / PIECE), 50 microseconds for ten million entries; 150 bytes per piece. Rejected: running totals (a
+deletion would change all later ones), and counts in the inner nodes of the tree (they would slow every append).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
     from rillet.types.stream.node import int_at
 
 PIECE = 128
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
 @cython.final
 @cython.cclass
 class StreamCounts:
-    """The sums of a stream's nodes. The stream has them, so they do not have the stream: each method is given it.
+    """The sums of a stream's nodes. Each method takes the stream as a parameter, which avoids a reference cycle.
 
-    `found_ms` and `found_seq` are the ID that `find` found.
+    `find` sets `found_ms` and `found_seq`.
     """
 
     __slots__ = ("found_ms", "found_seq", "keys", "piece", "sums")
@@ -66,14 +66,14 @@ class StreamCounts:
         self.found_ms = self.found_seq = 0
 
     def forget(self, key: bytes) -> None:
-        """Note that the count of the node at key has changed. O(log pieces)"""
+        """Mark the sum of a piece as unknown, because the count of the node at key has changed. O(log pieces)"""
         index = bisect_right(self.keys, key) - 1
         if index >= 0:
             self.sums[index] = -1
 
     @cython.ccall
     def refresh(self, stream: StreamNodes) -> cython.bint:
-        """Drop the pieces before the head, and count the last one again, with what was appended."""
+        """Drop the pieces before the head, and count the last piece and later nodes again."""
         nodes: RaxIterator = RaxIterator(stream.rax)
         inside: cython.Py_ssize_t = 0
         total: cython.longlong = 0
@@ -104,16 +104,16 @@ class StreamCounts:
 
     @cython.cfunc
     def _sum(self, stream: StreamNodes, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the entries of a piece, counted where that is not known."""
-        known: cython.longlong = self.sums[index]
-        if known < 0:
-            known = self._between(stream, ">=", self.keys[index], index)
-            self.sums[index] = known
-        return known
+        """Return the number of entries of a piece."""
+        total: cython.longlong = self.sums[index]
+        if total < 0:
+            total = self._between(stream, ">=", self.keys[index], index)
+            self.sums[index] = total
+        return total
 
     @cython.cfunc
     def _between(self, stream: StreamNodes, op: str, key: bytes, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the entries of the nodes from (">=") or behind (">") a key to the end of a piece."""
+        """Return the number of entries of the nodes from a key (">=") or after it (">") to the end of a piece."""
         nodes: RaxIterator = RaxIterator(stream.rax)
         stop: bytes = self.keys[index + 1] if index + 1 < len(self.keys) else b""
         total: cython.longlong = 0
@@ -126,7 +126,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _rest_of_node(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
-        """Return how many entries of the node where the ID belongs are beyond it. O(one node)"""
+        """Return how many entries of the ID's node are after the ID. O(one node)"""
         nodes: RaxIterator = RaxIterator(stream.rax)
         entries: StreamIterator
         left: cython.longlong
@@ -141,7 +141,7 @@ class StreamCounts:
 
     @cython.ccall
     def rank(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
-        """Return how many entries are not beyond the ID; `refresh` comes before the first question."""
+        """Return how many entries are at or before the ID. Call `refresh` first."""
         key: bytes = encode_key(ms, seq)
         index: cython.Py_ssize_t = bisect_right(self.keys, key) - 1
         beyond: cython.longlong
@@ -155,7 +155,7 @@ class StreamCounts:
 
     @cython.ccall
     def find(self, stream: StreamNodes, position: cython.longlong) -> cython.bint:
-        """Find the entry of that rank, from 1 to the stream's length; its ID is then in found_ms and found_seq."""
+        """Set found_ms and found_seq to the ID of the entry with that rank, from 1 to the stream's length."""
         beyond: cython.longlong = stream.length - position
         index: cython.Py_ssize_t = len(self.sums) - 1
         nodes: RaxIterator = RaxIterator(stream.rax)

@@ -1,19 +1,18 @@
-"""Finding entries by ID, one after the other: cheap where the IDs rise, as those of pending entries do.
+"""Looking up entries by ID one after the other, which is cheap for rising IDs, as pending entries have them.
 
-A claim looks up many entries of one stream, mostly neighbours in rising order. A search in the radix
-tree and in a node for each costs ten times a step to the next entry. So the finder keeps its
-iterator where the last entry was found, takes up to eight steps from there, and searches anew only where
-that does not get there.
+A claim looks up many entries of one stream, mostly neighbours in rising order. A search in the radix tree and in a node
+costs ten times as much as a step to the next entry. So the lookup keeps its iterator at the last entry, takes up to
+eight steps from there, and searches again only if they do not reach the ID.
 
     find(5-0)   search            5-0
     find(6-0)   one step          5-0 ─► 6-0
     find(9-0)   three steps                  ─► 7-0 ─► 8-0 ─► 9-0
     find(1-0)   search            1-0
 
-Invariant: while `ahead` is set, the iterator's current entry is the first one that is not before any ID asked
-for since the last search. The stream must not change between two calls.
+Invariant: if `ahead` is set, the iterator's current entry is the first one at or after every ID that was looked up
+since the last search. The stream must not change between two calls.
 
-Costs: O(1) for a neighbour, else O(log nodes + one node).
+Costs: O(1) for a neighbour, otherwise O(log nodes + one node).
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _STEPS = cython.declare(cython.int, 8)
 @cython.final
 @cython.cclass
 class EntryLookup:
-    """Finds entries of one stream; after `find` gave True, `entries` stands at the entry, its fields unread."""
+    """Looks up entries of one stream; after `find` returned True, `entries` is at the entry."""
 
     __slots__ = ("ahead", "entries", "given", "stream")
     stream: Stream
@@ -46,19 +45,19 @@ class EntryLookup:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self.entries = None  # type: ignore[assignment]  # once `ahead`, there is one
+        self.entries = None  # type: ignore[assignment]  # set whenever `ahead` is
         self.ahead = False
         self.given = False
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def find(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say whether the entry exists and is no tombstone, and stand there. Redis: streamEntryExists."""
+        """Return whether the entry exists, and move `entries` to it. Redis: streamEntryExists."""
         entries: StreamIterator = self.entries
         steps: cython.int = 0
         if not self.ahead or less(ms, seq, entries.ms, entries.seq):
             return self._search(ms, seq)
-        # Whoever was given the entry has read its fields: it is not handed out again.
+        # The caller may have read the fields of this entry, so the iterator cannot be used for it again.
         if self.given and entries.ms == ms and entries.seq == seq:
             return self._search(ms, seq)
         while less(entries.ms, entries.seq, ms, seq):

@@ -1,5 +1,6 @@
 cimport cython
-from rillet.types.stream.pending cimport PendingTable, PendingIndex, PendingIterator, TimeOrder
+from rillet.types.stream.pending cimport PendingTable, PendingIndex, PendingIterator
+from rillet.types.stream.time_order cimport TimeOrder
 
 
 @cython.final

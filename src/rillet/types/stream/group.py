@@ -1,23 +1,23 @@
-"""Consumer groups: who was given which entry, and what is still unacknowledged.
+"""Consumer groups: which consumer received which entry, and which entries are not acknowledged yet.
 
     Group ── index ────────────► slots by ID        every entry that is pending in the group
       │ ──── order ────────────► slots by time      the same, released ones (XNACK) first
-      └───── consumers ──► Consumer ── index ──► slots by ID    what is pending with that consumer
+      └───── consumers ──► Consumer ── index ──► slots by ID    the entries pending with that consumer
 
-A slot is a pending entry (a NACK): a record of the stream's table, `pending` draws it. It names its owner,
-so acknowledging by ID finds the consumer, and a consumer's own history is a walk of its own index; neither
-ever searches the other. An entry that was released (XNACK) belongs to the group's `nobody`, a
-consumer without a name that is listed nowhere and has no index to keep.
+A slot is the number of a pending entry's record in the stream's table (`pending` shows the record). The record has the
+number of its owner, so that acknowledging by ID finds the consumer, and the history of a consumer is an iteration over
+the consumer's own index. A released entry (XNACK) belongs to the group's `nobody`, a consumer without a name that is
+not listed and whose index stays empty.
 
-Invariants (`check`): each slot of the group's index is in exactly one consumer's index, or belongs to nobody; it
-names that consumer; the order by time has the same slots as the index, and its released ones are nobody's.
-While an RDB file is read, slots are in the group without an owner and without a place in the order (`load`)
-until their consumers come (`assign`) and `settle` sorts them; `orphans` tells whether any were left over.
+Invariants (`check`): each slot of the group's index is in the index of its owner, and in no other consumer's, or
+belongs to `nobody`; the order by time has the same slots as the index, and its released slots are those of `nobody`.
+While an RDB file is loaded, slots have no owner and no place in the order (`load`) until their consumers are read
+(`assign`) and `settle` sorts them; `orphans` counts the slots that still have no owner.
 
-Costs: every operation on one pending entry is a few searches of O(log n), O(1) where acknowledging follows the
-order of delivery; deleting a consumer is O(its pending entries). Consumers are in a dict, and listed in the
-byte order of their names, which is the order of Redis's tree. Rejected: one dict of pending entries,
-because XPENDING, XAUTOCLAIM and the history of XREADGROUP all start at an ID and go on in order.
+Costs: an operation on one pending entry is a few searches of O(log n), O(1) if acknowledging follows the order of
+delivery; deleting a consumer is O(its pending entries). Consumers are in a dict, and listed in the byte order of their
+names, as in Redis's radix tree. Rejected: a dict of pending entries, because XPENDING, XAUTOCLAIM and the history of
+XREADGROUP all start at an ID and continue in order.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
 from rillet.types.stream.group_check import check_group
-from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable, TimeOrder
+from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
+from rillet.types.stream.time_order import TimeOrder
 
 __all__ = ["ENTRIES_READ_UNKNOWN", "Consumer", "Group", "PendingIndex", "PendingIterator", "PendingTable"]
 
 ENTRIES_READ_UNKNOWN = -1
-"""`Group.entries_read` where no count is known (SCG_INVALID_ENTRIES_READ)."""
+"""`Group.entries_read` if the count is unknown (SCG_INVALID_ENTRIES_READ)."""
 MAX_DELIVERIES = (1 << 63) - 1
-"""Where the count of deliveries stops since Redis 8.4; XNACK FATAL sets it."""
+"""The highest delivery count since Redis 8.4; XNACK FATAL sets it."""
 
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_DELIVERIES = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
@@ -47,9 +48,9 @@ _MAX_DELIVERIES = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 @cython.no_gc
 @cython.cclass
 class Consumer:
-    """One consumer: its name, when it was last seen and active (ms; -1 = never), what it has not acknowledged.
+    """One consumer: its name, the times at which it was last seen and active (ms; -1 = never), its pending entries.
 
-    `number` is how slots refer to it. Redis: streamConsumer.
+    Slots refer to it by `number`. Redis: streamConsumer.
     """
 
     __slots__ = ("active_time", "group_name", "index", "name", "number", "seen_time")
@@ -70,14 +71,14 @@ class Consumer:
 
     @property
     def pending_count(self) -> int:
-        """How many entries are pending with it."""
+        """The number of entries pending with the consumer."""
         return self.index.count
 
 
 @cython.final
 @cython.cclass
 class Group:
-    """A consumer group of a stream; `table` is the stream's. Redis: streamCG."""
+    """A consumer group of a stream; it shares the stream's `table`. Redis: streamCG."""
 
     __slots__ = (
         "consumers", "entries_read", "index", "last_ms", "last_seq", "name", "nobody", "order", "table",
@@ -113,18 +114,18 @@ class Group:
 
     @property
     def pending_count(self) -> int:
-        """How many entries are pending in the group."""
+        """The number of entries pending in the group."""
         return self.index.count
 
     @property
     def nacked_count(self) -> int:
-        """How many of them were released (XNACK) and not delivered since."""
+        """The number of pending entries that were released (XNACK) and not delivered since."""
         return self.order.released
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
-        """Forget all consumers and pending entries: the group is gone, its stream's table stays. O(pending entries)."""
+        """Remove all consumers and pending entries, also from the stream's table. O(pending entries)."""
         consumer: Consumer
         pending: PendingIterator = PendingIterator(self.table, self.index)
         while pending.next():
@@ -140,7 +141,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_id(self, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong) -> cython.bint:
-        """Make this the last delivered ID (XGROUP SETID)."""
+        """Set the last delivered ID and the read counter (XGROUP SETID)."""
         self.last_ms = ms
         self.last_seq = seq
         self.entries_read = entries_read
@@ -150,12 +151,12 @@ class Group:
 
     @cython.ccall
     def find_consumer(self, name: bytes) -> Consumer:
-        """Return the consumer, or None. Redis: streamLookupConsumer, which also sets seen_time: the caller's part."""
+        """Return the consumer, or None. Redis: streamLookupConsumer; here the caller sets seen_time."""
         return self.consumers.get(name)  # type: ignore[return-value]
 
     @cython.ccall
     def create_consumer(self, name: bytes, now: cython.longlong) -> Consumer:
-        """Return a new consumer, seen now (ms) and never active, or None when the name is taken.
+        """Create a consumer that was seen now (ms) and never active; None if the name exists.
 
         Redis: streamCreateConsumer.
         """
@@ -169,7 +170,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def delete_consumer(self, name: bytes) -> cython.Py_ssize_t:
-        """Delete a consumer with its pending entries; return how many those were, -1 without such a consumer.
+        """Delete a consumer; return the number of its pending entries, -1 if there is no such consumer.
 
         O(its pending entries). Redis: streamDelConsumer.
         """
@@ -188,7 +189,7 @@ class Group:
         return deleted
 
     def sorted_consumers(self) -> list[Consumer]:
-        """Return the consumers in the byte order of their names, as Redis lists and saves them."""
+        """Return the consumers in the byte order of their names, the order in which Redis lists and saves them."""
         return [self.consumers[name] for name in sorted(self.consumers)]
 
     # -- pending entries
@@ -200,13 +201,13 @@ class Group:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def find(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return the slot of the entry, -1 where it is not pending in the group."""
+        """Return the slot of the entry, -1 if it is not pending in the group."""
         return self.index.find(self.table, ms, seq)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _insert(self, slot: cython.Py_ssize_t, consumer: Consumer) -> cython.bint:
-        """Put a new slot into the group's index and its owner's."""
+        """Add a new slot to the indexes of the group and of its owner."""
         ms: cython.ulonglong = self.table.ms(slot)
         seq: cython.ulonglong = self.table.seq(slot)
         self.index.insert(self.table, slot, ms, seq)
@@ -219,9 +220,9 @@ class Group:
     def deliver(
         self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
     ) -> cython.Py_ssize_t:
-        """Note a first delivery, made now (ms), to the consumer; return the slot. Redis: streamReplyWithRange.
+        """Record the first delivery of an entry to a consumer, now (ms); return its slot. Redis: streamReplyWithRange.
 
-        An entry that is pending already moves to the consumer: it is read again after XGROUP SETID to an earlier ID.
+        After XGROUP SETID to an earlier ID the entry may already be pending: then it moves to the consumer.
         """
         slot: cython.Py_ssize_t = self.index.edge(False)
         if slot >= 0 and self.table.compare(slot, ms, seq) >= 0:
@@ -241,7 +242,7 @@ class Group:
     def force(
         self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
     ) -> cython.Py_ssize_t:
-        """Return the slot of an entry that was not pending and is now, with one delivery (XCLAIM with FORCE)."""
+        """Make an entry pending that is not, with one delivery; return its slot (XCLAIM with FORCE)."""
         slot: cython.Py_ssize_t = self.table.new(ms, seq, now, 1, consumer.number)
         self._insert(slot, consumer)
         self.order.append(self.table, slot)
@@ -250,7 +251,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def transfer(self, slot: cython.Py_ssize_t, consumer: Consumer) -> cython.bint:
-        """Make the consumer the owner; False where it is already. Time and count stay. Redis: xclaimCommand."""
+        """Make the consumer the owner, with the same time and count; False if it already is. Redis: xclaimCommand."""
         owner: Consumer = self._owner(slot)
         if owner is consumer:
             return False
@@ -267,7 +268,7 @@ class Group:
     def set_delivery(
         self, slot: cython.Py_ssize_t, time: cython.longlong, count: cython.ulonglong
     ) -> cython.bint:
-        """Set when (ms) and how often an entry that has an owner was delivered. Redis 8.4: pelListUpdate."""
+        """Set the delivery time (ms) and count of an entry that has an owner. Redis 8.4: pelListUpdate."""
         self.order.remove(self.table, slot, False)
         self.table.set_time(slot, time)
         self.table.set_count(slot, count)
@@ -276,7 +277,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def redeliver(self, slot: cython.Py_ssize_t, now: cython.longlong, saturates: cython.bint) -> cython.bint:
-        """Count one more delivery, made now (ms); the count stops at 2**63-1 (since Redis 8.4), or goes round."""
+        """Count a delivery made now (ms). The count stops at 2**63-1 if it saturates, otherwise it wraps at 2**64."""
         count: cython.ulonglong = self.table.delivery_count(slot)
         if not saturates or count != _MAX_DELIVERIES:
             count = (count + 1) & _MASK
@@ -285,7 +286,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def release(self, slot: cython.Py_ssize_t, count: cython.ulonglong) -> cython.bint:
-        """Take the entry from its owner: it is nobody's, of the count given, and the next to be claimed (XNACK)."""
+        """Release the entry from its owner, with the given count, so that the next claim takes it (XNACK)."""
         owner: Consumer = self._owner(slot)
         if owner is not self.nobody:
             owner.index.remove(self.table, slot)
@@ -299,7 +300,7 @@ class Group:
     def force_released(
         self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.ulonglong
     ) -> cython.Py_ssize_t:
-        """Return the slot of an entry that was not pending and is now, as a released one (XNACK with FORCE)."""
+        """Make an entry pending that is not, as a released one; return its slot (XNACK with FORCE)."""
         slot: cython.Py_ssize_t = self.table.new(ms, seq, 0, count, self.nobody.number)
         self._insert(slot, self.nobody)
         self.order.release(self.table, slot)
@@ -308,7 +309,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def drop(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Forget a pending entry."""
+        """Remove a pending entry."""
         owner: Consumer = self._owner(slot)
         self.index.remove(self.table, slot)
         if owner is not self.nobody:
@@ -319,7 +320,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def acknowledge(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Forget a pending entry, in the group and at its owner; False when there is none. Redis: xackCommand."""
+        """Remove a pending entry from the group and its owner; False if it is not pending. Redis: xackCommand."""
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
         if slot < 0:
             return False
@@ -328,9 +329,9 @@ class Group:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def oldest(self) -> cython.Py_ssize_t:
-        """Return the slot that is first by time (released ones before all), -1 when nothing is pending.
+        """Return the first slot by time (released ones come first), -1 if nothing is pending.
 
-        `table.next_by_time` leads on.
+        `PendingTable.next_by_time` returns the next one.
         """
         return self.order.head if self.index.count else -1
 
@@ -341,7 +342,7 @@ class Group:
     def load(
         self, ms: cython.ulonglong, seq: cython.ulonglong, time: cython.longlong, count: cython.ulonglong
     ) -> cython.bint:
-        """Add a pending entry that has no owner yet; False when the ID is there already (RDB: rdbLoadObject)."""
+        """Add a pending entry without an owner; False if the ID is already pending (RDB: rdbLoadObject)."""
         if self.index.find(self.table, ms, seq) >= 0:
             return False
         return self._insert(self.table.new(ms, seq, time, count, self.nobody.number), self.nobody)
@@ -349,7 +350,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def assign(self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer) -> cython.bint:
-        """Give a loaded pending entry its owner; False when it is not in the group or has one (RDB: rdbLoadObject)."""
+        """Set the owner of a loaded pending entry; False if it is not pending or has an owner (RDB: rdbLoadObject)."""
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
         if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
             return False
@@ -359,19 +360,19 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def load_nacked(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Mark a loaded entry without an owner as released, behind those marked before; False where it is not such.
+        """Mark a loaded entry without an owner as the last released one (RDB type 27).
 
-        An entry that was marked before is refused too. RDB: type 27.
+        False if the entry is not pending, has an owner, or is already marked.
         """
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
         if slot < 0 or self.table.owner_number(slot) != self.nobody.number:
             return False
-        if self.order.holds(self.table, slot):
+        if self.order.contains(self.table, slot):
             return False
         return self.order.release(self.table, slot)
 
     def settle(self) -> None:
-        """Chain the loaded entries that have an owner by time, those of the same time by ID. O(n log n)"""
+        """Sort the loaded entries that have an owner by time, those with the same time by ID. O(n log n)"""
         table = self.table
         nobody = self.nobody.number
         slots = [slot for slot in self.index.slots() if table.owner_number(slot) != nobody]
@@ -379,7 +380,7 @@ class Group:
             self.order.append(table, slot)
 
     def chain_as(self, other: Group) -> None:
-        """Chain the entries as another group of the same ones has them: COPY since Redis 8.8 (streamDup). O(n log n)"""
+        """Copy the order by time of a group with the same entries (COPY since Redis 8.8: streamDup). O(n log n)"""
         self.order.clear()
         theirs: cython.Py_ssize_t = other.oldest()
         while theirs >= 0:
@@ -391,14 +392,14 @@ class Group:
             theirs = other.table.next_by_time(theirs)
 
     def orphans(self) -> int:
-        """Return how many pending entries have no owner and are not released: none once loaded. O(consumers)"""
+        """Return how many pending entries have no owner and are not released: 0 after loading. O(consumers)"""
         owned = 0
         for consumer in self.consumers.values():
             owned += consumer.index.count
         return self.index.count - owned - self.order.released
 
     def pending(self) -> list[dict[str, Any]]:
-        """Return every pending entry as names and values: id, consumer (b"" = released), time, count. O(n)"""
+        """Return every pending entry as a dict: id, consumer (b"" = released), time, count. O(n)"""
         table = self.table
         return [
             {"id": (table.ms(slot), table.seq(slot)), "consumer": table.owner(slot).name,
@@ -407,5 +408,5 @@ class Group:
         ]  # fmt: skip
 
     def check(self) -> None:
-        """Verify every invariant of the module's essay, O(pending entries); AssertionError names the broken one."""
+        """Verify the invariants of the module docstring, O(pending entries); AssertionError names the broken one."""
         check_group(self)

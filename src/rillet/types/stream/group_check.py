@@ -1,7 +1,7 @@
-"""What must hold of a consumer group, verified entry by entry.
+"""The invariants of a consumer group, verified entry by entry.
 
-The checks read the public face only, so one text serves both speeds and the types stay free of it. They
-are for tests, `rillet check` and the curious; nothing in the way of a command calls them.
+Tests and `rillet check` call these functions; commands do not. They use public attributes only, so they work on
+compiled and interpreted groups.
 """
 
 from __future__ import annotations
@@ -13,28 +13,28 @@ if TYPE_CHECKING:
 
 
 def must(holds: bool, invariant: str) -> None:
-    """Raise AssertionError with the invariant's words unless it holds (an assert that -O keeps)."""
+    """Raise AssertionError with the text of the invariant unless it holds; unlike an assert, also under python -O."""
     if not holds:
         raise AssertionError(invariant)
 
 
 def check_group(group: Group) -> None:
-    """Verify a group: its indexes, that each pending entry has one owner or none, and the order by time. O(entries)"""
+    """Verify a group: its indexes, the owner of each pending entry, and the order by time. O(pending entries)"""
     table = group.table
     group.index.check(table)
     pending = group.index.slots()
     owned: set[int] = set()
     for name, consumer in group.consumers.items():
-        must(consumer.name == name and consumer.group_name == group.name, f"consumer {name!r} bears its name")
-        must(table.owners[consumer.number] is consumer, f"consumer {name!r} is found by its number")
+        must(consumer.name == name and consumer.group_name == group.name, f"consumer {name!r} has its key as its name")
+        must(table.owners[consumer.number] is consumer, f"the number of consumer {name!r} finds it in the table")
         consumer.index.check(table)
         for slot in consumer.index.slots():
-            must(table.owner(slot) is consumer, f"{table.ms(slot)}-{table.seq(slot)} of {name!r} names its owner")
+            must(table.owner(slot) is consumer, f"{table.ms(slot)}-{table.seq(slot)} of {name!r} has its owner")
             must(slot not in owned, f"{table.ms(slot)}-{table.seq(slot)} has one owner")
             owned.add(slot)
-    must(owned <= set(pending), "what a consumer has is pending in the group")
+    must(owned <= set(pending), "the pending entries of a consumer are pending in the group")
     nobodys = [slot for slot in pending if slot not in owned]
-    must(all(table.owner(slot) is group.nobody for slot in nobodys), "what no consumer has is nobody's")
+    must(all(table.owner(slot) is group.nobody for slot in nobodys), "entries without a consumer belong to nobody")
     ordered = group.order.slots(table)
     must(sorted(ordered) == sorted(pending), "the order by time has the slots of the index")
-    must(set(ordered[: group.order.released]) == set(nobodys), "the first in the order are nobody's")
+    must(set(ordered[: group.order.released]) == set(nobodys), "the order by time begins with the released entries")

@@ -1,30 +1,28 @@
-"""Stream IDs: 128 bits that only ever grow, a millisecond time and a sequence number.
+"""Stream IDs: 128-bit numbers that rise, each a time in milliseconds and a sequence number.
 
-An ID travels through compiled code as two unsigned 64-bit numbers, `ms` and `seq`; nothing is
-allocated for it. Three other forms exist at the edges:
+Compiled code passes an ID as two unsigned 64-bit numbers, `ms` and `seq`, without allocation. An ID has three other
+forms:
 
-    text     1526919030474-55            what clients send and receive
-    key      16 bytes, big endian        what the radix trees are keyed by, so that their
-                                         byte order is the order of the IDs:
+    text     1526919030474-55            sent and received by clients
+    key      16 bytes, big endian        key of the radix trees; the byte order of
+                                         keys is the order of IDs:
 
              ┌───────────────────────┬───────────────────────┐
              │ ms, 8 bytes           │ seq, 8 bytes          │
              └───────────────────────┴───────────────────────┘
-    object   StreamID(ms=…, seq=…)       what the Python API hands out
+    object   StreamID(ms=…, seq=…)       returned by the Python API
 
-Inside a node an entry stores its ID as the difference to the node's master ID, each half by itself
-and modulo 2^64, read as a signed number. `delta` and `undelta` are that step and its inverse; they
-never rely on overflow, so both modes agree at the ends of the range (1-18446744073709551615 after
-0-1 has a sequence delta of -2).
+Inside a node an entry stores its ID as the difference to the node's master ID, separately for both halves, modulo 2^64,
+as a signed number. `delta` and `undelta` convert; they do not rely on overflow, so compiled and interpreted code agree
+at the ends of the range (1-18446744073709551615 after 0-1 has a sequence delta of -2).
 
-Text is read the way Redis reads it (t_stream.c, streamGenericParseIDOrReply; util.c, string2ull),
-quirks included: the text ends at its first NUL byte; more than 127 bytes are refused; each half that
-is no plain number gets a second chance with C's strtoull, so leading zeros, leading white space and
-a plus sign are taken, and a negative number in the sequence that is not canonical (`1--05`) wraps
-around, while a canonical one (`1--5`) is refused.
+Text is parsed as in Redis (t_stream.c, streamGenericParseIDOrReply; util.c, string2ull), with its quirks: the text ends
+at its first NUL byte; more than 127 bytes are rejected; a half that is not a canonical number is parsed again by C's
+strtoull, which accepts leading zeros, leading white space and a plus sign. A negative sequence number that is not
+canonical (`1--05`) wraps around, while a canonical one (`1--5`) is rejected.
 
-A reader object with registers (`IDReader`) instead of a returned tuple keeps parsing free of
-allocation; a C struct returned by value was rejected because the interpreted mode has none.
+`IDReader` stores its results in attributes instead of returning a tuple, so that parsing allocates nothing. Rejected: a
+C struct returned by value, which interpreted code does not have.
 """
 
 from __future__ import annotations
@@ -48,7 +46,7 @@ _CANONICAL_NEGATIVE = re.compile(rb"-[1-9][0-9]*")
 
 
 class StreamID(NamedTuple):
-    """An ID as a Python object; compares in stream order. Redis: stream.h, streamID."""
+    """An ID as a Python object, comparable in stream order. Redis: stream.h, streamID."""
 
     ms: int
     seq: int
@@ -69,7 +67,7 @@ class StreamID(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | bytes | StreamID, missing_seq: int = 0) -> StreamID:
-        """Return the ID that the text names (`-` and `+` included), or raise ValueError."""
+        """Parse an ID, including `-` and `+`; ValueError if the text is not an ID."""
         if isinstance(text, tuple):
             return cls(*text)
         reader = IDReader()
@@ -82,7 +80,7 @@ class StreamID(NamedTuple):
 @cython.final
 @cython.cclass
 class IDReader:
-    """Reads IDs from text into its registers `ms`, `seq`, `seq_given` and `exclusive`."""
+    """Parses IDs into its attributes `ms`, `seq`, `seq_given` and `exclusive`."""
 
     __slots__ = ("exclusive", "ms", "seq", "seq_given")
     ms: cython.ulonglong
@@ -98,7 +96,7 @@ class IDReader:
 
     @cython.ccall
     def read(self, text: bytes, missing_seq: cython.ulonglong, strict: cython.bint) -> cython.bint:
-        """Read `ms-seq`, `ms`, and unless strict `-` and `+`; False for anything else."""
+        """Parse `ms-seq` or `ms`, and unless strict also `-` and `+`; False for anything else."""
         i: cython.Py_ssize_t
         digits: cython.Py_ssize_t = 0
         value: cython.ulonglong = 0
@@ -148,7 +146,7 @@ class IDReader:
 
     @cython.ccall
     def read_new(self, text: bytes) -> cython.bint:
-        """Read the ID of an XADD: as `read` when strict, and `ms-*`, which clears `seq_given`."""
+        """Parse the ID of an XADD: as `read` with strict, and also `ms-*`, which clears `seq_given`."""
         dash: cython.Py_ssize_t = text.find(b"-")
         if len(text) > _LONGEST_TEXT or dash < 0 or text[dash:].split(b"\0", 1)[0] != b"-*":
             return self.read(text, 0, True)
@@ -158,7 +156,7 @@ class IDReader:
 
     @cython.ccall
     def read_interval(self, text: bytes, missing_seq: cython.ulonglong) -> cython.bint:
-        """Read one end of a range: `(` before it excludes the ID. Redis: streamParseIntervalIDOrReply."""
+        """Parse one end of a range; a leading `(` excludes the ID. Redis: streamParseIntervalIDOrReply."""
         self.exclusive = len(text) > 1 and text[0] == 40
         if self.exclusive:
             return self.read(text[1:], missing_seq, True)

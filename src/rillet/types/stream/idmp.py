@@ -1,32 +1,32 @@
-"""Idempotent producers: which message of which producer a stream has already (Redis 8.6: t_stream.c, IDMP).
+"""Idempotent producers: the messages of each producer that a stream already has (Redis 8.6: t_stream.c, IDMP).
 
-A producer that is not sure whether its XADD arrived sends it again, with the same two names: its own
-(`pid`) and the message's (`iid`). The stream keeps, for each producer, the entry that each of its last messages became:
+A producer that does not know whether its XADD succeeded sends it again with the same producer ID (`pid`) and message ID
+(`iid`). For each producer the stream stores the entries of its last messages:
 
     Producers ── pid ──► Producer ── ids ────► {iid: ID of the entry}
               ── pid ──► Producer      order ► iid, iid, ... oldest first
 
-An iid is forgotten `duration` seconds after its entry's ID says it was added, or when the producer has more
-than `max_entries` younger ones. So a stream's share of memory is bounded by producers that were active
-within `duration`, times `max_entries`; the entry's ID is one number of 128 bits, ms above seq.
+An iid expires `duration` seconds after the time in its entry's ID, or when the producer has `max_entries` newer ones.
+So the memory of a stream is bounded by the number of producers that were active within `duration`, times `max_entries`.
+An entry's ID is stored as one number of 128 bits, ms << 64 | seq.
 
-With IDMPAUTO the iid is a hash of the message: XXH3-128 of each pair of name and value, the pairs' hashes
-combined so that their order does not matter. It is stored as Redis stores it (a DUMP carries it):
+With IDMPAUTO the iid is a hash of the message: XXH3-128 of each pair of name and value, combined so that the order of
+the pairs does not matter. It has the same bytes as in Redis, because DUMP contains it:
 
     hash of a pair   XXH3-128(name, its length in 8 bytes little endian, value)
     low 64 bits      (sum of the pairs' low halves)  ^ rotate left by 1(xor of the pairs' high halves)
     high 64 bits     (sum of the pairs' high halves) ^ rotate left by 1(xor of the pairs' low halves)
     iid              low half, high half: 8 bytes each, little endian
 
-Differences to Redis, on purpose: an iid whose time has come is not met again (there a message is a duplicate until
-the cron has passed, up to a second later); and how the log is replayed (rillet.commands.stream.idmp).
+Intended differences to Redis: an expired iid is never found (in Redis a message remains a duplicate until the next
+cron, up to a second later); and the log is replayed differently (rillet.commands.stream.idmp).
 
-Copied from Redis: a producer that was asked for exists, even if its XADD then failed; only the oldest iids are looked
-at for expiry, so that one recorded late (XIDMPRECORD) holds those behind it; what an RDB file holds beyond
-`max_entries` stays, each addition dropping one.
+Copied from Redis: looking up a producer creates it, even if the XADD then fails; only the oldest iids are checked for
+expiry, so that an old one that was recorded late (XIDMPRECORD) stays as long as those before it; iids of an RDB file in
+excess of `max_entries` stay, and each addition removes one.
 
-Costs: O(1) each; `expire` O(producers + what goes). Rejected: one ordered dict per producer, whose first key costs a
-walk over all that were deleted before it (Python's dict) or 60 bytes an entry more (OrderedDict).
+Costs: O(1) each; `expire` O(producers + expired iids). Rejected: one ordered dict per producer, because finding its
+first key skips all deleted ones (Python's dict) or costs 60 bytes more per entry (OrderedDict).
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from collections import deque
 from itertools import dropwhile
 
 DURATION = 100
-"""Seconds that an iid is remembered, unless the settings or XCFGSET say otherwise."""
+"""The default number of seconds until an iid expires."""
 MAX_ENTRIES = 100
-"""How many iids of a producer are remembered, unless the settings or XCFGSET say otherwise."""
+"""The default number of iids that are stored per producer."""
 DURATION_RANGE = (1, 86400)
 MAX_ENTRIES_RANGE = (1, 10000)
 
@@ -47,7 +47,7 @@ _SWEEP = 64
 
 def idempotency_hash(argv: list[bytes], start: int) -> bytes:
     """Return the iid of the message whose names and values are argv[start:] (createIdempotencyHash). O(bytes)"""
-    from xxhash import xxh3_128_intdigest  # at its first use: few producers use IDMPAUTO
+    from xxhash import xxh3_128_intdigest  # imported here because few producers use IDMPAUTO
 
     sum_low = sum_high = xor_low = xor_high = 0
     for at in range(start, len(argv) - 1, 2):
@@ -68,7 +68,7 @@ def _rotate_left(value: int) -> int:
 
 
 class Producer:
-    """One producer's remembered messages: the ID (ms << 64 | seq) of each iid, and the iids, oldest first."""
+    """The stored messages of one producer: the entry ID (ms << 64 | seq) of each iid, and the iids, oldest first."""
 
     __slots__ = ("ids", "order")
 
@@ -77,15 +77,15 @@ class Producer:
         self.order: deque[bytes] = deque()
 
     def expire(self, limit: int) -> bool:
-        """Forget the oldest iids whose entries have IDs of `limit` ms or less; True where any went."""
-        went = False
+        """Remove the oldest iids whose entry IDs are at most `limit` ms; return whether there were any."""
+        removed = False
         while self.order and self.ids[self.order[0]] >> 64 <= limit:
             del self.ids[self.order.popleft()]
-            went = True
-        return went
+            removed = True
+        return removed
 
     def load(self, iid: bytes, ms: int, seq: int) -> bool:
-        """Remember a message as the newest; False where the iid is there already. Nothing is evicted."""
+        """Add a message as the newest; False if the iid exists. The limit is not applied."""
         if iid in self.ids:
             return False
         self.ids[iid] = ms << 64 | seq
@@ -94,7 +94,7 @@ class Producer:
 
 
 class Producers:
-    """What a stream knows of its producers: two limits, two counters, and a Producer for each pid."""
+    """All producers of a stream: two limits, two counters, and a Producer for each pid."""
 
     __slots__ = ("duration", "max_entries", "producers", "added", "duplicates", "_sweep_at")
 
@@ -108,14 +108,14 @@ class Producers:
 
     @property
     def is_default(self) -> bool:
-        """Whether nothing was ever set, recorded or counted: as good as no Producers at all."""
+        """Whether all limits and counters have their initial values and there is no producer."""
         limits = self.duration == DURATION and self.max_entries == MAX_ENTRIES
         return limits and not self.producers and not self.added and not self.duplicates
 
     def find(self, pid: bytes, iid: bytes, now: int) -> int:
-        """Return the ID (ms << 64 | seq) of the entry that the message became, or -1; the producer is made.
+        """Return the ID (ms << 64 | seq) of the message's entry, or -1; create the producer if it is missing.
 
-        now: ms since the epoch; what expired until then is not met. A now of 0 lets nothing expire.
+        now: ms since the epoch; iids that have expired by then are not found. 0 = nothing expires.
         """
         producer = self.producers.get(pid)
         if producer is None:
@@ -125,18 +125,18 @@ class Producers:
         return producer.ids.get(iid, -1)
 
     def _make(self, pid: bytes, now: int) -> None:
-        """Add a producer; whoever has no cron is rid of those that fell silent whenever their number has doubled."""
+        """Create a producer. When their number has doubled, remove the expired ones: an embedded store has no cron."""
         if len(self.producers) >= self._sweep_at:
             self.expire(now)
             self._sweep_at = max(_SWEEP, 2 * len(self.producers))
         self.producers[pid] = Producer()
 
     def add(self, pid: bytes, iid: bytes, ms: int, seq: int) -> None:
-        """Remember that a message became the entry; the producer's oldest one is dropped if it has too many."""
+        """Store the entry of a message; remove the producer's oldest message if there are too many."""
         producer = self.producers.get(pid)
         if producer is None:
             producer = self.producers[pid] = Producer()
-        if iid in producer.ids:  # a log is replayed: in its own time the older record had expired
+        if iid in producer.ids:  # only while a log is replayed: the older record had expired when the command ran
             producer.order.remove(iid)
             del producer.ids[iid]
         producer.load(iid, ms, seq)
@@ -145,36 +145,37 @@ class Producers:
             del producer.ids[producer.order.popleft()]
 
     def expire(self, now: int, empty: bool = True) -> bool:
-        """Forget what expired until now (ms), and producers that have nothing left; True where any went.
+        """Remove iids that have expired by now (ms), and producers without iids; return whether there were any.
 
-        Without `empty`, a producer that had nothing stays. O(producers + what goes). Redis: handleExpiredIdmpEntries.
+        Unless `empty`, producers without iids stay if none of their iids expired now. O(producers + expired iids).
+        Redis: handleExpiredIdmpEntries.
         """
         limit = self._limit(now)
-        any_went = False
+        any_removed = False
         for pid, producer in list(self.producers.items()):
-            went = producer.expire(limit)
-            if not producer.order and (went or empty):
+            removed = producer.expire(limit)
+            if not producer.order and (removed or empty):
                 del self.producers[pid]
-                went = True
-            any_went = any_went or went
-        return any_went
+                removed = True
+            any_removed = any_removed or removed
+        return any_removed
 
     def unexpired(self, pid: bytes, now: int) -> list[tuple[bytes, int]]:
-        """Return a producer's (iid, ID) from the oldest that has not expired on, in order. O(iids)"""
+        """Return the (iid, ID) of a producer in order, starting with the oldest that has not expired. O(iids)"""
         limit = self._limit(now)
         producer = self.producers[pid]
         messages = [(iid, producer.ids[iid]) for iid in producer.order]
         return list(dropwhile(lambda message: message[1] >> 64 <= limit, messages))
 
     def is_expired(self, ms: int, now: int) -> bool:
-        """Whether an entry whose ID has that ms is forgotten by now."""
+        """Return whether the iid of an entry with that ms has expired by now."""
         return ms <= self._limit(now)
 
     def _limit(self, now: int) -> int:
         return now - self.duration * 1000 if now else -1
 
     def configure(self, duration: int, max_entries: int) -> bool:
-        """Set the limits; where one changes, everything is forgotten, and True returned (XCFGSET)."""
+        """Set the limits (XCFGSET). If one changes, remove all producers and return True."""
         if (duration, max_entries) == (self.duration, self.max_entries):
             return False
         self.duration = duration
@@ -183,11 +184,11 @@ class Producers:
         return True
 
     def tracked(self) -> int:
-        """Return how many iids are remembered in all. O(producers)"""
+        """Return the number of iids of all producers. O(producers)"""
         return sum(len(producer.ids) for producer in self.producers.values())
 
     def copy(self) -> Producers:
-        """Return a copy that shares nothing which can change. O(iids)"""
+        """Return a deep copy. O(iids)"""
         twin = Producers(self.duration, self.max_entries)
         twin.added, twin.duplicates = self.added, self.duplicates
         for pid, producer in self.producers.items():
@@ -209,7 +210,7 @@ class Producers:
             if len(producer.order) != len(producer.ids) or set(producer.order) != set(producer.ids):
                 raise AssertionError(f"producer {pid!r} has each iid once, in order")
             if any(not 0 <= entry < 1 << 128 for entry in producer.ids.values()):
-                raise AssertionError(f"producer {pid!r} remembers IDs")
+                raise AssertionError(f"the entry IDs of producer {pid!r} have 128 bits")
         limits = (self.duration, *DURATION_RANGE), (self.max_entries, *MAX_ENTRIES_RANGE)
         if not all(low <= value <= high for value, low, high in limits):
             raise AssertionError("the limits of producers are within their range")

@@ -1,23 +1,23 @@
-"""Walking the entries of a stream, forward and backward, by position and without an object for any of them.
+"""Iterating over the entries of a stream, forward or backward, by position, without an object per entry.
 
-    Stream ── rax ──► node │master│ entry │ entry │ entry │0xFF    _pos    next box to read
-                                          ▲       ▲                _ahead  boxes from there to the next entry
+    Stream ── rax ──► node │master│ entry │ entry │ entry │0xFF    _pos    next element to read
+                                          ▲       ▲                _ahead  elements from there to the next entry
                               _flags_pos ─┘       └─ after it
 
-Forward, an entry's boxes are skipped; backward, the lp-count at its end tells how many there are. An
-entry with the master's fields takes its names from the master entry, in a second walk beside that of
-its values. `next_field` decodes each name and value once and leaves position, text bounds or number in
-registers, so that whoever writes them to a reply or a column need not decode again.
+Forward iteration skips an entry's listpack elements; backward iteration uses the lp-count at the end of the entry. An
+entry with the master's fields takes its names from the master entry, at a second position beside that of its values.
+`next_field` decodes each name and value once and stores the position, and the bounds of the text or the number, in
+attributes, so that code that writes them to a reply or a column does not decode them again.
 
-`StreamNodes` is the part of a stream that this needs: the tree, the number of entries, and the *tail*, the last
-node with its facts at hand. It is a class of its own so that the stream can use iterators and they need not know the
-stream (two compiled modules cannot import each other's classes). An iteration that starts in the tail
-never looks at the tree, which is the case of every consumer that keeps up.
+`StreamNodes` is the part of a stream that iteration needs: the tree, the number of entries, and the *tail*, the last
+node with values cached from its master entry. It is a separate class because `Stream` uses iterators, and two compiled
+modules cannot import each other's classes. An iteration that starts in the tail does not use the tree: this is the case
+of every consumer that keeps up.
 
-Costs: the seek is a tree walk and about a third of a node at most; a step is O(boxes of the entry). Nodes
-that came from outside are trusted to be lists, not to be right: what does not add up raises Corrupt. Rejected:
-a generator of tuples (an entry of five fields would make twelve objects), and an array of the master's field
-positions (a second decode of a name costs less than keeping one).
+Costs: a seek is a tree search and at most about a third of a node; a step is O(elements of the entry). A node from
+outside is a valid listpack, but its values may be inconsistent, which raises Corrupt. Rejected: a generator of tuples
+(twelve objects for an entry of five fields), and an array of the positions of the master's fields (decoding a name
+again costs less than storing its position).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
         size_at,
     )
 
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
-_SAFE = cython.declare(cython.int, 4)  # RaxIterator: may go on after the tree has changed
+_SAFE = cython.declare(cython.int, 4)  # RaxIterator: stays valid after the tree has changed
 
 _END_OF_NODE = cython.declare(cython.int, 0)
 _EMIT = cython.declare(cython.int, 1)
@@ -58,11 +58,11 @@ _OUT_OF_RANGE = cython.declare(cython.int, 2)
 
 @cython.cclass
 class StreamNodes:
-    """The nodes of a stream: the tree, the number of living entries, and the tail with its master's facts.
+    """The nodes of a stream: the tree, the number of entries, and the tail with values of its master entry.
 
-    `tail` is None while it is not known; whoever changes a node or the tree otherwise than by appending sets it so.
-    The same goes for `head`, the first node, which is remembered for those who trim, and for `sums`, what is known of
-    the counts of nodes (`stream_sums`), once that was asked for.
+    `tail` is a cache: None means unknown, and code that changes a node or the tree, except by appending, sets it to
+    None. The same applies to `head`, the first node, which trims use, and to `sums`, the cached counts of nodes
+    (`counts.StreamCounts`).
     """
 
     __slots__ = (
@@ -97,7 +97,7 @@ class StreamNodes:
 
     @cython.cfunc
     def find_tail(self) -> Listpack:
-        """Return the last node, its facts in the tail registers, or None when there is no node."""
+        """Return the last node and set the tail_ attributes; None if there is no node."""
         it: RaxIterator
         lp: Listpack
         if self.tail is not None:
@@ -119,9 +119,9 @@ class StreamNodes:
 
     @cython.cfunc
     def find_head(self) -> Listpack:
-        """Return the first node, its key in head_key, or None when there is no node.
+        """Return the first node and set head_key and head_pos; None if there is no node.
 
-        All entries before head_pos are tombstones, so a trim goes on where the last one ended.
+        All entries before head_pos are tombstones: the next trim continues there.
         """
         it: RaxIterator
         lp: Listpack
@@ -142,14 +142,14 @@ class StreamNodes:
 @cython.final
 @cython.cclass
 class StreamIterator:
-    """The entries from start to end, both included, in reverse from end to start. Redis: streamIterator.
+    """Iterates over the entries from start to end, both included; in reverse from end to start. Redis: streamIterator.
 
         while it.next_entry():            # it.ms, it.seq, it.numfields
             while it.next_field():        # it.field_pos, it.value_pos in it.lp; and decoded:
                 ...                       # field_text, field_start, field_len or field_int; value_... likewise
 
-    `next_field` need not be called, or not to the end. The stream may grow meanwhile, but a changed node is
-    read on from the old position: take a new iterator after deleting (`remove_current` does so itself).
+    Calling `next_field` is optional. Appending to the stream keeps the iterator valid. Deleting does not, because the
+    positions in the node change: create a new iterator (`remove_current` seeks again itself).
     """
 
     __slots__ = (
@@ -224,7 +224,7 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek(self) -> cython.bint:
-        """Find the first node of the range; the tree is not asked where that can only be the tail."""
+        """Find the first node of the range, without a tree search if it can only be the tail."""
         tail: Listpack | None = self.stream.tail
         self.lp = None
         self._nodes = None
@@ -288,10 +288,10 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _approach(self, lp: Listpack) -> cython.bint:
-        """Go near the start within the first node: behind it, or from its end where that looks nearer.
+        """Move close to the start within the first node, from the node's end if that seems closer.
 
-        A consumer that keeps up starts at the last entry or two. A step back costs twice a step forward, so the
-        start must lie in the last third, as far as its time tells.
+        A consumer that keeps up starts at one of the last entries. A step back costs twice a step forward, so the
+        search begins at the end only if the start's time is in the last third of the node.
         """
         pos: cython.Py_ssize_t
         span: cython.ulonglong
@@ -329,7 +329,7 @@ class StreamIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_entry(self) -> cython.bint:
-        """Go to the next entry of the range, its ID in ms and seq; False at the end. Redis: streamIteratorGetID."""
+        """Move to the next entry of the range and set ms and seq; False at the end. Redis: streamIteratorGetID."""
         found: cython.int
         lp: Listpack | None
         while not self._over:
@@ -408,7 +408,7 @@ class StreamIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_field(self) -> cython.bint:
-        """Go to the entry's next name and value; False after the last. Redis: streamIteratorGetField."""
+        """Move to the entry's next name and value; False after the last. Redis: streamIteratorGetField."""
         lp: Listpack | None = self.lp
         pos: cython.Py_ssize_t = self._pos
         if lp is None or self._fields_left == 0:
@@ -440,7 +440,7 @@ class StreamIterator:
         return True
 
     def fields(self) -> list[bytes]:
-        """Return the names and values that are left of the entry, one after the other."""
+        """Return the remaining names and values of the entry, alternating."""
         words: list[bytes] = []
         lp: Listpack | None = self.lp
         while lp is not None and self.next_field():
@@ -451,9 +451,9 @@ class StreamIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove_current(self) -> cython.bint:
-        """Delete the entry that next_entry found, and go on behind it. Redis: streamIteratorRemoveEntry.
+        """Delete the current entry and continue after it. Redis: streamIteratorRemoveEntry.
 
-        The stream's first_, max_deleted_ are the caller's to set (`Stream.delete` does).
+        The caller updates the stream's first_ and max_deleted_ (as `Stream.delete` does).
         """
         self.remove_and_stop()
         if self._reverse:
@@ -467,11 +467,11 @@ class StreamIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove_and_stop(self) -> cython.bint:
-        """As `remove_current`, but the iteration ends there: the next entry is not looked for."""
+        """Delete the current entry and end the iteration."""
         lp: Listpack | None = self.lp
         stream: StreamNodes = self.stream
         if lp is None or self._flags_pos == lp.used - 1:
-            raise ValueError("the iterator is at no entry")
+            raise ValueError("the iterator is not at an entry")
         if stream.tail is lp:
             stream.tail = None
         if stream.head is lp:

@@ -1,7 +1,7 @@
-"""The node of a stream: up to about a hundred entries in one listpack, delta-encoded against a master.
+"""The node of a stream: about a hundred entries in one listpack, delta-encoded against a master entry.
 
-A stream is a radix tree of nodes. A node's key in the tree is its *master ID*, the ID of the first
-entry ever put into it; the listpack starts with the *master entry*, and the entries follow:
+A stream is a radix tree of nodes. The key of a node is its *master ID*, the ID of the first
+entry ever added to it. The listpack starts with the *master entry*, and the entries follow:
 
     master   ┌───────┬─────────┬────────────┬─────────┬─────┬─────────┬───┐
              │ count │ deleted │ num-fields │ field 1 │  …  │ field N │ 0 │
@@ -13,22 +13,22 @@ entry ever put into it; the listpack starts with the *master entry*, and the ent
     SAMEFIELDS flags │ ms-delta │ seq-delta │ value 1 │ … │ value N │ lp-count │
              └───────┴──────────┴───────────┴─────────┴───┴─────────┴──────────┘
 
-Each box is one listpack entry. The master entry holds no entry of its own: it lends its field names
-to every entry that has the same ones in the same order (flag SAMEFIELDS), the first among them. The
-deltas are modulo 2^64 (`stream_id.delta`). lp-count is the number of boxes before it in its entry,
-so the entry can be walked from its end; the master's 0 in that place stops a walk backward.
+Each box is one listpack element. The master entry is not an entry of the stream: every entry with the same field names
+in the same order (flag SAMEFIELDS), such as the first one, uses the names of the master entry. The deltas are modulo
+2^64 (`id.delta`). lp-count is the number of elements before it in its entry, so that a backward iteration finds the
+start of the entry; the 0 at the end of the master entry ends a backward iteration.
 
-A deleted entry stays where it is with the flag DELETED: a tombstone. `count` are the entries that
-live, `deleted` the tombstones. A node whose last living entry goes is removed by the caller; a node
-of tombstones only can remain after an exact MINID trim, as in Redis.
+A deleted entry keeps its place and has the flag DELETED; it is called a tombstone. `count` is the number of other
+entries, `deleted` the number of tombstones. The caller removes a node that has only tombstones; after an exact MINID
+trim such a node can remain, as in Redis.
 
-Invariants of a sound node, all in `validate_node` but the third, which Redis does not verify either:
-the listpack is sound; count + deleted is the number of entries, and each lp-count fits its entry;
-count is the number of entries without DELETED; the first entry's ID is the master ID; IDs rise.
+Invariants of a valid node (`validate_node` checks all but the third, which Redis does not check either): the listpack
+is valid; count + deleted is the number of entries, and each lp-count fits its entry; count is the number of entries
+without DELETED; the first entry's ID is the master ID; IDs rise.
 
-Costs: appending is O(fields), everything that must find an entry walks the node. A number may stand
-as text in a node from outside (Redis's lpGetIntegerIfValid accepts it), so `int_at` does too.
-Rejected: an index of entry positions beside the node. It costs more memory than the deltas save.
+Costs: appending is O(fields); finding an entry is O(node). In a node from outside a number may be stored as text, which
+Redis's lpGetIntegerIfValid and `int_at` accept.
+Rejected: an index of entry positions beside the node, which costs more memory than the deltas save.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ SAMEFIELDS = 2
 
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
 
 
 @cython.ccall
 @cython.exceptval(-77777777777, check=True)
 def int_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number at pos, stored as one or as its text; lp.at_next is behind it. Corrupt for anything else."""
+    """Return the number at pos, maybe stored as text; lp.at_next is the next element. Corrupt if it is not a number."""
     if lp.decode(pos):
         return _int_of_text(lp)
     return lp.at_int
@@ -76,7 +76,7 @@ def _int_of_text(lp: Listpack) -> cython.longlong:
 @cython.ccall
 @cython.exceptval(-77777777777, check=True)
 def size_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number at pos, which is one of boxes: Corrupt where it is negative or beyond the listpack."""
+    """Return the number of elements that is stored at pos; Corrupt if it is negative or exceeds the listpack."""
     n: cython.longlong = int_at(lp, pos)
     if n < 0 or n > lp.used:
         raise Corrupt("stream node: an impossible number of fields")
@@ -87,7 +87,7 @@ def size_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
 def new_node(
     words: ArgumentSpans, start: cython.Py_ssize_t, nfields: cython.Py_ssize_t, capacity: cython.Py_ssize_t
 ) -> Listpack:
-    """Return a node with a master entry only, counting one entry: the one that the caller appends next."""
+    """Create a node with a master entry whose count is 1 already: the caller appends the entry next."""
     lp: Listpack = Listpack(capacity)
     lp.open(4, words, start, 2, nfields)
     lp.push_int(1)
@@ -110,7 +110,7 @@ def append_entry(
     start: cython.Py_ssize_t,
     nfields: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Append an entry; the master's count is the caller's to raise. O(fields). Redis: streamAppendItem."""
+    """Append an entry; the caller increments the master's count. O(fields). Redis: streamAppendItem."""
     step: cython.Py_ssize_t = 2 if same else 1
     count: cython.Py_ssize_t = nfields if same else 2 * nfields
     boxes: cython.Py_ssize_t = count + (3 if same else 4)
@@ -130,14 +130,14 @@ def append_entry(
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def master_fields(lp: Listpack) -> cython.Py_ssize_t:
-    """Return the number of the master's fields; lp.at_next is at the first of them."""
+    """Return the number of fields of the master entry; lp.at_next is the first of them."""
     return size_at(lp, lp.skip(_COUNT, 2))
 
 
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def first_entry(lp: Listpack) -> cython.Py_ssize_t:
-    """Return the position of the first entry's flags, or of the 0xFF when there is none."""
+    """Return the position of the first entry's flags, or of the final 0xFF if there is no entry."""
     nfields: cython.Py_ssize_t = master_fields(lp)
     return lp.skip(lp.at_next, nfields + 1)
 
@@ -145,7 +145,7 @@ def first_entry(lp: Listpack) -> cython.Py_ssize_t:
 @cython.ccall
 @cython.exceptval(-2, check=True)
 def entry_before(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the position of the flags of the entry that ends at pos, or -1 at the master entry. O(its boxes)."""
+    """Return the position of the flags of the entry that ends at pos, -1 for the master entry. O(its elements)."""
     boxes: cython.longlong
     pos = lp.prev(pos)
     if pos < 0:
@@ -164,7 +164,7 @@ def entry_before(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -> cython.Py_ssize_t:
-    """Make a tombstone of the entry at pos; return by how many bytes what follows it has moved."""
+    """Turn the entry at pos into a tombstone; return by how many bytes the following entries move."""
     before: cython.Py_ssize_t = lp.used
     lp.replace_int(pos, flags | _DELETED)
     return lp.used - before
@@ -173,7 +173,7 @@ def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
-    """Move so many entries from the master's count to its deleted."""
+    """Subtract n entries from the master's count and add them to its deleted."""
     count: cython.longlong = int_at(lp, _COUNT)
     pos: cython.Py_ssize_t
     lp.replace_int(_COUNT, _wrapped_sum(count, -deleted))
@@ -186,9 +186,9 @@ def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _wrapped_sum(a: cython.longlong, b: cython.longlong) -> cython.longlong:
-    """Return a + b modulo 2^64, signed: a node from outside may count anything."""
+    """Return a + b modulo 2^64, signed: the counts of a node from outside may have any value."""
     if (b > 0 and a > 9223372036854775807 - b) or (b < 0 and a < -9223372036854775807 - 1 - b):
-        # Both have b's sign; shifting a by half the range twice keeps every step inside it.
+        # The sum overflows in the direction of b's sign. Two steps of half the range avoid overflow in each step.
         if b > 0:
             return (a - 9223372036854775807 - 1) + (b - 9223372036854775807 - 1)
         return (a + 9223372036854775807 + 1) + (b + 9223372036854775807 + 1)
@@ -198,7 +198,7 @@ def _wrapped_sum(a: cython.longlong, b: cython.longlong) -> cython.longlong:
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def validate_node(lp: Listpack, deep: cython.bint = True) -> cython.bint:
-    """Say whether a listpack from outside is a sound node. O(bytes). Redis: streamValidateListpackIntegrity.
+    """Return whether a listpack from outside is a valid node. O(bytes). Redis: streamValidateListpackIntegrity.
 
     Shallow looks at the listpack's frame alone. Deep accepts what Redis accepts, but for negative
     numbers of fields: Redis lets them pass and stops with an assertion when it reads them.
@@ -255,7 +255,7 @@ def _validate_entries(lp: Listpack) -> cython.bint:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return pos, or raise Corrupt unless the listpack entry there is whole and its backlen right."""
+    """Return pos; Corrupt unless the listpack element there is complete and its backlen is right."""
     if lp.prev(lp.skip(pos, 1)) != pos:
         raise Corrupt("stream node: a backlen does not match its entry")
     return pos

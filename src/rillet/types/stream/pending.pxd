@@ -33,6 +33,10 @@ cdef class PendingTable:
     cpdef bint set_owner(self, Py_ssize_t slot, Py_ssize_t number) except -1
     cpdef Py_ssize_t compare(self, Py_ssize_t slot, unsigned long long ms, unsigned long long seq) except -1
     cpdef Py_ssize_t next_by_time(self, Py_ssize_t slot) except -2
+    cpdef Py_ssize_t earlier(self, Py_ssize_t slot) except -1
+    cpdef Py_ssize_t later(self, Py_ssize_t slot) except -1
+    cpdef bint set_earlier(self, Py_ssize_t slot, Py_ssize_t other) except -1
+    cpdef bint set_later(self, Py_ssize_t slot, Py_ssize_t other) except -1
     cpdef Py_ssize_t add_owner(self, object owner) except -1
     cpdef bint remove_owner(self, Py_ssize_t number) except -1
     cpdef Py_ssize_t new(self, unsigned long long ms, unsigned long long seq, long long time,
@@ -42,7 +46,7 @@ cdef class PendingTable:
     cdef bint _unrefer(self, Py_ssize_t slot) except -1
     cpdef Py_ssize_t first_reference(self, unsigned long long ms, unsigned long long seq) except -2
     cpdef bint wants_packing(self) except -1
-    cpdef bint pack(self, list orders, list indexes) except -1
+    cpdef bytearray pack(self, list indexes)
 
 
 @cython.final
@@ -85,20 +89,3 @@ cdef class PendingIterator:
     cdef readonly unsigned long long seq
     cpdef bint seek(self, unsigned long long ms, unsigned long long seq) except -1
     cpdef bint next(self) except -1
-
-
-@cython.final
-@cython.no_gc
-cdef class TimeOrder:
-    cdef public Py_ssize_t head
-    cdef public Py_ssize_t tail
-    cdef public Py_ssize_t zone
-    cdef public Py_ssize_t released
-    cpdef bint clear(self) except -1
-    cdef bint renumber(self, bytearray new) except -1
-    cdef bint _insert_after(self, PendingTable table, Py_ssize_t after, Py_ssize_t slot) except -1
-    cpdef bint append(self, PendingTable table, Py_ssize_t slot) except -1
-    cpdef bint insert(self, PendingTable table, Py_ssize_t slot) except -1
-    cpdef bint release(self, PendingTable table, Py_ssize_t slot) except -1
-    cpdef bint remove(self, PendingTable table, Py_ssize_t slot, bint released) except -1
-    cpdef bint holds(self, PendingTable table, Py_ssize_t slot) except -1

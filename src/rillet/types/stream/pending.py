@@ -1,7 +1,7 @@
-"""Pending entries: one table of records for a stream, and sorted indexes into it.
+"""Pending entries: one table of records for each stream, and sorted indexes into it.
 
-A delivered and unacknowledged entry (Redis calls it a NACK) is a *slot*: the number of a record of 52
-bytes in the stream's `Pending`.
+A pending entry was delivered and is not yet acknowledged (Redis: streamNACK). It is a record of 52 bytes in the
+stream's `PendingTable`, and the number of the record is called its *slot*.
 
      0        8        16              24               32      36      40      44        48
     +--------+--------+---------------+----------------+-------+-------+-------+---------+-------+
@@ -10,32 +10,32 @@ bytes in the stream's `Pending`.
       the entry's ID    ms              unsigned         number  same ID in     by time of
                                                                  other groups   delivery
 
-Three indexes lead to a slot: its group's (all that is pending there), its consumer's (that consumer's history),
-and the stream's (`refs`: is this entry referenced at all?). Each is a `PendingIndex`: slots of
-four bytes in the order of their IDs, on pages of at most 256, whose first IDs lie side by side for
-the binary search. Entries that are pending in several groups hang on one slot of `refs` by next and
-prev. Entries of a group are chained by time of delivery (`TimeOrder`); released ones (XNACK) come first.
+Three indexes contain a slot: its group's (the group's PEL), its consumer's (the consumer's PEL), and the stream's
+`refs`, which finds the groups that have an entry pending. Each is a `PendingIndex`: slots of four bytes, sorted by ID,
+on pages of at most 256 slots. The first IDs of the pages lie side by side for the binary search. If an entry is pending
+in several groups, `refs` has one of its slots, and next and prev link the others. The entries of a group are also
+linked by time of delivery (`TimeOrder`); released ones (XNACK) come first.
 
-    per pending entry    52 + 3 x 4 bytes, and what pages have to spare: 65 to 70 in practice
-    Redis 7.0.15         136 (two radix trees and an allocation), without an index of references
-    Redis 8.6.3          315, with it
+    bytes per pending entry   52 + 3 x 4 and the free space of the pages: 65 to 70 in practice
+    Redis 7.0.15              136 (two radix trees and an allocation), without references
+    Redis 8.6.3               315, with references
 
-Entries are delivered in rising order, so an index grows at its end: an append looks at the last slot
-only. They are mostly acknowledged in the order in which they came, so every index remembers where it
-found something last (the finger) and looks there first. Anything else is a binary search for the page, and on it
-a search that begins where the ID should be if times rose evenly: a record that is looked at and is not the one is a
-cache line fetched for nothing, and XCLAIM of any of a million took a fifth of its time for them.
+Entries are delivered by rising ID, so an index usually grows at its end, and an append compares with the last slot
+only. Entries are mostly acknowledged in order of delivery, so each index remembers the position of its last search (the
+finger) and tries it first. Any other search is binary: it finds the page, then starts on the page where the ID would be
+if times rose evenly. Each record that it reads costs a cache miss in a large table, which was a fifth of the time of
+XCLAIM with a million pending entries.
 
-Invariants (`check`): IDs rise strictly within an index; no page is empty or over-full; the ID noted for a page is
-not behind its first slot's and beyond the last of the page before; every slot of an index is in use.
+Invariants (`check`): IDs rise strictly within an index; no page is empty or has more than 256 slots; the ID noted for a
+page is at most its first slot's and greater than the last ID of the preceding page; every slot of an index is in use.
 
-Costs: append O(1); find, insert and remove O(log n) and the move of at most 1 KB, with 16 bytes a page moved
-where a page comes or goes. A page below a quarter joins either neighbour where both fit into a half: the few entries
-that are never acknowledged do not each keep a page. A table that is mostly holes is packed (`Stream.tidy_pending`).
-An index does not know its table, which is handed in: so nothing here refers in a ring, and a stream is
-freed the moment it is dropped, without the garbage collector.
-Rejected: an object per entry in two radix trees (330 bytes), and an index of references as a third tree
-(Redis: 179 bytes more); no index of references at all, because a trim would ask every group for each entry.
+Costs: append O(1); find, insert and remove O(log n), plus moving at most 1 KB, plus 16 bytes per page if a page is
+added or removed. A page that is less than a quarter full is merged with a neighbour if both fit into half a page, so
+that a few entries that are never acknowledged do not each keep a page. A table that is mostly free is packed
+(`Stream.tidy_pending`). An index does not refer to its table, which is a parameter instead: without reference cycles a
+stream is freed when it is deleted, not by the garbage collector. Rejected: an object per entry in two radix trees (330
+bytes); references in a third radix tree (Redis: 179 bytes more); no index of references, because a trim would have to
+search every group for each entry.
 """
 
 from __future__ import annotations
@@ -48,20 +48,20 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-if TYPE_CHECKING:  # C's own, known to the compiled module through the .pxd
+if TYPE_CHECKING:  # a C function; the compiled module has it through the .pxd
     memcpy: Any
 if not cython.compiled:  # compiled code has it as a C function, through the .pxd
     from rillet.structs.memory import copy_slice
 
 RECORD_BYTES = 52
-"""Bytes of one pending entry in the table."""
+"""The bytes of one pending entry in the table."""
 PAGE_SLOTS = 256
-"""Most slots of one page of an index."""
+"""The most slots on one page of an index."""
 
 _RECORD = cython.declare(cython.Py_ssize_t, 52)
 _SLOTS = cython.declare(cython.Py_ssize_t, 256)
 _NONE = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
-_SMALL = cython.declare(cython.Py_ssize_t, 1024)  # a table of no more slots is never packed
+_SMALL = cython.declare(cython.Py_ssize_t, 1024)  # a table with at most this many slots is never packed
 
 # Offsets in a record.
 _TIME = cython.declare(cython.Py_ssize_t, 16)
@@ -133,7 +133,7 @@ def _put32(buf: bytearray, pos: cython.Py_ssize_t, number: cython.Py_ssize_t) ->
 @cython.cfunc
 @cython.inline
 def _id(ms: cython.ulonglong, seq: cython.ulonglong) -> bytearray:
-    """Return an ID as it stands in a record and in bounds."""
+    """Return an ID in the form that records and bounds have."""
     key: bytearray = bytearray(16)
     _put64(key, 0, ms)
     _put64(key, 8, seq)
@@ -144,7 +144,7 @@ def _id(ms: cython.ulonglong, seq: cython.ulonglong) -> bytearray:
 @cython.no_gc
 @cython.cclass
 class PendingPage:
-    """Some slots of an index, in the order of their IDs, four bytes each."""
+    """One page of an index: slots sorted by ID, four bytes each."""
 
     __slots__ = ("buf", "count")
     buf: bytearray
@@ -157,7 +157,7 @@ class PendingPage:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def insert(self, pos: cython.Py_ssize_t, slot: cython.Py_ssize_t) -> cython.bint:
-        """Put a slot at a position; the page is not full."""
+        """Insert a slot at a position of a page that is not full."""
         if 4 * self.count == len(self.buf):
             self.buf.extend(bytes(min(len(self.buf), 4 * _SLOTS - len(self.buf))))
         if pos < self.count:
@@ -169,7 +169,7 @@ class PendingPage:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def remove(self, pos: cython.Py_ssize_t) -> cython.bint:
-        """Take the slot at a position out."""
+        """Remove the slot at a position."""
         self.count -= 1
         if pos < self.count:
             copy_slice(self.buf, 4 * pos, self.buf, 4 * pos + 4, 4 * (self.count - pos))
@@ -178,7 +178,7 @@ class PendingPage:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def take(self, other: PendingPage, start: cython.Py_ssize_t) -> cython.bint:
-        """Append the other page's slots from a position on, which leave it."""
+        """Move the other page's slots from a position on to the end of this page."""
         moved: cython.Py_ssize_t = other.count - start
         if 4 * (self.count + moved) > len(self.buf):
             self.buf.extend(bytes(4 * (self.count + moved) - len(self.buf)))
@@ -191,16 +191,16 @@ class PendingPage:
 @cython.final
 @cython.cclass
 class PendingTable:
-    """The pending entries of one stream, of all its groups: records by slot, and the index of references.
+    """The pending entries of all groups of one stream: records by slot, and the index of references.
 
-    Functions that take a slot take one in use; they read garbage from one that is not.
+    A slot that is passed to a method must be in use: the record of a free slot has no meaning.
     """
 
     __slots__ = ("buf", "count", "free", "owners", "refs", "slots", "spare_owners")
     buf: bytearray
     count: cython.Py_ssize_t  # slots in use
-    slots: cython.Py_ssize_t  # slots that there are
-    free: cython.Py_ssize_t  # head of the list of free slots, which hang together by `later`
+    slots: cython.Py_ssize_t  # slots in use and free
+    free: cython.Py_ssize_t  # the first free slot; `later` links the others
     owners: list[Any]
     spare_owners: list[int]
     refs: PendingIndex
@@ -219,19 +219,19 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def ms(self, slot: cython.Py_ssize_t) -> cython.ulonglong:
-        """Return the first half of the entry's ID."""
+        """Return the milliseconds of the entry's ID."""
         return _get64(self.buf, slot * _RECORD)
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def seq(self, slot: cython.Py_ssize_t) -> cython.ulonglong:
-        """Return the second half of the entry's ID."""
+        """Return the sequence number of the entry's ID."""
         return _get64(self.buf, slot * _RECORD + 8)
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def delivery_time(self, slot: cython.Py_ssize_t) -> cython.longlong:
-        """Return when it was delivered last, in ms; 0 = released (XNACK)."""
+        """Return the time of the last delivery in ms; 0 = released (XNACK)."""
         value: cython.ulonglong = _get64(self.buf, slot * _RECORD + _TIME)
         if cython.compiled:
             return cython.cast(cython.longlong, value)
@@ -240,38 +240,38 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def delivery_count(self, slot: cython.Py_ssize_t) -> cython.ulonglong:
-        """Return how often it was delivered."""
+        """Return the number of deliveries."""
         return _get64(self.buf, slot * _RECORD + _COUNT)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_count(self, slot: cython.Py_ssize_t, count: cython.ulonglong) -> cython.bint:
-        """Set how often it was delivered."""
+        """Set the number of deliveries."""
         return _put64(self.buf, slot * _RECORD + _COUNT, count)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_time(self, slot: cython.Py_ssize_t, time: cython.longlong) -> cython.bint:
-        """Set when it was delivered, in ms; its place in the order by time is `TimeOrder`'s to keep."""
+        """Set the time of the last delivery in ms. The caller moves the slot in the `TimeOrder`."""
         if cython.compiled:
             return _put64(self.buf, slot * _RECORD + _TIME, cython.cast(cython.ulonglong, time))
         return _put64(self.buf, slot * _RECORD + _TIME, time & 0xFFFF_FFFF_FFFF_FFFF)
 
     @cython.ccall
     def owner(self, slot: cython.Py_ssize_t) -> Any:
-        """Return the consumer that it was delivered to; the group's `nobody` where that is gone."""
+        """Return the consumer that owns the entry; the group's `nobody` for a released entry."""
         return self.owners[_get32(self.buf, slot * _RECORD + _OWNER)]
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def owner_number(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the number of the consumer that it was delivered to."""
+        """Return the number of the consumer that owns the entry."""
         return _get32(self.buf, slot * _RECORD + _OWNER)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_owner(self, slot: cython.Py_ssize_t, number: cython.Py_ssize_t) -> cython.bint:
-        """Set the consumer that it was delivered to, by number (`add_owner`)."""
+        """Set the consumer that owns the entry, by its number (`add_owner`)."""
         return _put32(self.buf, slot * _RECORD + _OWNER, number)
 
     @cython.ccall
@@ -279,7 +279,7 @@ class PendingTable:
     def compare(
         self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.Py_ssize_t:
-        """Return below 0, 0 or above 0 as the slot's ID is before, at or beyond the given one; -1 only for before."""
+        """Compare the slot's ID with the given one: -2 if it is smaller, 0 if equal, 1 if greater."""
         at: cython.Py_ssize_t = slot * _RECORD
         mine: cython.ulonglong = _get64(self.buf, at)
         if mine == ms:
@@ -292,16 +292,42 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def next_by_time(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the slot of the group that was delivered next, -1 behind the last."""
+        """Return the slot of the same group that follows in the order by time, -1 after the last."""
         later: cython.Py_ssize_t = _get32(self.buf, slot * _RECORD + _LATER)
         return -1 if later == _NONE else later
+
+    # -- the links of `TimeOrder`; 0xFFFFFFFF = none
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def earlier(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the preceding slot in the order by time."""
+        return _get32(self.buf, slot * _RECORD + _EARLIER)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def later(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Return the following slot in the order by time."""
+        return _get32(self.buf, slot * _RECORD + _LATER)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set_earlier(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
+        """Set the preceding slot in the order by time."""
+        return _put32(self.buf, slot * _RECORD + _EARLIER, other)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def set_later(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
+        """Set the following slot in the order by time."""
+        return _put32(self.buf, slot * _RECORD + _LATER, other)
 
     # -- owners
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_owner(self, owner: object) -> cython.Py_ssize_t:
-        """Return the number under which slots refer to the consumer from now on."""
+        """Register a consumer; return the number by which slots refer to it."""
         number: cython.Py_ssize_t
         if self.spare_owners:
             number = self.spare_owners.pop()
@@ -313,7 +339,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove_owner(self, number: cython.Py_ssize_t) -> cython.bint:
-        """Forget a consumer, to whom no slot refers any more."""
+        """Unregister a consumer that owns no slot."""
         self.owners[number] = None
         self.spare_owners.append(number)
         return True
@@ -330,7 +356,7 @@ class PendingTable:
         count: cython.ulonglong,
         owner: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Return a new slot, which is in `refs` and in no other index, and in no order by time."""
+        """Allocate a slot and add it to `refs`; the caller adds it to the other indexes and to the order by time."""
         slot: cython.Py_ssize_t = self.free
         at: cython.Py_ssize_t
         if slot == _NONE:
@@ -338,7 +364,7 @@ class PendingTable:
             if slot >= _NONE:
                 raise MemoryError("a stream holds at most 4,294,967,295 pending entries")
             if (slot + 1) * _RECORD > len(self.buf):
-                # By a sixteenth, so that a large table does not carry half its size along.
+                # Grow by a sixteenth: doubling would leave up to half of a large table unused.
                 self.buf.extend(bytes(_RECORD * (4 + slot // 16)))
             self.slots += 1
             at = slot * _RECORD
@@ -361,7 +387,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def release(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Give up a slot that is in `refs`, in no other index any more, and in no order by time."""
+        """Free a slot that was removed from every index but `refs` and from the order by time."""
         self._unrefer(slot)
         self.count -= 1
         if self.count == 0:
@@ -376,7 +402,7 @@ class PendingTable:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _refer(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Note in `refs` that the entry is pending: with a place of its own, or behind the one that has it."""
+        """Add the slot to `refs`: in the index, or linked to the slot that represents the same ID there."""
         head: cython.Py_ssize_t
         after: cython.Py_ssize_t
         if self.refs.insert(self, slot, ms, seq):
@@ -393,7 +419,7 @@ class PendingTable:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _unrefer(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Take the slot out of `refs`; where it stands for others, the next of them takes its place."""
+        """Remove the slot from `refs`; if it represents other slots there, the next one replaces it."""
         at: cython.Py_ssize_t = slot * _RECORD
         after: cython.Py_ssize_t = _get32(self.buf, at + _NEXT)
         before: cython.Py_ssize_t = _get32(self.buf, at + _PREV)
@@ -410,7 +436,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def first_reference(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return a slot of the entry in whatever group, -1 where it is pending in none."""
+        """Return a slot of the entry in any group, -1 if it is not pending."""
         return self.refs.find(self, ms, seq)
 
     # -- packing
@@ -418,24 +444,22 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def wants_packing(self) -> cython.bint:
-        """Say whether three quarters of a large table are holes.
+        """Return whether three quarters of a large table are free.
 
-        Packing looks at every consumer: a table that has fewer slots than there are of those stays.
+        Packing visits every consumer, so a table with fewer slots than consumers is not worth it.
         """
         return self.slots > _SMALL + len(self.owners) and 4 * self.count < self.slots
 
     @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def pack(self, orders: list[Any], indexes: list[Any]) -> cython.bint:
-        """Give the slots in use new numbers without holes, in `refs`, the orders and the indexes. O(slots)
+    def pack(self, indexes: list[Any]) -> bytearray:
+        """Renumber the slots so that none is free; return the new number of each old slot, four bytes each. O(slots)
 
-        These must be all that refer to the table; slots held elsewhere are void afterwards.
+        indexes: all indexes of the table but `refs`. The caller renumbers everything else that holds slots.
         """
         old: bytearray = self.buf
-        # Of each slot its new number. All memory is taken before anything changes.
+        # Allocate everything first: running out of memory must change nothing.
         new: bytearray = bytearray(4 * self.slots)
         packed: bytearray = bytearray(_RECORD * self.count)
-        order: TimeOrder
         index: PendingIndex
         page: PendingPage
         pos: cython.Py_ssize_t
@@ -457,37 +481,36 @@ class PendingTable:
         self.buf = packed
         self.slots = self.count
         self.free = _NONE
-        for order in orders:
-            order.renumber(new)
         for index in indexes:
             index.renumber(new)
-        return self.refs.renumber(new)
+        self.refs.renumber(new)
+        return new
 
     def check(self) -> None:
-        """Verify the table and the index of references. O(slots); AssertionError names what does not hold."""
+        """Verify the table and the index of references. O(slots); AssertionError names the broken invariant."""
         self.refs.check(self)
-        seen = 0
+        count = 0
         for slot in self.refs.slots():
             before = _NONE
             key = (self.ms(slot), self.seq(slot))
             while slot != _NONE:
-                assert slot < self.slots, "a slot of the table"
-                assert (self.ms(slot), self.seq(slot)) == key, "entries that hang together have one ID"
-                assert _get32(self.buf, slot * _RECORD + _PREV) == before, "prev leads back"
+                assert slot < self.slots, "a slot is within the table"
+                assert (self.ms(slot), self.seq(slot)) == key, "linked slots have the same ID"
+                assert _get32(self.buf, slot * _RECORD + _PREV) == before, "prev is the inverse of next"
                 assert self.owners[_get32(self.buf, slot * _RECORD + _OWNER)] is not None, "a slot has an owner"
-                seen += 1
+                count += 1
                 before, slot = slot, _get32(self.buf, slot * _RECORD + _NEXT)
-        assert seen == self.count, "every slot in use is referred to"
-        holes = 0
+        assert count == self.count, "every slot in use is in refs"
+        unused = 0
         slot = self.free
         while slot != _NONE:
-            holes += 1
-            assert holes <= self.slots, "the list of free slots ends"
+            unused += 1
+            assert unused <= self.slots, "the list of free slots ends"
             slot = _get32(self.buf, slot * _RECORD + _LATER)
-        assert holes + self.count == self.slots, "every slot is in use or free"
+        assert unused + self.count == self.slots, "every slot is in use or free"
 
 
-# What an index without pages and bounds has; nobody changes them.
+# Shared by all indexes without pages or bounds, and never changed.
 _NO_PAGES = cython.declare(list, [])
 _NO_BOUNDS = cython.declare(bytearray, bytearray())
 
@@ -496,17 +519,17 @@ _NO_BOUNDS = cython.declare(bytearray, bytearray())
 @cython.no_gc
 @cython.cclass
 class PendingIndex:
-    """Slots in the order of their IDs, each ID once; `len()` tells how many."""
+    """Slots sorted by ID; each ID occurs once."""
 
     __slots__ = ("at_page", "at_pos", "bounds", "count", "found", "pages", "version")
     pages: list[PendingPage]
-    # For each page 16 bytes, an ID not behind its first and beyond the last of the page before; a single page may be
-    # without. What has no pages, or no bounds, has `_NO_PAGES` and `_NO_BOUNDS`: most consumers need neither.
+    # For each page an ID of 16 bytes: at most the page's first ID, and greater than the last of the preceding page. A
+    # single page may have none. `_NO_PAGES` and `_NO_BOUNDS` stand for empty ones: most consumers need neither.
     bounds: bytearray
     count: cython.Py_ssize_t
     version: cython.longlong  # changes whenever positions do
-    found: cython.Py_ssize_t  # after `insert` gave False: the slot that has the ID
-    at_page: cython.Py_ssize_t  # where the last search ended: the finger
+    found: cython.Py_ssize_t  # after `insert` returned False: the slot that has the ID
+    at_page: cython.Py_ssize_t  # the finger: the position at which the last search ended
     at_pos: cython.Py_ssize_t
 
     def __init__(self) -> None:
@@ -526,7 +549,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def locate(self, table: PendingTable, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Set at_page and at_pos to the first slot not before the ID, or behind its page's last; is it there?"""
+        """Move the finger to the first slot at or after the ID, or to its page's end; return whether it is equal."""
         npages: cython.Py_ssize_t = len(self.pages)
         page: PendingPage
         low: cython.Py_ssize_t
@@ -537,13 +560,13 @@ class PendingIndex:
         if npages == 0:
             self.at_page = self.at_pos = 0
             return False
-        if self.at_page < npages:  # the finger: acknowledging goes on where it was
+        if self.at_page < npages:  # the finger: an entry acknowledged in order is here
             page = cython.cast(PendingPage, self.pages[self.at_page])
             if self.at_pos < page.count and table.compare(_get32(page.buf, 4 * self.at_pos), ms, seq) == 0:
                 return True
         low = 0
         high = npages - 1
-        while low < high:  # the last page whose bound is not beyond the ID
+        while low < high:  # find the last page whose bound is at most the ID
             middle = (low + high + 1) // 2
             bound = _get64(self.bounds, 16 * middle)
             if bound < ms or (bound == ms and _get64(self.bounds, 16 * middle + 8) <= seq):
@@ -556,8 +579,9 @@ class PendingIndex:
         high = page.count
         middle = self._guess(high, ms)
         step: cython.Py_ssize_t = 0
-        # Every look at a slot is a look at its record, far away in a large table. IDs mostly rise evenly, so the first
-        # look is where the ID should be, and the next ones are near it, at doubling distances, up to halving.
+        # Each comparison reads a record, which is a cache miss in a large table. IDs mostly rise evenly: compare first
+        # at the position where the ID should be, then nearby at doubling distances, and never further than halving
+        # would.
         while low < high:
             order = table.compare(_get32(page.buf, 4 * middle), ms, seq)
             if order == 0:
@@ -576,7 +600,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _guess(self, count: cython.Py_ssize_t, ms: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return about where on the page at at_page the ID's time is, as if times rose evenly up to the next page."""
+        """Return the ID's position on the page at_page if times rose evenly up to the next page."""
         first: cython.ulonglong
         span: cython.ulonglong
         if self.at_page + 1 >= len(self.pages):
@@ -586,9 +610,9 @@ class PendingIndex:
             return 0
         ms -= first
         span = _get64(self.bounds, 16 * self.at_page + 16) - first
-        if ms >= span:  # all of the page, and what is looked for, are of one millisecond, or nearly
+        if ms >= span:  # the page and the ID have nearly the same millisecond
             return count // 2
-        while span > 0xFFFF_FFFF_FFFF:  # so that the product does not run over
+        while span > 0xFFFF_FFFF_FFFF:  # or the product below would overflow
             span //= 256
             ms //= 256
         return min(count - 1, cython.cast(cython.Py_ssize_t, ms * count // span))
@@ -596,7 +620,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def find(self, table: PendingTable, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return the slot of the ID, -1 where there is none. O(log n)"""
+        """Return the slot of the ID, -1 if there is none. O(log n)"""
         if not self.locate(table, ms, seq):
             return -1
         page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
@@ -605,7 +629,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def edge(self, first: cython.bint) -> cython.Py_ssize_t:
-        """Return the slot of the lowest (else the highest) ID, -1 where there is none."""
+        """Return the slot of the lowest ID (first) or of the highest, -1 if the index is empty."""
         page: PendingPage
         if self.count == 0:
             return -1
@@ -622,7 +646,7 @@ class PendingIndex:
     def insert(
         self, table: PendingTable, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
-        """Add a slot of the ID; False and its slot in `found` where the ID is there. O(1) at the end, else O(log n)"""
+        """Add a slot; if its ID is already present, return False and set `found`. O(1) at the end, else O(log n)"""
         npages: cython.Py_ssize_t = len(self.pages)
         page: PendingPage
         if npages == 0:
@@ -642,7 +666,7 @@ class PendingIndex:
         page = cython.cast(PendingPage, self.pages[self.at_page])
         if page.count == _SLOTS:
             page = self._split(table, page)
-        if self.at_pos == 0 and self.bounds:  # the only page that something before its bound comes to is the first
+        if self.at_pos == 0 and self.bounds:  # only the first page receives IDs below its bound
             _put64(self.bounds, 16 * self.at_page, ms)
             _put64(self.bounds, 16 * self.at_page + 8, seq)
         page.insert(self.at_pos, slot)
@@ -654,7 +678,7 @@ class PendingIndex:
     def _add_page(
         self, table: PendingTable, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
-        """Begin a page at the end; the first one starts small, since most indexes stay small."""
+        """Append a page with the slot. The first page starts small, because most indexes stay small."""
         page: PendingPage = PendingPage(_SLOTS if self.pages else 4)
         page.insert(0, slot)
         if self.pages:
@@ -669,7 +693,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _bound(self, table: PendingTable) -> cython.bint:
-        """Note the first ID of the first page, where that was alone and needed no bound."""
+        """Set the bound of a first page that was the only one and had none."""
         page: PendingPage = cython.cast(PendingPage, self.pages[0])
         slot: cython.Py_ssize_t = _get32(page.buf, 0)
         if not self.bounds:
@@ -678,7 +702,7 @@ class PendingIndex:
 
     @cython.cfunc
     def _split(self, table: PendingTable, page: PendingPage) -> PendingPage:
-        """Halve the full page at at_page and return the half that at_pos is in now."""
+        """Split the full page at_page into two; return the half that contains at_pos."""
         half: cython.Py_ssize_t = _SLOTS // 2
         upper: PendingPage = PendingPage(_SLOTS)
         first: cython.Py_ssize_t
@@ -697,7 +721,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Take a slot out; False where it is not there."""
+        """Remove a slot; False if the index does not contain it."""
         page: PendingPage
         if not self.locate(table, table.ms(slot), table.seq(slot)):
             return False
@@ -710,7 +734,7 @@ class PendingIndex:
         if page.count == 0:
             self._drop_page()
         elif page.count < _SLOTS // 4 and len(self.pages) > 1 and not self._merge() and self.at_page > 0:
-            # The finger goes along, whatever it stands at.
+            # Merging moves slots to the preceding page: the finger moves with them.
             self.at_page -= 1
             at_pos: cython.Py_ssize_t = self.at_pos + cython.cast(PendingPage, self.pages[self.at_page]).count
             if self._merge():
@@ -722,7 +746,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def replace(self, table: PendingTable, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
-        """Put another slot of the same ID into a slot's place; False where the slot is not there."""
+        """Replace a slot by another one with the same ID; False if the index does not contain the ID."""
         page: PendingPage
         if not self.locate(table, table.ms(slot), table.seq(slot)):
             return False
@@ -732,7 +756,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _drop_page(self) -> cython.bint:
-        """Remove the page at at_page; the finger moves to the beginning of the next."""
+        """Remove the page at_page; the finger moves to the start of the next one."""
         self.at_pos = 0
         if len(self.pages) == 1:
             self.pages = _NO_PAGES
@@ -745,7 +769,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _merge(self) -> cython.bint:
-        """Let the page at at_page take over the next one's slots where both are sparse, else False."""
+        """Merge the page at_page with the next one; False if they have too many slots."""
         page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
         after: PendingPage
         if self.at_page + 1 >= len(self.pages):
@@ -761,7 +785,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def clear(self) -> cython.bint:
-        """Forget all slots."""
+        """Remove all slots."""
         self.pages = _NO_PAGES
         self.bounds = _NO_BOUNDS
         self.count = 0
@@ -771,7 +795,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def renumber(self, new: bytearray) -> cython.bint:
-        """Replace every slot by its new number, four bytes each (`Pending.pack`)."""
+        """Replace every slot by its new number (`PendingTable.pack`)."""
         page: PendingPage
         pos: cython.Py_ssize_t
         self.version += 1
@@ -781,26 +805,26 @@ class PendingIndex:
         return True
 
     def slots(self) -> list[int]:
-        """Return all slots in the order of their IDs. O(n)"""
+        """Return all slots sorted by ID. O(n)"""
         return [_get32(page.buf, 4 * pos) for page in self.pages for pos in range(page.count)]
 
     def check(self, table: PendingTable) -> None:
-        """Verify the essay's invariants. O(n); AssertionError names what does not hold."""
-        assert not _NO_PAGES and not _NO_BOUNDS, "what is empty stays empty"
+        """Verify the invariants of the module docstring. O(n); AssertionError names the broken one."""
+        assert not _NO_PAGES and not _NO_BOUNDS, "the shared empty list and bytes are empty"
         alone = len(self.pages) == 1 and not self.bounds
-        assert alone or len(self.bounds) == 16 * len(self.pages), "a bound for each page, but for a single one"
+        assert alone or len(self.bounds) == 16 * len(self.pages), "every page has a bound, except a single page"
         before = (-1, -1)
         total = 0
         for number, page in enumerate(self.pages):
-            assert 0 < page.count <= _SLOTS and 4 * page.count <= len(page.buf), "no page is empty or over-full"
+            assert 0 < page.count <= _SLOTS and 4 * page.count <= len(page.buf), "no page is empty or too full"
             bound = (0, 0)
             if not alone:
                 bound = (_get64(self.bounds, 16 * number), _get64(self.bounds, 16 * number + 8))
-            assert before < bound, "a page's bound is beyond the page before"
+            assert before < bound, "a page's bound is greater than the preceding page's IDs"
             for pos in range(page.count):
                 slot = _get32(page.buf, 4 * pos)
                 key = (table.ms(slot), table.seq(slot))
-                assert before < key and bound <= key, "IDs rise, and none is before its page's bound"
+                assert before < key and bound <= key, "IDs rise, and none is smaller than its page's bound"
                 before = key
             total += page.count
         assert total == self.count, "count is the number of slots"
@@ -809,9 +833,9 @@ class PendingIndex:
 @cython.final
 @cython.cclass
 class PendingIterator:
-    """A walk through an index by rising ID, which may change on the way: it goes on behind the last ID seen.
+    """Iterates over an index by rising ID. If the index changes, the iteration continues after the last ID.
 
-    Registers after `next`: slot, ms, seq.
+    `next` sets slot, ms, seq.
     """
 
     __slots__ = ("_index", "_page", "_pos", "_version", "ms", "seq", "slot", "_inclusive", "_table")
@@ -836,7 +860,7 @@ class PendingIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def seek(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Begin with the first ID that is not before the given one."""
+        """Continue with the first ID that is at least the given one."""
         self.ms = ms
         self.seq = seq
         self._inclusive = True
@@ -846,7 +870,7 @@ class PendingIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next(self) -> cython.bint:
-        """Set the registers to the next slot; False when there is none."""
+        """Move to the next slot; False at the end."""
         index: PendingIndex = self._index
         page: PendingPage
         if self._version != index.version:
@@ -866,142 +890,5 @@ class PendingIterator:
                 return True
             self._page += 1
             self._pos = 0
-        self._version = -1  # what is appended from now on may lie on the last page, which was left
+        self._version = -1  # search again next time: entries may be appended to the last page
         return False
-
-
-@cython.final
-@cython.no_gc
-@cython.cclass
-class TimeOrder:
-    """The slots of one group by time of delivery; those that were released (XNACK) stand first, in their own order.
-
-        head ──► released ──► … ──► zone ──► oldest ──► … ──► tail
-
-    `zone` is the last released one. Redis 8.4: streamCG.pel_time_head, pel_time_tail; 8.8: pel_nack_tail.
-    """
-
-    __slots__ = ("head", "released", "tail", "zone")
-    head: cython.Py_ssize_t
-    tail: cython.Py_ssize_t
-    zone: cython.Py_ssize_t
-    released: cython.Py_ssize_t
-
-    def __init__(self) -> None:
-        self.clear()
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def clear(self) -> cython.bint:
-        """Forget all slots."""
-        self.head = self.tail = self.zone = _NONE
-        self.released = 0
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def renumber(self, new: bytearray) -> cython.bint:
-        """Replace the slots that are known here by their new numbers (`Pending.pack`)."""
-        if self.head != _NONE:
-            self.head = _get32(new, 4 * self.head)
-            self.tail = _get32(new, 4 * self.tail)
-        if self.zone != _NONE:
-            self.zone = _get32(new, 4 * self.zone)
-        return True
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=False)
-    def _insert_after(self, table: PendingTable, after: cython.Py_ssize_t, slot: cython.Py_ssize_t) -> cython.bint:
-        """Chain a slot behind another one, or at the head (_NONE)."""
-        at: cython.Py_ssize_t = slot * _RECORD
-        later: cython.Py_ssize_t
-        if after == _NONE:
-            later = self.head
-            self.head = slot
-        else:
-            later = _get32(table.buf, after * _RECORD + _LATER)
-            _put32(table.buf, after * _RECORD + _LATER, slot)
-        if later == _NONE:
-            self.tail = slot
-        else:
-            _put32(table.buf, later * _RECORD + _EARLIER, slot)
-        _put32(table.buf, at + _EARLIER, after)
-        _put32(table.buf, at + _LATER, later)
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def append(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Chain a slot that was delivered just now. O(1)"""
-        return self._insert_after(table, self.tail, slot)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def insert(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Chain a slot by its time, behind those of the same. O(1) for the newest, else the way from the nearer end.
-
-        Redis: pelListInsertSorted, which walks from the newest; the place is the same while times rise.
-        """
-        time: cython.longlong = table.delivery_time(slot)
-        back: cython.Py_ssize_t = self.tail
-        forth: cython.Py_ssize_t
-        if self.head == _NONE or time >= table.delivery_time(back):
-            return self._insert_after(table, back, slot)
-        forth = self.head if self.zone == _NONE else _get32(table.buf, self.zone * _RECORD + _LATER)
-        while back != self.zone and table.delivery_time(back) > time:
-            if forth == _NONE or table.delivery_time(forth) > time:
-                back = self.zone if forth == _NONE else _get32(table.buf, forth * _RECORD + _EARLIER)
-                break
-            forth = _get32(table.buf, forth * _RECORD + _LATER)
-            back = _get32(table.buf, back * _RECORD + _EARLIER)
-        return self._insert_after(table, back, slot)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def release(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Chain a slot as the last released one, with the time 0. O(1) Redis 8.8: pelListInsertNacked"""
-        table.set_time(slot, 0)
-        self._insert_after(table, self.zone, slot)
-        self.zone = slot
-        self.released += 1
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def remove(self, table: PendingTable, slot: cython.Py_ssize_t, released: cython.bint) -> cython.bint:
-        """Take a slot out; `released` tells whether it is one of those. O(1)"""
-        at: cython.Py_ssize_t = slot * _RECORD
-        earlier: cython.Py_ssize_t = _get32(table.buf, at + _EARLIER)
-        later: cython.Py_ssize_t = _get32(table.buf, at + _LATER)
-        if released:
-            self.released -= 1
-        if slot == self.zone:
-            self.zone = earlier
-        if earlier == _NONE:
-            self.head = later
-        else:
-            _put32(table.buf, earlier * _RECORD + _LATER, later)
-        if later == _NONE:
-            self.tail = earlier
-        else:
-            _put32(table.buf, later * _RECORD + _EARLIER, earlier)
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def holds(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Say whether a slot of the group is chained: one that was just loaded is not yet."""
-        return slot == self.head or _get32(table.buf, slot * _RECORD + _EARLIER) != _NONE
-
-    def slots(self, table: PendingTable) -> list[int]:
-        """Return all slots, in order; AssertionError where the chain does not lead back."""
-        found: list[int] = []
-        before = _NONE
-        slot = self.head
-        while slot != _NONE:
-            assert _get32(table.buf, slot * _RECORD + _EARLIER) == before, "earlier leads back"
-            assert len(found) < table.slots, "the chain ends"
-            found.append(slot)
-            before, slot = slot, _get32(table.buf, slot * _RECORD + _LATER)
-        assert self.tail == before, "the chain ends at its tail"
-        return found

@@ -1,23 +1,23 @@
-"""Whether the nodes of a stream that came from outside agree with what they say of themselves.
+"""Validation of the nodes of a stream that came from outside: their counts, and the order of their IDs.
 
-`validate_node` looks at one node's bytes and believes its counts and IDs, as Redis does. Here the living entries of all
-nodes are walked once, in order, and everything is asked that a genuine stream fulfils:
+`validate_node` checks the bytes of one node and trusts its counts and IDs, as Redis does. This module iterates once
+over the entries of all nodes in order and checks the rules that a stream written by a server fulfils:
 
-    each node   begins with the entry that gave it its ID; counts its living entries and its tombstones rightly
-    `rises`     the IDs of living entries rise strictly, within a node and from one to the next, and begin above 0-0
-    `set_back`  a living entry has an ID below its node's
+    each node   its first entry has the node's ID; its count and number of tombstones are right
+    `rises`     the IDs of entries that are not tombstones rise strictly, across nodes too, and are above 0-0
+    `set_back`  such an entry has an ID below its node's
 
-A genuine stream rises unless it was set back: XSETID may go back behind deleted entries, and adding goes on from there.
-Tombstones are out of order then. Where a trim left a node of tombstones only, even entries before that node's ID
-are added to it, and no order is left, in Redis neither. A payload that breaks the rules otherwise is accepted by
-Redis, which answers from it what comes out; no genuine server writes one.
+The IDs of a stream rise unless it was set back: XSETID may set an ID before deleted entries, and later entries follow
+it. Then tombstones are out of order. If a trim left a node of tombstones only, entries before the node's ID may be
+added to it; then there is no order at all, also in Redis. Redis accepts payloads that break the rules in other ways and
+gives inconsistent replies about them; no server writes such payloads.
 
-`take_node` asks both of a node at once, its bytes and what they say: loading a stream is that walk, and the unpacking
-before it. It reads each box through a pointer, after one look at whether the box lies inside, and knows what genuine
-nodes are made of: numbers stored as numbers, boxes below 16 KiB. Whatever else it meets it leaves to `validate_node`
-and `add_node`, which know all that there is.
+`take_node` checks the bytes and the rules at once: loading a stream is this pass and the decompression before it. It
+reads each element through a pointer after a bounds check, and supports what servers write: numbers stored as numbers,
+elements below 16 KiB. It leaves other nodes to `validate_node` and `add_node`, which support everything.
 
-Costs: O(entries). `add_node` takes a third of what `validate_node` takes; `take_node` 2 ns a box, a tenth of both.
+Costs: O(entries). `add_node` takes a third of the time of `validate_node`; `take_node` takes 2 ns per element, a tenth
+of both.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
     from rillet.types.stream.id import key_ms, key_seq, less, undelta
     from rillet.types.stream.node import first_entry, int_at, master_fields, size_at, validate_node
 
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -44,7 +44,7 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 @cython.inline
 @cython.exceptval(check=False)
 def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the position behind the box at pos, below `end`; -1 unless it ends by then and tells its length right."""
+    """Return the position after the element at pos; -1 if it exceeds `end` or its backlen is wrong."""
     b: cython.int = p[pos]
     n: cython.Py_ssize_t
     if b < 0x80:
@@ -74,7 +74,7 @@ def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssi
 @cython.inline
 @cython.exceptval(check=False)
 def _is_number(b: cython.int) -> cython.bint:
-    """Say whether a box that begins so holds a number."""
+    """Return whether an element with this first byte is a number."""
     return b < 0x80 or 0xC0 <= b < 0xE0 or 0xF1 <= b <= 0xF4
 
 
@@ -83,7 +83,7 @@ def _is_number(b: cython.int) -> cython.bint:
 @cython.inline
 @cython.exceptval(check=False)
 def _number(p: cython.p_const_uchar, pos: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number in a box that holds one and lies inside."""
+    """Return the number of an element that is a number and within bounds."""
     b: cython.int = p[pos]
     v: cython.longlong
     i: cython.Py_ssize_t
@@ -105,7 +105,7 @@ def _number(p: cython.p_const_uchar, pos: cython.Py_ssize_t) -> cython.longlong:
 @cython.final
 @cython.cclass
 class LivingEntries:
-    """What was seen so far: how many living entries, in which order, and the IDs of the first and the last."""
+    """The entries of the nodes so far that are not tombstones: their number, their order, the first and the last ID."""
 
     __slots__ = ("count", "first_ms", "first_seq", "last_ms", "last_seq", "rises", "set_back")
 
@@ -119,7 +119,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def take_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Walk the next node, of which nothing is known; False where it is not sound or contradicts itself. O(bytes)"""
+        """Add the next node, which was not validated; False if it is invalid. O(bytes)"""
         if lp.used <= len(lp.buf) and self.walk(key_ms(key), key_seq(key), lp.buf, lp.used):
             return True
         return lp.validate(True) and validate_node(lp) and self.add_node(key, lp)
@@ -127,7 +127,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def join(self, later: LivingEntries) -> cython.bint:
-        """Take over what another walk has seen of the nodes that follow."""
+        """Add the result for the nodes that follow."""
         if later.count != 0:
             if not less(self.last_ms, self.last_seq, later.first_ms, later.first_seq):
                 self.rises = False
@@ -153,7 +153,7 @@ class LivingEntries:
         p: cython.p_const_uchar,
         used: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Take a node that is sound and made as servers make it; leave everything else alone and return False."""
+        """Add a valid node in the form that servers write; for any other node return False and change nothing."""
         end: cython.Py_ssize_t = used - 1
         pos: cython.Py_ssize_t = _COUNT
         at: cython.Py_ssize_t
@@ -208,7 +208,7 @@ class LivingEntries:
         pos += 2
         total = nfields + 4
         while pos < end:
-            # An entry: flags, both deltas, its fields, how many boxes that were.
+            # An entry: flags, both deltas, its fields, the number of elements.
             at = _box_end(p, pos, end)
             if at < 0 or at >= end or not _is_number(p[pos]):
                 return False
@@ -280,7 +280,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Walk the next node, which is sound by its bytes; False where it contradicts itself. O(entries)"""
+        """Add the next node, whose bytes are valid; False if its counts or its first ID are wrong. O(entries)"""
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)

@@ -1,48 +1,46 @@
-"""The stream: an append-only log of entries by rising ID, in a radix tree of listpack nodes.
+"""The stream: an append-only log of entries with rising IDs, stored in a radix tree of listpack nodes.
 
     Stream ── rax ──► 16-byte master ID ──► Listpack    node: master entry, then up to 100 entries
-      │               16-byte master ID ──► Listpack    (stream_node draws its bytes)
+      │               16-byte master ID ──► Listpack    (`node` shows its bytes)
       │                        …
       │               16-byte master ID ──► Listpack  ◄── tail: where the next entry goes
       └── groups ──► {name: Group}
 
-Beside the nodes a stream keeps what cannot be seen from them: the last ID given out (`last_`, also
-of entries since deleted), the first living ID (`first_`, 0-0 when empty), the greatest ID ever
-deleted by XDEL (`max_deleted_`), and how many entries were ever added. From these four a group's lag is
-told without counting. Servers have told it by three rules (`compat`: LAG_A, LAG_B, LAG_C), and every question
-about counters is given the one to answer by:
+Beside the nodes, a stream has four values that the nodes cannot show: the last generated ID (`last_`, even if its entry
+was deleted), the ID of the first entry (`first_`, 0-0 if the stream is empty), the greatest ID ever deleted by XDEL
+(`max_deleted_`), and the number of entries ever added. They give a group's lag without counting. Servers use one of
+three rules for this (`compat`: LAG_A, LAG_B, LAG_C), and every method that computes with the counters has the rule as a
+parameter:
 
                                     A                    B                      C
-    a deletion breaks the count     from the first       wherever it is,        as in B
-                                    living entry on      ahead of the group
-    reading counts on               none broken from     none broken behind the group, which has
-                                    the new entry on     reached the first living entry
-    a position tells its count      broken or not, if    only behind the greatest deletion
-                                    it is the last ID
+    a deletion makes the count      if it is at or       wherever it is         as in B
+    of a group unknown              after first_         ahead of the group
+    reading an entry adds 1 to      no deletion at or    no deletion ahead of the group, and the group
+    the count if there is           after the entry      has reached first_
+    an ID gives the count           always for last_     only after max_deleted_
     lag of an empty stream          by the count         by the count           0
-    lag before all living entries   by the count         by the count           the stream's length
+    lag of a group before first_    by the count         by the count           the stream's length
 
-**Appending** goes to the tail node until that is full: `used + bytes of the new words >= node_max_bytes`, or as many
-entries as `node_max_entries`, tombstones included. A full node is cut to its exact size; the new one
-starts with room for up to 4096 bytes. The tail, its ID, its master's fields and its counts are
-remembered, so an append reads no tree and, of the master entry, only the field names. Whatever else
-changes a node forgets the tail; the next append finds it again.
+**Appending** fills the tail node until `used + bytes of the new words >= node_max_bytes`, or until it has
+`node_max_entries` entries, tombstones included. A full node is shrunk to its exact size; the new one starts with up to
+4096 bytes. The stream caches the tail, its ID, its master fields and its counts, so an append does not search the tree,
+and of the master entry it reads only the field names. Every other change to a node clears this cache, and the next
+append fills it again.
 
-**Deleting** marks entries as tombstones and removes a node with its last living entry. **Trimming**
-removes whole nodes from the head and, when exact, makes tombstones in the first one that stays. What
-becomes of the references that groups have to an entry is the delete strategy: KEEPREF leaves them,
-DELREF drops them, ACKED keeps an entry that has any. The last two must ask for each entry, so they make
-tombstones in every node, and remove it when none is left alive; and, as in Redis, `~` spares no node then.
+**Deleting** turns entries into tombstones, and removes a node together with its last entry. **Trimming** removes whole
+nodes from the head and, when exact, turns entries of the first remaining node into tombstones. The delete strategy
+defines what happens to the references of groups: KEEPREF leaves them, DELREF drops them, ACKED keeps entries that have
+any. DELREF and ACKED must check each entry, so they turn the entries of every node into tombstones, and remove nodes
+without other entries; then, as in Redis, `~` also trims parts of nodes.
 
-**Iterating** (`StreamIterator`) sets positions in the node's bytes and allocates nothing for an entry
-or a field. An iteration that starts in the tail never looks at the tree, which is the case of every
-consumer that keeps up.
+**Iterating** (`StreamIterator`) sets positions in the node's bytes and allocates nothing per entry or field. An
+iteration that starts in the tail does not use the tree: this is the case of every consumer that keeps up.
 
-Invariants (`check`): IDs rise within and across nodes, each node is sound, `length` is the number of
-living entries, `first_` is the first of them, no entry is beyond `last_`.
+Invariants (`check`): IDs rise within and across nodes; each node is valid; `length` is the number of entries that are
+not tombstones, and `first_` is the first of them; no entry has a greater ID than `last_`.
 
-Costs: append O(fields); an ID is found in O(its tree walk + one node); a whole node is trimmed in
-O(1). Rejected: an index of IDs beside the tree (an entry would cost 100 bytes more), and nodes as Python lists.
+Costs: append O(fields); finding an ID O(tree depth + one node); trimming a whole node O(1).
+Rejected: an index of IDs beside the tree (100 bytes more per entry), and nodes as Python lists.
 """
 
 from __future__ import annotations
@@ -79,25 +77,25 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 __all__ = ["Stream", "StreamIterator"]
 
 NODE_MAX_BYTES = 4096
-"""Redis's default of stream-node-max-bytes."""
+"""Redis's default for stream-node-max-bytes."""
 NODE_MAX_ENTRIES = 100
-"""Redis's default of stream-node-max-entries."""
+"""Redis's default for stream-node-max-entries."""
 MAX_ENTRY_BYTES = 1 << 30
-"""Most bytes of one entry's names and values, and of a node (STREAM_LISTPACK_MAX_SIZE)."""
+"""The most bytes of an entry's names and values, and of a node (STREAM_LISTPACK_MAX_SIZE)."""
 
 KEEPREF = 0
-"""Delete strategy: what groups have pending stays (DELETE_STRATEGY_KEEPREF)."""
+"""Delete strategy: the groups keep their references to the entry (DELETE_STRATEGY_KEEPREF)."""
 DELREF = 1
-"""Delete strategy: the entry goes from every group's pending ones, too (DELETE_STRATEGY_DELREF)."""
+"""Delete strategy: also remove the entry from the pending entries of every group (DELETE_STRATEGY_DELREF)."""
 ACKED = 2
-"""Delete strategy: only what every group has read and acknowledged (DELETE_STRATEGY_ACKED)."""
+"""Delete strategy: delete only entries that every group has read and acknowledged (DELETE_STRATEGY_ACKED)."""
 
 _KEEPREF = cython.declare(cython.int, 0)
 _DELREF = cython.declare(cython.int, 1)
 _ACKED = cython.declare(cython.int, 2)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 1073741824)
 _PREALLOCATE = cython.declare(cython.Py_ssize_t, 4096)  # STREAM_LISTPACK_MAX_PRE_ALLOCATE
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -107,7 +105,7 @@ _LAG_A = cython.declare(cython.int, LAG_A)
 @cython.final
 @cython.cclass
 class Stream(StreamNodes):
-    """A stream. Attributes without an underscore may be set by whoever loads one. Redis: stream.h, stream."""
+    """A stream. Code that loads one sets the public attributes. Redis: stream.h, stream."""
 
     __slots__ = (
         "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "idmp", "last_ms", "last_seq",
@@ -155,7 +153,7 @@ class Stream(StreamNodes):
 
     @property
     def node_count(self) -> int:
-        """Nodes in the tree (radix-tree-keys of XINFO STREAM)."""
+        """The number of nodes in the tree (radix-tree-keys of XINFO STREAM)."""
         return self.rax.numele
 
     # -- new IDs
@@ -163,9 +161,9 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_id(self, now: cython.ulonglong) -> cython.bint:
-        """Put the ID of an entry added now (ms) into next_ms and next_seq; False when no ID is left.
+        """Set next_ms and next_seq to the ID for an entry added now (ms); False if the last possible ID is used.
 
-        A clock that went back keeps the last milliseconds and counts on. Redis: streamNextID.
+        If the clock went back, the milliseconds stay and the sequence number rises. Redis: streamNextID.
         """
         if now > self.last_ms:
             self.next_ms = now
@@ -184,9 +182,9 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_seq_of(self, ms: cython.ulonglong) -> cython.bint:
-        """Put the ID that `ms-*` stands for into next_ms and next_seq; False when ms has none left.
+        """Set next_ms and next_seq to the ID that `ms-*` stands for; False if ms has no sequence number left.
 
-        An ms before the last one gives ms-0, which `append` would refuse. Redis: streamAppendItem.
+        Milliseconds before the last ID give ms-0, which `append` rejects. Redis: streamAppendItem.
         """
         self.next_ms = ms
         self.next_seq = 0
@@ -210,7 +208,7 @@ class Stream(StreamNodes):
         node_max_bytes: cython.longlong,
         node_max_entries: cython.longlong,
     ) -> cython.bint:
-        """Add an entry whose names and values are argv[start : start + 2 * nfields]; else as `add`."""
+        """Add an entry whose names and values are argv[start : start + 2 * nfields]; otherwise as `add`."""
         words: ArgumentSpans = ArgumentSpans()
         words.take(argv, start, 2 * nfields)
         return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
@@ -227,9 +225,10 @@ class Stream(StreamNodes):
         node_max_bytes: cython.longlong,
         node_max_entries: cython.longlong,
     ) -> cython.bint:
-        """Add an entry whose names and values are the words from start on; False when it is too large.
+        """Add an entry whose names and values are the words from start on; False if it is too large.
 
-        A maximum of 0 is none. ValueError unless the ID is beyond the last. O(fields). Redis: streamAppendItem.
+        A maximum of 0 means no limit. ValueError unless the ID is greater than the last. O(fields). Redis:
+        streamAppendItem.
         """
         total: cython.Py_ssize_t = 0
         lp: Listpack | None
@@ -237,9 +236,9 @@ class Stream(StreamNodes):
         behind: cython.bint = False
         i: cython.Py_ssize_t
         if not less(self.last_ms, self.last_seq, ms, seq):
-            raise ValueError("an entry's ID must be beyond the stream's last")
+            raise ValueError("the ID of a new entry must be greater than the stream's last ID")
         if start < 0 or nfields < 0 or start + 2 * nfields > words.count:
-            raise IndexError("words beyond the last")
+            raise IndexError("the entry needs more words than there are")
         for i in range(start, start + 2 * nfields):
             total += words.size[i]
         if total > _MAX_BYTES:
@@ -255,7 +254,7 @@ class Stream(StreamNodes):
             same = nfields == self.tail_fields and lp.matches(self.tail_pos, words, start, 2, nfields)
             self._count_up(lp)
         append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), words, start, nfields)
-        if behind:  # XSETID went back before a node of tombstones: the new node is not the tree's last
+        if behind:  # after XSETID to an ID before a node of tombstones, the new node is not the last
             self.tail = None
             self.sums = None
         self.length = (self.length + 1) & _MAX
@@ -298,7 +297,7 @@ class Stream(StreamNodes):
             capacity = node_max_bytes
         lp: Listpack = new_node(words, start, nfields, capacity)
         self.rax.insert(encode_key(ms, seq), lp)
-        if self.head is not None and encode_key(ms, seq) < self.head_key:  # XSETID went back before it
+        if self.head is not None and encode_key(ms, seq) < self.head_key:  # after XSETID to an earlier ID
             self.head = None
         self.tail = lp
         self.tail_ms = ms
@@ -312,7 +311,7 @@ class Stream(StreamNodes):
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _count_up(self, lp: Listpack) -> cython.bint:
-        """Count one more living entry in the tail's master, whose field names may move by a byte."""
+        """Add 1 to the count in the tail's master entry; a longer number moves the field names by a byte."""
         before: cython.Py_ssize_t = lp.used
         self.tail_live += 1
         self.tail_entries += 1
@@ -327,7 +326,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Delete one entry; False when it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
+        """Delete one entry; False if it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
         if not self.delete_unsettled(ms, seq):
             return False
         if self.length == 0 or (ms == self.first_ms and seq == self.first_seq):
@@ -337,7 +336,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete_unsettled(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """As `delete`, but first_ and the like stay: `settle_first` is for after the last of many. O(one node)."""
+        """Delete one of many entries; the caller calls `settle_first` after the last one. O(one node)."""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         if not it.next_entry():
             return False
@@ -355,10 +354,10 @@ class Stream(StreamNodes):
         limit: cython.longlong,
         delete_strategy: cython.int = KEEPREF,
     ) -> cython.longlong:
-        """Drop the oldest entries until maxlen are left; return how many went. Redis: streamTrim.
+        """Remove the oldest entries until maxlen remain; return how many were removed. Redis: streamTrim.
 
-        approx removes whole nodes only; limit (0 for none) is how many entries may go: where it ended the trim,
-        `stopped` is set, and stop_ms and stop_seq are the ID of the node that was not looked at.
+        approx: remove whole nodes only. limit: remove at most so many entries, 0 = no limit. If the limit ended the
+        trim, `stopped` is True, and stop_ms and stop_seq are the ID of the next node.
         """
         if self.length > 0 and self.length <= maxlen:
             self.stopped = False
@@ -376,7 +375,7 @@ class Stream(StreamNodes):
         limit: cython.longlong,
         delete_strategy: cython.int = KEEPREF,
     ) -> cython.longlong:
-        """Drop the entries before the ID; return how many went; the rest as in trim_maxlen. Redis: streamTrim."""
+        """Remove the entries before the ID; otherwise as `trim_maxlen`. Redis: streamTrim."""
         if delete_strategy == _KEEPREF:
             return self._trim_head(True, 0, ms, seq, approx, limit)
         return self._trim_all(True, 0, ms, seq, limit, delete_strategy)
@@ -391,10 +390,10 @@ class Stream(StreamNodes):
         approx: cython.bint,
         limit: cython.longlong,
     ) -> cython.longlong:
-        """Trim where references are left alone: whole nodes from the head, and if exact the beginning of the next.
+        """Trim with KEEPREF: remove whole nodes from the head and, if exact, the first entries of the next node.
 
-        The head is remembered, with where its living entries begin: a stream that is held at a length pays a
-        comparison an entry, or one tombstone, and no walk over those before it.
+        The stream caches the head and the position of its first entry that is not a tombstone. A stream that each
+        XADD trims to a length therefore pays one comparison or one tombstone per entry, without skipping tombstones.
         """
         lp: Listpack | None
         entries: cython.longlong
@@ -443,7 +442,7 @@ class Stream(StreamNodes):
         limit: cython.longlong,
         delete_strategy: cython.int,
     ) -> cython.longlong:
-        """Trim with DELREF or ACKED, which ask for each entry: tombstones in every node, gone with its last entry."""
+        """Trim with DELREF or ACKED, which check each entry: make tombstones, and remove nodes that have only those."""
         it: RaxIterator = RaxIterator(self.rax)
         lp: Listpack
         key: bytes
@@ -487,7 +486,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _stop_at(self, key: bytes) -> cython.bint:
-        """Note the node at which the limit ended a trim."""
+        """Record the node at which the limit ended a trim."""
         self.stopped = True
         self.stop_ms = key_ms(key)
         self.stop_seq = key_seq(key)
@@ -496,7 +495,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say whether the node's last entry, tombstone or not, is before the ID. Redis: lpGetEdgeStreamID."""
+        """Return whether the node's last entry, even a tombstone, is before the ID. Redis: lpGetEdgeStreamID."""
         pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
         last_ms: cython.ulonglong
         if pos < 0:
@@ -517,10 +516,10 @@ class Stream(StreamNodes):
         seq: cython.ulonglong,
         delete_strategy: cython.int,
     ) -> cython.longlong:
-        """Make tombstones of a node's entries from pos on until the stream is short enough; return how many.
+        """Turn a node's entries from pos on into tombstones until the trim is complete; return how many.
 
-        ACKED passes over what is referenced. The node's counts are right afterwards, even where none is left alive.
-        trim_pos is where it ended, trim_living whether a living entry is there, its ID then in edge_ms and edge_seq.
+        ACKED skips referenced entries. The node's counts are updated, even if no entry remains. Sets trim_pos to the
+        position at which it ended, and trim_living to whether an entry is there, with its ID in edge_ms and edge_seq.
         """
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
@@ -562,7 +561,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def settle_first(self) -> cython.bint:
-        """Set first_ms and first_seq after entries went. O(one node)."""
+        """Set first_ms and first_seq after entries were removed. O(one node)."""
         self.first_ms = self.first_seq = 0
         if self.length > 0:
             self.edge(True, True)
@@ -570,21 +569,21 @@ class Stream(StreamNodes):
             self.first_seq = self.edge_seq
         return True
 
-    # -- asking
+    # -- queries
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def contains(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say whether the entry exists and is no tombstone. O(one node). Redis: streamEntryExists."""
+        """Return whether the entry exists. O(one node). Redis: streamEntryExists."""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         return it.next_entry()
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def edge(self, first: cython.bint, skip_tombstones: cython.bint) -> cython.bint:
-        """Put the first (else the last) entry's ID into edge_ms and edge_seq; False when there is none.
+        """Set edge_ms and edge_seq to the ID of the first entry, or of the last one; False if there is none.
 
-        Then they hold the greatest ID for the first, 0-0 for the last, as Redis's streamGetEdgeID does.
+        Without entries they are the greatest ID for the first and 0-0 for the last, as in Redis (streamGetEdgeID).
         """
         it: StreamIterator = StreamIterator(self, 0, 0, _MAX, _MAX, not first)
         it.skip_tombstones = skip_tombstones
@@ -600,9 +599,9 @@ class Stream(StreamNodes):
     def has_tombstones_from(
         self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.bint:
-        """Say whether an entry at or behind the ID may have been deleted. Redis: streamRangeHasTombstones.
+        """Return whether an entry at or after the ID may have been deleted. Redis: streamRangeHasTombstones.
 
-        Rule A does not mind a deletion before the first living entry.
+        Rule A ignores deletions before the first entry.
         """
         if self.length == 0 or (self.max_deleted_ms == 0 and self.max_deleted_seq == 0):
             return False
@@ -614,7 +613,7 @@ class Stream(StreamNodes):
     def distance_from_first(
         self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.longlong:
-        """Return how many entries ever added came up to the ID, or -1 where that cannot be told.
+        """Return how many entries were ever added up to the ID, -1 if it is unknown.
 
         Redis: streamEstimateDistanceFromFirstEverEntry.
         """
@@ -643,7 +642,7 @@ class Stream(StreamNodes):
     def create_group(
         self, name: bytes, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong
     ) -> Group:
-        """Return a new group that has read up to the ID, or None when the name is taken. Redis: streamCreateCG."""
+        """Create a group that has read up to the ID; None if the name exists. Redis: streamCreateCG."""
         if name in self.groups:
             return None  # type: ignore[return-value]
         group: Group = Group(name, ms, seq, entries_read, self.pending)
@@ -658,7 +657,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def destroy_group(self, name: bytes) -> cython.bint:
-        """Forget a group with all its pending entries; False when there is none."""
+        """Delete a group with all its pending entries; False if it does not exist."""
         group: Group | None = self.groups.pop(name, None)
         if group is None:
             return False
@@ -669,16 +668,16 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_referenced(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say whether a group has yet to read it or has it pending. O(groups). Redis: streamEntryIsReferenced."""
+        """Return whether a group has the entry pending or unread. O(groups). Redis: streamEntryIsReferenced."""
         self.find_unread()
         return self.is_held(ms, seq)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def find_unread(self) -> cython.bint:
-        """Note in unread_ms and unread_seq the lowest of what groups read last, for any number of `is_held`. O(groups)
+        """Set unread_ms and unread_seq to the lowest last delivered ID of all groups, for `is_held`. O(groups)
 
-        Redis keeps it (min_cgroup_last_id) and finds it anew when it moved; here nobody keeps it in step.
+        Redis stores it (min_cgroup_last_id) and updates it when a group moves; rillet computes it when it is needed.
         """
         group: Group
         self.unread_ms = self.unread_seq = _MAX
@@ -691,14 +690,14 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say what `is_referenced` does, as long as no group has moved since `find_unread`. O(log pending entries)"""
+        """Return what `is_referenced` returns if no group has moved since `find_unread`. O(log pending entries)"""
         if less(self.unread_ms, self.unread_seq, ms, seq):
             return True
         return self.pending.first_reference(ms, seq) >= 0
 
     @cython.ccall
     def drop_references(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Take the entry off every group's pending ones; return how many. Redis: streamCleanupEntryCGroupRefs."""
+        """Remove the entry from every group's pending entries; return how many. Redis: streamCleanupEntryCGroupRefs."""
         group: Group
         dropped: cython.Py_ssize_t = 0
         slot: cython.Py_ssize_t = self.pending.first_reference(ms, seq)
@@ -712,9 +711,9 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def tidy_pending(self) -> cython.bint:
-        """Give back the room of pending entries where most are gone; slots change then, so nobody may hold one.
+        """Pack the table of pending entries if most of it is free. Slots change: the caller must not use old ones.
 
-        For commands that took any out, when they end. O(1), but for packing: O(slots), once so many were freed.
+        Every command that removes pending entries calls this when it ends. O(1); O(slots) when it packs.
         """
         if not self.pending.wants_packing():
             return False
@@ -722,14 +721,16 @@ class Stream(StreamNodes):
         return True
 
     def pack_pending(self) -> None:
-        """Give back the room of pending entries that are gone; slots change. O(slots + consumers)"""
+        """Pack the table of pending entries. Slots change. O(slots + consumers)"""
         groups = list(self.groups.values())
         indexes = [group.index for group in groups]
         indexes += [consumer.index for group in groups for consumer in group.consumers.values()]
-        self.pending.pack([group.order for group in groups], indexes)
+        new_numbers = self.pending.pack(indexes)
+        for group in groups:
+            group.order.renumber(new_numbers)
 
     def sorted_groups(self) -> list[Group]:
-        """Return the groups in the byte order of their names, as Redis lists and saves them."""
+        """Return the groups in the byte order of their names, the order in which Redis lists and saves them."""
         return [self.groups[name] for name in sorted(self.groups)]
 
     @cython.ccall
@@ -737,7 +738,7 @@ class Stream(StreamNodes):
     def advance_group(
         self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.bint:
-        """Note that the group was given the entry; False when it had passed it before. Redis: streamReplyWithRange."""
+        """Move the group to an entry that it reads; False if it was already past it. Redis: streamReplyWithRange."""
         counts: cython.bint
         if not less(group.last_ms, group.last_seq, ms, seq):
             return False
@@ -757,9 +758,9 @@ class Stream(StreamNodes):
         return True
 
     def lag(self, group: Group, rule: int = LAG_A) -> int | None:
-        """Return how many entries the group has yet to read, None where that cannot be told.
+        """Return the number of entries that the group has not read, None if it is unknown.
 
-        Redis: streamReplyWithCGLag. Negative where ENTRIESREAD was set too high, as there.
+        Redis: streamReplyWithCGLag. Negative if ENTRIESREAD was set too high, as in Redis.
         """
         read: cython.longlong
         if self.entries_added == 0:
@@ -777,23 +778,23 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _all_ahead(self, group: Group) -> cython.bint:
-        """Say whether the group, and every deletion by ID, is before the first living entry."""
+        """Return whether the group and every deletion are before the first entry."""
         if not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq):
             return False
         return less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq)
 
-    # -- the whole
+    # -- the whole stream
 
     def encoding(self) -> str:
-        """Return the name that OBJECT ENCODING shows."""
+        """Return the name for OBJECT ENCODING."""
         return "stream"
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Take over a node that was read from a file; False when its ID is there. The counters are the caller's to set.
+        """Add a node that was read from a file; False if its ID exists. The caller sets the counters.
 
-        ValueError for a key that has not 16 bytes. Validate the node first (`validate_node`). RDB: rdbLoadObject.
+        ValueError if the key does not have 16 bytes. Validate the node first (`validate_node`). RDB: rdbLoadObject.
         """
         key_ms(key)
         self.tail = None
@@ -802,14 +803,14 @@ class Stream(StreamNodes):
         return self.rax.try_insert(key, lp)
 
     def memory_usage(self, samples: int = 5) -> int:
-        """Return the estimated bytes in memory, nodes averaged over the first samples (0: all). O(samples + groups)."""
+        """Estimate the bytes in memory from the average of the first `samples` nodes (0 = all). O(samples + groups)."""
         return memory_of_stream(self, samples)
 
     def check(self) -> None:
-        """Verify every invariant of the module's essay, O(entries); AssertionError names the broken one."""
+        """Verify the invariants of the module docstring, O(entries); AssertionError names the broken one."""
         check_stream(self)
 
 
-# Compiled, an imported class of another compiled module is a C type and no attribute of this one: make it one,
-# so that `from rillet.types.stream.value import Stream, StreamIterator` holds at both speeds.
+# In a compiled module, a class imported from another compiled module is a C type, not a module attribute. Make it one,
+# so that `from rillet.types.stream.value import Stream, StreamIterator` works compiled and interpreted.
 globals()["StreamIterator"] = StreamIterator

@@ -1,0 +1,146 @@
+"""The pending entries of one group by time of delivery; the released ones (XNACK) come first, in order of release.
+
+    head ─► released ─► ... ─► zone ─► oldest ─► ... ─► newest = tail
+
+The links between the slots are in their records (`PendingTable.earlier`, `later`); this class has the ends. `zone` is
+the last released slot. Redis 8.4: streamCG.pel_time_head and pel_time_tail; 8.8: pel_nack_tail.
+"""
+
+from __future__ import annotations
+
+import sys
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.types.stream.pending import PendingTable
+
+_NONE = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
+
+
+@cython.final
+@cython.no_gc
+@cython.cclass
+class TimeOrder:
+    """A doubly linked list of the slots of one group."""
+
+    __slots__ = ("head", "released", "tail", "zone")
+    head: cython.Py_ssize_t
+    tail: cython.Py_ssize_t
+    zone: cython.Py_ssize_t
+    released: cython.Py_ssize_t
+
+    def __init__(self) -> None:
+        self.clear()
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def clear(self) -> cython.bint:
+        """Remove all slots."""
+        self.head = self.tail = self.zone = _NONE
+        self.released = 0
+        return True
+
+    def renumber(self, new: bytearray) -> None:
+        """Replace the slots by their new numbers, which `PendingTable.pack` returned."""
+        self.head, self.tail, self.zone = (
+            slot if slot == _NONE else int.from_bytes(new[4 * slot : 4 * slot + 4], sys.byteorder)
+            for slot in (self.head, self.tail, self.zone)
+        )
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=False)
+    def _insert_after(self, table: PendingTable, after: cython.Py_ssize_t, slot: cython.Py_ssize_t) -> cython.bint:
+        """Link a slot after another one, or at the head (_NONE)."""
+        later: cython.Py_ssize_t
+        if after == _NONE:
+            later = self.head
+            self.head = slot
+        else:
+            later = table.later(after)
+            table.set_later(after, slot)
+        if later == _NONE:
+            self.tail = slot
+        else:
+            table.set_earlier(later, slot)
+        table.set_earlier(slot, after)
+        table.set_later(slot, later)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def append(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
+        """Add a slot that is being delivered now. O(1)"""
+        return self._insert_after(table, self.tail, slot)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def insert(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
+        """Add a slot by its time, after those with the same time. O(1) for the newest, else O(distance to an end).
+
+        Redis (pelListInsertSorted) searches from the newest only. Both find the same place as long as times rise.
+        """
+        time: cython.longlong = table.delivery_time(slot)
+        back: cython.Py_ssize_t = self.tail
+        forth: cython.Py_ssize_t
+        if self.head == _NONE or time >= table.delivery_time(back):
+            return self._insert_after(table, back, slot)
+        forth = self.head if self.zone == _NONE else table.later(self.zone)
+        while back != self.zone and table.delivery_time(back) > time:
+            if forth == _NONE or table.delivery_time(forth) > time:
+                back = self.zone if forth == _NONE else table.earlier(forth)
+                break
+            forth = table.later(forth)
+            back = table.earlier(back)
+        return self._insert_after(table, back, slot)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def release(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
+        """Add a slot as the last released one, and set its time to 0. O(1) Redis 8.8: pelListInsertNacked"""
+        table.set_time(slot, 0)
+        self._insert_after(table, self.zone, slot)
+        self.zone = slot
+        self.released += 1
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def remove(self, table: PendingTable, slot: cython.Py_ssize_t, released: cython.bint) -> cython.bint:
+        """Remove a slot; released: it is a released one. O(1)"""
+        earlier: cython.Py_ssize_t = table.earlier(slot)
+        later: cython.Py_ssize_t = table.later(slot)
+        if released:
+            self.released -= 1
+        if slot == self.zone:
+            self.zone = earlier
+        if earlier == _NONE:
+            self.head = later
+        else:
+            table.set_later(earlier, later)
+        if later == _NONE:
+            self.tail = earlier
+        else:
+            table.set_earlier(later, earlier)
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def contains(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
+        """Return whether a slot of the group is linked; a slot that was just loaded from a file is not yet."""
+        return slot == self.head or table.earlier(slot) != _NONE
+
+    def slots(self, table: PendingTable) -> list[int]:
+        """Return all slots in order; AssertionError if the links are inconsistent."""
+        slots: list[int] = []
+        before = _NONE
+        slot = self.head
+        while slot != _NONE:
+            assert table.earlier(slot) == before, "earlier is the inverse of later"
+            assert len(slots) < table.slots, "the list ends"
+            slots.append(slot)
+            before, slot = slot, table.later(slot)
+        assert self.tail == before, "the list ends at its tail"
+        return slots
