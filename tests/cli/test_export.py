@@ -52,8 +52,8 @@ def test_data_that_an_older_version_cannot_store_is_reported(store: Path, tmp_pa
     out = tmp_path / "old.rdb"
     assert main(["export", "--rdb-version", "9", str(store), str(out)]) == 3
     said = capsys.readouterr().out
-    assert "omitted from 'sent' (database 0): what its idempotent producers have sent (IDMP)\n" in said
-    assert "omitted from 's' (database 0): how many entries were added, and the greatest ID deleted\n" in said
+    assert "omitted from 'sent' (database 0): the messages of its idempotent producers (IDMP)\n" in said
+    assert "omitted from 's' (database 0): the number of entries ever added, and the greatest deleted ID\n" in said
     assert "RDB version 9, 6 keys" in said
     assert said.endswith("version 9 cannot store 2 of the values completely\n")
     assert out.read_bytes().startswith(b"REDIS0009")
@@ -110,7 +110,7 @@ def test_back_to_redis(tmp_path: Path, capsys: Said) -> None:
     one = all_types(time.time_ns() // 1_000_000, compat="newest").work(LATER)
     write_rdb(tmp_path / "newest.rdb", one.engine)
     assert main(["export", "--rdb-version", "10", str(tmp_path / "newest.rdb"), str(tmp_path / "dump.rdb")]) == 3
-    assert "released entries of the group g, which are not delivered again" in capsys.readouterr().out
+    assert "released entries of the group g, which nobody will receive again" in capsys.readouterr().out
     two = Bare()
     load_rdb(tmp_path / "dump.rdb", two.engine)
     with running_redis("--dir", str(tmp_path)) as server:

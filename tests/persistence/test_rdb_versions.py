@@ -294,12 +294,12 @@ def test_a_truncated_file_is_refused_at_each_length(version: int) -> None:
 
 
 @pytest.mark.parametrize(("part", "offset", "told"), [
-    (key(0, b"k", b"\x81" + b"\x7f" * 8), 12, "9187201950435737471 bytes expected, which no file has"),
+    (key(0, b"k", b"\x81" + b"\x7f" * 8), 12, "a length of 9187201950435737471 bytes is impossible"),
     (key(0, b"k", b"\x80\x7f\x00\x00\x00abc"), 12, "2130706432 bytes expected, 12 left"),
     (key(0, b"k", b"\xc3\x02\x81" + b"\x00\x00\x01" + bytes(5) + b"\x00a"), 12, "LZF: impossible length"),
     (key(0, b"k", b"\x82"), 12, "a length expected, found the byte 0x82"),
     (key(0, b"k", b"\xc4"), 12, "a string expected, found the special form 4"),
-    (key(15, b"s", size(1) + text(b"short")), 13, "a node's ID of 16 bytes expected, found 5"),
+    (key(15, b"s", size(1) + text(b"short")), 13, "the ID of a node has 5 bytes instead of 16"),
     (key(15, b"s", size(1) + text(raw_id(1, 1)) + text(b"x" * 20)), 30, "a node that is not sound"),
     (b"\xfe\xc0", 10, "a length expected, found the special form 0"),
 ])  # fmt: skip

@@ -78,7 +78,7 @@ def test_a_payload_rejected_by_restore_is_logged(tmp_path: Path) -> None:
         with running(tmp_path, "--loglevel", level, "--logfile", str(log)) as server, server.client() as client:
             client.socket.sendall(line)
             assert client.reply() == b"-ERR Bad data format\r\n"
-        told = b"RESTORE of b'k\\xff1' was refused: Duplicate stream consumer detected: two consumers of the same name"
+        told = b"RESTORE of b'k\\xff1' was refused: Duplicate stream consumer detected: two consumers with the same name"
         assert (told in log.read_bytes()) == (level == "verbose")
 
 

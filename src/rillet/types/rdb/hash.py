@@ -6,11 +6,11 @@
     13  hash of a ziplist      the ziplist as a string: field, value, field, value ...     read, written up to RDB 9
     16  hash of a listpack     the listpack as a string, in the same order                 read, written from RDB 10 on
 
-What is read takes the encoding that the limits give it, by Redis's rules: strings (4) and zipmaps are held against
-both limits, the other blocks only against the number of their fields. A field that comes twice is refused everywhere:
-a block would hold it twice, and which of the two values counted would change with the encoding.
+A hash takes the encoding that the limits give it, by Redis's rules: type 4 and zipmaps are checked against both limits,
+the other blocks only against the number of fields. Duplicate fields are rejected in all types: a block would contain
+both values, and the encoding would decide which one is read.
 
-22 to 25 are hashes some of whose fields expire. Those are not read.
+Types 22 to 25 are hashes with field expiry, which rillet does not support.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from rillet.types.rdb.primitives import EmptyValue, RdbReader, RdbWriter
 
 TYPE_HASH, TYPE_HASH_ZIPMAP, TYPE_HASH_ZIPLIST, TYPE_HASH_LISTPACK = 4, 9, 13, 16
 _LISTPACKS_SINCE = 10
-# What Redis's log says of a field that is there twice (rdbReportCorruptRDB).
+# The messages of Redis's log about a duplicate field (rdbReportCorruptRDB).
 _TWICE, _TWICE_IN_FEW = "Duplicate hash fields detected", "Hash with dup elements"
 _TWICE_IN_ZIPMAP = "Hash zipmap with dup elements"
 EXPIRING_TYPES = range(22, 26)
-"""Types of hashes whose fields expire, which are not read (of Redis 7.4 and its previews; 22 is also Valkey's)."""
+"""Types of hashes with field expiry, which are not supported (Redis 7.4 and its previews; 22 also in Valkey)."""
 
 
 def type_of(value: Hash, version: int) -> int:
-    """Return the RDB type in which the value is written for that RDB version (rdbSaveObjectType)."""
+    """Return the RDB type in which the hash is written for an RDB version (rdbSaveObjectType)."""
     if value.listpack is None:
         return TYPE_HASH
     return TYPE_HASH_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_HASH_ZIPLIST
 
 
 def save(out: RdbWriter, value: Hash, kind: int) -> None:
-    """Append the value in that type, which `type_of` gave. O(bytes)"""
+    """Append the hash in that type, which `type_of` returned. O(bytes)"""
     if kind == TYPE_HASH_LISTPACK and value.listpack is not None:
         out.string(value.listpack.to_bytes())
     elif kind == TYPE_HASH_ZIPLIST:
@@ -58,10 +58,10 @@ def save(out: RdbWriter, value: Hash, kind: int) -> None:
 
 
 def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
-    """Return a hash of strings: a listpack for as long as what came so far fits it."""
+    """Return a hash of strings. It starts as a listpack and is converted at the first field that does not fit."""
     count = reader.length()
     if not count:
-        raise EmptyValue("a hash without a field")
+        raise EmptyValue("an empty hash")
     value = Hash()
     if count > limits.hash_max_listpack_entries:
         value.to_hashtable()
@@ -69,7 +69,7 @@ def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
     for _ in range(count):
         field, content = reader.string(), reader.string()
         if field in (seen if value.table is None else value.table):
-            raise Corrupt("a field twice in a hash", _TWICE if value.listpack is None else _TWICE_IN_FEW)
+            raise Corrupt("a duplicate field in a hash", _TWICE if value.listpack is None else _TWICE_IN_FEW)
         if value.listpack is not None:
             widest = max(len(field), len(content))
             if widest > limits.hash_max_listpack_value or not value.listpack.can_append(len(field) + len(content)):
@@ -85,22 +85,22 @@ def _load_hash(reader: RdbReader, limits: EncodingLimits) -> Hash:
 
 
 def _of_listpack(listpack: Listpack, limits: EncodingLimits, check: str = "") -> Hash:
-    """Return a hash of a listpack that came whole; check: what finds a field that is there twice."""
+    """Return a hash of a listpack that was read; check: the name of the check for duplicate fields."""
     value = Hash()
     value.listpack = listpack
     words = value.words()
     fields = words[::2]
     if not words:
-        raise EmptyValue("a hash without a field")
+        raise EmptyValue("an empty hash")
     if len(words) % 2 or len(set(fields)) != len(fields):
-        raise Corrupt("a hash with a field twice, or with one that has no value", check)
+        raise Corrupt("a hash with a duplicate field, or with a field without a value", check)
     if len(fields) > limits.hash_max_listpack_entries:
         value.to_hashtable()
     return value
 
 
 def _of_words(words: list[bytes], limits: EncodingLimits, check: str = "") -> Hash:
-    """Return a hash of the entries of an older block."""
+    """Return a hash of the elements of a ziplist or zipmap."""
     listpack = Listpack()
     for word in words:
         listpack.append(word)
@@ -111,7 +111,7 @@ def _of_words(words: list[bytes], limits: EncodingLimits, check: str = "") -> Ha
 def _load_zipmap(reader: RdbReader, limits: EncodingLimits) -> Hash:
     words = read_zipmap(reader.string())
     if not words:
-        raise Corrupt("a zipmap without a pair")  # no server left one behind, so this is no empty value
+        raise Corrupt("an empty zipmap")  # no server writes one, so it is not an EmptyValue
     value = _of_words(words, limits, _TWICE_IN_ZIPMAP)
     if value.listpack is not None and max(map(len, value.words())) > limits.hash_max_listpack_value:
         value.to_hashtable()
@@ -132,9 +132,9 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Hash]] = {
     TYPE_HASH_ZIPLIST: _load_ziplist,
     TYPE_HASH_LISTPACK: _load_listpack,
 }
-"""RDB type -> what reads it."""
+"""The function that reads each RDB type."""
 
 
 def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Hash:
-    """Return the next hash, of a type in LOADERS; Corrupt where it is malformed."""
+    """Return the next hash, of a type in LOADERS; Corrupt if it is malformed."""
     return LOADERS[kind](reader, limits)

@@ -1,6 +1,6 @@
-"""Lengths, strings and times as RDB files and DUMP payloads write them (Redis: rdb.c, rdb.h).
+"""Lengths, strings and times in RDB files and DUMP payloads (Redis: rdb.c, rdb.h).
 
-A length says its own size in the first two bits:
+The first two bits of a length determine its size:
 
     00LLLLLL                        0 .. 63
     01LLLLLL LLLLLLLL               64 .. 16383, big endian
@@ -13,10 +13,10 @@ bytes, little endian, standing for its decimal text; t=3 LZF: compressed length,
 Which form is written is fixed (rdbSaveRawString): up to 11 bytes that are a canonical integer of at most
 32 bits become one; above 20 bytes LZF is tried, if it is on and saves at least 4 bytes.
 
-**A writer** gathers bytes in `out`. With a sink it hands them on in pieces of about a megabyte: `spill` is called
-wherever a piece may end, between the nodes of a stream too, so that no value is ever in memory twice.
+**RdbWriter** collects bytes in `out`. With a sink it passes them on in pieces of about a megabyte: `spill` is called
+wherever a piece may end, such as between the nodes of a stream, so that a large value is never in memory twice.
 
-**A reader** reads from bytes (a DUMP payload), or from a source of any length through a window:
+**RdbReader** reads from bytes (a DUMP payload), or from a source of any length through a window:
 
         read before            the window                          not read yet
     ────────────────────┬───────────┬───────────────────────┬────────────────────
@@ -24,16 +24,15 @@ wherever a piece may end, between the nodes of a stream too, so that no value is
     ────────────────────┴───────────┴───────────────────────┴────────────────────
                         base        base + at = position
 
-When a piece reaches beyond the window, what was consumed goes into the checksum and out of memory, and the
-next bytes follow what is left. A window is as large as the largest piece asks, and a piece that claims to be large
-gets its memory as its bytes arrive: by doubling, never before. So memory is bounded by what is in the file, and
-a source need not be seekable. Every read past the end is Corrupt, whatever was claimed; `mark` is where the item
-begins that was read last, which is what an error should tell.
+If an item exceeds the window, the consumed bytes are added to the checksum and dropped, and the next bytes are read
+after the remaining ones. The window grows to the size of the largest item, by doubling as the bytes arrive, whatever
+size the item declares. So memory is bounded by the size of the file, and the source need not be seekable. Reading past
+the end raises Corrupt. `mark` is the start of the item that was read last, for error messages.
 
-Costs: a length or short string 5-20 ns compiled, a block the time of its bytes. A compressed node is unpacked from
-the window straight into the value's own buffer, and packed from there into the piece. Rejected: mapping the file (a
-file cut short meanwhile kills the process, and a pipe has no map), and reading the checksum's bytes first in a pass of
-their own (twice the reading; a structure that cannot be is refused where it stands anyway).
+Costs: a length or short string 5-20 ns compiled, a block O(bytes). A compressed node is decompressed from the window
+directly into the value's buffer, and compressed from there into the piece. Rejected: mapping the file (truncating the
+file meanwhile would kill the process, and a pipe cannot be mapped), and a first pass for the checksum (it doubles the
+reading, and a malformed structure is detected anyway).
 """
 
 from __future__ import annotations
@@ -64,29 +63,29 @@ else:  # compiled code has them as C functions, through the .pxd
     from rillet.structs.lzf import pack, refuse_block, unpack
 
 PIECE = 1 << 20
-"""Bytes that are written or read at a time."""
+"""The number of bytes that are written or read at a time."""
 
 _INT8, _INT16, _INT32, _LZF = 0, 1, 2, 3
-# What Redis says where a value cannot be read at all.
+# The messages of Redis about a value that cannot be read.
 _END = "Unexpected EOF reading RDB file"
 _FORM = "Unknown length encoding"
 _STRING = "Unknown RDB string encoding type"
 _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 _WINDOW = cython.declare(cython.Py_ssize_t, 1 << 20)
-_MOST = cython.declare(cython.ulonglong, 1 << 62)  # no string is longer
-# Room before a block whose size is not known yet: a form, two lengths.
+_MOST = cython.declare(cython.ulonglong, 1 << 62)  # an upper limit for the length of a string
+# Space for the form and the two lengths that precede a block, whose size is known only afterwards.
 _HEAD = cython.declare(cython.Py_ssize_t, 19)
 
 
 class EmptyValue(Corrupt):
-    """A value without an element: old servers could write one, and a file's reader leaves it out, as Redis does."""
+    """A value without elements. Old servers could write one; loading a file skips it, as in Redis."""
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def put_length(p: cython.p_uchar, at: cython.Py_ssize_t, n: cython.ulonglong) -> cython.Py_ssize_t:
-    """Write a length, for which there are 9 bytes of room; return the position after it."""
+    """Write a length at a position with 9 bytes of space; return the position after it."""
     i: cython.Py_ssize_t
     if n < 64:
         p[at] = n
@@ -105,7 +104,7 @@ def put_length(p: cython.p_uchar, at: cython.Py_ssize_t, n: cython.ulonglong) ->
 
 @cython.cclass
 class RdbWriter:
-    """Bytes in the making; `compression` is the setting rdbcompression, `sink` takes a piece that is full."""
+    """Writes RDB bytes; `compression` is the setting rdbcompression, `sink` receives full pieces."""
 
     __slots__ = ("out", "compression", "sink")
 
@@ -116,7 +115,7 @@ class RdbWriter:
 
     @cython.cfunc
     def _room(self, n: cython.Py_ssize_t) -> bytearray:
-        """Return `out` with n bytes more."""
+        """Extend `out` by n bytes and return it."""
         if cython.compiled:
             PyByteArray_Resize(self.out, len(self.out) + n)
         else:
@@ -126,7 +125,7 @@ class RdbWriter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _cut(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Take back room that was not needed."""
+        """Truncate `out` to the bytes that were used."""
         if cython.compiled:
             PyByteArray_Resize(self.out, size)
         else:
@@ -136,7 +135,7 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def spill(self) -> cython.bint:
-        """Hand on what was gathered, if that is a piece and there is a sink; call it where a piece may end."""
+        """Pass the bytes to the sink if they fill a piece. Call this wherever a piece may end."""
         if self.sink is not None and len(self.out) >= _PIECE:
             self.flush()
         return True
@@ -144,7 +143,7 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def flush(self) -> cython.bint:
-        """Hand on what was gathered, to the sink that there is."""
+        """Pass the bytes to the sink, which must exist."""
         data: bytes = bytes(self.out)
         self._cut(0)
         sink: Any = self.sink
@@ -154,14 +153,14 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def raw(self, data: bytes | bytearray) -> cython.bint:
-        """Append bytes as they are."""
+        """Append bytes unchanged."""
         self.out += data
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def byte(self, n: cython.int) -> cython.bint:
-        """Append one byte: an opcode, a type."""
+        """Append one byte: an opcode or a type."""
         self.out.append(n)
         return True
 
@@ -176,7 +175,7 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def string(self, data: bytes) -> cython.bint:
-        """Append a string in the form that Redis chooses (rdbSaveRawString)."""
+        """Append a string in the form that Redis uses (rdbSaveRawString)."""
         if len(data) <= 11 and self._integer(data):
             return True
         return self._plain(data, len(data))
@@ -184,15 +183,15 @@ class RdbWriter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def buffer(self, data: bytearray, size: cython.Py_ssize_t) -> cython.bint:
-        """Append the first bytes of a buffer, a listpack's, as a string; it has more than 11 or is no integer."""
+        """Append the first bytes of a buffer as a string; they are a listpack, which is never an integer."""
         if size < 0 or size > len(data):
-            raise IndexError("bytes beyond the buffer")
+            raise IndexError("the size exceeds the buffer")
         return self._plain(data, size)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _plain(self, data: cython.p_const_uchar, size: cython.Py_ssize_t) -> cython.bint:
-        """Append a string that is no integer: compressed, if that is on and saves 4 bytes, or as it is."""
+        """Append a string that is not an integer, compressed if that is enabled and saves 4 bytes."""
         at: cython.Py_ssize_t = len(self.out)
         block: cython.Py_ssize_t = 0
         end: cython.Py_ssize_t
@@ -260,7 +259,7 @@ class RdbWriter:
 @cython.final
 @cython.cclass
 class RdbReader:
-    """Bytes to be read: data[position:end], or what a source gives, called with a buffer to be filled."""
+    """Reads RDB bytes from data[position:end], or from a source, a function that fills a buffer."""
 
     __slots__ = (
         "p", "window", "at", "limit", "base", "mark", "ms", "seq", "special", "source", "checksum",
@@ -277,7 +276,7 @@ class RdbReader:
         if end is None:
             end = len(data)
         if position < 0 or end > len(data):
-            raise IndexError("a range outside the data")
+            raise IndexError("the range exceeds the data")
         self.window = data
         self.p = data
         self.at = position
@@ -298,7 +297,7 @@ class RdbReader:
 
     @staticmethod
     def of(source: Callable[[memoryview], int | None], checksum: bool = True) -> RdbReader:
-        """Return a reader of what `source` puts into a buffer; it returns how many bytes that were, 0 at the end."""
+        """Return a reader of a source, which fills a buffer and returns the number of bytes, 0 at the end."""
         reader: RdbReader = RdbReader()
         window: bytearray = bytearray(_WINDOW)
         reader.window = window
@@ -309,7 +308,7 @@ class RdbReader:
 
     @property
     def position(self) -> int:
-        """How many bytes were consumed."""
+        """The number of bytes consumed."""
         return self.base + self.at
 
     # -- the window
@@ -318,7 +317,7 @@ class RdbReader:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def need(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Have n bytes from `at` on in the window, or raise Corrupt."""
+        """Ensure that the window has n bytes from `at` on; Corrupt if the data ends before."""
         if n > self.limit - self.at:
             return self._refill(n)
         return True
@@ -326,7 +325,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _refill(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Move what is left to the front and read on until n bytes are there."""
+        """Move the remaining bytes to the front and read until there are n."""
         if self.source is None:
             raise Corrupt(f"{n} bytes expected, {self.limit - self.at} left", _END)
         self._settle()
@@ -334,7 +333,7 @@ class RdbReader:
         window: bytearray = self.window
         size: cython.Py_ssize_t = len(window)
         got: cython.Py_ssize_t
-        if size > 4 * _WINDOW and n <= _WINDOW:  # what was large is behind us
+        if size > 4 * _WINDOW and n <= _WINDOW:  # the large item was consumed: shrink the window
             window = bytearray(_WINDOW)
         self._move(window, left)
         source: Any = self.source
@@ -350,14 +349,14 @@ class RdbReader:
             if got == 0:
                 raise Corrupt(f"{n} bytes expected, {self.limit} left", _END)
             if got < 0 or got > len(window) - self.limit:
-                raise IndexError("more bytes than there was room for")
+                raise IndexError("the source returned more bytes than the buffer has")
             self.limit += got
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _move(self, window: bytearray, left: cython.Py_ssize_t) -> cython.bint:
-        """Make `window` the window, beginning with the bytes that are left of the old one."""
+        """Replace the window; the new one begins with the remaining bytes of the old one."""
         if cython.compiled:
             to: cython.p_uchar = window
             memmove(to, self.p + self.at, left)
@@ -374,7 +373,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
-        """Put what was consumed since last time into the checksum, and into what is kept."""
+        """Add the bytes consumed since the last call to the checksum and to the kept bytes."""
         if self._sums and self.at > self._summed:
             with memoryview(self.window) as view:
                 self.checksum = crc64(view[self._summed : self.at], self.checksum)
@@ -387,12 +386,12 @@ class RdbReader:
     @cython.ccall
     @cython.exceptval(0, check=True)
     def checksum_so_far(self) -> cython.ulonglong:
-        """Return the CRC-64 of all that was consumed."""
+        """Return the CRC-64 of the consumed bytes."""
         self._settle()
         return self.checksum
 
     def is_over(self) -> bool:
-        """Whether nothing is left to be read."""
+        """Return whether all bytes are consumed."""
         try:
             self.need(1)
         except Corrupt:
@@ -400,25 +399,25 @@ class RdbReader:
         return False
 
     def keep(self) -> None:
-        """Keep all that is consumed from here on, until `kept` asks for it."""
+        """Start to keep a copy of the consumed bytes, for `kept`."""
         self._settle()
         self._keeps = True
         self._kept = bytearray()
 
     def kept(self) -> bytes:
-        """Return what was consumed since `keep`."""
+        """Return the bytes consumed since `keep`, and stop keeping them."""
         self._settle()
         self._keeps = False
         return bytes(self._kept)
 
     def rest(self) -> bytes:
-        """Return what is in the window but was not consumed: the beginning of what follows the RDB part."""
+        """Return the bytes in the window that follow the RDB data."""
         return bytes(self.p[self.at : self.limit])
 
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def peek_length(self, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the length at a position, -1 where none is whole in the window; `end_of_peek` is behind it."""
+        """Return the length at a position, -1 if it is not complete in the window; set `end_of_peek` to its end."""
         first: cython.int
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t = 0
@@ -439,7 +438,7 @@ class RdbReader:
         self.end_of_peek = pos + 5
         return n
 
-    # -- what stands in it
+    # -- reading values
 
     @cython.ccall
     def raw(self, n: cython.Py_ssize_t) -> bytes:
@@ -471,7 +470,7 @@ class RdbReader:
     @cython.ccall
     @cython.exceptval(7777777777777777777, check=True)
     def length(self) -> cython.ulonglong:
-        """Return a length or count; a special form is Corrupt here (rdbLoadLen)."""
+        """Return a length or count; Corrupt for a special form (rdbLoadLen)."""
         n: cython.ulonglong = self._length_or_special()
         if self.special:
             raise Corrupt(f"a length expected, found the special form {n}", _FORM)
@@ -480,7 +479,7 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(7777777777777777777, check=True)
     def _length_or_special(self) -> cython.ulonglong:
-        """Return a length, or the number of a special form and set `special`."""
+        """Return a length; for a special form set `special` and return the number of the form."""
         first: cython.int
         kind: cython.int
         i: cython.Py_ssize_t
@@ -515,16 +514,16 @@ class RdbReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _size(self) -> cython.Py_ssize_t:
-        """Return a length that is one of bytes."""
+        """Return a length that is a number of bytes."""
         n: cython.ulonglong = self.length()
         if n >= _MOST:
-            raise Corrupt(f"{n} bytes expected, which no file has", _END)
+            raise Corrupt(f"a length of {n} bytes is impossible", _END)
         return n
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _block(self, mark: cython.longlong) -> cython.Py_ssize_t:
-        """Have the LZF block that comes next in the window; return its size, and that of what it stands for in seq."""
+        """Ensure that the next LZF block is in the window; return its size, and set seq to the decompressed size."""
         packed: cython.Py_ssize_t = self._size()
         size: cython.Py_ssize_t = self._size()
         self.mark = mark
@@ -536,7 +535,7 @@ class RdbReader:
 
     @cython.cfunc
     def _text(self, form: cython.ulonglong) -> bytes:
-        """Return the text of an integer, or refuse the form."""
+        """Return the decimal text of an integer form; Corrupt for another special form."""
         data: bytes
         if form > 2:
             raise Corrupt(f"a string expected, found the special form {form}", _STRING)
@@ -545,7 +544,7 @@ class RdbReader:
 
     @cython.ccall
     def string(self) -> bytes:
-        """Return a string, whatever its form (rdbGenericLoadStringObject)."""
+        """Return a string in any form (rdbGenericLoadStringObject)."""
         mark: cython.longlong = self.base + self.at
         n: cython.ulonglong = self._length_or_special()
         packed: cython.Py_ssize_t
@@ -570,12 +569,12 @@ class RdbReader:
             self.at += packed
             return data
         if n >= _MOST:
-            raise Corrupt(f"{n} bytes expected, which no file has", _END)
+            raise Corrupt(f"a length of {n} bytes is impossible", _END)
         return self._take(n)
 
     @cython.ccall
     def buffer(self) -> bytearray:
-        """Return a string in a buffer of the caller's own: what becomes a listpack is not copied again."""
+        """Return a string in a new buffer, which can become a listpack without another copy."""
         mark: cython.longlong = self.base + self.at
         n: cython.ulonglong = self._length_or_special()
         is_block: cython.bint = self.special
@@ -590,7 +589,7 @@ class RdbReader:
             size = self.seq
         else:
             if n >= _MOST:
-                raise Corrupt(f"{n} bytes expected, which no file has", _END)
+                raise Corrupt(f"a length of {n} bytes is impossible", _END)
             packed = size = n
             self.need(packed)
         if cython.compiled:

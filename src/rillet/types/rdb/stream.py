@@ -1,36 +1,36 @@
-"""A stream as RDB bytes: five forms, each the one before with something more (Redis: rdb.c).
+"""Streams as RDB bytes: five types, each of which extends the preceding one (Redis: rdb.c).
 
-As lengths and strings of `rdb_bytes`; an ID is two lengths, ms and seq, where it is not said to be raw:
+The parts are lengths and strings (`primitives`). An ID is two lengths, ms and seq, or 16 raw bytes:
 
     nodes:   count, then for each: its master ID (raw, 16 bytes as a string), its listpack as a string
     length, last ID
     first ID, max deleted ID, entries added                                                       19 and later
     groups:  count, then for each: name, last-delivered ID
-             entries read (2**64-1: not known)                                                    19 and later
+             entries read (2**64-1: unknown)                                                    19 and later
              pending: count, then for each: raw ID, delivery time, delivery count
              consumers: count, then for each: name, seen time
                         active time (-1: never)                                                   21 and later
-                        pending: count, then the raw IDs, each one of the group's
-             released: count, then the raw IDs, in the order in which they are claimed            27
-    producers: duration, most entries, count, then for each: name (pid)                           26 and later
+                        pending: count, then the raw IDs, which the group has too
+             released: count, then the raw IDs, in the order of claims            27
+    producers: duration, max entries, count, then for each: name (pid)                           26 and later
                messages: count, then for each: name (iid), ID of its entry
                iids added, iids that were duplicates
 
     type   since          RDB version   `oldest_type` of a stream
-    15     Redis 5.0            9       never: it loses counters that every stream has
-    19     Redis 7.0           10       each consumer was seen when it was last active
-    21     Redis 7.2           11       some was not, or never was active (Valkey's, too)
-    26     Redis 8.6           13       anything was set or recorded for idempotent producers
-    27     Redis 8.8           14       entries were released (XNACK)
+    15     Redis 5.0            9       never: it has no counters
+    19     Redis 7.0           10       all consumers: seen time = active time
+    21     Redis 7.2           11       a consumer has another active time (also Valkey)
+    26     Redis 8.6           13       idempotent producers have data or settings
+    27     Redis 8.8           14       there are released entries (XNACK)
 
-Reading trusts nothing: each node is validated to its last byte and its IDs are walked (`stream_order`), the counts
-must add up, each pending entry belongs to exactly one consumer or is released. Redis checks less. What it accepts
-and no genuine server writes (IDs that do not rise, a pending entry of nobody) is refused here: it would be
-answered with nonsense. A wrong first ID, which can be told, is put right. Memory follows the payload's own size,
-because every count is read item by item, and an item that is not there ends it.
+Loading validates everything: the bytes and the IDs of each node (`stream.validation`), the counts, and that each
+pending entry belongs to exactly one consumer or is released. Redis checks less. Payloads that Redis accepts but no
+server writes (IDs that do not rise, a pending entry without a consumer) are rejected, because replies about them would
+be inconsistent. A wrong first ID is corrected. Memory is proportional to the size of the payload: items are read one by
+one, and reading ends at the first item that is missing.
 
-What is newer checks more: `strict` refuses, as Redis 8.8, counters that contradict each other. Earlier
-servers can write such (XGROUP SETID with an ENTRIESREAD beyond what was added), so that only RESTORE asks for it.
+`strict` also rejects counters that contradict each other, as Redis 8.8 does. Earlier servers can write such counters
+(XGROUP SETID with an ENTRIESREAD greater than the number of entries added), so only RESTORE is strict.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ TYPE_STREAM_72 = 21
 TYPE_STREAM_86 = 26
 TYPE_STREAM_88 = 27
 STREAM_TYPES = {TYPE_STREAM_5: 9, TYPE_STREAM_7: 10, TYPE_STREAM_72: 11, TYPE_STREAM_86: 13, TYPE_STREAM_88: 14}
-"""The types, with the RDB version that had them first."""
+"""The types, with the first RDB version that has them."""
 
-_WORTH_HELP = cython.declare(cython.Py_ssize_t, 16)  # nodes, below which two threads cost more than they save
+_MIN_BATCH = cython.declare(cython.Py_ssize_t, 16)  # with fewer nodes a second thread costs more than it saves
 _UNKNOWN = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)  # entries-read of -1, as an unsigned length
 _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _END_OF_TIME = cython.declare(cython.longlong, 1 << 62)
@@ -73,7 +73,7 @@ _TYPE_7 = cython.declare(cython.int, 19)
 _TYPE_72 = cython.declare(cython.int, 21)
 _TYPE_86 = cython.declare(cython.int, 26)
 _TYPE_88 = cython.declare(cython.int, 27)
-# What Redis's log says of it (rdbReportCorruptRDB).
+# The messages of Redis's log (rdbReportCorruptRDB).
 _NODE = "Stream listpack integrity check failed"
 _NODE_KEY = "Stream node key entry is not the size of a stream ID"
 _LENGTH = "Stream length inconsistent with rax entries"
@@ -81,7 +81,7 @@ _OWNER = "Consumer entry not found in group global PEL"
 
 
 def oldest_type(stream: Stream) -> int:
-    """Return the oldest type that can carry all that the stream holds. O(consumers)"""
+    """Return the oldest type that can represent the whole stream. O(consumers)"""
     groups = stream.groups.values()
     if any(group.nacked_count for group in groups):
         return TYPE_STREAM_88
@@ -93,30 +93,30 @@ def oldest_type(stream: Stream) -> int:
 
 
 def newest_type(version: int) -> int:
-    """Return the newest type that readers of an RDB version know."""
+    """Return the newest type of an RDB version."""
     return max(kind for kind, since in STREAM_TYPES.items() if since <= version)
 
 
 def lost_of_stream(stream: Stream, kind: int) -> list[str]:
-    """Return what a stream written in that type leaves out, for people; counters only where a reader guesses wrong."""
+    """Describe the parts of a stream that the type cannot represent; counters only if a reader computes wrong ones."""
     lost: list[str] = []
     groups = list(stream.groups.values())
     if kind < TYPE_STREAM_7:
         if stream.entries_added != stream.length or stream.max_deleted_ms or stream.max_deleted_seq:
-            lost.append("how many entries were added, and the greatest ID deleted")
+            lost.append("the number of entries ever added, and the greatest deleted ID")
         for group in groups:
             if group.entries_read != stream.distance_from_first(group.last_ms, group.last_seq):
-                lost.append(f"how many entries the group {_shown(group.name)} has read")
+                lost.append(f"the number of entries that the group {_shown(group.name)} has read")
     if kind < TYPE_STREAM_72:
         for group in groups:
             timed = sum(one.active_time != one.seen_time for one in group.consumers.values())
             if timed:
-                lost.append(f"when {timed} consumer(s) of the group {_shown(group.name)} were last active")
+                lost.append(f"the active time of {timed} consumer(s) of the group {_shown(group.name)}")
     if kind < TYPE_STREAM_86 and stream.idmp is not None and not stream.idmp.is_default:
-        lost.append("what its idempotent producers have sent (IDMP)")
+        lost.append("the messages of its idempotent producers (IDMP)")
     if kind < TYPE_STREAM_88:
         lost += [
-            f"{one.nacked_count} released entries of the group {_shown(one.name)}, which are not delivered again"
+            f"{one.nacked_count} released entries of the group {_shown(one.name)}, which nobody will receive again"
             for one in groups if one.nacked_count
         ]  # fmt: skip
     return lost
@@ -132,9 +132,9 @@ def _shown(name: bytes) -> str:
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.longlong = 0) -> cython.bint:
-    """Append a stream in the form of that type; what it has no place for is left out. O(bytes)
+    """Append a stream in the form of that type, without the parts that it cannot represent. O(bytes)
 
-    now: iids that expired until then (ms) are left out, as Redis 8.8 does; 0 writes them all.
+    now: in ms; iids that have expired by then are left out, as in Redis 8.8. 0 writes all.
     """
     group: Group
     _save_nodes(out, stream)
@@ -159,7 +159,7 @@ def save_stream(out: RdbWriter, stream: Stream, kind: cython.int, now: cython.lo
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _save_nodes(out: RdbWriter, stream: Stream) -> cython.bint:
-    """Append the nodes, each with its ID. What is gathered may go to the file after any of them."""
+    """Append the nodes, each with its ID; the buffer may be written to the file after each of them."""
     node: Listpack
     nodes: RaxIterator = RaxIterator(stream.rax)
     out.length(stream.rax.numele)
@@ -184,7 +184,7 @@ def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
     out.length(group.last_seq)
     if kind >= _TYPE_7:
         out.length(group.entries_read & _UNKNOWN)
-    # What was released belongs to nobody, and a server that knows no such thing expects a consumer.
+    # A released entry has no consumer; servers without XNACK require one for each pending entry.
     out.length(group.pending_count if kind >= _TYPE_88 else group.pending_count - group.nacked_count)
     for slot in group.index.slots():
         if kind < _TYPE_88 and table.owner(slot) is group.nobody:
@@ -216,7 +216,7 @@ def _save_group(out: RdbWriter, group: Group, kind: cython.int) -> cython.bint:
 
 
 def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
-    """Append the producers by the byte order of their names; one without messages is written too (Redis does)."""
+    """Append the producers in the byte order of their names, also those without messages, as in Redis."""
     out.length(producers.duration)
     out.length(producers.max_entries)
     out.length(len(producers.producers))
@@ -237,24 +237,24 @@ def _save_producers(out: RdbWriter, producers: Producers, now: int) -> None:
 
 @cython.ccall
 def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, strict: cython.bint = False) -> Stream:
-    """Return the next stream; Corrupt where it is malformed. O(bytes)
+    """Return the next stream; Corrupt if it is malformed. O(bytes)
 
-    now: iids that expired until then (ms) are left out; 0 takes them all. strict: see the module.
+    now: in ms; iids that have expired by then are left out, 0 keeps all. strict: see the module docstring.
     """
     stream: Stream = Stream()
     living: LivingEntries = _load_nodes(reader, stream)
     if not living.rises and not living.set_back:
-        raise Corrupt("IDs that do not rise")
+        raise Corrupt("the IDs of entries do not rise")
     _load_counters(reader, stream, kind, living)
     if strict and stream.entries_added > _MAX_I64:
-        raise Corrupt("more entries added than can be counted")
+        raise Corrupt("the number of entries ever added exceeds 2**63-1")
     left: cython.ulonglong = reader.length()
     while left > 0:
         group: Group = _load_group(reader, stream, kind)
         if strict and group.entries_read != -1 and (
             group.entries_read < 0 or cython.cast(cython.ulonglong, group.entries_read) > stream.entries_added
         ):
-            raise Corrupt("a group that read more entries than were added")
+            raise Corrupt("a group has read more entries than were ever added")
         left -= 1
     if kind >= _TYPE_86:
         stream.idmp = _load_producers(reader, now)
@@ -263,7 +263,7 @@ def load_stream(reader: RdbReader, kind: cython.int, now: cython.longlong = 0, s
 
 @cython.cfunc
 def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
-    """Read the nodes and walk each as it comes, or all in the end where they do not come in their order."""
+    """Read the nodes and validate each; if they are not in order, validate all at the end."""
     living: LivingEntries = LivingEntries()
     in_order: cython.bint = True
     before: bytes = b""
@@ -273,7 +273,7 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
     batch: NodeBatch | None = NodeBatch() if cython.compiled and helper is not None else None
     left: cython.ulonglong = reader.length()
     while left > 0:
-        if batch is not None and in_order and batch.gather(reader, left) >= _WORTH_HELP:
+        if batch is not None and in_order and batch.gather(reader, left) >= _MIN_BATCH:
             helper.start(batch.help)
             batch.work(batch.half, batch.count, batch.second)
             helper.wait()
@@ -283,18 +283,18 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
             continue
         key = reader.string()
         if len(key) != 16:
-            raise Corrupt(f"a node's ID of 16 bytes expected, found {len(key)}", _NODE_KEY)
+            raise Corrupt(f"the ID of a node has {len(key)} bytes instead of 16", _NODE_KEY)
         if cython.compiled:
-            node = Listpack.__new__(Listpack)  # without the empty buffer that it would begin with
+            node = Listpack.__new__(Listpack)  # without allocating its initial empty buffer
         else:
             node = Listpack()
         node.buf = reader.buffer()
         node.used = len(node.buf)
         in_order = in_order and before < key
         if in_order and not living.take_node(key, node):
-            raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
+            raise Corrupt("an invalid node, or one whose counts are wrong", _NODE)
         if not stream.add_node(key, node):
-            raise Corrupt("two nodes of the same ID", "Listpack re-added with existing key")
+            raise Corrupt("two nodes with the same ID", "Listpack re-added with existing key")
         before = key
         left -= 1
     return living if in_order else _walk_all(stream)
@@ -302,7 +302,7 @@ def _load_nodes(reader: RdbReader, stream: Stream) -> LivingEntries:
 
 @cython.cfunc
 def _walk_all(stream: Stream) -> LivingEntries:
-    """Walk the nodes of a payload that no server writes: in the order of their IDs."""
+    """Validate all nodes in the order of their IDs, for a payload in another order, which no server writes."""
     living: LivingEntries = LivingEntries()
     node: Listpack
     nodes: RaxIterator = RaxIterator(stream.rax)
@@ -310,7 +310,7 @@ def _walk_all(stream: Stream) -> LivingEntries:
     while nodes.next():
         node = nodes.data
         if not living.take_node(nodes.key, node):
-            raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
+            raise Corrupt("an invalid node, or one whose counts are wrong", _NODE)
     return living
 
 
@@ -319,12 +319,12 @@ def _walk_all(stream: Stream) -> LivingEntries:
 def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: LivingEntries) -> cython.bint:
     length: cython.ulonglong = reader.length()
     if length != living.count:
-        raise Corrupt(f"a stream of {length} entries whose nodes hold {living.count}", _LENGTH)
+        raise Corrupt(f"a stream of {length} entries has {living.count} in its nodes", _LENGTH)
     stream.length = length
     stream.last_ms = reader.length()
     stream.last_seq = reader.length()
     if not living.set_back and less(stream.last_ms, stream.last_seq, living.last_ms, living.last_seq):
-        raise Corrupt("an entry beyond the stream's last ID")
+        raise Corrupt("an entry has a greater ID than the stream's last ID")
     if kind == _TYPE_5:
         stream.entries_added = length
     else:
@@ -334,8 +334,8 @@ def _load_counters(reader: RdbReader, stream: Stream, kind: cython.int, living: 
         stream.max_deleted_seq = reader.length()
         stream.entries_added = reader.length()
         if stream.entries_added < length:
-            raise Corrupt("fewer entries added than there are")
-    if not living.set_back:  # else nobody can tell what a server thought of it
+            raise Corrupt("fewer entries were ever added than there are")
+    if not living.set_back:  # otherwise the server's first ID cannot be computed
         stream.first_ms = living.first_ms
         stream.first_seq = living.first_seq
     return True
@@ -356,14 +356,14 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
         read = -1 - cython.cast(cython.longlong, _UNKNOWN - number) if number > _MAX_I64 else number
     group: Group | None = stream.create_group(name, ms, seq, read)
     if group is None:
-        raise Corrupt("two groups of the same name", "Duplicated consumer group name")
+        raise Corrupt("two groups with the same name", "Duplicated consumer group name")
     left = reader.length()
     while left > 0:
         reader.raw_id()
         ms = reader.ms
         seq = reader.seq
         if not group.load(ms, seq, _time(reader), reader.length()):
-            raise Corrupt("a pending entry twice in a group", "Duplicated global PEL entry")
+            raise Corrupt("a duplicate pending entry in a group", "Duplicated global PEL entry")
         left -= 1
     left = reader.length()
     while left > 0:
@@ -374,7 +374,7 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
         while left > 0:
             reader.raw_id()
             if not group.load_nacked(reader.ms, reader.seq):
-                raise Corrupt("a released entry that is not pending, has a consumer, or is there twice")
+                raise Corrupt("a released entry is not pending, has a consumer, or is a duplicate")
             left -= 1
     if group.orphans():
         raise Corrupt("a pending entry without a consumer", "Stream CG PEL entry without consumer")
@@ -385,10 +385,10 @@ def _load_group(reader: RdbReader, stream: Stream, kind: cython.int) -> Group:
 @cython.cfunc
 @cython.exceptval(-2, check=True)
 def _time(reader: RdbReader) -> cython.longlong:
-    """Return a time, which may be taken from now without overflow."""
+    """Return a time in ms; Corrupt if computing an idle time from it could overflow."""
     time: cython.longlong = reader.milliseconds()
     if time < -1 or time >= _END_OF_TIME:
-        raise Corrupt(f"a time that no clock shows: {time}")
+        raise Corrupt(f"a time is out of range: {time}")
     return time
 
 
@@ -399,14 +399,14 @@ def _load_consumer(reader: RdbReader, group: Group, kind: cython.int) -> cython.
     consumer: Consumer | None = group.create_consumer(name, _time(reader))
     left: cython.ulonglong
     if consumer is None:
-        raise Corrupt("two consumers of the same name", "Duplicate stream consumer detected")
-    # Before Redis 7.2 nobody noted when a consumer got something; that it was seen is the best that is known.
+        raise Corrupt("two consumers with the same name", "Duplicate stream consumer detected")
+    # Redis before 7.2 has no active time; the seen time is the best estimate.
     consumer.active_time = _time(reader) if kind >= _TYPE_72 else consumer.seen_time
     left = reader.length()
     while left > 0:
         reader.raw_id()
         if not group.assign(reader.ms, reader.seq, consumer):
-            raise Corrupt("a consumer's pending entry that its group does not have, or that another one has", _OWNER)
+            raise Corrupt("a consumer's pending entry is not pending in the group, or has another consumer", _OWNER)
         left -= 1
     return True
 
@@ -415,16 +415,16 @@ def _load_producers(reader: RdbReader, now: int) -> Producers:
     limits = reader.length(), reader.length()
     for limit, (low, high) in zip(limits, (DURATION_RANGE, MAX_ENTRIES_RANGE), strict=True):
         if not low <= limit <= high:
-            raise Corrupt("a limit of producers that is out of range")
+            raise Corrupt("a limit of idempotent producers is out of range")
     producers = Producers(*limits)
     for _ in range(reader.length()):
         pid = reader.string()
         messages = reader.length()
         if messages and pid in producers.producers:
-            raise Corrupt("two producers of the same name")
+            raise Corrupt("two producers with the same name")
         producer = Producer()
         for _ in range(messages):
-            # Twice the same iid is no error in Redis: the first one counts.
+            # Redis accepts duplicate iids and keeps the first.
             iid, ms, seq = reader.string(), reader.length(), reader.length()
             if not producers.is_expired(ms, now):
                 producer.load(iid, ms, seq)

@@ -1,18 +1,17 @@
-"""Nodes of a stream that lie whole in the window of a reader: unpacked and walked by two threads at once.
+"""Loading the stream nodes that are complete in the window of a reader with two threads.
 
     window   ... | key 0 block 0 | key 1 block 1 | ........ | key n block n | key, and the beginning of a block
-                   └──── the helper's half ────┘ └──── the caller's half ────┘
+                   └── half of the worker thread ─┘ └──── half of the caller ────┘
 
-`gather` notes where each block stands and makes its buffer; `work` unpacks a range of them and walks what came out,
-without holding Python's lock, so that another thread can do the same with the rest; `settle` puts both halves together.
-Nothing is believed that is not checked as when nodes come one by one: a block that is damaged ends it with the same
-words, and if a single node is one that the quick walk leaves alone, all of the batch are walked again in their order.
+`gather` records the position of each block and allocates its buffer; `work` decompresses and validates a range of them
+without the GIL, so that a second thread can process the other half; `settle` joins the results. The checks are those of
+nodes that are read one by one: a damaged block raises the same error, and if the fast validation does not support one
+of the nodes, all nodes of the batch are validated again in order.
 
-Nothing moves meanwhile: the window is not read on before the batch is settled, and the batch holds on to window and
-buffers, so they are there even where the caller is interrupted and gone. A batch ends at 8 MB of buffers, whatever its
-blocks claim.
+The window does not move before the batch is settled, and the batch has references to the window and the buffers, so
+they exist even if the caller is interrupted. A batch has at most 8 MB of buffers, whatever size its blocks declare.
 
-Only for compiled code: interpreted, both halves would wait for each other.
+Only compiled code uses batches: interpreted, the threads would wait for each other's GIL.
 """
 
 from __future__ import annotations
@@ -39,18 +38,18 @@ else:  # compiled code has them as C functions, through the .pxd
     from rillet.structs.lzf import refuse_block, unpack
     from rillet.types.stream.id import key_ms, key_seq
 
-# The arrays are C's own, in the .pxd.
+# The arrays are C arrays, declared in the .pxd.
 # mypy: disable-error-code="attr-defined, misc"
 
-_MOST = cython.declare(cython.Py_ssize_t, 1024)  # as long as the arrays in the .pxd
+_MOST = cython.declare(cython.Py_ssize_t, 1024)  # the length of the arrays in the .pxd
 _MOST_BYTES = cython.declare(cython.Py_ssize_t, 1 << 23)
-_NODE = "Stream listpack integrity check failed"  # what Redis's log says of it
+_NODE = "Stream listpack integrity check failed"  # the message of Redis's log
 
 
 @cython.final
 @cython.cclass
 class NodeBatch:
-    """Up to 1024 nodes, and what is known of each: where its block is, its buffer, its ID, how it fared."""
+    """Up to 1024 nodes with the position of the block, the buffer, the ID and the result of each."""
 
     __slots__ = (
         "base", "begins", "count", "damage", "data", "ends", "first", "half", "keys", "ms", "nodes", "packed", "second",
@@ -72,7 +71,7 @@ class NodeBatch:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def gather(self, reader: RdbReader, left: cython.ulonglong) -> cython.Py_ssize_t:
-        """Note the next nodes that are whole in the window, `left` at most, and return how many; none is consumed."""
+        """Collect at most `left` nodes that are complete in the window; return how many. The reader does not move."""
         pos: cython.Py_ssize_t = reader.at
         packed: cython.Py_ssize_t
         size: cython.Py_ssize_t
@@ -128,13 +127,13 @@ class NodeBatch:
         return i
 
     def help(self) -> None:
-        """Do the first half."""
+        """Process the first half, in the worker thread."""
         self.work(0, self.half, self.first)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def work(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, living: LivingEntries) -> cython.bint:
-        """Unpack and walk the nodes from start to stop; how each fared is noted."""
+        """Decompress and validate the nodes from start to stop, and record the result of each."""
         if cython.compiled:
             with cython.nogil:
                 self._work(start, stop, living)
@@ -157,7 +156,7 @@ class NodeBatch:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def settle(self, reader: RdbReader, stream: Stream, living: LivingEntries, before: bytes) -> cython.bint:
-        """Consume the nodes and give them to the stream, or refuse them; False where they do not come in order."""
+        """Add the nodes to the stream and move the reader; Corrupt if one is invalid, False if not in order."""
         i: cython.Py_ssize_t
         in_order: cython.bint = True
         all_walked: cython.bint = True
@@ -171,7 +170,7 @@ class NodeBatch:
             before = key
             all_walked = all_walked and self.walked[i]
             if not stream.add_node(key, self.nodes[i]):
-                raise Corrupt("two nodes of the same ID", "Listpack re-added with existing key")
+                raise Corrupt("two nodes with the same ID", "Listpack re-added with existing key")
         if in_order and all_walked:
             living.join(self.first)
             living.join(self.second)
@@ -179,6 +178,6 @@ class NodeBatch:
             for i in range(self.count):
                 reader.mark = self.base + self.begins[i]
                 if not living.take_node(self.keys[i], self.nodes[i]):
-                    raise Corrupt("a node that is not sound, or contradicts itself", _NODE)
+                    raise Corrupt("an invalid node, or one whose counts are wrong", _NODE)
         reader.at = self.ends[self.count - 1]
         return in_order

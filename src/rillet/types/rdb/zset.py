@@ -9,13 +9,13 @@
     score as text      length (1 byte), its characters; instead of a length 253 not a number, 254 inf, 255 -inf
     score in 8 bytes   IEEE 754, little endian
 
-A skiplist is written from the greatest member to the least: who reads it puts each one before all others. What is
-read as types 3 and 5 takes the encoding that its members allow, whatever wrote it; a listpack, or a ziplist, is held
-against the number of its members but not their length.
+A skiplist is written from the greatest member to the smallest, so that a reader inserts each one at the front. Types 3
+and 5 take the encoding that the members allow; a listpack or ziplist is checked for the number of its members but not
+for their length.
 
-Type 17 is written from RDB 10 on, before that the same pairs as type 12.
+Type 17 is written from RDB 10 on; before, the same pairs are written as type 12.
 
-Refused are an empty sorted set, a member twice, a score that is no number, and pairs that are not in order.
+Rejected are an empty sorted set, a duplicate member, a score that is not a number, and pairs that are not in order.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _NAN, _INFINITE, _MINUS_INFINITE = 253, 254, 255
 
 
 def type_of(value: Zset, version: int) -> int:
-    """Return the RDB type in which the value is written for that RDB version (rdbSaveObjectType)."""
+    """Return the RDB type in which the sorted set is written for an RDB version (rdbSaveObjectType)."""
     if value.listpack is None:
         return TYPE_ZSET_2
     return TYPE_ZSET_LISTPACK if version >= _LISTPACKS_SINCE else TYPE_ZSET_ZIPLIST
 
 
 def save(out: RdbWriter, value: Zset, kind: int) -> None:
-    """Append the value in that type, which `type_of` gave. O(bytes)"""
+    """Append the sorted set in that type, which `type_of` returned. O(bytes)"""
     if kind == TYPE_ZSET_LISTPACK and value.listpack is not None:
         out.string(value.listpack.to_bytes())
     elif kind == TYPE_ZSET_ZIPLIST and value.listpack is not None:
@@ -62,7 +62,7 @@ def save(out: RdbWriter, value: Zset, kind: int) -> None:
 
 
 def _text_score(reader: RdbReader) -> float:
-    """Return a score that stands as text (rdbLoadDoubleValue)."""
+    """Return a score that is stored as text (rdbLoadDoubleValue)."""
     size = reader.byte()
     if size >= _NAN:
         return (float("nan"), float("inf"), float("-inf"))[size - _NAN]
@@ -79,16 +79,16 @@ def _loader(read_score: Callable[[RdbReader], float]) -> Callable[[RdbReader, En
     def load_pairs(reader: RdbReader, limits: EncodingLimits) -> Zset:
         count = reader.length()
         if not count:
-            raise EmptyValue("a sorted set without a member")
-        # The bounds of a listpack are asked for at the end: what comes may be in no order.
+            raise EmptyValue("an empty sorted set")
+        # Check the limits of a listpack at the end: the members may come in any order.
         few = count <= limits.zset_max_listpack_entries
         value = Zset.for_size(sys.maxsize, 0, limits)
         for _ in range(count):
             member, score = reader.string(), read_score(reader)
             if score != score:
-                raise Corrupt("a score that is not a number in a sorted set", "Zset with NAN score detected")
+                raise Corrupt("a score in a sorted set is not a number", "Zset with NAN score detected")
             if member in value:
-                raise Corrupt("a sorted set with a member twice", "Duplicate zset fields detected")
+                raise Corrupt("a duplicate member in a sorted set", "Duplicate zset fields detected")
             value.add(member, score)
         return Zset.of(value, limits) if few else value
 
@@ -114,14 +114,14 @@ def _of_listpack(packed: Listpack, limits: EncodingLimits) -> Zset:
         member, score = values[at], values[at + 1]
         number = float(score) if isinstance(score, int) else parse(score)
         if number is None:
-            raise Corrupt("a score that is no number in a sorted set")
+            raise Corrupt("a score in a sorted set is not a number")
         pairs.append((member if isinstance(member, bytes) else b"%d" % member, number))
     if not values:
-        raise EmptyValue("a sorted set without a member")
+        raise EmptyValue("an empty sorted set")
     if len(values) % 2 or len(dict(pairs)) != len(pairs):
-        raise Corrupt("a sorted set with a member twice, or one without a score")
+        raise Corrupt("a sorted set with a duplicate member, or with a member without a score")
     if any((one[1], one[0]) > (other[1], other[0]) for one, other in zip(pairs, pairs[1:], strict=False)):
-        raise Corrupt("a sorted set whose members are not in order")
+        raise Corrupt("the members of a sorted set are not in order")
     value = Zset()
     value.listpack = packed
     if len(pairs) > limits.zset_max_listpack_entries:
@@ -135,9 +135,9 @@ LOADERS: dict[int, Callable[[RdbReader, EncodingLimits], Zset]] = {
     TYPE_ZSET_ZIPLIST: _load_ziplist,
     TYPE_ZSET_LISTPACK: _load_listpack,
 }
-"""RDB type -> what reads it."""
+"""The function that reads each RDB type."""
 
 
 def load(reader: RdbReader, kind: int, limits: EncodingLimits = DEFAULTS) -> Zset:
-    """Return the next sorted set, of a type in LOADERS; Corrupt where it is malformed."""
+    """Return the next sorted set, of a type in LOADERS; Corrupt if it is malformed."""
     return LOADERS[kind](reader, limits)
