@@ -300,7 +300,7 @@ def test_a_truncated_file_is_refused_at_each_length(version: int) -> None:
     (key(0, b"k", b"\x82"), 12, "a length expected, found the byte 0x82"),
     (key(0, b"k", b"\xc4"), 12, "a string expected, found the special form 4"),
     (key(15, b"s", size(1) + text(b"short")), 13, "the ID of a node has 5 bytes instead of 16"),
-    (key(15, b"s", size(1) + text(raw_id(1, 1)) + text(b"x" * 20)), 30, "a node that is not sound"),
+    (key(15, b"s", size(1) + text(raw_id(1, 1)) + text(b"x" * 20)), 30, "an invalid node"),
     (b"\xfe\xc0", 10, "a length expected, found the special form 0"),
 ])  # fmt: skip
 def test_errors_tell_where_and_what(part: bytes, offset: int, told: str) -> None:

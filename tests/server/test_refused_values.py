@@ -78,8 +78,9 @@ def test_a_payload_rejected_by_restore_is_logged(tmp_path: Path) -> None:
         with running(tmp_path, "--loglevel", level, "--logfile", str(log)) as server, server.client() as client:
             client.socket.sendall(line)
             assert client.reply() == b"-ERR Bad data format\r\n"
-        told = b"RESTORE of b'k\\xff1' was refused: Duplicate stream consumer detected: two consumers with the same name"
-        assert (told in log.read_bytes()) == (level == "verbose")
+        expected = b"RESTORE of b'k\\xff1' was refused: Duplicate stream consumer detected: "
+        expected += b"two consumers with the same name"
+        assert (expected in log.read_bytes()) == (level == "verbose")
 
 
 def file_of(*keys: bytes) -> bytes:

@@ -1,17 +1,17 @@
-"""What the stream commands share: reading arguments, finding the stream, refusing in Redis's words.
+"""Reading the arguments of stream commands: numbers, IDs, ranges, and the options of XADD and XTRIM.
 
     XADD key [NOMKSTREAM] [KEEPREF|DELREF|ACKED] [MAXLEN|MINID [=|~] threshold [LIMIT n]] *|ms-*|ms-seq field value ...
              └──────────────────────────────── TrimArguments ────────────────────────────┘ └── and its ID ──┘
     XRANGE key -|(ms-seq|ms ... +|(ms-seq|ms                         Interval
 
-Redis reads options with C's string functions, so an option, `$` and `>` end at their first NUL
-byte, and a name inside an error line is cut there too; `option` and `text` are those two habits.
-Numbers go by string2ll (util.c): canonical decimal text of a signed 64-bit integer, nothing else.
+Redis reads options with C's string functions, so an option, `$` and `>` end at their first NUL byte (`option`), and so
+does a name in an error message (`text`). Numbers must be the canonical decimal text of a signed 64-bit integer (util.c:
+string2ll).
 
-The order of the checks is Redis's: a command with two faults answers with the same one.
+The checks have Redis's order: a command with two errors returns the same one as Redis.
 
-Results that are several numbers are attributes of a small object (`TrimArguments`, `Interval`), so
-that 64-bit halves of IDs stay unboxed between compiled modules.
+Results that consist of several numbers are attributes of a small object (`TrimArguments`, `Interval`), so that compiled
+modules pass the 64-bit halves of IDs without creating Python integers.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ SYNTAX_ERROR = "syntax error"
 
 @cython.ccall
 def option(word: bytes) -> bytes:
-    """Return the word as an option is compared: lower case, up to its first NUL byte."""
+    """Return the word in lower case, up to its first NUL byte, for the comparison with an option."""
     if b"\0" in word:
         word = word.split(b"\0", 1)[0]
     return word.lower()
@@ -62,7 +62,7 @@ def option(word: bytes) -> bytes:
 
 @cython.ccall
 def integer(word: bytes, message: str = NOT_AN_INTEGER) -> cython.longlong:
-    """Return the number that the word is, or raise CommandError(message) (getLongLongFromObjectOrReply)."""
+    """Return the word as a signed 64-bit integer, or raise CommandError(message) (getLongLongFromObjectOrReply)."""
     digits: bytes = word[1:] if word[:1] == b"-" else word
     if word == b"0":
         return 0
@@ -86,7 +86,7 @@ def to_signed(value: cython.ulonglong) -> cython.longlong:
 
 
 def subcommand_error(argv: list[bytes]) -> CommandError:
-    """Return the refusal of a container's odd arguments (networking.c: addReplySubcommandSyntaxError)."""
+    """Return the error for wrong arguments of XGROUP or XINFO (networking.c: addReplySubcommandSyntaxError)."""
     container = text(argv[0]).upper()
     return CommandError(
         f"unknown subcommand or wrong number of arguments for '{text(argv[1][:128])}'. Try {container} HELP."
@@ -95,26 +95,26 @@ def subcommand_error(argv: list[bytes]) -> CommandError:
 
 @cython.ccall
 def read_id(reader: IDReader, word: bytes, strict: cython.bint = True) -> cython.bint:
-    """Read an ID whose missing sequence is 0 into the reader; unless strict, `-` and `+` too."""
+    """Read an ID into the reader; a missing sequence number is 0. Unless strict, also accept `-` and `+`."""
     if not reader.read(word, 0, strict):
         raise CommandError(INVALID_ID)
     return True
 
 
 def read_ids(argv: list[bytes], start: int) -> list[tuple[int, int]]:
-    """Return the IDs argv[start:]; one that is none refuses them all."""
+    """Return the IDs argv[start:]; CommandError if one of them is invalid."""
     reader = IDReader()
-    found = []
+    ids = []
     for position in range(start, len(argv)):
         read_id(reader, argv[position])
-        found.append((reader.ms, reader.seq))
-    return found
+        ids.append((reader.ms, reader.seq))
+    return ids
 
 
 @cython.ccall
 @cython.exceptval(check=False)
 def delete_strategy(word: bytes) -> cython.int:
-    """Return the delete strategy that a lower-case option names, or -1."""
+    """Return the delete strategy of a lower-case option, -1 if it is another word."""
     if word == b"keepref":
         return _KEEPREF
     if word == b"delref":
@@ -127,7 +127,7 @@ def delete_strategy(word: bytes) -> cython.int:
 @cython.final
 @cython.cclass
 class Interval:
-    """The two ends of a range, both inclusive: `(` has been stepped over (streamParseIntervalIDOrReply)."""
+    """The two ends of a range of IDs, both inclusive: `(` is resolved (streamParseIntervalIDOrReply)."""
 
     __slots__ = ("end_ms", "end_seq", "start_ms", "start_seq")
 
@@ -139,7 +139,7 @@ class Interval:
 
     @cython.ccall
     def read_start(self, word: bytes) -> cython.bint:
-        """Read the lower end; its missing sequence is 0."""
+        """Read the lower end; a missing sequence number is 0."""
         reader: IDReader = IDReader()
         if not reader.read_interval(word, 0):
             raise CommandError(INVALID_ID)
@@ -157,7 +157,7 @@ class Interval:
 
     @cython.ccall
     def read_end(self, word: bytes) -> cython.bint:
-        """Read the upper end; its missing sequence is the largest there is."""
+        """Read the upper end; a missing sequence number is the largest possible one."""
         reader: IDReader = IDReader()
         if not reader.read_interval(word, _MAX_U64):
             raise CommandError(INVALID_ID)
@@ -180,12 +180,12 @@ class TrimArguments:
     """The options of XADD and XTRIM (t_stream.c: streamParseAddOrTrimArgsOrReply).
 
     strategy        NO_TRIM, MAXLEN or MINID, with `maxlen` or `minid_ms`, `minid_seq`
-    approx, limit   `~`, and how many entries it may remove (0 = no limit)
-    delete_strategy KEEPREF, DELREF or ACKED: what becomes of the groups' references (8.2)
-    pid, iid        the producer and its message, empty unless given; `idmp_auto`: iid is yet to be made (8.6)
+    approx, limit   `~`, and the most entries that it may remove (0 = no limit)
+    delete_strategy KEEPREF, DELREF or ACKED, for the references of groups (Redis 8.2)
+    pid, iid        producer and message, empty unless given; `idmp_auto`: iid is to be computed (Redis 8.6)
     threshold_at    position of the threshold in argv
-    id_at           position of an XADD's ID, or len(argv) where it has none
-    id_given        an ID was read into `ms`, `seq`; `seq_given` unless it was `ms-*`
+    id_at           position of the ID of XADD, len(argv) if it is missing
+    id_given        an ID was read into `ms`, `seq`; `seq_given` is False for `ms-*`
     """
 
     __slots__ = (
@@ -215,7 +215,7 @@ class TrimArguments:
 
     @cython.ccall
     def read(self, session: Session, argv: list[bytes], xadd: cython.bint) -> cython.bint:
-        """Read argv[2:], for XADD up to its ID; raise what Redis refuses."""
+        """Read argv[2:], for XADD up to its ID; CommandError for invalid options."""
         at: cython.Py_ssize_t = 2
         count: cython.Py_ssize_t = len(argv)
         while at < count:
@@ -229,7 +229,7 @@ class TrimArguments:
         self.id_at = at
         if xadd and at < count:
             self._read_new_id(argv[at])
-            # A log names the entry that was made of the message.
+            # In a log, the ID of the entry is given.
             if self.pid and self.id_given and not session.trusted:
                 raise CommandError("syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
         self._settle(session, xadd)
@@ -239,7 +239,7 @@ class TrimArguments:
     def _read_option(
         self, session: Session, argv: list[bytes], at: cython.Py_ssize_t, xadd: cython.bint
     ) -> cython.Py_ssize_t:
-        """Read the option at a position and return how many words it took; 0 = this is the ID of an XADD."""
+        """Read the option at a position; return its number of words, 0 if this is the ID of an XADD."""
         word: bytes = option(argv[at])
         more: cython.Py_ssize_t = len(argv) - 1 - at
         if more and (word == b"maxlen" or word == b"minid"):
@@ -250,10 +250,10 @@ class TrimArguments:
                 raise CommandError("The LIMIT argument must be >= 0.")
             self.limit_given = True
             return 2
-        # A log may have been written when more was shown.
+        # A log may have been written with a newer compat.
         level: cython.int = _MAX_LEVEL if session.trusted else session.engine.settings.compat.level
         if self.delete_strategy == _NO_STRATEGY and level >= 82:
-            # Given twice, it is no option any more: a syntax error, or the ID of an XADD.
+            # A second strategy is not an option: a syntax error, or the ID of an XADD.
             self.delete_strategy = delete_strategy(word)
             if self.delete_strategy != _NO_STRATEGY:
                 return 1
@@ -268,7 +268,7 @@ class TrimArguments:
 
     @cython.cfunc
     def _read_producer(self, argv: list[bytes], at: cython.Py_ssize_t, auto: cython.bint) -> cython.Py_ssize_t:
-        """Read the producer that IDMP or IDMPAUTO names, and with IDMP the name of the message."""
+        """Read the producer ID of IDMP or IDMPAUTO, and the message ID of IDMP."""
         if self.pid:
             raise CommandError("syntax error, IDMP/IDMPAUTO specified multiple times")
         if not argv[at + 1]:
@@ -311,7 +311,7 @@ class TrimArguments:
         if word == b"*" or word.startswith(b"*\0"):
             return True
         reader: IDReader = IDReader()
-        # Nearly every ID is a plain one, which is read at a third of the cost.
+        # Nearly all IDs are plain ones, which this call reads at a third of the cost.
         if not reader.read(word, 0, True):
             if not reader.read_new(word):
                 raise CommandError(INVALID_ID)
@@ -323,7 +323,7 @@ class TrimArguments:
 
     @cython.cfunc
     def _settle(self, session: Session, xadd: cython.bint) -> cython.bint:
-        """Check the options against each other and set the limit of an approximate trim."""
+        """Check the combination of options, and set the default limit of an approximate trim."""
         if self.delete_strategy == _NO_STRATEGY:
             self.delete_strategy = _KEEPREF
         if self.strategy == _NO_TRIM:
@@ -332,7 +332,7 @@ class TrimArguments:
             if not xadd:
                 raise CommandError("syntax error, XTRIM must be called with a trimming strategy")
         if session.trusted:
-            # A log holds exact thresholds only: nothing may stop it half-way.
+            # A log contains exact thresholds, and its trims must be complete.
             self.limit = 0
         elif self.limit_given:
             if not self.approx:
@@ -345,7 +345,7 @@ class TrimArguments:
 @cython.ccall
 @cython.exceptval(check=False)
 def default_limit(node_max_entries: cython.longlong) -> cython.longlong:
-    """Return how many entries `~` may remove where no LIMIT is given: those of 100 nodes, within bounds."""
+    """Return the most entries that `~` removes without LIMIT: those of 100 nodes, within bounds."""
     if node_max_entries <= 0 or node_max_entries > _MAX_I64 // 100:
         return 10_000
     return min(100 * node_max_entries, 1_000_000)

@@ -1,30 +1,30 @@
-"""RILLET.XNODES, RILLET.XRANK and RILLET.XAFTER: what Redis has no command for, and what bulk readers live on.
+"""RILLET.XNODES, RILLET.XRANK and RILLET.XAFTER: commands of rillet for bulk readers, which Redis does not have.
 
-    RILLET.XNODES key after last COUNT n    whole nodes that hold (after, last], at least n entries of them
-    RILLET.XRANK key id [id ...]            for each ID how many entries are not beyond it
-    RILLET.XAFTER key after count           the ID of the count-th entry after an ID, or of the last one
+    RILLET.XNODES key after last COUNT n    the nodes with the entries in (after, last], at least n entries
+    RILLET.XRANK key id [id ...]            for each ID the number of entries at or before it
+    RILLET.XAFTER key after count           the ID of the count-th entry after an ID, or of the last entry
 
-**XNODES** copies listpacks as they are, one memcpy a node of about a hundred entries, where XRANGE decodes and writes
-every value. `columns/node_pages.py` reads them on the other side:
+**XNODES** copies listpacks unchanged, one memcpy per node of about a hundred entries, while XRANGE decodes and writes
+every value. `columns/node_pages.py` reads the reply:
 
-    *  $ go-on ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
-       │                  └ of the stream: whether a trim has overtaken the reader, told at the moment of the copy
-       └ first of all, so that the next request can leave before a node is decoded
+    *  $ next ID or nil   $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
+       │                  └ the stream's first ID at the time of the copy: shows whether a trim has passed the reader
+       └ first, so that the client can send the next request before it decodes the nodes
 
-A node is shipped whole: the first may begin before the range and the last end behind it, and tombstones travel along,
-so the reader has to look at IDs and flags. The ID to go on after is the one below the next node's, so the next page
-finds that node by its key; nil means that the range has no further node. A reply ends with the node that takes it
-beyond REPLY_BYTES, whatever COUNT says.
+Nodes are complete: the first may begin before the range, the last may end after it, and tombstones are included, so the
+client must check IDs and flags. The next ID is the greatest one before the next node, so that the next request finds
+that node by its key; nil means that the range has no more nodes. A reply ends after the node with which it exceeds
+REPLY_BYTES, regardless of COUNT.
 
-**XRANK and XAFTER** look at the counts that nodes have in their master entry, added up in pieces
-(`types/stream/counts.py`), and at the entries of one node. XAFTER of an ID that nothing follows is nil. IDs without a
-sequence mean, in XRANK and as `last`, their whole millisecond, as they do where a range ends.
+**XRANK and XAFTER** use the counts in the master entries, summed in pieces (`types/stream/counts.py`), and the entries
+of one node. XAFTER is nil if no entry follows the ID. In XRANK and as `last`, an ID without a sequence number stands
+for its whole millisecond, as at the end of a range.
 
-Costs: XNODES O(log N + bytes), XRANK and XAFTER O(nodes) at the first question, then O(nodes / 128). Rejected:
-positions by `entries-added`, which are wrong after the first deletion.
+Costs: XNODES O(log N + bytes), XRANK and XAFTER O(nodes) at the first call, then O(nodes / 128). Rejected: positions by
+`entries-added`, which are wrong after the first deletion.
 
-They are read-only, known at every `compat`, and never logged. Redis answers "unknown command": whoever asks has
-to have another way.
+The commands are read-only, exist with every `compat`, and are never logged. Redis replies "unknown command", so clients
+need a fallback.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 REPLY_BYTES = 16 << 20
 _REPLY_BYTES = cython.declare(cython.Py_ssize_t, REPLY_BYTES)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: right behind the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
 
 
 @cython.cfunc
 def _id(word: bytes, missing_seq: cython.ulonglong) -> IDReader:
-    """Return the ID that a word is, `-` and `+` too."""
+    """Parse an ID, also `-` and `+`; missing_seq replaces a missing sequence number."""
     reader: IDReader = IDReader()
     if not reader.read(word, missing_seq, False):
         raise CommandError(INVALID_ID)
@@ -78,7 +78,7 @@ def _positive(word: bytes) -> cython.longlong:
 
 @cython.cfunc
 def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> RaxIterator:
-    """Return the nodes from the one on that could hold the ID."""
+    """Return an iterator of the nodes, beginning with the one that could contain the ID."""
     nodes: RaxIterator = RaxIterator(stream.rax)
     if not nodes.seek("<=", encode_key(ms, seq)):
         nodes.seek("^")
@@ -91,15 +91,15 @@ def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> 
 def _living(
     stream: Stream, key: bytes, lp: Listpack, start_ms: cython.ulonglong, start_seq: cython.ulonglong
 ) -> cython.longlong:
-    """Return how many entries of a node are not before the ID. O(1) for a node that is wholly behind it."""
+    """Return how many entries of a node are at or after the ID. O(1) if the whole node is."""
     entries: StreamIterator
-    found: cython.longlong = 0
+    count: cython.longlong = 0
     if not less(key_ms(key), key_seq(key), start_ms, start_seq):
         return int_at(lp, _COUNT)
     entries = StreamIterator(stream, start_ms, start_seq, _MAX, _MAX, False)
     while entries.next_entry() and entries.lp is lp:
-        found += 1
-    return found
+        count += 1
+    return count
 
 
 @command(
@@ -107,7 +107,7 @@ def _living(
     complexity="O(log N + bytes of the nodes returned).", syntax="key after last <COUNT count>",
 )  # fmt: skip
 def xnodes(session: Session, argv: list[bytes]) -> None:
-    """Returns the nodes of a stream that hold a range of IDs, as they are stored."""
+    """Returns the nodes of a stream that contain a range of IDs, in their stored form."""
     after: IDReader = _id(argv[2], 0)
     last: IDReader = _id(argv[3], _MAX)
     if option(argv[4]) != b"count":
@@ -124,7 +124,7 @@ def xnodes(session: Session, argv: list[bytes]) -> None:
 
 @cython.cfunc
 def _write_first(out: ReplyWriter, stream: Stream | None) -> cython.bint:
-    """Write the ID of the stream's first entry, nil where there is none. O(1) mostly: one node."""
+    """Write the ID of the stream's first entry, nil if there is none. O(one node)"""
     if stream is None or not stream.edge(True, True):
         out.null()
     else:
@@ -136,11 +136,11 @@ def _write_first(out: ReplyWriter, stream: Stream | None) -> cython.bint:
 def _write_nodes(
     out: ReplyWriter, stream: Stream, after: IDReader, last: IDReader, count: cython.longlong
 ) -> cython.bint:
-    """Write the reply of XNODES; after is below last."""
+    """Write the reply of XNODES for a range that is not empty."""
     start_ms: cython.ulonglong = after.ms if after.seq != _MAX else after.ms + 1
     start_seq: cython.ulonglong = after.seq + 1 if after.seq != _MAX else 0
     nodes: RaxIterator = _nodes_from(stream, start_ms, start_seq)
-    found: list[tuple[bytes, Listpack]] = []
+    pages: list[tuple[bytes, Listpack]] = []
     more: cython.bint = False
     size: cython.Py_ssize_t = 0
     living: cython.longlong
@@ -154,11 +154,11 @@ def _write_nodes(
         lp = nodes.data
         living = _living(stream, nodes.key, lp, start_ms, start_seq)
         if living > 0:
-            found.append((nodes.key, lp))
+            pages.append((nodes.key, lp))
             count -= living
             size += lp.used
-    out.reserve(size + 64 * (len(found) + 1))
-    out.array(2 + 2 * len(found))
+    out.reserve(size + 64 * (len(pages) + 1))
+    out.array(2 + 2 * len(pages))
     if more:
         start_ms = key_ms(nodes.key)
         start_seq = key_seq(nodes.key)
@@ -169,7 +169,7 @@ def _write_nodes(
     else:
         out.null()
     _write_first(out, stream)
-    for key, lp in found:
+    for key, lp in pages:
         out.bulk(key)
         out.bulk_slice(lp.buf, 0, lp.used)
     return True
@@ -181,7 +181,7 @@ def _write_nodes(
     syntax="key id [id ...]",
 )  # fmt: skip
 def xrank(session: Session, argv: list[bytes]) -> None:
-    """Returns for each ID how many entries of a stream are not beyond it."""
+    """Returns for each ID the number of entries at or before it."""
     wanted: list[IDReader] = [_id(argv[at], _MAX) for at in range(2, len(argv))]
     stream: Stream | None = lookup_read(session, argv[1])
     reader: IDReader
@@ -198,7 +198,7 @@ def xrank(session: Session, argv: list[bytes]) -> None:
 
 @cython.cfunc
 def _sums_of(stream: Stream) -> StreamCounts:
-    """Return what is known of the counts of the stream's nodes, true for this moment."""
+    """Return the up-to-date counts of the stream's nodes."""
     sums: StreamCounts
     if stream.sums is None:
         stream.sums = StreamCounts()
@@ -212,7 +212,7 @@ def _sums_of(stream: Stream) -> StreamCounts:
     complexity="O(N) for the N nodes of the stream at the first call, then O(N / 128).", syntax="key after count",
 )  # fmt: skip
 def xafter(session: Session, argv: list[bytes]) -> None:
-    """Returns the ID of the count-th entry after an ID, or of the last one."""
+    """Returns the ID of the count-th entry after an ID, or of the last entry."""
     after: IDReader = _id(argv[2], 0)
     count: cython.longlong = _positive(argv[3])
     stream: Stream | None = lookup_read(session, argv[1])

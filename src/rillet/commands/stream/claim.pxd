@@ -34,7 +34,7 @@ cdef class ClaimRequest:
     cdef bint claimed
     cdef bint saturates
     cdef bint by_asking
-    cdef bint meet(self) except -1
+    cdef bint find_consumer(self) except -1
     cdef bint finish(self) except -1
     cdef bint is_recent(self, Py_ssize_t slot) except -1
     cdef bint forget(self, bytes ident, Py_ssize_t slot) except -1

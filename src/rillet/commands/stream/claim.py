@@ -1,18 +1,18 @@
-"""XCLAIM and XAUTOCLAIM: pending entries change hands.
+"""XCLAIM and XAUTOCLAIM: change the owner of pending entries.
 
-    XCLAIM      key group consumer min-idle-time id ...   the entries that are named
-    XAUTOCLAIM  key group consumer min-idle-time start    those found pending from an ID on
+    XCLAIM      key group consumer min-idle-time id ...   the given entries
+    XAUTOCLAIM  key group consumer min-idle-time start    the pending entries from an ID on
 
-Both skip what was delivered less than min-idle-time ago, but for what was released (XNACK), and both forget a
-pending entry whose stream entry is gone. Each change is logged as the XCLAIM that leads to the same
-state; the log of a deleted one names an entry that is not there, which a replay forgets in its turn, and a
-released one, which has no consumer that an XCLAIM could name, goes as an XACK.
+Both skip entries whose last delivery is more recent than min-idle-time, except released ones (XNACK), and both remove
+pending entries whose stream entry was deleted. Each change is logged as the XCLAIM that leads to the same state. The
+XCLAIM of a deleted entry makes a replay remove it too. A deleted entry that was released has no consumer for an XCLAIM,
+so it is logged as XACK.
 
-                                                   7.0             since 7.2
-    the claiming consumer is made, and seen        by a claim      by asking, before anything is claimed
-    and active                                     -               by a claim
+    the claiming consumer                          Redis 7.0           since 7.2
+    is created, and its seen time is set           at its first claim  always, before the first claim
+    its active time is set                         -                   at each claim
 
-Costs: XCLAIM O(log n) for an entry, XAUTOCLAIM O(1) where entries are neighbours in the stream (`StreamFinder`).
+Costs: XCLAIM O(log n) per entry, XAUTOCLAIM O(1) for entries that are neighbours in the stream (`EntryLookup`).
 """
 
 from __future__ import annotations
@@ -46,17 +46,17 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_DELIVERIES = cython.declare(cython.ulonglong, MAX_DELIVERIES)
-# How many entries XAUTOCLAIM looks at for each one that it may return.
+# XAUTOCLAIM examines at most this many entries per entry of COUNT.
 _ATTEMPTS = cython.declare(cython.longlong, 10)
 _MAX_COUNT = cython.declare(cython.longlong, ((1 << 63) - 1) // 16)
-# What Redis could not allocate 16 bytes each for: the address space of one process.
+# With a greater COUNT, Redis cannot allocate its 16 bytes per entry in the address space.
 _MAX_MEMORY_COUNT = cython.declare(cython.longlong, (1 << 47) // 16)
 
 
 @cython.final
 @cython.cclass
 class ClaimRequest:
-    """A claim under way: who claims what, which options hold, and what was written and logged."""
+    """The state of one XCLAIM or XAUTOCLAIM: consumer, options, and the number of entries written."""
 
     __slots__ = (
         "by_asking", "claimed", "consumer", "created", "finder", "force", "group", "justid", "key", "min_idle", "name",
@@ -91,8 +91,8 @@ class ClaimRequest:
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
-    def meet(self) -> cython.bint:
-        """See the claiming consumer, who is made if need be."""
+    def find_consumer(self) -> cython.bint:
+        """Look up the claiming consumer, and create it if it is missing."""
         if self.consumer is None:
             self.created = self.group.find_consumer(self.name) is None
             self.consumer = find_or_create_consumer(self.session, self.key, self.group, self.name)
@@ -101,7 +101,7 @@ class ClaimRequest:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def finish(self) -> cython.bint:
-        """Log the consumer where it got nothing, whose log would make it; no slot is held from here on."""
+        """Log a new consumer that received nothing (a logged claim creates it). Slots are invalid afterwards."""
         self.stream.tidy_pending()
         if self.created and self.written == 0 and self.consumer is not None:
             return log_consumer(self.session, self.key, self.group, self.consumer)
@@ -110,7 +110,7 @@ class ClaimRequest:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def is_recent(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Say whether the entry was delivered too recently to be claimed; one that was released (XNACK) never is."""
+        """Return whether the last delivery is too recent for a claim; it never is for a released entry (XNACK)."""
         group: Group = self.group
         if self.min_idle == 0 or group.table.owner_number(slot) == group.nobody.number:
             return False
@@ -119,7 +119,7 @@ class ClaimRequest:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def forget(self, ident: bytes, slot: cython.Py_ssize_t) -> cython.bint:
-        """Drop the pending entry of a stream entry that is gone."""
+        """Remove the pending entry of a deleted stream entry."""
         group: Group = self.group
         if group.table.owner_number(slot) == group.nobody.number:
             log_ack(self.session, self.key, group, ident)
@@ -134,13 +134,13 @@ class ClaimRequest:
     def take(
         self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
     ) -> cython.bint:
-        """Hand the entry that `finder` stands at to the claiming consumer, and write it; slot -1: make it pending.
+        """Give the entry at which `finder` is to the claiming consumer, and write it; slot -1: make it pending first.
 
-        ident: its ID as the log is to show it, None for its plain form.
+        ident: the text of the ID for the log, None = the canonical text.
         """
         group: Group = self.group
         count: cython.ulonglong
-        self.meet()
+        self.find_consumer()
         consumer: Consumer = self.consumer  # type: ignore[assignment]
         if slot < 0:
             slot = group.force(ms, seq, consumer, self.now)
@@ -167,7 +167,7 @@ class ClaimRequest:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def take_named(self, ident: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Claim one entry by ID, if it exists and is pending or FORCE makes it so."""
+        """Claim one entry by ID, if it exists and is pending, or with FORCE even if it is not pending."""
         slot: cython.Py_ssize_t = self.group.find(ms, seq)
         if not self.finder.find(ms, seq):
             return slot >= 0 and self.forget(ident, slot)
@@ -177,10 +177,7 @@ class ClaimRequest:
 
     @cython.cfunc
     def take_from(self, pending: PendingIterator, count: cython.longlong) -> list[Any]:
-        """Claim up to count entries as the iterator meets them; return the (ms, seq) of those that are gone.
-
-        Those count too.
-        """
+        """Claim up to count entries of the iterator; return the (ms, seq) of deleted ones, which count too."""
         deleted: list[Any] = []
         attempts: cython.longlong = count * _ATTEMPTS
         while attempts > 0 and count > 0 and pending.next():
@@ -223,13 +220,13 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
         claim.group.last_ms = last.ms
         claim.group.last_seq = last.seq
     if claim.by_asking:
-        claim.meet()
+        claim.find_consumer()
     mark: cython.Py_ssize_t = session.out.mark()
     for at in range(5, end):
         reader.read(argv[at], 0, True)
         claim.take_named(argv[at], reader.ms, reader.seq)
     claim.finish()
-    # A claim that was logged carries the group's last ID along.
+    # The log of a claim includes the group's last ID.
     if moved and not claim.claimed:
         log_group_id(session, claim.key, claim.group)
         session.dirty += 1
@@ -239,8 +236,8 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t, last: IDReader) -> cython.bint:
-    """Read the options of XCLAIM into the claim, and LASTID (0-0 where there is none)."""
-    delivered: Any = -1  # as a Python int: IDLE may be any number
+    """Read the options of XCLAIM into the claim, and LASTID (0-0 by default)."""
+    delivered: Any = -1  # a Python int: IDLE may be any number
     while at < len(argv):
         word: bytes = option(argv[at])
         more: cython.bint = at + 1 < len(argv)
@@ -261,7 +258,7 @@ def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t,
         else:
             raise CommandError(f"Unrecognized XCLAIM option '{text(argv[at])}'")
         at += 1
-    # A time before the epoch or after now is nonsense that clocks apart can cause: taken as now.
+    # A time before the epoch or in the future, as from another clock, becomes the current time.
     if 0 <= delivered <= claim.now:
         claim.time = delivered
     return True
@@ -272,7 +269,7 @@ def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t,
     complexity="O(1) if COUNT is small.", syntax="key group consumer min-idle-time start [COUNT count] [JUSTID]",
 )  # fmt: skip
 def xautoclaim(session: Session, argv: list[bytes]) -> None:
-    """Changes the owner of entries that have been pending for long, as if they were delivered to the given consumer."""
+    """Changes the owner of entries that were idle for a given time, as if they were delivered to the given consumer."""
     min_idle: cython.longlong = integer(argv[4], "Invalid min-idle-time argument for XAUTOCLAIM")
     interval: Interval = Interval()
     interval.read_start(argv[5])
@@ -281,7 +278,7 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     if count > _MAX_MEMORY_COUNT:
         raise CommandError("Insufficient memory, failed allocating transient memory, COUNT too high.")
     out: ReplyWriter = session.out
-    # The reply begins with the cursor, which is known last.
+    # The reply begins with the cursor, which is known only at the end.
     body: ReplyWriter = ReplyWriter()
     body.resp = out.resp
     claim: ClaimRequest = ClaimRequest(session, argv, stream, group, body)
@@ -289,7 +286,7 @@ def xautoclaim(session: Session, argv: list[bytes]) -> None:
     claim.justid = justid
     session.propagate_nothing()
     if claim.by_asking:
-        claim.meet()
+        claim.find_consumer()
     pending: PendingIterator = PendingIterator(
         claim.group.table, claim.group.index, interval.start_ms, interval.start_seq
     )

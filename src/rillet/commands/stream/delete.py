@@ -1,23 +1,22 @@
-"""XDEL, XDELEX and XACKDEL: what takes single entries out of a stream, and the groups' references with them.
+"""XDEL, XDELEX and XACKDEL: delete single entries of a stream, and the references that groups have to them.
 
-A group refers to an entry while it has it pending. XDEL leaves such references dangling; since 8.2
-XDELEX says what becomes of them, and XACKDEL acknowledges on the way:
+A group refers to an entry while the entry is pending in the group. XDEL leaves these references; the strategies of
+XDELEX and XACKDEL (since 8.2) define what happens to them. XACKDEL also acknowledges the entry:
 
-                  entry     pending in this group    pending in others        reply, for each ID
-    KEEPREF       goes      XACKDEL: goes            stays                    1
-    DELREF        goes      goes                     goes                     1
-    ACKED         goes only if nobody has it pending, and every group         1, or 2: referenced still
-                  has been given it
+                  entry      pending in this group    pending in other groups  reply per ID
+    KEEPREF       deleted    XACKDEL: removed         stays                    1
+    DELREF        deleted    removed                  removed                  1
+    ACKED         deleted if it is pending in no group, and every group has    1, or 2 if it is still referenced
+                  read it
 
-    -1 is the reply for an ID that XDELEX does not find in the stream, or XACKDEL among the pending
-    entries; the latter counts an entry as deleted that is pending and long gone from the stream.
+    The reply is -1 if XDELEX does not find the ID in the stream, or XACKDEL not among the pending entries. For XACKDEL
+    an entry that is pending counts as deleted even if the stream no longer has it.
 
-IDs are read twice, first to refuse them all where one is wrong, so that no list of them is made,
-however many there are. The stream's first ID is found once, behind the last deletion.
+IDs are read twice: first to reject the command if one is invalid, then to execute it. This avoids a list of them. The
+stream's first ID is updated once, after the last deletion.
 
-Only what changed is logged, as it came. DELREF drops references to entries that are no more, too,
-which changes no stream and counts as no change; Redis logs nothing then, and a replica keeps them.
-Here the command is logged.
+A command that changes anything is logged unchanged. DELREF also drops references to entries that no longer exist, which
+does not count as a change. Redis does not log it, so that a replica keeps these references; rillet logs it.
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ _NOT_POSITIVE = "Number of IDs must be a positive integer"
 @cython.final
 @cython.cclass
 class DeleteArguments:
-    """The options of XDELEX and XACKDEL: the IDs are argv[start:end] (t_stream.c: streamParseAckDelArgsOrReply)."""
+    """The options of XDELEX and XACKDEL; the IDs are argv[start:end] (t_stream.c: streamParseAckDelArgsOrReply)."""
 
     __slots__ = ("end", "start", "strategy")
     strategy: cython.int
@@ -68,7 +67,7 @@ class DeleteArguments:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def read(self, argv: list[bytes], at: cython.Py_ssize_t) -> cython.bint:
-        """Read argv[at:], strategy and IDs in any order; of IDs given twice, the last count."""
+        """Read argv[at:], strategy and IDs in any order; the last IDS applies."""
         count: cython.Py_ssize_t = len(argv)
         while at < count:
             word: bytes = option(argv[at])
@@ -106,7 +105,7 @@ def _check_ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _none_found(session: Session, arguments: DeleteArguments) -> cython.bint:
-    """Reply -1 for each word that stands where an ID should; it need not even be one."""
+    """Reply -1 for each ID, without checking that it is valid."""
     left: cython.Py_ssize_t = arguments.end - arguments.start
     session.out.array(left)
     while left > 0:
@@ -118,7 +117,7 @@ def _none_found(session: Session, arguments: DeleteArguments) -> cython.bint:
 @cython.final
 @cython.cclass
 class Deletion:
-    """What one command takes out of a stream: entries, references, and whether its first entry was among them."""
+    """The effects of one command: deleted entries, dropped references, and whether the first entry was deleted."""
 
     __slots__ = ("deleted", "dropped", "first", "strategy", "stream")
     stream: Stream
@@ -138,7 +137,7 @@ class Deletion:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def forbids(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Say whether references keep the entry from being deleted; those that the strategy drops are gone then."""
+        """Drop references if the strategy is DELREF; return whether other references prevent the deletion."""
         if self.strategy == _DELREF:
             self.dropped += self.stream.drop_references(ms, seq)
         return self.strategy == _ACKED and self.stream.is_held(ms, seq)
@@ -146,7 +145,7 @@ class Deletion:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Delete the entry; False when it does not exist."""
+        """Delete the entry; False if it does not exist."""
         if not self.stream.delete_unsettled(ms, seq):
             return False
         self.deleted += 1
@@ -157,7 +156,7 @@ class Deletion:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def settle(self, session: Session, key: bytes) -> cython.bint:
-        """Find the stream's first entry, and note the key as changed once, where anything was deleted."""
+        """If entries were deleted, update the stream's first ID and mark the key as modified, once."""
         self.stream.tidy_pending()
         if self.deleted == 0:
             return False
@@ -173,7 +172,7 @@ class Deletion:
     complexity="O(1) for each ID.", syntax="key id [id ...]",
 )  # fmt: skip
 def xdel(session: Session, argv: list[bytes]) -> None:
-    """Removes entries by ID and returns how many were there."""
+    """Deletes entries by ID and returns how many existed."""
     key: bytes = argv[1]
     stream: Stream | None = lookup_write(session, key)
     if stream is None:
@@ -196,7 +195,7 @@ def xdel(session: Session, argv: list[bytes]) -> None:
     complexity="O(1) for each ID.", syntax="key [KEEPREF | DELREF | ACKED] <IDS numids id [id ...]>",
 )  # fmt: skip
 def xdelex(session: Session, argv: list[bytes]) -> None:
-    """Removes entries by ID, and the groups' references to them or not, and tells for each what was done."""
+    """Deletes entries by ID, with or without the groups' references to them, and returns the result for each."""
     key: bytes = argv[1]
     stream: Stream | None = lookup_write(session, key)
     arguments: DeleteArguments = DeleteArguments()
@@ -228,7 +227,7 @@ def xdelex(session: Session, argv: list[bytes]) -> None:
     complexity="O(1) for each ID.", syntax="key group [KEEPREF | DELREF | ACKED] <IDS numids id [id ...]>",
 )  # fmt: skip
 def xackdel(session: Session, argv: list[bytes]) -> None:
-    """Takes entries off the pending ones of a group, deletes them from the stream, and tells for each what was done."""
+    """Acknowledges entries in a group, deletes them from the stream, and returns the result for each."""
     key: bytes = argv[1]
     stream: Stream | None = lookup_read(session, key)
     arguments: DeleteArguments = DeleteArguments()
@@ -254,7 +253,7 @@ def xackdel(session: Session, argv: list[bytes]) -> None:
         else:
             deletion.delete(reader.ms, reader.seq)
             session.out.integer(_GONE)
-    # The changes that count are the acknowledged ones, and one of them is counted with the deletions.
+    # Each acknowledged entry is one change; `settle` has already counted one.
     if deletion.settle(session, key):
         acknowledged -= 1
     session.dirty += acknowledged

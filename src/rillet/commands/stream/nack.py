@@ -1,17 +1,17 @@
-"""XNACK: a consumer gives entries back that it cannot handle, and the next one gets them at once.
+"""XNACK: a consumer releases pending entries that it cannot process, so that the next claim receives them.
 
     XNACK key group SILENT|FAIL|FATAL IDS n id ... [RETRYCOUNT count] [FORCE]
 
-A released entry stays pending, with nobody. It stands before all others in the order by time, behind those that were
-released before it, whoever claims takes it however short the time since its delivery, and clients that wait in
-XREADGROUP with CLAIM are woken. What the word says about the delivery:
+A released entry stays pending, without a consumer. In the order by time it follows the entries that were released
+before it and precedes all others. A claim takes it regardless of its idle time, and clients blocked in XREADGROUP with
+CLAIM are served. The mode sets the delivery count:
 
-    SILENT   it did not happen           the delivery count goes down by one, not below 0
-    FAIL     it failed                   the count stays
-    FATAL    it can never succeed        the count is the highest there is, 2**63-1
+    SILENT   the delivery did not happen         the count decreases by 1, not below 0
+    FAIL     the delivery failed                 the count stays
+    FATAL    no delivery can succeed             the count becomes the maximum, 2**63-1
 
-RETRYCOUNT sets the count instead. FORCE releases entries too that are in the stream and not pending; their count
-is 0 (with FATAL, the highest). An ID that is neither is passed over; the reply is the number of those released.
+RETRYCOUNT sets the count instead. FORCE also releases entries that exist and are not pending; their count is 0 (with
+FATAL, the maximum). Other IDs are ignored. The reply is the number of released entries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_INT = (1 << 31) - 1
 
 
 class NackArguments:
-    """What XNACK is told: the mode, IDs, RETRYCOUNT (-1 = none), FORCE."""
+    """The arguments of XNACK: mode, IDs, RETRYCOUNT (-1 = not given), FORCE."""
 
     __slots__ = ("force", "ids", "mode", "retrycount")
 
@@ -73,7 +73,7 @@ class NackArguments:
 
 
 def _words_of(argv: list[bytes], at: int) -> list[bytes]:
-    """Return the words that IDS announces."""
+    """Return the IDs that follow IDS and their number."""
     message = "numids must be a positive integer"
     count = integer(argv[at + 1], message)
     if not 1 <= count <= _MAX_INT:
@@ -89,7 +89,7 @@ def _words_of(argv: list[bytes], at: int) -> list[bytes]:
     syntax="key group <SILENT | FAIL | FATAL> IDS numids id [id ...] [RETRYCOUNT count] [FORCE]",
 )  # fmt: skip
 def xnack(session: Session, argv: list[bytes]) -> None:
-    """Releases pending entries of a group, which the next claim gets, and returns how many."""
+    """Releases pending entries of a group for the next claim, and returns how many."""
     key = argv[1]
     stream, group = require_stream_and_group(lookup_write(session, key), key, argv[2])
     arguments = NackArguments(argv)

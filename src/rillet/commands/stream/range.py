@@ -1,7 +1,6 @@
-"""XLEN, XRANGE and XREVRANGE, and how entries are written.
+"""XLEN, XRANGE and XREVRANGE, and the writer of entries for all commands.
 
-An entry's reply is written straight from the bytes of its listpack: no object is made for a field
-or a value. What it looks like is the same everywhere (`EntryWriter`):
+`EntryWriter` writes an entry directly from the bytes of its listpack, without an object per field or value:
 
     *2  $ id  *2n  $ field $ value ...
 
@@ -37,14 +36,14 @@ _SAMEFIELDS = cython.declare(cython.longlong, SAMEFIELDS)
 @cython.final
 @cython.cclass
 class EntryWriter:
-    """Writes the entries that an iterator finds, one after the other.
+    """Writes the entries of an iterator one after the other.
 
-    From the second entry of a node on, the field names that all its entries share are copied as one piece of
-    reply each (`names`, the first with the array's header before it), and only values are decoded.
+    From the second entry of a node on, the writer copies the reply bytes of the field names that the entries share
+    (`names`; the first one includes the header of the array), and decodes only the values.
     """
 
     __slots__ = ("lp", "names", "out", "parts")
-    parts: cython.int  # of an entry: the caller writes those beyond ID and fields
+    parts: cython.int  # the length of an entry's array: the caller writes the parts after ID and fields
 
     def __init__(self, out: ReplyWriter) -> None:
         self.out = out
@@ -54,10 +53,10 @@ class EntryWriter:
 
     @cython.ccall
     def write(self, entries: StreamIterator) -> cython.bint:
-        """Write the iterator's current entry: its ID and an array of its fields and values. O(fields)"""
+        """Write the current entry of the iterator: its ID and an array of its fields and values. O(fields)"""
         out: ReplyWriter = self.out
         lp: Listpack | None = entries.lp
-        assert lp is not None, "the iterator is at an entry"
+        assert lp is not None, "the iterator must be at an entry"
         out.array(self.parts)
         out.stream_id(entries.ms, entries.seq)
         if entries.flags & _SAMEFIELDS != 0:
@@ -79,7 +78,7 @@ class EntryWriter:
 
     @cython.cfunc
     def _write_values(self, lp: Listpack, entries: StreamIterator) -> cython.bint:
-        """Write fields and values of an entry whose names are those of its node."""
+        """Write the fields and values of an entry that has the field names of its node."""
         out: ReplyWriter = self.out
         names: list[bytes] | None = self.names
         buf: bytearray = lp.buf
@@ -97,7 +96,7 @@ class EntryWriter:
             byte = buf[pos] if pos < end else 0
             size = byte & 0x3F
             if 0x80 <= byte < 0xC0 and pos + size + 2 <= end:
-                # A short string, decoded here: the call takes as long as the copy.
+                # A short string is decoded inline: a call would take as long as the copy.
                 out.raw_then_slice(names[index], buf, pos + 1, size)
                 pos += size + 2
                 continue
@@ -112,7 +111,7 @@ class EntryWriter:
 
 @cython.cfunc
 def _shared_names(lp: Listpack, pos: cython.Py_ssize_t, count: cython.Py_ssize_t) -> list[bytes]:
-    """Return the reply of each of a node's names, from the position of the first."""
+    """Return the reply bytes of each field name of a node; pos is the first name."""
     names: list[bytes] = []
     out: ReplyWriter = ReplyWriter()
     left: cython.Py_ssize_t = count
@@ -139,7 +138,7 @@ def write_entries(
     count: cython.longlong = 0,
     reverse: cython.bint = False,
 ) -> cython.longlong:
-    """Write the entries of a range without a header and return how many they are; count 0 = all. O(log N + entries)"""
+    """Write the entries of a range without a header; return how many; count 0 = all. O(log N + entries)"""
     written: cython.longlong = 0
     entries: StreamIterator = StreamIterator(stream, start_ms, start_seq, end_ms, end_seq, reverse)
     writer: EntryWriter = EntryWriter(out)
@@ -181,7 +180,7 @@ def xrevrange(session: Session, argv: list[bytes]) -> None:
 
 @cython.cfunc
 def _range(session: Session, argv: list[bytes], reverse: cython.bint) -> cython.bint:
-    """Answer XRANGE and XREVRANGE (t_stream.c: xrangeGenericCommand)."""
+    """Execute XRANGE or XREVRANGE (t_stream.c: xrangeGenericCommand)."""
     interval: Interval = Interval()
     count: cython.longlong = -1
     at: cython.Py_ssize_t = 4
