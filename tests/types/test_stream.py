@@ -178,11 +178,11 @@ def test_start_behind_end_is_empty_both_ways() -> None:
 
 def test_an_id_that_is_not_beyond_the_last_changes_nothing() -> None:
     stream = Stream()
-    with pytest.raises(ValueError, match="beyond"):
+    with pytest.raises(ValueError, match="greater"):
         add(stream, 0, 0)
     add(stream, 5, 5)
     for wrong in [(5, 5), (5, 4), (4, 9)]:
-        with pytest.raises(ValueError, match="beyond"):
+        with pytest.raises(ValueError, match="greater"):
             add(stream, *wrong)
     assert stream.length == 1
     stream.check()
@@ -261,7 +261,7 @@ def test_fields_may_be_read_in_part_or_not_at_all() -> None:
     assert node.get(it.field_pos) == b"d" and it.value_int == 4
     assert it.next_entry() and it.fields() == [b"a", b"6", b"b", b"7"] and not it.next_field()
     assert not it.next_entry() and not it.next_field()
-    with pytest.raises(ValueError, match="no entry"):
+    with pytest.raises(ValueError, match="not at an entry"):
         it.remove_current()
 
 
@@ -323,5 +323,5 @@ def test_check_notices_what_is_wrong() -> None:
         stream.check()
     stream.first_ms = 1
     assert stream.rax.find(encode_key(1, 0)).replace_int(6, 9) == 6
-    with pytest.raises(AssertionError, match="sound"):
+    with pytest.raises(AssertionError, match="valid"):
         stream.check()

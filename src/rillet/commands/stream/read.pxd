@@ -10,5 +10,5 @@ from rillet.types.stream.value cimport Stream
 
 
 @cython.final
-cdef class StreamRead(ReadReply):
+cdef class XreadReply(ReadReply):
     cdef bint _write_pair(self, ReplyWriter out, Stream stream, Py_ssize_t index, long long count) except -1

@@ -1,6 +1,6 @@
 """XREAD: the entries of streams after given IDs, now or as soon as there are any.
 
-The path of an XREAD: its arguments (`read_arguments`), the entries of each stream (`StreamRead` below, in the frame
+The path of an XREAD: its arguments (`read_arguments`), the entries of each stream (`XreadReply` below, in the frame
 that `read_reply` writes), and, without any, blocking (`read_blocking`).
 """
 
@@ -32,7 +32,7 @@ BLOCKED_COUNT = 1000
 
 @cython.final
 @cython.cclass
-class StreamRead(ReadReply):
+class XreadReply(ReadReply):
     """The reply of an XREAD."""
 
     __slots__ = ()
@@ -83,6 +83,6 @@ def xread(session: Session, argv: list[bytes]) -> None:
     arguments: ReadArguments = ReadArguments(session.engine.settings.compat)
     arguments.read(session, argv, False)
     streams: list[Any] = arguments.find_streams(session, argv)
-    reply: StreamRead = StreamRead(arguments)
+    reply: XreadReply = XreadReply(arguments)
     if not reply.write(session, streams):
         block_or_reply_null(session, reply)

@@ -10,7 +10,7 @@ Since Redis 7.2 a key that is ready makes the whole command run again; before, o
                   another type, or nothing         UNBLOCKED                           WRONGTYPE, NOGROUP
 
 A client that waits with CLAIM also waits for the clock (`Blocked.retry_at`): it tries again when the pending entry that
-was delivered first has been idle for long enough (`GroupRead.retry_at`).
+was delivered first has been idle for long enough (`XreadGroupReply.retry_at`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from rillet.types.stream.value cimport Stream
 
 
 @cython.final
-cdef class GroupRead(ReadReply):
+cdef class XreadGroupReply(ReadReply):
     cdef long long min_idle
     cdef long long oldest
     cdef bint _has_claimable(self, Stream stream, Group group) except -1

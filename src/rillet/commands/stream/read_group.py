@@ -3,7 +3,7 @@
 The path of an XREADGROUP:
 
     1. arguments   `read_arguments`   the options, the keys with their groups, the ID or `>` of each
-    2. select      `GroupRead`        for each stream: its history, idle entries to claim, new entries, or nothing
+    2. select      `XreadGroupReply`  for each stream: its history, idle entries to claim, new entries, or nothing
     3. claim       `delivery`         with CLAIM: pending entries of any consumer that have been idle for long enough
     4. write       `delivery`         the entries, into the frame of keys and counts that `read_reply` writes
     5. log         `propagation`      XCLAIM for each delivery, XGROUP SETID, XGROUP CREATECONSUMER
@@ -11,10 +11,10 @@ The path of an XREADGROUP:
 
 Reading for a group is a write: entries become pending. The log has its effects, never the command itself.
 
-With CLAIM the client also waits for the clock (`GroupRead.retry_at`): for the moment at which the pending entry that
-was delivered first, of those that still exist, has been idle for long enough. If nothing is pending, it retries after
-the idle time, because another consumer may receive an entry now; but not sooner than Redis's cron does, or clients that
-claim with an idle time of 0 would retry all the time.
+With CLAIM the client also waits for the clock (`XreadGroupReply.retry_at`): for the moment at which the pending entry
+that was delivered first, of those that still exist, has been idle for long enough. If nothing is pending, it retries
+after the idle time, because another consumer may receive an entry now; but not sooner than Redis's cron does, or
+clients that claim with an idle time of 0 would retry all the time.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _MIN_RETRY_MS = 100
 
 @cython.final
 @cython.cclass
-class GroupRead(ReadReply):
+class XreadGroupReply(ReadReply):
     """The reply of an XREADGROUP."""
 
     __slots__ = ("min_idle", "oldest")
@@ -186,6 +186,6 @@ def xreadgroup(session: Session, argv: list[bytes]) -> None:
     arguments.read(session, argv, True)
     streams: list[Any] = arguments.find_streams(session, argv)
     session.propagate_nothing()
-    reply: GroupRead = GroupRead(arguments)
+    reply: XreadGroupReply = XreadGroupReply(arguments)
     if not reply.write(session, streams):
         block_or_reply_null(session, reply)

@@ -8,7 +8,7 @@ ends the reply once it has that many bytes, headers included; the first entry is
 limit is reached, the remaining streams are left out of the reply. The number of entries, and of streams, is inserted
 before them once it is known (`ReplyWriter.insert_array`).
 
-`StreamRead` (`read`) and `GroupRead` (`read_group`) supply the entries of a stream.
+`XreadReply` (`read`) and `XreadGroupReply` (`read_group`) supply the entries of a stream.
 """
 
 from __future__ import annotations
