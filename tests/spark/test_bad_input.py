@@ -58,7 +58,7 @@ def query(spark: SparkSession, url: str, checkpoint: Path, stream: str = "events
     return run
 
 
-def test_what_is_wrong_with_a_batch_read(spark: SparkSession, judge: Judge, url: str) -> None:
+def test_errors_of_a_batch_read_are_one_sentence(spark: SparkSession, judge: Judge, url: str) -> None:
     port = judge.port
     with judge.client() as client:
         client.execute_command("XADD", "events", "1-0", "n", "x")
@@ -80,7 +80,9 @@ def test_what_is_wrong_with_a_batch_read(spark: SparkSession, judge: Judge, url:
     assert sentence(over.save) == "rillet: a stream can only be appended to: use mode('append')"
 
 
-def test_what_is_wrong_with_a_streaming_query(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
+def test_errors_of_a_streaming_query_are_one_sentence(
+    spark: SparkSession, judge: Judge, url: str, tmp_path: Path
+) -> None:
     where = f"127.0.0.1:{judge.port}"
     with judge.client() as client:
         for n in range(1, 4):
@@ -101,7 +103,7 @@ def test_what_is_wrong_with_a_streaming_query(spark: SparkSession, judge: Judge,
         assert "WRONGTYPE" in sentence(query(spark, url, tmp_path / "c"))
 
 
-def test_a_password_that_is_wrong_or_missing(spark: SparkSession) -> None:
+def test_a_wrong_or_missing_password_is_an_error(spark: SparkSession) -> None:
     with running_redis() as locked, locked.client() as client:
         client.execute_command("CONFIG", "SET", "requirepass", "pass")
         where = f"127.0.0.1:{locked.port}"

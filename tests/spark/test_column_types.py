@@ -60,7 +60,7 @@ def reader(kind: types.DataType) -> Any:
     return RilletDataSource(SETTINGS).reader(schema)
 
 
-def test_the_list_is_whole() -> None:
+def test_the_list_of_types_is_complete() -> None:
     every = [found for found in vars(types).values() if isinstance(found, type) and issubclass(found, types.DataType)]
     leaves = [found for found in every if not any(other is not found and issubclass(other, found) for other in every)]
     around_others = {types.StructType, types.ArrayType, types.MapType, types.StructField, types.UserDefinedType}
@@ -68,7 +68,7 @@ def test_the_list_is_whole() -> None:
 
 
 @pytest.mark.parametrize("kind", READ, ids=str)
-def test_what_can_be_read_is_taken(kind: types.DataType) -> None:
+def test_readable_types_are_accepted(kind: types.DataType) -> None:
     for path, whole in around(kind):
         if isinstance(kind, types.VariantType) and path != "v":
             with pytest.raises(OptionError, match=rf"^rillet: .*'{path}' is a variant inside another.*parse_json"):
@@ -78,7 +78,7 @@ def test_what_can_be_read_is_taken(kind: types.DataType) -> None:
 
 
 @pytest.mark.parametrize("kind", REFUSED, ids=str)
-def test_what_cannot_be_read_is_refused_by_name(kind: types.DataType) -> None:
+def test_unreadable_types_are_rejected_with_the_columns_name(kind: types.DataType) -> None:
     for path, whole in around(kind):
         with pytest.raises(OptionError, match=rf"^rillet: .*column '{path}' cannot be .*: read it as a string") as told:
             reader(whole)
@@ -95,7 +95,7 @@ BROKEN = ["", "{", "nope", "NaN", "[Infinity]", "{'a': 1}", "1 2", '"\\ud800"', 
 
 @pytest.mark.spark
 @pytest.mark.slow
-def test_a_variant_is_what_parse_json_makes_of_it(spark: Any, url: str) -> None:
+def test_a_variant_equals_the_result_of_parse_json(spark: Any, url: str) -> None:
     with rillet.connect(url) as store:
         store.stream("events").add_many([*({"v": text} for text in (*DOCUMENTS, *BROKEN)), {"other": 1}])
     options = {"url": url, "stream": "events"}

@@ -90,7 +90,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_lost_is_told_or_counted(place: str, client: redis.Redis, name: str) -> None:
+def test_losses_are_raised_or_counted(place: str, client: redis.Redis, name: str) -> None:
     case = CASES[name]
     add(client, range(1, 11))
     query = Query(place)
@@ -120,7 +120,7 @@ def test_what_is_lost_is_told_or_counted(place: str, client: redis.Redis, name: 
         assert counting.lost.get("events", 0) == case.lost
 
 
-def test_what_is_gone_and_returns_as_it_was_lost_nothing(place: str, client: redis.Redis) -> None:
+def test_a_stream_that_returns_unchanged_has_lost_nothing(place: str, client: redis.Redis) -> None:
     add(client, range(1, 11))
     query = Query(place, failOnDataLoss="false")
     query.batch()
@@ -132,7 +132,7 @@ def test_what_is_gone_and_returns_as_it_was_lost_nothing(place: str, client: red
     assert query.lost == {}
 
 
-def test_nothing_is_lost_where_only_what_was_read_is_removed(place: str, client: redis.Redis) -> None:
+def test_removing_only_read_entries_is_no_loss(place: str, client: redis.Redis) -> None:
     add(client, range(1, 11))
     query = Query(place)
     query.batch()
@@ -178,7 +178,7 @@ def test_a_batch_that_was_planned_and_trimmed_before_it_is_repeated(place: str, 
     assert counting.lost == {"events": 3}
 
 
-def test_a_task_that_comes_too_late_says_so(place: str, client: redis.Redis) -> None:
+def test_a_task_raises_if_its_entries_were_trimmed(place: str, client: redis.Redis) -> None:
     add(client, range(1, 11))
     query = Query(place)
     query.batch()
@@ -191,7 +191,7 @@ def test_a_task_that_comes_too_late_says_so(place: str, client: redis.Redis) -> 
         query.read()
 
 
-def test_a_key_of_another_type_is_an_error_however_losses_are_taken(place: str, client: redis.Redis) -> None:
+def test_a_key_of_another_type_is_an_error_with_any_failOnDataLoss(place: str, client: redis.Redis) -> None:
     add(client, range(1, 3))
     query = Query(place, failOnDataLoss="false")
     query.batch()
@@ -201,7 +201,7 @@ def test_a_key_of_another_type_is_an_error_however_losses_are_taken(place: str, 
         query.batch()
 
 
-def test_without_counters_a_gap_is_a_doubt(place: str, client: redis.Redis) -> None:
+def test_without_counters_a_gap_may_be_a_loss(place: str, client: redis.Redis) -> None:
     add(client, range(1, 11))
     query = Query(place)
     query.batch()
@@ -219,7 +219,7 @@ def test_without_counters_a_gap_is_a_doubt(place: str, client: redis.Redis) -> N
     assert (counting.lost, counting.unsure) == ({}, {"events"})
 
 
-def test_a_new_query_starts_where_it_is_told_whatever_was_trimmed_before(place: str, client: redis.Redis) -> None:
+def test_a_new_query_starts_at_its_bound_although_entries_were_trimmed_before(place: str, client: redis.Redis) -> None:
     add(client, range(1, 21))
     client.xtrim("events", minid="9-0", approximate=False)
     assert Query(place, startingOffsets="3-0").batch() == list(range(9, 21))
@@ -250,7 +250,7 @@ def test_a_quiet_stream_that_ends_before_the_start_has_lost_nothing(
         query.batch()
 
 
-def test_what_was_deleted_before_a_query_began_is_no_loss(place: str, client: redis.Redis) -> None:
+def test_entries_deleted_before_a_query_started_are_no_loss(place: str, client: redis.Redis) -> None:
     write(client, "busy", 1)
     write(client, "done", 4, 5)
     client.xdel("done", "4-0", "5-0")
@@ -264,7 +264,7 @@ def test_what_was_deleted_before_a_query_began_is_no_loss(place: str, client: re
         query.batch()
 
 
-def test_a_cap_does_not_take_an_old_hole_ahead_for_a_new_one(place: str, client: redis.Redis) -> None:
+def test_an_old_deletion_after_a_capped_offset_is_no_new_loss(place: str, client: redis.Redis) -> None:
     add(client, range(1, 31))
     client.xdel("events", "25-0")
     query = Query(place, maxEntriesPerTrigger="5")
@@ -280,7 +280,7 @@ def test_a_cap_does_not_take_an_old_hole_ahead_for_a_new_one(place: str, client:
     assert counting.lost == {"events": 1}
 
 
-def test_what_was_deleted_before_a_stream_appeared_is_no_loss_though_its_turn_comes_later(
+def test_entries_deleted_before_a_stream_appeared_are_no_loss_in_a_later_batch(
     place: str, client: redis.Redis
 ) -> None:
     write(client, "log:0", 1)
@@ -292,7 +292,7 @@ def test_what_was_deleted_before_a_stream_appeared_is_no_loss_though_its_turn_co
     assert query.batch() + query.batch() == [6, 6]
 
 
-def test_a_trim_that_comes_up_to_a_planned_batch_takes_nothing_from_it(place: str, client: redis.Redis) -> None:
+def test_a_trim_up_to_a_planned_batch_is_no_loss(place: str, client: redis.Redis) -> None:
     add(client, range(1, 11))
     query = Query(place)
     query.batch()
@@ -306,7 +306,7 @@ def test_a_trim_that_comes_up_to_a_planned_batch_takes_nothing_from_it(place: st
         query.read()
 
 
-def test_a_reason_is_the_sentence_alone() -> None:
+def test_reason_returns_only_the_sentence() -> None:
     spark = (
         "[STREAM_FAILED] Query [id = 1] terminated with exception: [X] Failed: Traceback (most recent call last):\n"
         '  File "x.py", line 1\nrillet.spark.guard.DataLoss: rillet: 5 entries were lost\n SQLSTATE: 38000\n== more =='

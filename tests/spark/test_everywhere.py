@@ -107,7 +107,7 @@ def test_many_streams_are_one_table(spark: SparkSession, empty: Place) -> None:
     assert [tuple(row) for row in one.collect()] == [("in:a", f"{FIRST_MS + 900}-1", 2701, "é1")]
 
 
-def test_followed_in_pieces_each_entry_comes_once(spark: SparkSession, empty: Place, tmp_path: Path) -> None:
+def test_micro_batches_contain_each_entry_once(spark: SparkSession, empty: Place, tmp_path: Path) -> None:
     empty.add("in:a", range(ENTRIES))
     empty.add("in:b", range(ENTRIES, ENTRIES + 100))
     first = follow(spark, empty, tmp_path / "checkpoint", "parquet", path=str(tmp_path / "table"))

@@ -223,7 +223,7 @@ def test_two_attempts_at_once_write_every_row_once(place: Place, size: str) -> N
     assert sorted(place.numbers(options["stream"])) == list(range(ROWS))
 
 
-def test_a_fence_that_changes_for_nothing_only_costs_another_try(place: Place) -> None:
+def test_a_fence_changed_without_rows_only_costs_a_retry(place: Place) -> None:
     rows = numbered(range(ROWS))
     options = place.of("fenced", transactionBytes="1000000")
     writer = writer_of(rows, options)
@@ -255,7 +255,7 @@ def test_a_batch_repeated_after_its_commit_writes_nothing(place: Place) -> None:
     assert flat == [(b"done", b"2")]
 
 
-def test_a_bound_that_moves_between_attempts_makes_no_other_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_changed_trim_bound_does_not_change_the_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restarted query trims to another week ago; what is in the stream is known all the same."""
     fault, rows = Fault(monkeypatch, Killed), numbered(range(ROWS))
     for step in (4, 12, 20):
@@ -288,7 +288,7 @@ def test_a_commit_outlives_a_lost_connection(place: Place, monkeypatch: pytest.M
     assert place.numbers("closing") == list(range(10))
 
 
-def test_an_old_version_of_a_named_write_is_said_to_write_nothing(place: Place, caplog: Any) -> None:
+def test_an_old_version_of_a_named_write_logs_that_it_writes_nothing(place: Place, caplog: Any) -> None:
     """So it is with Delta, too: a query with a new checkpoint counts its batches from 0 again."""
     rows = numbered(range(10))
     for version in ("7", "0", "7"):
@@ -301,7 +301,7 @@ def test_an_old_version_of_a_named_write_is_said_to_write_nothing(place: Place, 
     assert said.startswith(expected)
 
 
-def test_names_of_writes_do_not_get_in_each_others_way(place: Place) -> None:
+def test_named_writes_do_not_interfere(place: Place) -> None:
     """The record of `nightly:0` is not the fence of the first task of `nightly`."""
     rows = numbered(range(10))
     for name in ("nightly:0", "nightly", "nightly:0", "nightly"):
@@ -313,7 +313,7 @@ def test_names_of_writes_do_not_get_in_each_others_way(place: Place) -> None:
         batch_writer_of(rows, place.of("named", txnAppId="replay", txnVersion="3"))
 
 
-def test_another_order_is_fine_in_one_transaction_and_refused_in_several(
+def test_another_order_is_allowed_in_one_transaction_and_rejected_in_several(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = Fault(monkeypatch, Killed)
@@ -337,7 +337,7 @@ def test_another_order_is_fine_in_one_transaction_and_refused_in_several(
     assert place.numbers("several") == list(range(ROWS))
 
 
-def test_another_split_into_tasks_is_refused(place: Place) -> None:
+def test_another_division_into_tasks_is_rejected(place: Place) -> None:
     options = place.of("split")
     write(numbered(range(120)), options, 0)
     told = [write(numbered(range(120, ROWS)), options, 1)]
@@ -358,7 +358,7 @@ def test_another_split_into_tasks_is_refused(place: Place) -> None:
 # ---- producers of Redis 8.6 ------------------------------------------------------------------------------------
 
 
-def test_producers_leave_out_what_the_stream_remembers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_producers_skip_rows_that_the_stream_remembers(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rillet.spark.write.producers.WINDOW_ROWS", 70)
     rows = numbered(range(ROWS))
     if place.kind in ("7.0", "valkey", "cluster"):
@@ -420,7 +420,9 @@ def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
 
 
 @pytest.mark.spark
-def test_rows_that_end_early_are_not_taken_for_all(spark: SparkSession, judge: Judge, url: str, tmp_path: Path) -> None:
+def test_truncated_input_does_not_count_as_complete(
+    spark: SparkSession, judge: Judge, url: str, tmp_path: Path
+) -> None:
     """What makes the rows fails between two batches: to the writer's iterator that is an end like any other."""
     failed = tmp_path / "failed"
 
@@ -442,7 +444,7 @@ def test_rows_that_end_early_are_not_taken_for_all(spark: SparkSession, judge: J
 
 
 @pytest.mark.spark
-def test_a_write_with_a_name_is_repeated_without_a_trace(spark: SparkSession, judge: Judge, url: str) -> None:
+def test_repeating_a_named_write_appends_nothing(spark: SparkSession, judge: Judge, url: str) -> None:
     frame = spark.range(0, 1000, 1, 2).withColumnRenamed("id", "n")
     for version in (0, 0, 1):
         writer = frame.write.format("rillet").mode("append").options(url=url, stream="s", txnAppId="nightly")

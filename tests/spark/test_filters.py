@@ -181,7 +181,7 @@ def test_intervals_are_sets(one: list[tuple[int, int]], other: list[tuple[int, i
     assert union((*first, *complement(first))) == EVERYTHING
 
 
-def test_what_is_not_the_entries_own_stays_with_spark() -> None:
+def test_filters_on_other_columns_stay_with_spark() -> None:
     schema = (
         StructType().add("n", "long").add("id", "string", metadata={"field": "id"}).add("timestamp", "timestamp_ntz")
     )
@@ -207,7 +207,7 @@ def rows(reader: BatchReader) -> list[tuple[str, int]]:
     ]
 
 
-def test_a_reader_asks_only_for_what_is_left(judge: Judge, url: str, add: Callable[..., None]) -> None:
+def test_a_reader_requests_only_selected_entries(judge: Judge, url: str, add: Callable[..., None]) -> None:
     add(range(1000))
     add(range(1000), "other")
     given = parse({"url": url, "streams": "events,other"})

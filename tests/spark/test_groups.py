@@ -48,7 +48,7 @@ def group(client: Any, stream: str = "events", name: str = "spark") -> dict[str,
     return next(one for one in client.xinfo_groups(stream) if one["name"] == name)
 
 
-def test_a_batch_of_what_was_delivered_is_no_larger_than_any_other(place: str, client: Any) -> None:
+def test_a_delivered_batch_keeps_the_size_limits(place: str, client: Any) -> None:
     for n in range(1, 401):
         client.xadd("events", {"n": n, "large": "x" * 200_000}, id=f"{n}-0")
     query = Query(place, group="spark", groupMode="deliver")
@@ -63,7 +63,7 @@ def test_a_batch_of_what_was_delivered_is_no_larger_than_any_other(place: str, c
 # ---- follow ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_group_follows_what_was_committed_and_its_lag_goes_to_nothing(place: str, client: Any) -> None:
+def test_a_group_follows_commits_and_its_lag_reaches_zero(place: str, client: Any) -> None:
     add(client, range(1, 11))
     query = Query(place, group="spark")
     assert query.plan()  # the first trigger makes the group where the query starts
@@ -80,7 +80,7 @@ def test_a_group_follows_what_was_committed_and_its_lag_goes_to_nothing(place: s
     assert (group(client)["last-delivered-id"], group(client)["lag"]) == ("15-0", 0)
 
 
-def test_a_group_that_is_ahead_is_left_there_but_for_a_restart(place: str, client: Any) -> None:
+def test_a_group_that_is_ahead_stays_there_until_a_restart(place: str, client: Any) -> None:
     add(client, range(1, 11))
     query = Query(place, group="spark")
     query.batch()
@@ -136,7 +136,7 @@ def test_entries_are_delivered_shared_and_acknowledged(place: str, client: Any) 
     assert query.batch() == [11, 12]
 
 
-def test_a_checkpoint_of_other_streams_is_refused(place: str, client: Any) -> None:
+def test_a_checkpoint_of_other_streams_is_rejected(place: str, client: Any) -> None:
     add(client, range(1, 4), "a:1")
     query = Query(place, None, streamPattern="a:*", group="g", groupMode="deliver")
     assert query.batch() == [1, 2, 3]
@@ -144,7 +144,7 @@ def test_a_checkpoint_of_other_streams_is_refused(place: str, client: Any) -> No
         query.restarted(streamPattern="b:*").batch()
 
 
-def test_a_batch_that_is_repeated_is_the_same_entries(place: str, client: Any) -> None:
+def test_a_repeated_batch_has_the_same_entries(place: str, client: Any) -> None:
     add(client, range(1, 21))
     query = delivered(place, maxEntriesPerTrigger="7")
     query.batch()
@@ -158,7 +158,7 @@ def test_a_batch_that_is_repeated_is_the_same_entries(place: str, client: Any) -
 
 
 @pytest.mark.parametrize("started", [True, False])
-def test_what_was_delivered_and_never_planned_comes_first(place: str, client: Any, started: bool) -> None:
+def test_entries_delivered_but_never_planned_come_first(place: str, client: Any, started: bool) -> None:
     add(client, range(1, 13))
     query = delivered(place)
     if started:
@@ -178,7 +178,7 @@ def test_what_was_delivered_and_never_planned_comes_first(place: str, client: An
     assert client.xpending("events", "g")["pending"] == (0 if started else 1)
 
 
-def test_what_was_deleted_in_our_hands_is_lost(place: str, client: Any) -> None:
+def test_entries_deleted_after_delivery_are_lost(place: str, client: Any) -> None:
     add(client, range(1, 11))
     query = delivered(place)
     query.plan()
@@ -193,7 +193,7 @@ def test_what_was_deleted_in_our_hands_is_lost(place: str, client: Any) -> None:
     assert counting.lost == {"events": 2}
 
 
-def test_a_group_that_is_gone_is_a_loss(place: str, client: Any) -> None:
+def test_a_deleted_group_is_a_loss(place: str, client: Any) -> None:
     add(client, range(1, 4))
     query = delivered(place)
     query.batch()

@@ -23,7 +23,7 @@ def ends(request: pytest.FixtureRequest) -> Iterator[tuple[socket.socket, Any]]:
         yield ours, infile
 
 
-def test_what_is_there_or_was_read_ahead_is_no_end(ends: tuple[socket.socket, Any]) -> None:
+def test_available_or_buffered_data_is_not_the_end(ends: tuple[socket.socket, Any]) -> None:
     ours, infile = ends
     ours.sendall(b"four")
     assert not cut_off(infile)
@@ -33,7 +33,7 @@ def test_what_is_there_or_was_read_ahead_is_no_end(ends: tuple[socket.socket, An
     assert infile.read(3) == b"our" and cut_off(infile)
 
 
-def test_an_open_socket_is_not_waited_for() -> None:
+def test_checking_an_open_socket_does_not_wait() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs, os.fdopen(os.dup(theirs.fileno()), "rb") as infile:
         assert not cut_off(infile)
@@ -41,7 +41,7 @@ def test_an_open_socket_is_not_waited_for() -> None:
         assert cut_off(infile)
 
 
-def test_a_connection_that_was_reset_is_at_its_end() -> None:
+def test_a_reset_connection_is_at_its_end() -> None:
     ours, theirs = socket.socketpair()
     with theirs, os.fdopen(os.dup(theirs.fileno()), "rb") as infile:
         theirs.sendall(b"never read")
@@ -49,7 +49,7 @@ def test_a_connection_that_was_reset_is_at_its_end() -> None:
         assert cut_off(infile)
 
 
-def test_the_file_is_found_where_spark_called_and_nowhere_else() -> None:
+def test_the_input_file_is_found_only_inside_a_call_by_spark() -> None:
     ours, theirs = socket.socketpair()
 
     def main(infile: Any) -> None:

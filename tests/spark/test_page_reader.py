@@ -153,7 +153,7 @@ def test_counting_ahead_is_exact(url: str, add: Callable[..., None]) -> None:
         assert count_ahead(servers, "events", StreamID(0, 0), last, 5000, 64) == last
 
 
-def test_a_batch_is_planned_over_what_there_is(url: str, add: Callable[..., None]) -> None:
+def test_a_batch_is_planned_over_the_existing_entries(url: str, add: Callable[..., None]) -> None:
     add(range(30_000))
     reader = BatchReader(options(url), SPARK_SCHEMA, 3)
     parts = reader.partitions()
@@ -185,7 +185,7 @@ def batch_of(reader: StreamReader, start: dict[str, Any], end: dict[str, Any]) -
     return [n for part in reader.partitions(start, end) for n in numbers(reader.read(part))]
 
 
-def test_micro_batches_join_without_gap_or_double(judge: Judge, url: str, add: Callable[..., None]) -> None:
+def test_micro_batches_have_no_gaps_or_duplicates(judge: Judge, url: str, add: Callable[..., None]) -> None:
     add(range(100))
     reader = stream_reader(url, maxEntriesPerTrigger="30")
     start = reader.initialOffset()
@@ -205,7 +205,9 @@ def test_micro_batches_join_without_gap_or_double(judge: Judge, url: str, add: C
     reader.stop()
 
 
-def test_latest_is_pinned_and_survives_a_restart_before_the_first_commit(url: str, add: Callable[..., None]) -> None:
+def test_latest_is_resolved_once_and_survives_a_restart_before_the_first_commit(
+    url: str, add: Callable[..., None]
+) -> None:
     add(range(10))
     reader = stream_reader(url, startingOffsets="latest")
     start = reader.initialOffset()
@@ -222,7 +224,7 @@ def test_latest_is_pinned_and_survives_a_restart_before_the_first_commit(url: st
     again.stop()
 
 
-def test_available_now_ends_where_it_began_to_run(url: str, add: Callable[..., None]) -> None:
+def test_available_now_ends_at_the_ids_at_its_start(url: str, add: Callable[..., None]) -> None:
     add(range(50))
     reader = stream_reader(url)
     reader.prepareForTriggerAvailableNow()
@@ -236,7 +238,7 @@ def test_available_now_ends_where_it_began_to_run(url: str, add: Callable[..., N
     reader.stop()
 
 
-def test_a_stream_that_went_back_and_a_foreign_checkpoint_are_told(
+def test_a_replaced_stream_and_a_foreign_checkpoint_are_errors(
     judge: Judge, url: str, add: Callable[..., None]
 ) -> None:
     add(range(10))
@@ -266,7 +268,7 @@ def test_the_planner_finds_a_server_again(judge: Judge, url: str, add: Callable[
     reader.stop()
 
 
-def test_options_of_the_other_direction_are_refused(url: str) -> None:
+def test_options_of_the_other_direction_are_rejected(url: str) -> None:
     with pytest.raises(OptionError, match="not allowed for reading: maxlen"):
         BatchReader(options(url, maxlen="5"), SPARK_SCHEMA, 1)
     with pytest.raises(OptionError, match="not allowed for a batch read: maxEntriesPerTrigger"):

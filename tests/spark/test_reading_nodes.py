@@ -67,7 +67,7 @@ def by_range(chosen: Any, ranges: Any) -> Any:
 
 
 @pytest.mark.parametrize(("page", "batch"), [(1, 1), (3, 100), (100, 7), (1000, 10_000)])
-def test_nodes_are_the_entries_that_xrange_gives(url: str, page: int, batch: int) -> None:
+def test_nodes_contain_the_same_entries_as_xrange(url: str, page: int, batch: int) -> None:
     chosen = options(url, pageEntries=str(page), batchEntries=str(batch))
     batches = list(read_task(chosen, WHOLE, SCHEMA))
     assert table(iter(batches)).equals(by_range(chosen, WHOLE)) and sum(map(len, batches)) == 1200
@@ -85,7 +85,7 @@ def test_many_ranges_of_several_streams_keep_their_order(url: str) -> None:
     assert table(read_task(chosen, ranges, SCHEMA)).equals(expected)
 
 
-def test_it_is_nodes_that_travel(url: str) -> None:
+def test_the_reply_contains_whole_nodes(url: str) -> None:
     with Connection(Address.parse(url), 30) as connection:
         connection.call(b"CONFIG", b"RESETSTAT")
         table(read_task(options(url), WHOLE, SCHEMA))
@@ -116,7 +116,7 @@ def test_a_lost_connection_is_made_again_where_it_broke(url: str) -> None:
         table(read_task(options(f"redis://127.0.0.1:{cut}", timeout="300ms"), WHOLE, SCHEMA))
 
 
-def test_errors_are_those_of_xrange(url: str) -> None:
+def test_errors_equal_those_of_xrange(url: str) -> None:
     with Connection(Address.parse(url), 30) as connection:
         connection.call(b"SET", b"text", b"x")
     with pytest.raises(ConnectorError, match=r"^rillet: .*'text'.*WRONGTYPE"):
@@ -159,7 +159,7 @@ def answering(reply: bytes) -> Iterator[int]:
         (b"*3\r\n$3\r\n9-9\r\n$1\r\n", "invalid reply to RILLET.XNODES"),
     ],
 )
-def test_what_is_no_node_is_one_clear_sentence(reply: bytes, told: str) -> None:
+def test_an_invalid_node_is_an_error_of_one_sentence(reply: bytes, told: str) -> None:
     with (
         answering(reply) as port,
         pytest.raises(ConnectorError, match=re.escape(f"rillet: reading 'events' from 127.0.0.1:{port}: {told}")),

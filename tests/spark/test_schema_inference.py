@@ -45,14 +45,14 @@ NAMES = ("day", "carrier", "flight", "arr_delay", "dep_delay", "tailnum", "time_
         (["\xff"], "string"),
     ],
 )
-def test_kinds(values: list[str], kind: str) -> None:
+def test_types_are_inferred_from_values(values: list[str], kind: str) -> None:
     seen = FieldType()
     for value in values:
         seen.add(value.encode("latin-1"))
     assert seen.name == kind
 
 
-def test_flights(judge: Judge, url: str) -> None:
+def test_the_flights_sample_is_inferred(judge: Judge, url: str) -> None:
     with judge.client() as client:
         for number, row in enumerate(FLIGHTS):
             flat = [word for pair in zip(NAMES, row, strict=True) for word in pair]
@@ -78,7 +78,7 @@ def test_the_sample_is_the_first_and_the_last_entries_of_all_streams(judge: Judg
         infer(options(url, "text", inferSchema="true"))
 
 
-def test_names_that_clash() -> None:
+def test_clashing_names_get_distinct_columns() -> None:
     entry: list[bytes] = []
     for name in (b"id", b"Timestamp", b"delay", b"Delay", b"DELAY", b"id_field", b"\xff", b"stream"):
         entry += [name, b"1"]

@@ -65,7 +65,7 @@ def test_columns_become_fields(judge: Judge, url: str, once: str) -> None:
     assert fields(judge, "map") == [{b"k": b"1"}, {b"m": b"2"}]
 
 
-def test_what_cannot_be_written_is_named_before_the_first_row(url: str) -> None:
+def test_unwritable_columns_are_reported_before_the_first_row(url: str) -> None:
     rows = table(a=[[1]], b=["x"])
     with pytest.raises(OptionError, match="no column 'c'; there is no column 'k'; column 'a' is array<bigint>"):
         writer_of(rows, {"url": url, "stream": "s", "fieldColumns": "a, c", "idColumn": "k"})
@@ -76,7 +76,7 @@ def test_what_cannot_be_written_is_named_before_the_first_row(url: str) -> None:
 
 
 @pytest.mark.parametrize("once", ["auto", "none"])
-def test_a_row_of_nulls_names_its_stream_and_nothing_is_there(judge: Judge, url: str, once: str) -> None:
+def test_a_row_of_nulls_is_an_error_and_nothing_is_written(judge: Judge, url: str, once: str) -> None:
     rows = table(a=pa.array(["x", None], pa.string()))
     with pytest.raises(ConnectorError, match="writing to 's': a row has nothing but nulls"):
         write(rows, {"url": url, "stream": "s", "exactlyOnce": once})
@@ -171,7 +171,7 @@ def test_ids_from_a_column_must_rise(judge: Judge, url: str, once: str) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_somebody_elses_entry_between_is_noticed_where_ids_come_from_a_column(judge: Judge, url: str) -> None:
+def test_an_entry_of_another_client_is_noticed_with_an_id_column(judge: Judge, url: str) -> None:
     rows = table(key=[f"5-{n}" for n in range(1, 301)], n=list(range(300)))
     writer = writer_of(rows, {"url": url, "stream": "s", "idColumn": "key"})
     in_task()
@@ -185,7 +185,7 @@ def test_somebody_elses_entry_between_is_noticed_where_ids_come_from_a_column(ju
     assert len(entries(judge, "s")) == 1 and not records(judge)
 
 
-def test_ids_from_a_column_do_not_mind_what_is_deleted_meanwhile(judge: Judge, url: str) -> None:
+def test_an_id_column_tolerates_concurrent_deletions(judge: Judge, url: str) -> None:
     rows = table(key=[f"5-{n}" for n in range(1, 301)], n=list(range(300)))
     with judge.client() as client:
         client.execute_command("XADD", "s", "1-1", "n", "old")
@@ -214,7 +214,7 @@ def test_a_key_of_another_type_is_named(judge: Judge, url: str) -> None:
     ],
 )
 @pytest.mark.usefixtures("small_chunks")
-def test_a_server_that_refuses_has_nothing_of_the_task(
+def test_a_rejected_task_leaves_no_rows(
     judge: Judge, url: str, setting: tuple[str, ...], back: tuple[str, ...], text: str
 ) -> None:
     rows = numbered(range(500))
@@ -232,7 +232,7 @@ def test_a_server_that_refuses_has_nothing_of_the_task(
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_a_refusal_inside_exec_takes_the_record_back(judge: Judge, url: str) -> None:
+def test_an_error_inside_exec_resets_the_record(judge: Judge, url: str) -> None:
     rows = numbered(range(300))
     writer = writer_of(rows, {"url": url, "stream": "s"})
     in_task()
@@ -244,7 +244,7 @@ def test_a_refusal_inside_exec_takes_the_record_back(judge: Judge, url: str) -> 
     assert len(entries(judge, "s")) == 300
 
 
-def test_a_task_refused_in_the_middle_is_never_claimed(judge: Judge, url: str) -> None:
+def test_a_task_rejected_in_the_middle_never_counts_as_complete(judge: Judge, url: str) -> None:
     with judge.client() as client:
         client.execute_command("XADD", "s", f"{2**64 - 1}-{2**64 - 101}", "n", "-1")
     rows = numbered(range(300))
@@ -256,7 +256,7 @@ def test_a_task_refused_in_the_middle_is_never_claimed(judge: Judge, url: str) -
     assert len(entries(judge, "s")) == 101
 
 
-def test_an_aborted_write_lets_no_late_attempt_in(judge: Judge, url: str, caplog: Any) -> None:
+def test_an_aborted_write_blocks_late_attempts(judge: Judge, url: str, caplog: Any) -> None:
     rows = numbered(range(300))
     writer = batch_writer_of(rows, {"url": url, "stream": "s"})
     in_task()

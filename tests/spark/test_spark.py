@@ -76,7 +76,7 @@ def test_rows_and_empty_ranges(spark: SparkSession, url: str, add: Callable[...,
     assert read(spark, url, endingOffsets="5").count() == 0
 
 
-def test_errors_come_before_a_job_and_in_words(spark: SparkSession, url: str) -> None:
+def test_errors_are_raised_before_a_job_starts(spark: SparkSession, url: str) -> None:
     with pytest.raises(Exception, match="there is no stream 'absent' at 127.0.0.1"):
         read(spark, url, stream="absent").count()
     with pytest.raises(Exception, match="unknown option foo; minPartitions is 'x'"):
@@ -85,7 +85,7 @@ def test_errors_come_before_a_job_and_in_words(spark: SparkSession, url: str) ->
         read(spark, url, "id long").count()
 
 
-def test_a_query_goes_on_after_its_checkpoint(
+def test_a_query_continues_after_its_checkpoint(
     spark: SparkSession, url: str, add: Callable[..., None], tmp_path: Path
 ) -> None:
     source = spark.readStream.format("rillet").schema("id string, n long").option("url", url).option("stream", "events")
@@ -100,7 +100,7 @@ def test_a_query_goes_on_after_its_checkpoint(
     assert found == list(range(2400))
 
 
-def test_a_batch_that_failed_is_read_again_the_same(
+def test_a_failed_batch_is_repeated_unchanged(
     spark: SparkSession, url: str, add: Callable[..., None], tmp_path: Path
 ) -> None:
     add(range(5))
@@ -133,7 +133,7 @@ def test_a_batch_that_failed_is_read_again_the_same(
     assert sorted(n for batch in seen.values() for n in batch) == list(range(5, 30))
 
 
-def test_what_is_read_can_be_written_back(
+def test_rows_that_were_read_can_be_written_back(
     spark: SparkSession, judge: Judge, url: str, add: Callable[..., None]
 ) -> None:
     add(range(3000))
@@ -185,7 +185,7 @@ def test_typed_columns_become_texts(spark: SparkSession, judge: Judge, url: str)
     assert [tuple(row) for row in again.collect()] == [tuple(row) for row in expected.collect()]
 
 
-def test_columns_without_a_text_are_refused_together(spark: SparkSession, url: str) -> None:
+def test_columns_without_text_are_rejected_in_one_error(spark: SparkSession, url: str) -> None:
     frame = spark.sql("select array(1) as a, struct(2 as x) as b, 'fine' as c")
     with pytest.raises(
         Exception, match="there is no column 'k'; column 'a' is array<int>.*; column 'b' is struct<x:int>"

@@ -67,7 +67,7 @@ def submit(standalone: Standalone, plan: dict[str, Any], *words: str) -> dict[st
     return told
 
 
-def test_source_sink_and_archive_where_everything_is_more_than_one(
+def test_source_sink_and_archive_on_several_executors_and_nodes(
     standalone: Standalone, cluster: Cluster, tmp_path: Path
 ) -> None:
     streams = [cluster.key_of(share, "events:") for share in range(MASTERS)]

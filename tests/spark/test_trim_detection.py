@@ -127,7 +127,7 @@ class Trimmer:
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_a_task_reads_all_that_was_planned_or_says_that_something_is_lost(
+def test_a_task_reads_everything_planned_or_raises_a_loss(
     place: str, client: redis.Redis, before_pages: list[Callable[[Asked], object]], seed: int
 ) -> None:
     chance = random.Random(seed)
@@ -184,7 +184,7 @@ def test_tasks_with_several_ranges_miss_nothing_silently(
         assert sorted(found) == sorted([*range(11, ENTRIES + 1)] * 3)
 
 
-def test_the_sentence_says_how_far_reading_was(
+def test_the_error_contains_the_position(
     place: str, client: redis.Redis, before_pages: list[Callable[[Asked], object]]
 ) -> None:
     fill(client)
@@ -203,7 +203,7 @@ def test_the_sentence_says_how_far_reading_was(
         read(place, before_pages, lambda asked: client.delete("events"))
 
 
-def test_nothing_is_promised_of_a_stream_before_it_is_read_first(place: str, client: redis.Redis) -> None:
+def test_a_stream_is_not_checked_before_its_first_entry_is_read(place: str, client: redis.Redis) -> None:
     for stream in ("events", "later"):
         fill(client, stream)
     bounds = '{"events": "50-0", "later": "55-0"}'
@@ -221,7 +221,7 @@ def test_nothing_is_promised_of_a_stream_before_it_is_read_first(place: str, cli
         query.read()
 
 
-def test_nothing_is_asked_of_a_task_whose_losses_do_not_count(
+def test_no_check_is_made_if_losses_are_ignored(
     place: str, client: redis.Redis, before_pages: list[Callable[[Asked], object]]
 ) -> None:
     fill(client)
@@ -237,7 +237,7 @@ def test_nothing_is_asked_of_a_task_whose_losses_do_not_count(
     assert all(page.after.seq for page in asked if page.after.ms > 1)  # none begins at an entry that was read
 
 
-def test_a_lagging_replica_proves_as_much_as_its_master(before_pages: list[Callable[[Asked], object]]) -> None:
+def test_a_lagging_replica_gives_the_same_proof_as_its_master(before_pages: list[Callable[[Asked], object]]) -> None:
     if redis_binary() is None:
         pytest.skip("redis-server is not installed")
     with running_redis("--repl-diskless-sync-delay", "0") as master, running_redis() as replica:
@@ -263,7 +263,7 @@ def test_a_lagging_replica_proves_as_much_as_its_master(before_pages: list[Calla
 
 
 @pytest.mark.parametrize("asked", ["master", "replica"])
-def test_a_slot_on_its_way_raises_no_alarm_and_hides_none(
+def test_a_migrating_slot_neither_causes_nor_hides_an_alarm(
     cluster: Cluster, before_pages: list[Callable[[Asked], object]], asked: str
 ) -> None:
     stream = cluster.key_of(1, "events:")
