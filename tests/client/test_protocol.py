@@ -52,3 +52,10 @@ def test_a_refused_opening_and_bytes_that_are_not_resp_are_errors(received: byte
     protocol.feed(received)
     with pytest.raises(ConnectorError, match=text):
         protocol.next_reply()
+
+
+def test_a_url_may_select_resp3() -> None:
+    protocol = ClientProtocol(Address.parse("redis://h?protocol=3", strict=False))
+    assert protocol.open() == pack(b"HELLO", b"3")
+    protocol.feed(b"%1\r\n$5\r\nproto\r\n:3\r\n%1\r\n$1\r\na\r\n:1\r\n")
+    assert protocol.next_reply() == {b"a": 1}

@@ -56,15 +56,17 @@ class Address:
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     seeds: tuple[NodeAddress, ...] = ()
+    protocol: int = 2  # of RESP
 
     @classmethod
     def parse(cls, url: str, strict: bool = True) -> Address:
         """Return the address of a url; raise AddressError if the url is malformed.
 
-        strict=False ignores parameters of the query that are for redis-py only, such as `protocol`.
+        strict=False accepts `protocol=3` (RESP3), and ignores parameters that are for redis-py only.
         """
         try:
-            return _read(url, strict)
+            address = _read(url, strict)
+            return address if strict else replace(address, protocol=_protocol(url))
         except ValueError as error:  # also: the port or the database is not a number
             reason = str(error)
             raise AddressError("rillet: " + (reason if reason.startswith("url") else FORMS)) from None
@@ -107,6 +109,10 @@ def _read(url: str, strict: bool) -> Address:
     if not cluster and len(nodes) > 1:
         raise ValueError("url names several hosts, which is for redis+cluster:// and rediss+cluster:// only")
     return Address(*nodes[0], db=number, user=user, password=password, tls=tls, seeds=nodes if cluster else ())
+
+
+def _protocol(url: str) -> int:
+    return 3 if parse_qs(urlsplit(url).query).get("protocol") == ["3"] else 2
 
 
 def _tls(query: dict[str, str]) -> Tls:

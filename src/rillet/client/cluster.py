@@ -101,8 +101,9 @@ def read_slots(reply: Sequence[Any], sender: NodeAddress) -> Topology:
     return topology
 
 
-def _pairs(flat: Sequence[Any]) -> dict[bytes, Any]:
-    return dict(zip(flat[::2], flat[1::2], strict=True))
+def _pairs(flat: Any) -> dict[bytes, Any]:
+    """Return a flat list of names and values as a dict; in RESP3 the reply is a dict."""
+    return flat if isinstance(flat, dict) else dict(zip(flat[::2], flat[1::2], strict=True))
 
 
 def _node(fields: dict[bytes, Any], sender: NodeAddress, tls: bool) -> NodeAddress:

@@ -62,6 +62,7 @@ class Connection:
 
     replica = False  # whether the server is a replica, which may lag behind its master; set by Servers
     lost = False  # whether the connection broke
+    has_state = False  # whether a caller changed its state (SELECT, MULTI, WATCH); set by the caller
 
     def __init__(self, address: Address, timeout: float | None) -> None:
         self.address = address

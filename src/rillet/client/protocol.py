@@ -49,6 +49,8 @@ class ClientProtocol:
         if address.user is not None or address.password is not None:
             user = () if address.user is None else (address.user.encode(),)
             commands.append((b"AUTH", *user, (address.password or "").encode()))
+        if address.protocol == 3:
+            commands.append((b"HELLO", b"3"))
         if address.db:
             commands.append((b"SELECT", b"%d" % address.db))
         self._opening.extend(words[0].decode() for words in commands)

@@ -1,4 +1,4 @@
-"""The asyncio face: the same store, stream, group and consumer, awaited.
+"""The asyncio API: the same store, stream, group and consumer with coroutines.
 
     store = rillet.open("events.rillet").aio()
     stream = store.stream("orders")
@@ -6,9 +6,9 @@
     async for entry in stream.follow():
         ...
 
-In process a command takes microseconds and runs in place. One that blocks lets its task wait in the loop, no
-thread waits for it, so a thousand tasks may. Under `appendfsync always`, attached, or over a server
-every call runs in a worker thread. The methods are those of the plain objects.
+In process a command takes microseconds and runs in the event loop. A command that blocks suspends its task and uses no
+thread, so a thousand tasks can wait. With `appendfsync always`, attached, or over a server, every call runs in a worker
+thread. The methods are those of the synchronous objects.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 
-_LONGEST_WAIT = 0.5  # seconds that a thread waits for a message at a time
+_LONGEST_WAIT = 0.5  # seconds for which a thread waits for a message at a time
 
 
-class _Face:
-    """Runs calls on the plain object, in place where they cannot take long."""
+class AsyncCalls:
+    """Runs calls of a synchronous object: in the event loop if they are fast, else in a worker thread."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -64,15 +64,15 @@ class _Face:
         return await self._in_thread(self._store.run, argv)
 
 
-class AsyncStore(_Face):
-    """The asyncio face of a Store; closing it closes the store."""
+class AsyncStore(AsyncCalls):
+    """The asyncio API of a Store; closing it closes the store."""
 
     async def execute(self, *args: Value) -> Any:
         """Run any command; see Store.execute."""
         return await self._run(one_reply([encode(arg) for arg in args]))
 
     async def delete(self, *names: Value) -> int:
-        """Delete keys and return how many there were."""
+        """Delete keys; return how many existed."""
         return int(await self._call(self._store.delete, *names))
 
     async def save(self, path: str | os.PathLike[str] | None = None) -> Path:
@@ -81,11 +81,11 @@ class AsyncStore(_Face):
         return await loop.run_in_executor(self._store.workers(), self._store.save, path)
 
     async def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
-        """Send a message to whoever listens now; see Store.publish."""
+        """Send a message to the present subscribers; see Store.publish."""
         return int(await self._call(self._store.publish, channel, data, shard=shard))
 
     async def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> AsyncSubscription:
-        """Listen to channels; see Store.subscribe."""
+        """Subscribe to channels; see Store.subscribe."""
         plain = await self._call(self._store.subscribe, *channels, patterns=patterns, shards=shards)
         return AsyncSubscription(self._store, plain)
 
@@ -104,8 +104,8 @@ class AsyncStore(_Face):
         await self.close()
 
 
-class AsyncStream(_Face):
-    """The asyncio face of a Stream."""
+class AsyncStream(AsyncCalls):
+    """The asyncio API of a Stream."""
 
     def __init__(self, store: Store, stream: Stream) -> None:
         super().__init__(store)
@@ -169,7 +169,7 @@ class AsyncStream(_Face):
         return int(await self._call(self.plain.__len__))
 
     async def info(self, full: bool = False) -> dict[str, Any]:
-        """Return what XINFO STREAM tells."""
+        """Return the fields of XINFO STREAM."""
         found: dict[str, Any] = await self._call(self.plain.info, full)
         return found
 
@@ -197,8 +197,8 @@ class AsyncStream(_Face):
             start = b"(" + batch[-1].raw_id if more else start
 
 
-class AsyncGroup(_Face):
-    """The asyncio face of a Group."""
+class AsyncGroup(AsyncCalls):
+    """The asyncio API of a Group."""
 
     def __init__(self, store: Store, group: Group) -> None:
         super().__init__(store)
@@ -214,7 +214,7 @@ class AsyncGroup(_Face):
         return int(await self._call(self.plain.ack, *ids))
 
     async def nack(self, *ids: IDLike, **how: Any) -> int:
-        """Give messages back; see Group.nack."""
+        """Release messages; see Group.nack."""
         return int(await self._call(self.plain.nack, *ids, **how))
 
     async def pending(self, count: int = 100, **options: Any) -> list[PendingEntry]:
@@ -223,13 +223,13 @@ class AsyncGroup(_Face):
         return found
 
     async def info(self) -> dict[str, Any]:
-        """Return what XINFO GROUPS tells of the group."""
+        """Return the fields of XINFO GROUPS for the group."""
         found: dict[str, Any] = await self._call(self.plain.info)
         return found
 
 
-class AsyncConsumer(_Face):
-    """The asyncio face of a Consumer. Its messages are plain ones: `await consumer.ack(message)`."""
+class AsyncConsumer(AsyncCalls):
+    """The asyncio API of a Consumer. Its messages are synchronous objects: use `await consumer.ack(message)`."""
 
     def __init__(self, store: Store, consumer: Consumer) -> None:
         super().__init__(store)
@@ -243,11 +243,11 @@ class AsyncConsumer(_Face):
         return self.plain.messages_of(stream_part(reply))
 
     async def ack(self, *messages: Message) -> int:
-        """Acknowledge messages and return how many were pending."""
+        """Acknowledge messages; return how many were pending."""
         return int(await self._call(self.plain.group.ack, *(message.raw_id for message in messages)))
 
     async def claim(self, idle: float, count: int = 100, start: IDLike = "0-0") -> tuple[StreamID, list[Message]]:
-        """Take over stale messages; see Consumer.claim."""
+        """Claim stale messages; see Consumer.claim."""
         found: tuple[StreamID, list[Message]] = await self._call(self.plain.claim, idle, count, start)
         return found
 
@@ -267,23 +267,23 @@ class AsyncConsumer(_Face):
                     reply = await self._run(step)
 
     def __aiter__(self) -> AsyncIterator[Message]:
-        """Yield messages for ever."""
+        """Yield messages without end."""
         return self.messages()
 
 
-class AsyncSubscription(_Face):
-    """The asyncio face of a Subscription. In process only the task waits for a message, elsewhere a thread does."""
+class AsyncSubscription(AsyncCalls):
+    """The asyncio API of a Subscription. In process only the task waits for a message, otherwise a thread."""
 
     def __init__(self, store: Store, subscription: Subscription) -> None:
         super().__init__(store)
         self.plain = subscription
 
     async def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Listen to these as well; see Subscription.add."""
+        """Subscribe to more names; see Subscription.add."""
         await self._call(self.plain.add, *channels, patterns=patterns, shards=shards)
 
     async def remove(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Listen to these no more; see Subscription.remove."""
+        """Unsubscribe from names; see Subscription.remove."""
         await self._call(self.plain.remove, *channels, patterns=patterns, shards=shards)
 
     async def get(self, timeout: float | None = None) -> ChannelMessage | None:
@@ -294,7 +294,7 @@ class AsyncSubscription(_Face):
         if isinstance(connection, InProcessChannels):
             return await self._get_here(connection, until)
         while True:
-            # A thread cannot be interrupted: one that a cancelled task left behind ends soon, and what it heard waits.
+            # A thread cannot be interrupted: that of a cancelled task ends soon and keeps its message.
             left = _LONGEST_WAIT if until is None else min(until - loop.time(), _LONGEST_WAIT)
             if await self._in_thread(self.plain.wait, max(left, 0.0)):
                 return self.plain.get(0)

@@ -23,6 +23,8 @@ from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, 
 
 PATIENCE = 1.0  # seconds to follow redirections and to wait for a node that cannot answer yet
 Result = TypeVar("Result")
+# Commands that change the state of a connection.
+_STATEFUL = frozenset((b"SELECT", b"MULTI", b"WATCH", b"AUTH", b"HELLO", b"CLIENT", b"READONLY"))
 
 
 def options_of(url: str) -> ClientOptions:
@@ -63,10 +65,13 @@ class ServerTransport:
         return client
 
     def connection(self) -> Connection:
-        """Return this thread's connection to the server; open it again if the server closed it meanwhile."""
+        """Return this thread's connection to the server; open it again if the server closed it meanwhile.
+
+        A connection with a selected database or an open transaction is not replaced: the next call fails instead.
+        """
         servers = self.servers()
         connection = servers.connection(b"")
-        if connection.stale():
+        if not connection.has_state and connection.stale():
             servers.forget(connection)
             connection = servers.connection(b"")
         return connection
@@ -114,19 +119,23 @@ class ServerTransport:
 
     def execute(self, argv: list[bytes]) -> Any:
         """Send one command and return its reply."""
-        return self._call(lambda: self._exchange(pack_all([argv]), 1))[0]
+        return self.execute_many([argv])[0]
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
         """Send all commands at once and return their replies."""
-        return self._call(lambda: self._exchange(pack_all(commands), len(commands))) if commands else []
+        if not commands:
+            return []
+        stateful = any(argv[0].upper() in _STATEFUL for argv in commands)
+        return self._call(lambda: self._exchange(pack_all(commands), len(commands), stateful))
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
         """Send packed commands; return each error reply with its place."""
         return errors_among(self._call(lambda: self._exchange(data, count)))
 
-    def _exchange(self, data: bytes, count: int) -> list[Any]:
+    def _exchange(self, data: bytes, count: int, stateful: bool = False) -> list[Any]:
         """Send packed commands on this thread's connection and return their replies."""
         connection = self.connection()
+        connection.has_state = connection.has_state or stateful
         replies: list[Any] = []
         failed_to_log = False
         try:
