@@ -219,7 +219,27 @@ def test_every_wrong_element_is_corrupt(at: int, item: int | bytes, message: str
 
 
 def test_a_node_that_is_cut_at_any_byte_is_corrupt() -> None:
-    items: list[int | bytes] = [2, 0, 2, b"n", b"s" * 70, 0, 2, 1000, -1, 2**40, b"x" * 5000, 5, 0, 2, 2, 1, b"own", b"y", 6]
+    items: list[int | bytes] = [
+        2,
+        0,
+        2,
+        b"n",
+        b"s" * 70,
+        0,
+        2,
+        1000,
+        -1,
+        2**40,
+        b"x" * 5000,
+        5,
+        0,
+        2,
+        2,
+        1,
+        b"own",
+        b"y",
+        6,
+    ]
     data = node_of(*items)
     assert len(read_node(data)) == 2
     for size in range(7, len(data)):

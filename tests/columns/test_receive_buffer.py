@@ -39,3 +39,56 @@ def test_more_bytes_than_the_room_are_a_value_error() -> None:
             buffer.filled(wrong)
     with pytest.raises(BufferError), buffer.space(1):
         buffer.space(100)  # the room is not released
+
+
+@pytest.mark.parametrize("size", [0, 1, 7, 64])
+@pytest.mark.parametrize("wanted", [0, 1, 8, 63, 64, 65, 10_000])
+def test_the_room_has_at_least_the_requested_size(size: int, wanted: int) -> None:
+    buffer = ReceiveBuffer(size)
+    for _ in range(3):
+        with buffer.space(wanted) as room:
+            assert len(room) >= wanted
+            room[:wanted] = b"x" * wanted
+        buffer.filled(wanted)
+    assert bytes(buffer.buf[: buffer.end]) == b"x" * (3 * wanted)
+
+
+def test_decoded_bytes_make_room_before_the_buffer_grows() -> None:
+    buffer = ReceiveBuffer(100)
+    for number in range(1000):
+        data = b"%03d" % number * 30
+        buffer.feed(data)
+        assert bytes(buffer.buf[buffer.pos : buffer.end]) == data
+        buffer.pos = buffer.end
+    assert len(buffer.buf) == 100
+
+
+def test_undecoded_bytes_move_to_the_front() -> None:
+    buffer = ReceiveBuffer(10)
+    buffer.feed(b"0123456789")
+    buffer.pos = 7
+    with buffer.space(3) as room:
+        assert len(room) == 7
+    assert (buffer.pos, buffer.end) == (0, 3)
+    assert bytes(buffer.buf[:3]) == b"789"
+    assert len(buffer.buf) == 10
+
+
+def test_a_receive_of_nothing_changes_nothing() -> None:
+    buffer = ReceiveBuffer(4)
+    buffer.feed(b"")
+    buffer.filled(0)
+    assert (buffer.pos, buffer.end, len(buffer.buf)) == (0, 0, 4)
+
+
+@given(st.lists(st.integers(0, 5000), max_size=40))
+def test_the_buffer_doubles_and_so_copies_each_byte_a_constant_number_of_times(sizes: list[int]) -> None:
+    buffer, growths, total = ReceiveBuffer(16), 0, 0
+    for size in sizes:
+        before = len(buffer.buf)
+        buffer.feed(bytes(size))
+        total += size
+        growths += len(buffer.buf) > before
+        assert len(buffer.buf) >= 2 * before or len(buffer.buf) == before
+    assert buffer.end == total
+    assert 2**growths <= max(1, len(buffer.buf))

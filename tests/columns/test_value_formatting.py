@@ -123,3 +123,148 @@ def test_values_outside_their_buffer_are_an_index_error() -> None:
         packer.rows_of([pack.StringArrays(b"f", None, b"", data, 0).be_values(getattr(pack, kind))], None)
         with pytest.raises(IndexError):
             packer.pack(0, 1, 100)
+
+
+# ---- one value at a time -------------------------------------------------------------------------------------------
+
+
+def real(value: float) -> str:
+    writer = ValueFormatter()
+    return writer.text(writer.put_real(value)).decode()
+
+
+def single(value: float) -> str:
+    writer = ValueFormatter()
+    return writer.text(writer.put_single(value)).decode()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-0.0, "-0"),
+        (1.0, "1"),
+        (0.1, "0.1"),
+        (0.3, "0.3"),
+        (0.1 + 0.2, "0.30000000000000004"),
+        (1 / 3, "0.3333333333333333"),
+        (2 / 3, "0.6666666666666666"),
+        (100.0, "100"),
+        (1234567.891, "1234567.891"),
+        (9999999999.0, "9999999999"),
+        (9999999999.5, "9999999999.5"),
+        (1e10, "1e+10"),
+        (12345678901.0, "1.2345678901e+10"),
+        (1e-6, "0.000001"),
+        (1.5e-6, "0.0000015"),
+        (9.999e-7, "9.999e-7"),
+        (1e-7, "1e-7"),
+        (5e-324, "5e-324"),
+        (2.2250738585072014e-308, "2.2250738585072014e-308"),
+        (2.225073858507201e-308, "2.225073858507201e-308"),
+        (1.7976931348623157e308, "1.7976931348623157e+308"),
+        (9007199254740992.0, "9.007199254740992e+15"),
+        (4.35, "4.35"),
+        (2.0**-1074, "5e-324"),
+        (2.0**1023, "8.98846567431158e+307"),
+        (1e22, "1e+22"),
+        (1e23, "1e+23"),
+        (9.5367431640625e-07, "9.5367431640625e-7"),
+        (123456.7890625, "123456.7890625"),
+        (float("nan"), "nan"),
+        (float("inf"), "inf"),
+        (float("-inf"), "-inf"),
+    ],
+)
+def test_a_double_has_its_shortest_text_with_both_signs(value: float, text: str) -> None:
+    assert real(value) == text
+    if value == value and not text.startswith("-"):
+        assert real(-value) == "-" + text
+    assert pa.array([value]).cast(pa.string())[0].as_py() == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1, "0.1"),
+        (16777216.0, "16777216"),
+        (16777218.0, "16777218"),
+        (33554432.0, "33554432"),
+        (123456792.0, "123456790"),
+        (1e10, "1e+10"),
+        (3.4028234663852886e38, "3.4028235e+38"),
+        (1.1754943508222875e-38, "1.1754944e-38"),
+        (1.401298464324817e-45, "1e-45"),
+        (0.333333343267440796, "0.33333334"),
+        (1.0000001192092896, "1.0000001"),
+        (float("inf"), "inf"),
+    ],
+)
+def test_a_float_has_its_shortest_text_with_both_signs(value: float, text: str) -> None:
+    value = struct.unpack("=f", struct.pack("=f", value))[0]
+    assert single(value) == text
+    assert single(-value) == "-" + text
+    assert pa.array([value], pa.float32()).cast(pa.string())[0].as_py() == text
+
+
+@pytest.mark.parametrize("power", range(-323, 309, 7))
+def test_powers_of_ten_and_their_neighbours_read_back(power: int) -> None:
+    import math
+
+    value = float(f"1e{power}")
+    for near in (math.nextafter(value, 0), value, math.nextafter(value, math.inf), value * 1.5, value * 9.75):
+        assert float(real(near)) == near
+        assert len(real(near)) <= 24
+
+
+@given(st.integers(-(2**63), 2**64 - 1))
+@example(0)
+@example(-(2**63))
+@example(2**63)
+@example(2**64 - 1)
+def test_integers_are_their_decimal_digits(value: int) -> None:
+    writer = ValueFormatter()
+    if value >= 0:
+        assert writer.text(writer.put_unsigned(value)) == b"%d" % value
+    if value < 2**63:
+        assert writer.text(writer.put_signed(value)) == b"%d" % value
+
+
+def test_booleans_are_true_and_false() -> None:
+    writer = ValueFormatter()
+    assert [writer.text(writer.put_truth(value)) for value in (True, False)] == [b"true", b"false"]
+
+
+@given(st.lists(st.one_of(st.dates().map(lambda d: d.toordinal()), st.integers(1, 3_652_059)), min_size=1, max_size=30))
+def test_days_are_written_whatever_the_buffer_held_before(ordinals: list[int]) -> None:
+    """The formatter keeps the last day in its buffer; every other value must make it write the day again."""
+    from datetime import date
+
+    writer = ValueFormatter()
+    for number, ordinal in enumerate(ordinals):
+        days = ordinal - date(1970, 1, 1).toordinal()
+        expected = date.fromordinal(ordinal).isoformat().encode()
+        assert writer.text(writer.put_day(days)) == expected
+        assert writer.text(writer.put_day(days)) == expected
+        moment = writer.text(writer.put_moment(days * 86_400 + number, 0, True))
+        assert moment == expected + b"T00:00:%02dZ" % number
+
+
+@pytest.mark.parametrize("day", [FIRST_DAY - 1, LAST_DAY + 1, -(2**61), 2**62])
+def test_days_and_moments_outside_the_years_are_an_index_error(day: int) -> None:
+    writer = ValueFormatter()
+    with pytest.raises(IndexError):
+        writer.put_day(day)
+    with pytest.raises(IndexError):
+        writer.put_moment(max(-(2**63), min(2**63 - 1, day * 86_400)), 0, False)
+    assert writer.text(writer.put_day(0)) == b"1970-01-01"
+
+
+@pytest.mark.parametrize("places", [0, 3, 6, 9])
+@pytest.mark.parametrize("value", [-1, 0, 1, -86_400, 86_399, 999_999_999, -999_999_999, 1_000_000_000])
+def test_moments_before_1970_round_down_to_their_second(value: int, places: int) -> None:
+    writer = ValueFormatter()
+    seconds, part = divmod(value, 10**places)
+    text = pa.array([seconds], pa.timestamp("s")).cast(pa.string())[0].as_py().replace(" ", "T")
+    expected = text + (f".{part:0{places}d}" if places else "")
+    assert writer.text(writer.put_moment(value, places, False)).decode() == expected

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rillet.columns.value_parsing import ValueParser
+from rillet.columns.value_parsing import ValueParser, exactly
 
 MICROSECOND = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -217,3 +217,235 @@ def test_eight_digits_read_as_one_word_are_the_number() -> None:
     ):
         expected = int(text) if text.isdigit() else None
         assert (parser.number if parser.integer(bytearray(text), 0, len(text)) else None) == expected
+
+
+# ---- against Arrow's casts -----------------------------------------------------------------------------------------
+
+FINITE = st.decimals(allow_nan=False, allow_infinity=False)
+ZONES = ["", "Z", "+00:00", "-00:00", "+05:30", "-0330", "+14:00", "-12", "+1800", " UTC", " +01:00", "z"]
+CLOCKS = {
+    "": 0,
+    "T00:00": 0,
+    " 23:59": 86_340_000_000,
+    "T12:30:45": 45_045_000_000,
+    " 00:00:00.1": 100_000,
+    "T00:00:00.000001": 1,
+    "T00:00:00.0000019": 1,
+    "T23:59:59.999999": 86_399_999_999,
+    "T05:06:07,5": 18_367_500_000,
+    "T05:06:07.": 18_367_000_000,
+}
+DAYS = ["0001-01-01", "1582-10-15", "1900-02-28", "1969-12-31", "1970-01-01", "2000-02-29", "2024-12-31", "9999-12-31"]
+
+
+def offset_of(zone: str) -> int:
+    """Return the offset of a zone in microseconds."""
+    digits = zone.strip().replace(":", "")
+    if not digits or digits in ("Z", "z", "UTC"):
+        return 0
+    minutes = int(digits[1:3]) * 60 + int(digits[3:] or "0")
+    return (-minutes if digits[0] == "-" else minutes) * 60_000_000
+
+
+@pytest.mark.parametrize("zone", ZONES)
+@pytest.mark.parametrize("clock", sorted(CLOCKS))
+def test_every_zone_follows_every_clock(clock: str, zone: str) -> None:
+    for text in DAYS:
+        days = (date.fromisoformat(text) - date(1970, 1, 1)).days
+        expected: int | None = days * 86_400_000_000 + CLOCKS[clock] - offset_of(zone)
+        if not clock and zone.startswith(" "):
+            expected = None  # a blank after the day starts a clock
+        assert timestamp((text + clock + zone).encode()) == expected
+        assert timestamp((" \t" + text + clock + zone + "\r\n").encode()) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        b"2013-01-01T",
+        b"2013-01-01T1",
+        b"2013-01-01T1:00",
+        b"2013-01-01T25:00",
+        b"2013-01-01T12:60",
+        b"2013-01-01T12:3",
+        b"2013-01-01T12:30:6",
+        b"2013-01-01T12:30:61",
+        b"2013-01-01T12-30",
+        b"2013-01-01T12:30:00+",
+        b"2013-01-01+19:00",
+        b"2013-01-01T12:30:00+1",
+        b"2013-01-01T12:30:00+01:60",
+        b"2013-01-01T12:30:00+01:001",
+        b"2013-01-01T12:30 CET",
+        b"2013-01-01T12:30:00ZZ",
+        b"2013-01-01T12:30:00 utc",
+        b"2013-00-01",
+        b"2013-01-00",
+        b"2013-01-32",
+        b"2013-04-31",
+        b"2100-02-29",
+        b"02013-01-01",
+        b"-013-01-01",
+        b"2013/01/01",
+        b"2013-01",
+        b"1e3",
+        b"1.5",
+        b"0x10",
+        b"2013-01-01t12:30",
+        b"\xff",
+        b"2013-01-0\xb1",
+        b"9223372036854775808",
+        b"-9223372036854776",
+    ],
+    ids=repr,
+)
+def test_a_malformed_moment_is_rejected(text: bytes) -> None:
+    assert timestamp(text) is None
+
+
+@pytest.mark.parametrize("year", [1, 4, 100, 400, 1600, 1900, 1968, 1970, 1999, 2000, 2023, 2024, 2100, 9999])
+def test_every_day_of_a_year_is_read(year: int) -> None:
+    first = date(year, 1, 1).toordinal()
+    epoch = date(1970, 1, 1).toordinal()
+    for ordinal in range(first, first + 365):
+        text = date.fromordinal(ordinal).isoformat().encode()
+        assert day(text) == ordinal - epoch
+        assert timestamp(text) == (ordinal - epoch) * 86_400_000_000
+    for month in range(1, 13):
+        assert day(b"%04d-%02d-32" % (year, month)) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b"2013-01-01", 15706),
+        (b"2013-01-01 ", 15706),
+        (b"2013-01-01T", 15706),
+        (b"2013-01-01 x", 15706),
+        (b"2013-01-01X", None),
+        (b"2013-01-01-", None),
+        (b"2013-1-01", None),
+        (b"20130101", None),
+        (b"15706", None),
+        (b"0000-01-01", -719528),
+        (b"0000-02-29", -719469),
+        (b"0001-02-29", None),
+        (b"", None),
+        (b" ", None),
+    ],
+    ids=repr,
+)
+def test_a_date_may_be_followed_by_a_time_that_is_not_read(text: bytes, expected: int | None) -> None:
+    assert day(text) == expected
+
+
+pa = pytest.importorskip("pyarrow")
+
+
+@settings(deadline=None)
+@given(st.one_of(st.integers(-(2**66), 2**66).map(str), st.text("0123456789-", max_size=21)))
+def test_integers_that_arrow_casts_are_the_same_integers(text: str) -> None:
+    """Arrow accepts fewer texts: no blanks, no plus."""
+    try:
+        expected = pa.array([text]).cast(pa.int64())[0].as_py()
+    except pa.ArrowInvalid:
+        expected = None
+    value = integer(text.encode())
+    assert value == expected or (expected is None and value == int(text))
+
+
+@settings(deadline=None)
+@given(st.one_of(st.floats().map(repr), FINITE.map(str), st.text("0123456789.eE-", max_size=14)))
+def test_doubles_that_arrow_casts_are_the_same_doubles(text: str) -> None:
+    try:
+        expected = pa.array([text]).cast(pa.float64())[0].as_py()
+    except pa.ArrowInvalid:
+        return
+    assert repr(real(text.encode())) == repr(expected)
+
+
+@settings(deadline=None)
+@given(st.datetimes(), st.sampled_from(["s", "ms", "us"]), st.sampled_from([" ", "T"]))
+def test_moments_that_arrow_writes_are_read_back(moment: datetime, unit: str, between: str) -> None:
+    array = pa.array([moment], pa.timestamp("us")).cast(pa.timestamp(unit), safe=False)
+    text = array.cast(pa.string())[0].as_py().replace(" ", between)
+    assert timestamp(text.encode()) == array.cast(pa.timestamp("us")).cast(pa.int64())[0].as_py()
+
+
+@pytest.mark.parametrize("word", sorted(set(b"true t yes y 1 false f no n 0".split())))
+@pytest.mark.parametrize("form", [bytes.lower, bytes.upper, bytes.title, lambda word: b"\x00 " + word + b"\t\x20"])
+def test_words_of_truth_are_read_in_any_case_and_without_blanks(word: bytes, form) -> None:
+    assert boolean(form(word)) == (word in (b"true", b"t", b"yes", b"y", b"1"))
+
+
+@pytest.mark.parametrize(
+    "word",
+    [
+        b"on",
+        b"off",
+        b"2",
+        b"-1",
+        b"01",
+        b"tr",
+        b"tru",
+        b"truee",
+        b"yess",
+        b"none",
+        b"\xff",
+        b"t rue",
+        b"f\x00alse",
+        b"10",
+        b"ye s",
+    ],
+)
+def test_other_words_have_no_truth(word: bytes) -> None:
+    assert boolean(word) is None
+
+
+# ---- exact decimals ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "precision", "scale", "expected"),
+    [
+        (b"1.005", 5, 2, 101),
+        (b"-1.005", 5, 2, -101),
+        (b"0.5", 1, 0, 1),
+        (b"-0.5", 1, 0, -1),
+        (b"0.49", 1, 0, 0),
+        (b"9.5", 1, 0, None),
+        (b"9.4", 1, 0, 9),
+        (b"1e2", 3, 0, 100),
+        (b"1e3", 3, 0, None),
+        (b"1E-2", 3, 2, 1),
+        (b" 7 ", 1, 0, 7),
+        (b"+7", 1, 0, 7),
+        (b".7", 2, 1, 7),
+        (b"7.", 2, 1, 70),
+        (b"", 5, 2, None),
+        (b".", 5, 2, None),
+        (b"nan", 5, 2, None),
+        (b"Infinity", 5, 2, None),
+        (b"1_0", 5, 2, None),
+        (b"1 0", 5, 2, None),
+        (b"--1", 5, 2, None),
+        (b"1e", 5, 2, None),
+        (b"e1", 5, 2, None),
+        (b"0e999999999", 5, 2, 0),
+        (b"1e-999999999", 5, 2, 0),
+        (b"1e999999999999999999999", 5, 2, None),
+        (b"9" * 38, 38, 0, 10**38 - 1),
+        (b"9" * 39, 38, 0, None),
+        (b"0." + b"9" * 38, 38, 38, 10**38 - 1),
+        (b"0." + b"9" * 39, 38, 38, None),
+        (b"0" * 100 + b"1", 1, 0, 1),
+        ("٣".encode(), 5, 0, None),
+        (b"\xff", 5, 0, None),
+        (b"1\x002", 5, 0, None),
+    ],
+    ids=repr,
+)
+def test_exact_decimals_are_rounded_half_up_within_the_precision(
+    text: bytes, precision: int, scale: int, expected: int | None
+) -> None:
+    assert exactly(text, precision, scale) == expected

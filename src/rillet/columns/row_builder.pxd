@@ -59,9 +59,6 @@ cdef class RowBuilder:
     cdef Column _owner(self, bytearray buf, Py_ssize_t start, Py_ssize_t n)
     cdef Column _learn(self, Py_ssize_t i, bytes name)
     cpdef bint begin_as(self, Shape shape, unsigned long long ms, unsigned long long seq) except -1
-    cpdef bint takes(self, Slot slot) noexcept
-    cpdef bint slot_text(self, Slot slot, bytearray buf, Py_ssize_t start, Py_ssize_t n) except -1
-    cpdef bint slot_number(self, Slot slot, long long value) except -1
     cpdef bint finish(self, bytearray buf) except -1
     cdef bint finish_in(self, const unsigned char *data, Py_ssize_t limit) except -1
     cdef bint _put_own(self, Column column, const unsigned char *data, Py_ssize_t limit) except -1

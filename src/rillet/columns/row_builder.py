@@ -21,8 +21,8 @@ entry's fields) looks them up once, as a `Shape`: a chain of `Slot`s, each with 
 
     shape = rows.shape_of([b"user", b"amount"])
     rows.begin_as(shape, ms, seq)
-    rows.slot_text(slot, buf, start, n)      for shape.first, slot.next, ..., or rows.slot_number(slot, value);
-    rows.finish(buf)                         optional for a slot if rows.takes(slot) is False
+    ...                                      for shape.first, slot.next, ...: set the registers of slot.owner, if any,
+    rows.finish(buf)                         and append the value to rows.items, if there is a map
 
 No name is compared then, and the map's keys are copied in one piece.
 
@@ -390,41 +390,13 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def begin_as(self, shape: Shape, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Start an entry of a shape. The values of all slots follow in order; those without `takes` may be left out."""
+        """Start an entry of a shape. For every slot, the caller sets its owner's registers and appends to `items`."""
         if self.position != 0:
             self._forget()
         self.shape = shape
         self.position = 1
         self.ms = ms
         self.seq = seq
-        return True
-
-    @cython.ccall
-    @cython.exceptval(check=False)
-    def takes(self, slot: Slot) -> cython.bint:
-        """Return whether a column takes the value of a slot."""
-        return slot.owner is not None or self.keys is not None
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def slot_text(self, slot: Slot, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Set the value of a slot to the text buf[start:start + n]; `finish` gets the same buf."""
-        if self.keys is not None:
-            self.items.put(buf, start, n)
-        if slot.owner is not None:
-            slot.owner.start = start
-            slot.owner.size = n
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def slot_number(self, slot: Slot, value: cython.longlong) -> cython.bint:
-        """Set the value of a slot to an integer, which a listpack stores as such."""
-        if self.keys is not None:
-            self.items.put_number(value)
-        if slot.owner is not None:
-            slot.owner.number = value
-            slot.owner.size = _NUMBER
         return True
 
     # ---- the end of an entry -----------------------------------------------------------------------------------
