@@ -1,4 +1,4 @@
-"""A streaming query without Spark: the calls that Spark makes of a reader, and a checkpoint in memory."""
+"""A streaming query without Spark: calls a reader as Spark does, with a checkpoint in memory."""
 
 from __future__ import annotations
 

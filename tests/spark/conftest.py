@@ -1,4 +1,4 @@
-"""One Spark session for all tests here, and streams to read."""
+"""The Spark session that all tests share, and streams to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bad input in a real Spark: one clear sentence each, in the first line of Spark's exception."""
+"""Bad input in a real Spark: each error is one sentence in the first line of Spark's exception."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real cluster: every node is read and written, and what happens while slots move, nodes die and replicas follow."""
+"""A real cluster: reading and writing on every node while slots migrate, nodes fail and replicas take over."""
 
 from __future__ import annotations
 

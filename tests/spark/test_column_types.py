@@ -1,4 +1,4 @@
-"""Every type that Spark knows: read right, or refused by the column's name before a job starts."""
+"""Every Spark type is either read correctly, or rejected with the column's name before a job starts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens when a stream loses entries before they were read: noticed, and told or counted."""
+"""Entries that a stream loses before they are read are noticed, and raised or counted."""
 
 from __future__ import annotations
 
@@ -280,9 +280,7 @@ def test_an_old_deletion_after_a_capped_offset_is_no_new_loss(place: str, client
     assert counting.lost == {"events": 1}
 
 
-def test_entries_deleted_before_a_stream_appeared_are_no_loss_in_a_later_batch(
-    place: str, client: redis.Redis
-) -> None:
+def test_entries_deleted_before_a_stream_appeared_are_no_loss_in_a_later_batch(place: str, client: redis.Redis) -> None:
     write(client, "log:0", 1)
     query = Query(place, streamPattern="log:*", maxEntriesPerTrigger="1")
     assert query.batch() == [1]

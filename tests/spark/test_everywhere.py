@@ -1,4 +1,4 @@
-"""One suite for every place that a stream can live in: redis-server, rillet's server, an embedded store, a cluster."""
+"""One suite for every kind of server: redis-server, rillet's server, an embedded store, a cluster."""
 
 from __future__ import annotations
 

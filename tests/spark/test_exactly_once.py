@@ -1,4 +1,4 @@
-"""Every row once: attempts that die at every send, attempts side by side, batches that are repeated, Spark killed."""
+"""Exactly-once writes: attempts killed at every send, parallel attempts, repeated batches, Spark killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups beside the checkpoint: one that follows what was committed, one that hands out what is read."""
+"""Consumer groups: one that follows the checkpoint, and one that delivers entries."""
 
 from __future__ import annotations
 

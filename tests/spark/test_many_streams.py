@@ -1,4 +1,4 @@
-"""Many streams at once, without Spark: which are read, by whom, and that nothing is read twice or left out."""
+"""Many streams at once, without Spark: streams are selected and divided among tasks without gaps or duplicates."""
 
 from __future__ import annotations
 

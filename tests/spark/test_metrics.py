@@ -1,4 +1,4 @@
-"""What a query's progress says about how far it is."""
+"""The values in a query's progress."""
 
 from __future__ import annotations
 

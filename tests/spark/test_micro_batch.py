@@ -1,4 +1,4 @@
-"""Triggers, without Spark: how far a batch goes, what its offset says, when it waits."""
+"""Triggers, without Spark: the end of a batch, the content of its offset, and waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Offsets as the checkpoint keeps them, and how entries are shared: nothing twice, nothing left out, about evenly."""
+"""Offsets in the checkpoint, and the even division of entries among tasks without gaps or duplicates."""
 
 from __future__ import annotations
 

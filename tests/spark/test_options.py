@@ -1,4 +1,4 @@
-"""Options, addresses and Java: everything wrong is said, and said at once."""
+"""Options, addresses and Java: all mistakes are reported in one error."""
 
 from __future__ import annotations
 

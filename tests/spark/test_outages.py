@@ -1,4 +1,4 @@
-"""A server that is away while a streaming query plans: it is waited for, and then nothing is missing or doubled."""
+"""A streaming query waits for an unavailable server, and then neither loses nor duplicates entries."""
 
 from __future__ import annotations
 

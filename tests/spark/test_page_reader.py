@@ -1,4 +1,4 @@
-"""Reading and planning against a real server, without Spark: what tasks and planner do."""
+"""Planning and reading against a real server, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading whole nodes from a rillet server and from an embedded store, without Spark: what a task does."""
+"""Reading whole nodes from a rillet server and from an embedded store, without Spark."""
 
 from __future__ import annotations
 

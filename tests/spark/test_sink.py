@@ -1,4 +1,4 @@
-"""The sink without Spark: columns to fields, rows to streams, IDs, trimming, and what a server refuses."""
+"""The sink without Spark: columns to fields, rows to streams, IDs, trimming, and error replies."""
 
 from __future__ import annotations
 

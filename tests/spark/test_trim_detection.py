@@ -1,4 +1,4 @@
-"""A trim that overtakes a task between two pages is noticed; one that stays behind it, or comes up to it, is none."""
+"""A trim that overtakes a task between two pages is noticed; a trim up to its position is no loss."""
 
 from __future__ import annotations
 

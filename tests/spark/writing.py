@@ -1,4 +1,4 @@
-"""A task that writes, without Spark around it: the writers are called as Spark calls them, on tables of Arrow."""
+"""Runs a writing task without Spark: calls the writers as Spark does, with Arrow tables."""
 
 from __future__ import annotations
 
