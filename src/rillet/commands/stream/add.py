@@ -1,24 +1,23 @@
-"""XADD, XTRIM and XSETID: what makes a stream longer or shorter.
+"""XADD, XTRIM and XSETID: commands that append to a stream, trim it, and set its last ID.
 
-XADD is the command that everything else waits for, so its plain form, `XADD key * field value ...`,
-takes a way of its own through the option scan: one look at the third word. An option begins with a
-letter, an ID with a digit.
+XADD is the most frequent write, so its plain form, `XADD key * field value ...`, skips the option scan: an option
+begins with a letter, an ID with a digit.
 
-What is logged is deterministic. The clock and the limits of an approximate trim stay here:
+The log is deterministic. It does not depend on the clock or on the limits of an approximate trim:
 
     XADD s MAXLEN ~ 1000 * f v   ->   XADD s MAXLEN = 1007 1526919030474-0 f v
     XTRIM s MINID ~ 5            ->   XTRIM s MINID = 3-0
 
-The threshold that is logged is what was reached: the length, or the first ID that is left. With DELREF
-and ACKED that does not do: what is left begins with tombstones, or with an entry that ACKED kept while
-others behind it went. (Redis logs it nevertheless, and a replica, or its own log read again, has more entries
-than there were.) `~` touches the same entries as `=` there, but for its limit. So the threshold stays
-as it was given, and where the limit ended the trim, it is the ID of the node that was not reached:
+The logged threshold is the result: the length, or the first remaining ID. With DELREF and ACKED this would be wrong,
+because the remaining entries may begin with tombstones, or with an entry that ACKED kept while it removed later ones.
+(Redis logs it nevertheless, so that a replica or a replay has more entries.) With these strategies `~` removes the same
+entries as `=`, up to its limit. So the threshold is logged unchanged, or, if the limit ended the trim, as the ID of the
+first node that was not examined:
 
     XTRIM s MAXLEN ~ 10 ACKED            ->   XTRIM s MAXLEN = 10 ACKED
     XTRIM s MAXLEN ~ 10 LIMIT 5 ACKED    ->   XTRIM s MINID = 1526919030474-0 LIMIT 5 ACKED
 
-(A log is obeyed without its LIMIT.) The rewritten words are built only while something is logged.
+(A replay ignores LIMIT.) The rewritten command is built only if there is a log.
 """
 
 from __future__ import annotations
@@ -59,10 +58,10 @@ _ID_TOO_SMALL = "The ID specified in XADD is equal or smaller than the target st
 @cython.final
 @cython.cclass
 class XaddFastPath(FastPath):
-    """The shortcut of XADD: an entry's names and values go from the client's bytes into the listpack.
+    """The fast path of XADD: copies an entry's names and values from the client's bytes into the listpack.
 
-    Plain is `XADD key [MAXLEN [=|~] n] <*|id> field value ...` on a stream that exists, with n and id in digits. The
-    time is asked for once in sixteen entries of a run: they take a few microseconds, an ID counts milliseconds.
+    It supports `XADD key [MAXLEN [=|~] n] <*|id> field value ...` on an existing stream, with n and id in digits. It
+    reads the clock once per sixteen commands of a batch, which take a few microseconds; an ID has milliseconds.
     """
 
     __slots__ = ("approx", "key", "made", "maxlen", "ms", "seq", "trims")
@@ -88,7 +87,7 @@ class XaddFastPath(FastPath):
         feed: PropagationBuffer | None,
         limit: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Run the plain XADDs that follow each other."""
+        """Run consecutive XADDs that the fast path supports; return how many."""
         settings: Any = session.engine.settings
         max_bytes: cython.longlong = settings.stream_node_max_bytes
         max_entries: cython.longlong = settings.stream_node_max_entries
@@ -115,7 +114,7 @@ class XaddFastPath(FastPath):
         max_bytes: cython.longlong,
         max_entries: cython.longlong,
     ) -> cython.bint:  # fmt: skip
-        """Do what xadd does with these words, or return False and have done nothing."""
+        """Execute the XADD, or return False without any effect if the fast path does not support it."""
         at: cython.Py_ssize_t = self._read_options(words)
         fields: cython.Py_ssize_t = words.count - at - 1
         if at == 0 or fields < 2 or fields & 1:
@@ -124,7 +123,7 @@ class XaddFastPath(FastPath):
             self.key = words.get(1)
         key: bytes = self.key
         if session.db.expires and session.db.is_expired(key):
-            return False  # that it goes is logged together with what the command does then
+            return False  # the handler logs the deletion and the command together
         value: object = session.db.values.get(key)
         if not isinstance(value, Stream):
             return False
@@ -147,7 +146,7 @@ class XaddFastPath(FastPath):
     def _log(
         self, feed: PropagationBuffer, words: ArgumentSpans, at: cython.Py_ssize_t, length: cython.ulonglong
     ) -> cython.bint:
-        """Feed what was done: the words as they came, with the ID that was made and the length that `~` reached."""
+        """Log the command with the generated ID, and for `~` with the length after the trim."""
         start: cython.Py_ssize_t = 0
         feed.header(words.count)
         if self.trims and self.approx:
@@ -164,7 +163,7 @@ class XaddFastPath(FastPath):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_options(self, words: ArgumentSpans) -> cython.Py_ssize_t:
-        """Return where the ID is, a MAXLEN before it noted, or 0 where the words are not plain."""
+        """Read MAXLEN; return the position of the ID, 0 if the fast path does not support the options."""
         at: cython.Py_ssize_t = 2
         self.trims = False
         if words.count > 6 and words.is_option(2, b"maxlen"):
@@ -182,7 +181,7 @@ class XaddFastPath(FastPath):
     def _make_id(
         self, stream: Stream, words: ArgumentSpans, at: cython.Py_ssize_t, now: cython.ulonglong
     ) -> cython.bint:  # fmt: skip
-        """Put the entry's ID into ms and seq; False where the word is none in digits, or the stream is beyond it."""
+        """Set ms and seq to the entry's ID; False if the word is not an ID in digits, or not above the last ID."""
         self.made = words.is_char(at, 42)
         if self.made:
             if not stream.next_id(now):
@@ -195,7 +194,7 @@ class XaddFastPath(FastPath):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_id(self, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
-        """Read `ms-seq` or `ms`, of up to 19 digits each, into ms and seq; False for any other word."""
+        """Parse `ms-seq` or `ms`, with up to 19 digits each, into ms and seq; False for any other word."""
         i: cython.Py_ssize_t
         digits: cython.int = 0
         value: cython.ulonglong = 0
@@ -229,7 +228,7 @@ class XaddFastPath(FastPath):
     shortcut=XaddFastPath,
 )  # fmt: skip
 def xadd(session: Session, argv: list[bytes]) -> None:
-    """Appends an entry to a stream, which is created where there is none."""
+    """Appends an entry to a stream, which is created if it does not exist."""
     key: bytes = argv[1]
     at: cython.Py_ssize_t = 2
     arguments: TrimArguments | None = None
@@ -272,7 +271,7 @@ def _append(
     session: Session, stream: Stream, arguments: TrimArguments | None, argv: list[bytes], id_at: cython.Py_ssize_t,
     words: cython.Py_ssize_t,
 ) -> cython.bint:  # fmt: skip
-    """Append the words after the ID as an entry of the ID that was given or is to be made (streamAppendItem)."""
+    """Append the words after the ID as an entry, with the given ID or a generated one (streamAppendItem)."""
     settings: Any = session.engine.settings
     ms: cython.ulonglong
     seq: cython.ulonglong
@@ -296,14 +295,14 @@ def _append(
     places.take(argv, id_at + 1, words)
     if not stream.add(places, 0, words // 2, ms, seq, settings.stream_node_max_bytes, settings.stream_node_max_entries):
         raise CommandError("Elements are too large to be stored")
-    if stream.entries_added > _MAX_I64 and settings.compat.level >= 88:  # since then it stops where it was read as < 0
+    if stream.entries_added > _MAX_I64 and settings.compat.level >= 88:  # the counter saturates since 8.8
         stream.entries_added = _MAX_I64
     return True
 
 
 @cython.cfunc
 def _trim(stream: Stream, arguments: TrimArguments) -> cython.longlong:
-    """Trim as the options say and return how many entries went."""
+    """Trim the stream according to the options; return how many entries were removed."""
     if arguments.strategy == _MAXLEN:
         return stream.trim_maxlen(arguments.maxlen, arguments.approx, arguments.limit, arguments.delete_strategy)
     return stream.trim_minid(
@@ -313,7 +312,7 @@ def _trim(stream: Stream, arguments: TrimArguments) -> cython.longlong:
 
 @cython.cfunc
 def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> cython.bint:
-    """Put what an approximate trim reached into a copy of its words (streamRewriteTrimArgument)."""
+    """Replace the threshold of an approximate trim by its result (streamRewriteTrimArgument)."""
     at: cython.Py_ssize_t = arguments.threshold_at
     argv[at - 1] = b"="
     if arguments.delete_strategy != _KEEPREF:
@@ -377,7 +376,7 @@ def xtrim(session: Session, argv: list[bytes]) -> None:
     complexity="O(1)", syntax="key last-id [ENTRIESADDED entries-added] [MAXDELETEDID max-deleted-id]",
 )  # fmt: skip
 def xsetid(session: Session, argv: list[bytes]) -> None:
-    """Sets the last ID of a stream, and its counters, as replication and rewriting do."""
+    """Sets the last ID of a stream, and its counters; used by replication and rewritten logs."""
     last: IDReader = IDReader()
     deleted: IDReader = IDReader()
     entries_added: cython.longlong = -1
@@ -398,7 +397,7 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
         at += 2
     key: bytes = argv[1]
     stream: Stream = require_stream(lookup_write(session, key))
-    # A log may have been written where this was allowed.
+    # A log may have been written with an older compat, which allows this.
     if (
         session.engine.settings.compat.level >= 72
         and not session.trusted
@@ -420,11 +419,11 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
 
 @cython.cfunc
 def _check_setid(stream: Stream, last: IDReader, entries_added: cython.longlong) -> cython.bint:
-    """Refuse a last ID below the newest entry, and a count below the length."""
+    """Reject a last ID below the newest entry, and a count below the length."""
     if stream.length == 0:
         return True
     if not stream.edge(False, True):
-        raise AssertionError("a stream with entries has a last one")
+        raise AssertionError("a stream with entries has a last entry")
     if less(last.ms, last.seq, stream.edge_ms, stream.edge_seq):
         raise CommandError("The ID specified in XSETID is smaller than the target stream top item")
     if entries_added >= 0 and stream.length > cython.cast(cython.ulonglong, entries_added):

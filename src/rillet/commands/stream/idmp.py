@@ -1,22 +1,21 @@
-"""XCFGSET, XIDMPRECORD, and what XADD does with IDMP and IDMPAUTO (Redis 8.6: t_stream.c).
+"""XCFGSET, XIDMPRECORD, and the options IDMP and IDMPAUTO of XADD (Redis 8.6: t_stream.c).
 
-    XADD s IDMP producer-1 order-77 * item book     -> 1700000000000-0   added, and remembered
-    XADD s IDMP producer-1 order-77 * item book     -> 1700000000000-0   the same message again: nothing is added
-    XADD s IDMPAUTO producer-1 * item book          the message's name is made from what it says
+    XADD s IDMP producer-1 order-77 * item book     -> 1700000000000-0   added, and its iid is stored
+    XADD s IDMP producer-1 order-77 * item book     -> 1700000000000-0   the same message: nothing is added
+    XADD s IDMPAUTO producer-1 * item book          the iid is a hash of the message
 
-What is logged names the entry, as for every XADD, and so a replay can tell what happened without a clock:
+The log has the ID of the entry, as for every XADD, so that a replay does not need a clock:
 
     XADD s IDMP producer-1 order-77 1700000000000-0 item book
 
-is, where the stream remembers that very entry, a duplicate (the counter counts it); where the ID is beyond the
-stream's last, an entry to be added, whatever is remembered, because in the log's own time that record had
-expired; and else a duplicate whose record is gone. Nothing expires while a log is replayed. Redis logs a
-duplicate as it came, with `*`: if its record has gone when the log is read (a base leaves out what expired), the
-message is added a second time, and where the record has not gone (an expiry is not logged) a message
-that was added is lost. Such logs are read here as Redis reads them.
+A replay distinguishes three cases. If the stream has stored the iid with this entry, the command was a duplicate, and
+the counter of duplicates rises. If the ID is greater than the stream's last ID, the entry is added, even if the iid is
+stored, because that record had expired when the command ran. Otherwise it was a duplicate whose record has expired.
+Nothing expires during a replay. Redis logs a duplicate with `*`: if its record is missing in a replay (an RDB base
+omits expired records), the message is added a second time; if a record exists that had expired, an added message is
+lost. rillet replays such logs as Redis does.
 
-Streams with remembered messages are noted in their database (`Database.idmp_keys`), where `Database.expire_idmp`,
-called by the cron, finds them.
+`Database.idmp_keys` contains the streams with stored messages, for `Database.expire_idmp`, which the cron calls.
 """
 
 from __future__ import annotations
@@ -49,18 +48,18 @@ from rillet.types.stream.idmp import (
 from rillet.types.stream.value import Stream
 
 SINCE = 86
-"""The level of `compat` from which on all this is known."""
+"""The first level of `compat` with idempotent producers."""
 
 
 def new_stream(settings: Settings) -> Stream:
-    """Return a stream without entries, with the limits that the settings give new streams (streamNew)."""
+    """Create an empty stream with the limits that the settings define for new streams (streamNew)."""
     stream = Stream()
     apply_settings(stream, settings)
     return stream
 
 
 def apply_settings(stream: Stream, settings: Settings) -> bool:
-    """Give a stream that has never heard of producers the settings' limits; True where they are not the usual."""
+    """Set the limits of a stream without producers from the settings; return whether they differ from the defaults."""
     limits = settings.stream_idmp_duration, settings.stream_idmp_maxsize
     if stream.idmp is not None or limits == (DURATION, MAX_ENTRIES):
         return False
@@ -69,18 +68,18 @@ def apply_settings(stream: Stream, settings: Settings) -> bool:
 
 
 def producers_of(stream: Stream) -> Producers:
-    """Return what the stream knows of its producers, to be changed."""
+    """Return the producers of a stream, created if there are none."""
     if stream.idmp is None:
         stream.idmp = Producers()
-    found: Producers = stream.idmp
-    return found
+    producers: Producers = stream.idmp
+    return producers
 
 
 # -- XADD --------------------------------------------------------------------------------------------
 
 
 def is_duplicate(session: Session, stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> bool:
-    """Whether the message is in the stream already; then the reply is its entry's ID (idmpLookupAndReply)."""
+    """Return whether the stream already has the message; if so, reply with its entry's ID (idmpLookupAndReply)."""
     producers = producers_of(stream)
     session.db.idmp_keys[argv[1]] = None
     if arguments.idmp_auto:
@@ -104,7 +103,7 @@ def is_duplicate(session: Session, stream: Stream, arguments: TrimArguments, arg
 
 
 def remember(stream: Stream, arguments: TrimArguments) -> None:
-    """Note that the message became the stream's last entry (idmpInsertEntry)."""
+    """Store that the message is the stream's last entry (idmpInsertEntry)."""
     producers_of(stream).add(arguments.pid, arguments.iid, stream.last_ms, stream.last_seq)
 
 
@@ -112,17 +111,17 @@ def remember(stream: Stream, arguments: TrimArguments) -> None:
 
 
 def track(database: Database, key: bytes, value: object) -> None:
-    """Let the cron find the value that came to a key by other ways than XADD (streamKeyLoaded)."""
+    """Register a value that was loaded or copied, for the expiry by the cron (streamKeyLoaded)."""
     if isinstance(value, Stream) and value.idmp is not None and value.idmp.producers:
         database.idmp_keys[key] = None
 
 
 IDMP_FIELDS = 6
-"""How many names `write_idmp` adds to XINFO STREAM."""
+"""The number of names that `write_idmp` adds to XINFO STREAM."""
 
 
 def write_idmp(out: ReplyWriter, stream: Stream, now: int) -> None:
-    """Write the names of XINFO STREAM that are about producers (xinfoReplyWithStreamInfo)."""
+    """Write the names and values about producers of XINFO STREAM (xinfoReplyWithStreamInfo)."""
     producers: Producers = stream.idmp or Producers()
     producers.expire(now, empty=False)
     for name, value in (
@@ -152,7 +151,7 @@ def _limit(word: bytes, what: str, unit: str, low: int, high: int) -> int:
     syntax="key [IDMP-DURATION idmp-duration] [IDMP-MAXSIZE idmp-maxsize]",
 )  # fmt: skip
 def xcfgset(session: Session, argv: list[bytes]) -> None:
-    """Sets how long, and how many, messages of a producer a stream remembers."""
+    """Sets how many messages per producer a stream stores, and for how long."""
     stream = require_stream(lookup_write(session, argv[1]))
     duration = max_entries = -1
     for at in range(2, len(argv), 2):
@@ -183,7 +182,7 @@ def xcfgset(session: Session, argv: list[bytes]) -> None:
     complexity="O(1)", syntax="key pid iid stream-id",
 )  # fmt: skip
 def xidmprecord(session: Session, argv: list[bytes]) -> None:
-    """Records which message of a producer an entry is, as a rewritten log of Redis does."""
+    """Records that an entry is a given message of a producer; used by rewritten logs of Redis."""
     key, pid, iid = argv[1:4]
     reader = IDReader()
     read_id(reader, argv[4])

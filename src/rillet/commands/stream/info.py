@@ -1,12 +1,12 @@
-"""XINFO, and the help of XGROUP and XINFO: what a stream and its groups hold.
+"""XINFO, and the HELP of XGROUP and XINFO.
 
-Every reply is a map (an array of names and values in RESP2), in Redis's order of names. FULL lists
-entries and pending entries up to COUNT of each (10; 0 = all). Groups and consumers come in the
-byte order of their names, as Redis's radix trees give them.
+Every reply is a map (in RESP2 an array of names and values), with the names in Redis's order. FULL lists at most COUNT
+entries, and COUNT pending entries per group and consumer (default 10; 0 = all). Groups and consumers are in the byte
+order of their names, as in Redis's radix trees.
 
-What is shown grew with the versions (`compat`): inactive and active-time came with 7.2, the figures of
-idempotent producers with 8.6, nacked-count with 8.8. From 8.10 on radix-tree-nodes counts a tree that has no nodes
-for its leaves (`Rax.inlined_nodes`). Valkey shows what 7.2 does.
+The names depend on the version (`compat`): inactive and active-time exist since 7.2, the values about idempotent
+producers since 8.6, nacked-count since 8.8. Since 8.10 radix-tree-nodes counts a tree without nodes for its leaves
+(`Rax.inlined_nodes`). Valkey has the names of 7.2.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from rillet.types.stream.pending import PendingIndex, PendingIterator
 from rillet.types.stream.value import Stream
 
 ACTIVE_TIME = 72
-"""The level from which on a consumer's last success is shown beside its last try."""
+"""The first level that shows the active time of consumers."""
 NACKED_COUNT = 88
-"""The level from which on entries can be released, and are counted."""
+"""The first level that shows the number of released entries (XNACK)."""
 INLINED_LEAVES = 810
-"""The level from which on a stream's tree has no nodes for its leaves."""
+"""The first level whose radix trees of streams have no nodes for their leaves."""
 
 _XGROUP_HELP = (
     b"CREATE <key> <groupname> <id|$> [option]",
@@ -63,7 +63,7 @@ _XINFO_HELP = (
 
 
 def _write_help(session: Session, argv: list[bytes], lines: tuple[bytes, ...]) -> None:
-    """Write a container's help, a simple string for each line (networking.c: addReplyHelp)."""
+    """Write the HELP reply of a command, one simple string per line (networking.c: addReplyHelp)."""
     out = session.out
     container = text(argv[0]).upper().encode("utf-8", "surrogateescape")
     out.array(len(lines) + 3)
@@ -90,7 +90,7 @@ def xinfo_help(session: Session, argv: list[bytes]) -> None:
 
 
 def _write_counters(session: Session, stream: Stream, group: Group) -> None:
-    """Write entries-read and lag, null where they cannot be told (streamReplyWithCGLag)."""
+    """Write entries-read and lag, null if unknown (streamReplyWithCGLag)."""
     out = session.out
     out.bulk(b"entries-read")
     if group.entries_read == ENTRIES_READ_UNKNOWN:
@@ -181,7 +181,7 @@ def xinfo_stream(session: Session, argv: list[bytes]) -> None:
 
 
 def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
-    """Write the seven names that both forms begin with."""
+    """Write the seven names with which both forms begin."""
     out.bulk(b"length")
     out.integer(stream.length)
     out.bulk(b"radix-tree-keys")
@@ -199,7 +199,7 @@ def _write_stream(out: ReplyWriter, stream: Stream, nodes: int) -> None:
 
 
 def _write_edges(out: ReplyWriter, stream: Stream) -> None:
-    """Write how many groups there are, and the first and last entry or null."""
+    """Write the number of groups, and the first and last entry or null."""
     out.bulk(b"groups")
     out.integer(len(stream.groups))
     for name, newest in ((b"first-entry", False), (b"last-entry", True)):
@@ -209,7 +209,7 @@ def _write_edges(out: ReplyWriter, stream: Stream) -> None:
 
 
 def _write_full(session: Session, stream: Stream, count: int) -> None:
-    """Write entries and groups."""
+    """Write the entries and groups of the FULL form."""
     out = session.out
     out.bulk(b"entries")
     mark = out.mark()
@@ -261,7 +261,7 @@ def _write_consumer(out: ReplyWriter, group: Group, consumer: Consumer, count: i
 
 
 def _write_pending(out: ReplyWriter, group: Group, index: PendingIndex, count: int, owner: bool) -> None:
-    """Write the first count pending entries: ID, owner if asked for, time of delivery, deliveries."""
+    """Write the first count pending entries: ID, optionally the owner, time of delivery, deliveries."""
     table = group.table
     listed = min(count, len(index)) if count else len(index)
     out.array(listed)
