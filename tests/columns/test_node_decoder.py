@@ -333,3 +333,51 @@ def test_entries_trimmed_from_the_head_are_gone(entries: list[Entry], length: in
     stream.trim_maxlen(length, False, 0)
     result = table(stream, DEFAULT, max_rows=1 << 20, exact=False).column("id").to_pylist()
     assert result == [f"{ms}-{seq}" for ms, seq, _ in entries[-length:]]
+
+
+@pytest.mark.parametrize(
+    "items",
+    [
+        [2, 0, 1, b"n", 0, 2, 0, 0, b"7", 4],
+        [1, 1, 1, b"n", 0, 2, 0, 0, b"7", 4],
+        [0, 0, 1, b"n", 0, 2, 0, 0, b"7", 4],
+        [1, 0, 1, b"n", 1, 2, 0, 0, b"7", 4],
+        [1, 0, 1, b"n", 0, 2, 0, 0, b"7", 5],
+        [1, 0, 1, b"n", 0, 2, 0, 0, b"7"],
+        [1, 0, 1, b"n", 0, 2, 0, 0, 4],
+        [2, 2, 1, b"n", 0, 2, 0, 0, b"7", 4],
+        [1, 0, 2, b"n", 0, 2, 0, 0, b"7", 4],
+        [1, 0, 0, b"n", 0, 2, 0, 0, b"7", 4],
+        [1, 0, 1, b"n", 0, 0, 0, 0, 2, b"own", b"7", 6],
+        [1, 0, 1, b"n", 0, 0, 0, 0, 1, b"own", b"7", 5],
+        [1, 0, 1, b"n", 0, 0, 0, 0, -1, 4],
+        [1, 0, 1, b"n", 0, b"x", 0, 0, b"7", 4],
+        [1, 0, 1, b"n", 0, 2, b"x", 0, b"7", 4],
+        [1, 0, 1, b"n", 0, 2, 0, b"x", b"7", 4],
+        [1, 0, 1, b"n", 0, 2, 0, 0, b"7", b"x"],
+        [1, 0, -1, 0, 2, 0, 0, 3],
+        [1, 0, 1],
+        [],
+    ],
+    ids=str,
+)
+def test_nodes_that_arrive_as_bytes_are_validated_before_they_are_read(items: list[int | bytes]) -> None:
+    """The counts of the master entry must be right too, which the decoder does not need."""
+    with pytest.raises(Corrupt):
+        nodes_of([(bytes(16), node_of(*SOUND)), (bytes(15) + b"\x01", node_of(*items))])
+
+
+@pytest.mark.parametrize("key", [b"", b"x", bytes(15), bytes(17)])
+def test_a_key_of_another_size_is_corrupt(key: bytes) -> None:
+    with pytest.raises(Corrupt, match="16 bytes"):
+        nodes_of([(key, node_of(*SOUND))])
+
+
+@pytest.mark.parametrize("order", [[0, 1, 2], [2, 0, 1], [1, 2, 0]])
+def test_nodes_are_read_in_the_order_of_their_ids(order: list[int]) -> None:
+    nodes = [(struct.pack(">QQ", ms, 0), node_of(1, 0, 1, b"n", 0, 2, 0, 0, ms, 4)) for ms in (1, 256, 2**63)]
+    stream = nodes_of([nodes[i] for i in order])
+    schema = pa.schema([("id", pa.string()), ("n", pa.string())])
+    rows = table(stream, schema, max_rows=1 << 20, exact=False).to_pylist()
+    assert [row["id"] for row in rows] == ["1-0", "256-0", f"{2**63}-0"]
+    assert [row["n"] for row in rows] == ["1", "256", str(2**63)]

@@ -361,3 +361,32 @@ def test_clear_begins_the_next_batch_with_what_was_learned() -> None:
     assert rows.pattern == [b"user", b"n"]
     feed_by_name(rows, [(b"n", b"2")])
     assert maps_of(rows) == [{b"n": b"2"}]
+
+
+def test_a_batch_of_an_inferred_type_gives_up_at_the_first_other_text() -> None:
+    rows = RowBuilder(b"k")
+    rows.add_field(b"n", kinds.STRING).be_plain(kinds.WHOLE)
+    for value in (b"1", b"", 7, b"-3"):
+        assert feed_by_name(rows, [(b"n", value)])
+    assert rows.columns[0].kind == kinds.WHOLE
+    assert feed_by_name(rows, [(b"n", b"0.5")])
+    assert rows.columns[0].kind == kinds.REAL
+    with pytest.raises(kinds.NotPlain):
+        feed_by_name(rows, [(b"n", b"half")])
+    assert rows.columns[0].length == 5
+    assert array_of(rows.columns[0]).to_pylist() == [1.0, None, 7.0, -3.0, 0.5]
+
+
+@FEEDS
+@pytest.mark.parametrize("mode", [PERMISSIVE, DROPMALFORMED])
+def test_invalid_utf8_is_a_bad_value_only_in_failfast(feed: Any, mode: int) -> None:
+    rows = RowBuilder(b"k", mode)
+    rows.add_field(b"s", kinds.STRING)
+    rows.add_map(kinds.STRING)
+    assert feed(rows, [(b"s", b"a\xffb"), (b"\xfe", b"\xc3")])
+    assert array_of(rows.columns[0]).to_pylist() == ["a\ufffdb"]
+    assert maps_of(rows) == [{b"s": "a\ufffdb".encode(), "\ufffd".encode(): "\ufffd".encode()}]
+    strict = RowBuilder(b"k", FAILFAST)
+    strict.add_map(kinds.STRING)
+    with pytest.raises(BadValue, match="in the column 'fields'"):
+        feed(strict, [(b"ok", b"\xc3")])

@@ -14,7 +14,14 @@ pa = pytest.importorskip("pyarrow")
 from rillet.columns import row_packing as pack  # noqa: E402
 from rillet.columns.row_packing import RowPacker  # noqa: E402
 from rillet.columns.string_column import as_texts, texts  # noqa: E402
-from rillet.columns.value_formatting import FIRST_DAY, LAST_DAY, ValueFormatter  # noqa: E402
+from rillet.columns.value_formatting import (  # noqa: E402
+    FIRST_DAY,
+    LAST_DAY,
+    LEAST_POWER,
+    MOST_POWER,
+    ValueFormatter,
+    powers,
+)
 from tests.columns.test_row_packing import commands, packed  # noqa: E402
 
 SHORT = st.builds(lambda digits, places: digits / 10**places, st.integers(-(10**16), 10**16), st.integers(0, 12))
@@ -268,3 +275,66 @@ def test_moments_before_1970_round_down_to_their_second(value: int, places: int)
     text = pa.array([seconds], pa.timestamp("s")).cast(pa.string())[0].as_py().replace(" ", "T")
     expected = text + (f".{part:0{places}d}" if places else "")
     assert writer.text(writer.put_moment(value, places, False)).decode() == expected
+
+
+# ---- the table of powers -------------------------------------------------------------------------------------------
+
+
+def test_the_table_holds_every_power_of_ten_rounded_up_to_128_bits() -> None:
+    import sys
+    from fractions import Fraction
+
+    table = powers()
+    assert len(table) == 16 * (MOST_POWER - LEAST_POWER + 1)
+    for power in range(LEAST_POWER, MOST_POWER + 1):
+        at = 16 * (power - LEAST_POWER)
+        low = int.from_bytes(table[at : at + 8], sys.byteorder)
+        high = int.from_bytes(table[at + 8 : at + 16], sys.byteorder)
+        bits = high << 64 | low
+        assert bits.bit_length() == 128
+        exact = Fraction(10) ** power
+        shift = (exact.numerator.bit_length() - exact.denominator.bit_length()) - 128
+        scaled = [exact / Fraction(2) ** (shift + i) for i in (0, 1, 2)]
+        assert any(bits - 1 < value <= bits for value in scaled)
+
+
+@pytest.mark.parametrize("digits", range(1, 18))
+@given(data=st.data())
+def test_a_decimal_of_few_digits_is_written_with_these_digits(digits: int, data: st.DataObject) -> None:
+    """Every decimal of up to 15 digits is the shortest text of its double."""
+    mantissa = data.draw(st.integers(10 ** (digits - 1), 10**digits - 1))
+    power = data.draw(st.integers(-300, 280))
+    text = real(float(f"{mantissa}e{power}"))
+    assert float(text) == float(f"{mantissa}e{power}")
+    shown = text.split("e")[0].replace(".", "").strip("0")
+    if digits <= 15:
+        assert shown == str(mantissa).strip("0")
+    assert len(shown) <= max(digits, 1)
+
+
+SINGLE_LIMITS = [0, 1, 2, 3, 2**23 - 1, 2**23, 2**23 + 1, 0x7F7FFFFE, 0x7F7FFFFF, 0x3F800000, 0x3F800001]
+
+
+@pytest.mark.parametrize("bits", SINGLE_LIMITS)
+@pytest.mark.parametrize("sign", [0, 1 << 31])
+def test_floats_at_the_limits_read_back(bits: int, sign: int) -> None:
+    value = struct.unpack("=f", struct.pack("=I", bits | sign))[0]
+    text = single(value)
+    assert struct.pack("=f", float(text)) == struct.pack("=I", bits | sign)
+    assert text == pa.array([value], pa.float32()).cast(pa.string())[0].as_py()
+
+
+@pytest.mark.parametrize("exponent", range(0, 255, 9))
+def test_floats_of_every_size_read_back(exponent: int) -> None:
+    for fraction in (0, 1, 2, 0x2AAAAA, 0x400000, 0x7FFFFE, 0x7FFFFF):
+        value = struct.unpack("=f", struct.pack("=I", exponent << 23 | fraction))[0]
+        assert struct.unpack("=f", struct.pack("=f", float(single(value))))[0] == value
+
+
+@pytest.mark.parametrize("exponent", range(0, 2047, 31))
+def test_doubles_of_every_size_are_pythons_shortest(exponent: int) -> None:
+    for fraction in (0, 1, 2, 0x5555555555555, 0x8000000000000, 0xFFFFFFFFFFFFE, 0xFFFFFFFFFFFFF):
+        value = struct.unpack("=d", struct.pack("=Q", exponent << 52 | fraction))[0]
+        text = real(value)
+        assert float(text) == value
+        assert text.split("e")[0].replace(".", "").strip("0") == repr(value).split("e")[0].replace(".", "").strip("0")
