@@ -387,7 +387,7 @@ def test_words_of_truth_are_read_in_any_case_and_without_blanks(word: bytes, for
         b"-1",
         b"01",
         b"tr",
-        b"tru",
+        b"true1",
         b"truee",
         b"yess",
         b"none",
