@@ -134,7 +134,7 @@ class InProcessPages:
 
     def __init__(self, transport: InProcessTransport) -> None:
         self._transport = transport
-        self._replies = b""
+        self._replies: list[bytes] = []
 
     def connection(self, key: bytes) -> InProcessPages:
         """Return the engine; it serves every key."""
@@ -144,12 +144,11 @@ class InProcessPages:
 
     def send(self, data: bytes) -> None:
         """Run packed commands."""
-        self._replies += self._transport.execute_packed(data)
+        self._replies.append(self._transport.execute_packed(data))
 
     def receive(self, decoder: ReceiveBuffer) -> None:
-        """Put the replies into the decoder's buffer."""
-        replies, self._replies = self._replies, b""
-        decoder.feed(replies)
+        """Put the next reply into the decoder's buffer; one at a time, to stay in the processor's cache."""
+        decoder.feed(self._replies.pop(0))
 
     def redirected(self, key: bytes, error: str) -> bool:
         """Return False: the engine redirects nothing."""
@@ -157,7 +156,7 @@ class InProcessPages:
 
     def forget(self, connection: object) -> None:
         """Drop replies that were not decoded."""
-        self._replies = b""
+        self._replies.clear()
 
 
 class InProcessTransport:
