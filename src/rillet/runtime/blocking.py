@@ -1,16 +1,15 @@
-"""The clients that wait for one key, and in whose turn.
+"""The clients that are blocked on one key, and the order in which they are served.
 
-    Waiters ── None ──► client, client ...      each waits for something of its own (XREAD after its ID)
-            ── b"g" ──► client, client ...      all wait for the same: the next entries of group g
-            ── b"h" ──► ...
+    KeyWaiters ── None ──► client, client ...      each has its own condition (XREAD after its ID)
+               ── b"g" ──► client, client ...      all have the same condition: new entries of group g
+               ── b"h" ──► ...
 
-Redis serves the clients of a key first come first served, and asks each of them (blocked.c,
-handleClientsBlockedOnKey). Where ten thousand wait in one group and one entry came, that is ten thousand
-questions with one yes. So clients that name what they wait for stand in a queue together: when the first of
-them cannot be served, nobody behind it can, and the rest is not asked. Across queues the order is
-that of arrival, as in Redis.
+Redis serves the clients of a key in order of arrival, and tries each of them (blocked.c, handleClientsBlockedOnKey). If
+ten thousand clients wait in one group and one entry arrives, that is ten thousand attempts for one success. Here,
+clients with the same condition share a queue. If the first client of a queue cannot be served, no other client in it
+can, and the rest of the queue is skipped. Across queues, clients are served in order of arrival, as in Redis.
 
-Costs: O(1) to come and to go; a round O(queues), and O(log queues) for each client that is asked.
+Costs: O(1) to add or remove a client; a round O(queues), and O(log queues) for each client that is tried.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any
 
 
 class KeyWaiters:
-    """Those who wait for a key; iterated, they come in the order in which they arrived."""
+    """The clients blocked on one key; iteration yields them in order of arrival."""
 
     __slots__ = ("queues",)
 
@@ -30,14 +29,14 @@ class KeyWaiters:
         self.queues: dict[bytes | None, OrderedDict[Any, None]] = {}
 
     def add(self, blocked: Any) -> None:
-        """Take a client in, behind all others of its queue."""
+        """Append a client to its queue."""
         queue = self.queues.get(blocked.queue)
         if queue is None:
             queue = self.queues[blocked.queue] = OrderedDict()
         queue[blocked] = None
 
     def remove(self, blocked: Any) -> None:
-        """Let a client go; nothing happens where it is gone."""
+        """Remove a client, if present."""
         queue = self.queues.get(blocked.queue)
         if queue is not None:
             queue.pop(blocked, None)
@@ -45,7 +44,7 @@ class KeyWaiters:
                 del self.queues[blocked.queue]
 
     def turns(self) -> ServingRound:
-        """Return who is to be asked, one after the other, while they come and go."""
+        """Start a round over the clients; clients may be added and removed meanwhile."""
         return ServingRound(self)
 
     def __bool__(self) -> bool:
@@ -60,22 +59,22 @@ class KeyWaiters:
 
 
 class ServingRound:
-    """One round over the waiting clients of a key: `next` says whose turn it is, `refused` that it got nothing."""
+    """One round over a key's blocked clients: `next` returns a client; call `refused` if it cannot be served."""
 
     __slots__ = ("_alone", "_at", "_queue", "_queues", "last")
 
     def __init__(self, waiters: KeyWaiters) -> None:
         self._alone = list(waiters.queues.get(None, ()))
         self._at = 0
-        # A heap of queues by the number of their first: those that are still to be asked, but for the one being asked.
+        # The remaining queues, without the current one: a heap ordered by the number of their first client.
         self._queues = [(next(iter(queue)).number, queue) for name, queue in waiters.queues.items() if name is not None]
         heapify(self._queues)
         self._queue: OrderedDict[Any, None] | None = None
-        # Who comes later, while others are served, waits for the next round.
+        # Clients that arrive during this round wait for the next one.
         self.last = max((next(reversed(queue)).number for queue in waiters.queues.values()), default=0)
 
     def next(self) -> Any:
-        """Return the client that has waited longest of those still to be asked, None when there is none."""
+        """Return the remaining client that has waited longest, or None."""
         alone = self._alone[self._at] if self._at < len(self._alone) else None
         if self._queue is not None:
             self._come_back(self._queue)
@@ -86,18 +85,18 @@ class ServingRound:
             if head is not None and head.number == number:
                 self._queue = queue
                 return head
-            self._come_back(queue)  # the first of it left meanwhile
+            self._come_back(queue)  # its first client was removed meanwhile
         if alone is not None:
             self._at += 1
         return alone
 
     def _come_back(self, queue: OrderedDict[Any, None]) -> None:
-        """Let a queue be asked again when the turn of its first has come."""
+        """Put a queue back into the heap, at the position of its first client."""
         head = next(iter(queue), None)
         if head is not None and head.number <= self.last:
             heappush(self._queues, (head.number, queue))
 
     def refused(self, blocked: Any) -> None:
-        """Ask nobody else of its queue in this round."""
+        """Skip the rest of this client's queue in this round."""
         if blocked.queue is not None:
             self._queue = None

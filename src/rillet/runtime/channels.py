@@ -1,26 +1,27 @@
-"""Channels: who listens to what, and how a message reaches them (Redis: pubsub.c, the registry half).
+"""Channels: subscriptions, and the delivery of messages to subscribers (Redis: pubsub.c).
 
     channels   b"news"   -> {session, session}      SUBSCRIBE
-    shards     b"orders" -> {session}               SSUBSCRIBE; a name space of its own
-    patterns   b"user.*" -> (glob, {session})       PSUBSCRIBE; the glob is read once, at the first subscription
+    shards     b"orders" -> {session}               SSUBSCRIBE; a separate name space
+    patterns   b"user.*" -> (glob, {session})       PSUBSCRIBE; the glob is parsed once, at the first subscription
 
     session.subscriptions -> channels {b"news"}, patterns {b"user.*"}, shards {}
 
-A name is in a table for as long as somebody listens to it. The sets are dicts, so sessions are served in the
-order in which they subscribed, and a session's own names are told in its order when all of them go at once.
+A table contains a name as long as it has a subscriber. The sets are dicts, so sessions are served in the order in
+which they subscribed, and a session that unsubscribes from everything receives its confirmations in its own order.
 
-A message is made into bytes once for each protocol version, and appended to the output of every listener:
+A message is encoded once for each protocol version, and appended to the output of every subscriber:
 
     RESP2   *3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n$5\\r\\nhello\\r\\n
-    RESP3   >3\\r\\n...  the same behind another first byte
+    RESP3   >3\\r\\n...  the same after another first byte
 
-Nothing is kept: who is not there does not get it, and a listener that does not read its output is cut off by its
-door once too much has gathered (client-output-buffer-limit). A listener that is itself in the middle of a
-command gets the message behind its reply; up to Redis 7.0, its own PUBLISH put the message before the
-reply, even inside EXEC's array (`Channels.before_reply`).
+Messages are not stored: only current subscribers receive them. If a subscriber does not read its output, its frontend
+disconnects it once too much has collected (client-output-buffer-limit). A subscriber in the middle of a command
+receives the message after its reply. Up to Redis 7.0, a client's own PUBLISH put the message before the reply, even inside
+EXEC's array (`Channels.before_reply`).
 
-Costs: (un)subscribing O(1) a name; publishing O(listeners + patterns), a pattern costing a glob match; a session
-that goes O(its names). Compiled, because a message to ten thousand listeners is ten thousand rounds of one loop.
+Costs: (un)subscribing O(1) per name; publishing O(subscribers + patterns), with a glob match per pattern; disconnecting a
+session O(its names). This module is compiled, because a message to ten thousand subscribers runs one loop ten thousand
+times.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ from rillet.structs.glob import Glob
 
 
 class Subscriptions:
-    """What one session listens to, each in the order of subscribing."""
+    """The subscriptions of one session, in the order of subscribing."""
 
     __slots__ = ("channels", "patterns", "shards")
 
@@ -47,14 +48,14 @@ class Subscriptions:
         self.shards: dict[bytes, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is anything to listen to."""
+        """Whether there is at least one subscription."""
         return bool(self.channels or self.patterns or self.shards)
 
 
 @cython.final
 @cython.cclass
 class Channels:
-    """The channels, shard channels and patterns of one engine, and their listeners."""
+    """The channels, shard channels and patterns of one engine, and their subscribers."""
 
     __slots__ = ("channels", "shards", "patterns")
     channels: dict[bytes, dict[Session, None]]
@@ -71,7 +72,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def subscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
-        """Let the session hear the channel; True where it did not before (pubsubSubscribeChannel). O(1)"""
+        """Subscribe the session to a channel; return whether that is new (pubsubSubscribeChannel). O(1)"""
         own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
         if name in own:
             return False
@@ -83,7 +84,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def subscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
-        """Let the session hear every channel that matches; True where it is new (pubsubSubscribePattern). O(1)"""
+        """Subscribe the session to a pattern; return whether that is new (pubsubSubscribePattern). O(1)"""
         own: dict[bytes, Any] = self._own(session).patterns
         if pattern in own:
             return False
@@ -96,7 +97,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def unsubscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
-        """Let the session hear the channel no more; True where it did (pubsubUnsubscribeChannel). O(1)"""
+        """Unsubscribe from a channel; return whether it was subscribed (pubsubUnsubscribeChannel). O(1)"""
         own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
         if name not in own:
             return False
@@ -111,7 +112,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def unsubscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
-        """Let the session hear the pattern's channels no more; True where it did (pubsubUnsubscribePattern). O(1)"""
+        """Unsubscribe from a pattern; return whether it was subscribed (pubsubUnsubscribePattern). O(1)"""
         own: dict[bytes, Any] = self._own(session).patterns
         if pattern not in own:
             return False
@@ -129,7 +130,7 @@ class Channels:
         return session.subscriptions
 
     def settle(self, session: Session) -> None:
-        """Bring the session into the subscribed state, or out of it, as its subscriptions say (CLIENT_PUBSUB)."""
+        """Set or clear the subscribed state of the session, according to its subscriptions (CLIENT_PUBSUB)."""
         if session.subscriptions:
             session.state |= SUBSCRIBED
         else:
@@ -137,7 +138,7 @@ class Channels:
             session.subscriptions = None
 
     def forget(self, session: Session) -> None:
-        """Drop everything that the session listens to, without a word (networking.c: freeClient, RESET). O(names)"""
+        """Remove all subscriptions of the session, without confirmations (networking.c: freeClient, RESET). O(names)"""
         own = session.subscriptions
         if own is not None:
             for name in list(own.channels):
@@ -154,9 +155,9 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def publish(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
-        """Send to the channel's listeners, then to those of matching patterns; return how many messages went out.
+        """Send a message to the channel's subscribers, then to those of matching patterns; return the number sent.
 
-        pubsub.c: pubsubPublishMessage. O(listeners + patterns)
+        pubsub.c: pubsubPublishMessage. O(subscribers + patterns)
         """
         count: cython.Py_ssize_t = 0
         tail: bytes = b""
@@ -175,7 +176,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def publish_shard(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
-        """Send to the shard channel's listeners and return how many there are; patterns do not hear it. O(listeners)"""
+        """Send to the shard channel's subscribers, not to patterns; return their number. O(subscribers)"""
         listeners: Any = self.shards.get(channel)
         if listeners is None:
             return 0
@@ -184,7 +185,7 @@ class Channels:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _send(self, listeners: dict[Any, Any], body: bytes) -> cython.Py_ssize_t:
-        """Append a message to the output of each listener; one that is about to be closed is counted only."""
+        """Append a message to the output of each subscriber; a closing session is only counted."""
         array: bytes = b"*" + body
         push: bytes = b""
         data: bytes
@@ -205,7 +206,7 @@ class Channels:
         return len(listeners)
 
     def check(self) -> None:
-        """Assert the invariants: every table is the mirror of what the sessions listen to, and names nobody twice."""
+        """Assert that the tables and the subscriptions of the sessions agree, without duplicates."""
         listeners: set[Session] = set()
         for table, kind in ((self.channels, "channels"), (self.shards, "shards")):
             for name, here in table.items():
@@ -223,7 +224,7 @@ class Channels:
 
     @staticmethod
     def before_reply(session: Session) -> None:
-        """Let the session's own messages come before the reply that follows, as Redis 7.0 does."""
+        """Send the session's own messages before the next reply, as Redis 7.0 does."""
         if session.pushes is not None:
             session.flush_pushes()
 

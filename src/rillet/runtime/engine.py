@@ -1,15 +1,15 @@
-"""The engine: the one way a command runs, whichever door it came through.
+"""The engine: executes the commands of every session, whichever frontend the session belongs to.
 
-    argv -> execute: look-up, arity, authentication, MULTI queue, refusal of writes
-         -> call:    handler(session, argv), reply in session.out
-         -> effects: change counters, what to log (`Log`), keyspace events
-         -> clients waiting for keys that became ready, in Redis's order (blocked.c)
+    argv -> execute: lookup, arity, authentication, MULTI queue, rejection of writes
+         -> call:    handler(session, argv); the reply is in session.out
+         -> effects: change counters, log entries (`Log`), keyspace events
+         -> clients blocked on keys that became ready, in Redis's order (blocked.c)
 
-The engine opens no socket, file or thread. Those who own one (the server, the store) call
-`execute` for a session, then `before_reply` before any byte of the reply leaves, so that under
-`appendfsync always` nothing is acknowledged that is not on disk.
+The engine opens no socket, file or thread. The frontend that owns them (server or store) calls `execute` for a session,
+then `before_reply` before it sends any byte of the reply. Under `appendfsync always`, an acknowledged change is
+therefore always on the disk.
 
-Nothing here is safe to call from two threads at once: the store holds a lock around it.
+The engine is not thread-safe: the store holds a lock around every call.
 """
 
 from __future__ import annotations
@@ -57,29 +57,29 @@ _WHILE_SUBSCRIBED = frozenset(
     (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit",
      b"reset")
 )  # fmt: skip
-# What a browser that was lured here sends: it is cut off without a reply (server.c: securityWarningCommand).
+# Words of an HTTP request, which a malicious web page may send: disconnect (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
 _MAX_CACHED_NAMES = 4096
-# Bytes of replies, which nobody reads, after which a log's plain calls are interrupted.
+# During a replay, discard the replies of the fast path after this many bytes.
 _REPLAYED_AT_ONCE = cython.declare(cython.Py_ssize_t, 1 << 15)
-# Milliseconds between two looks for messages of producers to be forgotten.
+# The interval in milliseconds at which expired messages of idempotent producers are removed.
 _IDMP_PERIOD = 1000
-# Milliseconds after which who claims is asked again while CLIENT PAUSE holds clients back.
+# The delay in milliseconds before a blocked claim is tried again during CLIENT PAUSE.
 _PAUSED_RETRY = 100
-# Engine.paused: whom CLIENT PAUSE holds back.
+# Values of Engine.paused: the commands that CLIENT PAUSE holds back.
 PAUSE_OFF = 0
 PAUSE_WRITES = 1
 PAUSE_ALL = 2
 
 
 class Log(Protocol):
-    """Where changes go: an append-only file, a replication stream, or several."""
+    """The destination of logged changes, for example an append-only file."""
 
     def append(self, db: int, argv: list[bytes]) -> None:
-        """Take one command that changed database `db`."""
+        """Append one command that changed database `db`."""
 
     def flush(self) -> None:
-        """Make what was appended as durable as the settings ask before a reply may leave."""
+        """Make the appended commands as durable as the settings require, before a reply is sent."""
 
 
 @cython.final
@@ -112,7 +112,7 @@ class Engine:
             database.on_ready = self._database_ready
             database.may_expire = self._may_expire
         self._log = None
-        # The feed of the log, where it has one: what changed is written there, past `Log.append`.
+        # The propagation buffer of the log, if it has one: commands are written to it directly, without `Log.append`.
         self.feed = None
         self.channels = Channels()
         self.sessions = {}
@@ -125,7 +125,7 @@ class Engine:
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
         self.loading = False
         self.paused = PAUSE_OFF
-        # The clock as the door last read it, for what may be a little late.
+        # Cached time in milliseconds; may lag by one loop iteration.
         self.mstime = 0
         self.active_expire = True
         self.run_id = urandom(20).hex()
@@ -140,15 +140,15 @@ class Engine:
         self._waits = 0
         self._depth = 0
         self._idmp_expired = 0
-        # The words of one command, for whoever wants them as places in memory.
+        # The arguments of one command as memory addresses, for the fast paths.
         self.words = ArgumentSpans()
         self._shortcuts = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
-        # A bit for each length of their names.
+        # A bit set of the lengths of their names.
         self._shortcut_sizes = 0
         for name, _, _ in self._shortcuts:
             self._shortcut_sizes |= 1 << len(name)
-        # When the last command of a batch ended (ticks), 0 outside of one: the next one begins there, so that a
-        # batch asks for the time once a command, and the parsing counts as the command's.
+        # The end of the previous command of a batch (ticks), 0 outside of a batch. The next command starts at this
+        # time, so each command reads the clock once, and its time includes parsing.
         self._since = 0
         self.take_settings()
 
@@ -156,7 +156,7 @@ class Engine:
 
     @property
     def log(self) -> Any:
-        """Where changes go (a Log), or None."""
+        """The Log that receives the changes, or None."""
         return self._log
 
     @log.setter
@@ -167,7 +167,7 @@ class Engine:
     # -- sessions ------------------------------------------------------------------------------------
 
     def session(self, *, trusted: bool = False) -> Session:
-        """Return a new session on database 0; a trusted one needs no password and replays a log."""
+        """Return a new session on database 0; a trusted session replays a log and needs no password."""
         session = Session(self, self.databases[0], self.next_session_id)
         self.next_session_id += 1
         session.created_ms = session.last_ms = self.clock.now_ms()
@@ -178,7 +178,7 @@ class Engine:
         return session
 
     def close_session(self, session: Session) -> None:
-        """Forget the session: it waits for nothing, watches nothing, hears nothing, is listed nowhere."""
+        """Unregister the session; end its waiting, its watched keys and its subscriptions."""
         self.unwatch(session)
         self.channels.forget(session)
         if session.blocked is not None:
@@ -186,7 +186,7 @@ class Engine:
         self.sessions.pop(session.id, None)
 
     def unwatch(self, session: Session) -> None:
-        """Take the session's watcher off every key (multi.c: unwatchAllKeys)."""
+        """Remove the session's watcher from every key (multi.c: unwatchAllKeys)."""
         watcher = session.watcher
         for database, key in watcher.keys:
             watchers = database.watched_keys.get(key)
@@ -199,7 +199,7 @@ class Engine:
         watcher.dirty = False
 
     def discard(self, session: Session) -> None:
-        """End the session's transaction and its watching (multi.c: discardTransaction)."""
+        """Discard the session's transaction and its watched keys (multi.c: discardTransaction)."""
         session.queue = []
         session.state &= ~(IN_MULTI | MULTI_FAILED)
         self.unwatch(session)
@@ -209,7 +209,7 @@ class Engine:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def execute(self, session: Session, argv: list[bytes]) -> cython.bint:
-        """Run one command; its reply is in session.out, unless the session now waits (False is returned then)."""
+        """Run one command; return True if its reply is in session.out, False if the session is now blocked."""
         entry: Command | None = self._by_name.get(argv[0])
         if entry is None:
             entry = self._find(argv[0])
@@ -235,7 +235,7 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _execute_muted(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
-        """Run a command of a session that asked for no replies (CLIENT REPLY OFF and SKIP)."""
+        """Run a command of a session with disabled replies (CLIENT REPLY OFF and SKIP)."""
         mark: cython.Py_ssize_t = session.out.mark()
         if session.state & REPLY_SKIP_NEXT:
             session.state = (session.state & ~REPLY_SKIP_NEXT) | REPLY_SKIP
@@ -252,7 +252,7 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _mute(self, session: Session, mark: cython.Py_ssize_t) -> cython.bint:
-        """Take back the reply of a session that asked for none; SKIP ends with the command, however long it waited."""
+        """Discard the reply if replies are disabled; SKIP ends with this command, even if it was blocked."""
         if session.state & (REPLY_OFF | REPLY_SKIP):
             session.out.truncate(mark)
             session.state &= ~REPLY_SKIP
@@ -261,10 +261,10 @@ class Engine:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
-        """Run the commands that are whole in the parser; True = call again once the replies are sent.
+        """Run the complete commands in the parser; return True if more remain after the replies are sent.
 
-        Stops when the session waits or closes, when the parser needs more bytes, or when `limit` bytes of
-        replies have gathered. A broken protocol leaves Redis's error as the last reply and a closing session.
+        Stop when the session is blocked or closed, when the parser needs more bytes, or when the replies exceed
+        `limit` bytes. A protocol error becomes the last reply, with Redis's text, and the session closes.
         """
         self._since = self.clock.ticks()
         try:
@@ -285,7 +285,7 @@ class Engine:
             try:
                 argv = parser.next()
             except ProtocolError as error:
-                # A client that only piles up bytes is cut off without a word (networking.c: readQueryFromClient).
+                # A client that exceeds its query buffer is disconnected without a reply (networking.c: readQueryFromClient).
                 if not isinstance(error, QueryBufferExceeded):
                     session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
                 session.closing = True
@@ -299,9 +299,9 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _take_shortcut(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Run the plain calls that come next by their command's shortcut; return how many they were."""
+        """Run the next commands by a fast path, if they have one; return their number."""
         size: cython.int = parser.first_size()
-        # Nearly every other command is seen to be one by the length of its name.
+        # The length of the name excludes nearly all commands without a fast path.
         if size < 0 or not self._shortcut_sizes >> size & 1:
             return 0
         if session.state != 0 or self.paused or self.notify_events or self.refusal is not None:
@@ -324,7 +324,7 @@ class Engine:
     def _run_shortcut(
         self, session: Session, parser: CommandParser, entry: Command, shortcut: FastPath, limit: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Do for a run of calls what `call` does for one; they are counted and timed together."""
+        """Run consecutive calls by the fast path; like `call`, but counted and timed together."""
         feed: PropagationBuffer | None = None if session.trusted else self.feed
         session.dirty = 0
         session.propagated = None
@@ -346,10 +346,10 @@ class Engine:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def replay(self, session: Session, parser: CommandParser) -> cython.Py_ssize_t:
-        """Run the plain calls of a log that come next, as long as there are any, without replies; how many they were.
+        """Run the next commands of a log as long as they have a fast path; discard replies, return their number.
 
-        Every other command is left to whoever reads the log. Nothing was refused, and nothing half of a transaction
-        run: there is no shortcut of MULTI.
+        The caller runs all other commands. The fast path rejects no command, and never splits a transaction, because
+        MULTI has no fast path.
         """
         count: cython.Py_ssize_t = 0
         ran: cython.Py_ssize_t = 1
@@ -369,7 +369,7 @@ class Engine:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def call(self, session: Session, entry: Command, argv: list[bytes]) -> cython.bint:
-        """Run the handler of an admitted command and act on what it noted."""
+        """Run the handler of an admitted command, then process the effects that it recorded in the session."""
         mark: cython.Py_ssize_t = session.out.mark()
         session.dirty = 0
         session.propagated = None
@@ -394,7 +394,7 @@ class Engine:
             counters.nanoseconds += ended - began
             if self._since:
                 self._since = ended
-            # After an exception that ends more than the command (^C, no memory), too: what was changed is changed.
+            # Also after an exception such as KeyboardInterrupt or MemoryError: the changes so far must be logged.
             if session.dirty or session.propagated is not None:
                 self._take_effects(session, argv)
             if self._pending and self._depth == 0:
@@ -410,7 +410,7 @@ class Engine:
         if self._log is None or session.trusted:
             return True
         if self._depth == 0 and self.feed is not None and not self._pending:
-            # One command, as nearly always: nothing is to be gathered.
+            # The common case, one command, needs no transaction.
             if commands is None or len(commands) == 1:
                 return self._feed(session.db.index, argv if commands is None else commands[0], self._log_time())
         if commands is None:
@@ -434,14 +434,14 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _log_time(self) -> cython.longlong:
-        """Return the time if the log wants to know it (ms since the epoch), else 0."""
+        """Return the time (ms since the epoch) if the log contains timestamps, else 0."""
         feed: PropagationBuffer | None = self.feed
         return self.clock.now_ms() if feed is not None and feed.timestamps else 0
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _flush_pending(self) -> cython.bint:
-        """Log what one outermost command changed; more than one command goes as a transaction."""
+        """Log the changes of one outermost command; several logged commands form a transaction."""
         pending = self._pending
         self._pending = []
         if self._log is None:
@@ -457,7 +457,7 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _frame(self, db: cython.int, word: bytes, now: cython.longlong) -> cython.bint:
-        """Log MULTI or EXEC: since 7.2 they belong to no database, and a SELECT comes behind MULTI (propagateNow)."""
+        """Log MULTI or EXEC; since 7.2 these need no SELECT, so a SELECT follows MULTI (server.c: propagateNow)."""
         feed: PropagationBuffer | None = self.feed
         if feed is not None and self.settings.compat.knows(72):
             db = feed.db
@@ -474,7 +474,7 @@ class Engine:
         return True
 
     def before_reply(self) -> None:
-        """Let the log reach the durability that the settings ask for; to be called before replies leave."""
+        """Flush the log as the settings require; must be called before replies are sent."""
         if self._log is not None:
             self._log.flush()
 
@@ -486,7 +486,7 @@ class Engine:
         if found is None:
             return None
         if found.level > self.settings.compat.level:
-            return found if self.loading else None  # a log was written when more was shown
+            return found if self.loading else None  # a log may contain commands that are newer than `compat`
         if len(self._by_name) < _MAX_CACHED_NAMES:
             self._by_name[name] = found
         return found
@@ -501,7 +501,7 @@ class Engine:
         return entry if found is None or hidden else found
 
     def take_settings(self) -> None:
-        """Act on settings that were changed: other commands may be there, other events be told."""
+        """Apply changed settings, which may affect the available commands and the published events."""
         self._by_name.clear()
         events = self.settings.notify_keyspace_events
         self.notify_events = events.wanted
@@ -515,7 +515,7 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _admit(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
-        """Decide on a command that is not plainly fine; False = refused or queued, the reply is written."""
+        """Return whether to run the command now; if False, it was rejected or queued and its reply is written."""
         if entry is None and argv[0].lower() in _HTTP:
             session.closing = True
             return False
@@ -539,7 +539,7 @@ class Engine:
         return True
 
     def _check(self, session: Session, entry: Command | None, argv: list[bytes]) -> None:
-        """Raise what processCommand (server.c) refuses before a call, in its order."""
+        """Raise CommandError if the command may not run; the checks have the order of server.c: processCommand."""
         if entry is None:
             raise CommandError(_unknown_command(argv))
         if entry.subcommands is not None and len(argv) > 1:
@@ -563,7 +563,7 @@ class Engine:
     # -- pausing -------------------------------------------------------------------------------------
 
     def _postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
-        """Let a paused client wait with its command; only clients of a socket are (blocked.c: BLOCKED_POSTPONE)."""
+        """Postpone a command of a paused client; only clients on sockets are paused (blocked.c: BLOCKED_POSTPONE)."""
         if session.transport is None or entry is None or not entry.accepts(len(argv)):
             return False
         if self.paused == PAUSE_WRITES and not _may_replicate(session, entry):
@@ -576,7 +576,7 @@ class Engine:
         return True
 
     def unpause(self) -> None:
-        """Let the clients go on that were held back, in the order in which they came (unblockPostponedClients)."""
+        """End the pause and run the postponed commands, in order of arrival (unblockPostponedClients)."""
         self.paused = PAUSE_OFF
         waiting, self._postponed = self._postponed, []
         for blocked in waiting:
@@ -590,7 +590,7 @@ class Engine:
 
     def block(self, session: Session, keys: list[bytes], timeout_ms: int,
               serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], queue: bytes | None = None) -> None:
-        """Let the session wait for its keys (blocked.c: blockForKeys); Session.block is the way here."""
+        """Block the session on its keys (blocked.c: blockForKeys); called through Session.block."""
         deadline = self.clock.now_ms() + timeout_ms if timeout_ms else 0
         self._waits += 1
         blocked = Blocked(session, session.db, list(dict.fromkeys(keys)), deadline, serve, expired, session.argv, queue,
@@ -604,16 +604,16 @@ class Engine:
         session.state |= BLOCKED
 
     def retry_at(self, session: Session, when: int) -> None:
-        """Let a waiting session be asked again at a time (ms since the epoch), though its keys may not change."""
+        """Try to serve a blocked session at a time (ms since the epoch), even if none of its keys changes."""
         blocked = session.blocked
         before = blocked.wakes_at
         blocked.retry_at = when
         if blocked.wakes_at < before or before == 0:
-            # Its door sleeps for too long.
+            # The frontend's timer is set to a later time.
             self._wake(session)
 
     def time_has_come(self, session: Session) -> None:
-        """Act on what a session waits for the clock for; called by its door at `Blocked.wakes_at`."""
+        """Handle the time-out or the retry of a blocked session; the frontend calls it at `Blocked.wakes_at`."""
         blocked = session.blocked
         if blocked is None or blocked.postponed:
             return
@@ -622,7 +622,7 @@ class Engine:
             self.expire_block(session)
         elif blocked.retry_at and blocked.retry_at <= now:
             if not blocked.keys:
-                # It waits for something else, and is alone in that.
+                # It is not blocked on keys, so no other client is affected.
                 blocked.retry_at = 0
                 self._serve(blocked, b"")
                 return
@@ -630,18 +630,18 @@ class Engine:
                 # A claim is a write.
                 blocked.retry_at = now + _PAUSED_RETRY
                 return
-            # All who wait for these keys are asked, in their order (t_stream.c: handleClaimableStreamEntries).
+            # All clients blocked on these keys are tried in order (t_stream.c: handleClaimableStreamEntries).
             blocked.retry_at = 0
             for key in blocked.keys:
                 blocked.db.signal_ready(key)
             self._serve_ready()
 
     def has_unlogged(self) -> bool:
-        """Whether a command that runs, or a transaction, changed something that is to be logged when it ends."""
+        """Return whether the running command or transaction has made changes that will be logged when it ends."""
         return len(self._pending) > 0
 
     def expire_block(self, session: Session) -> None:
-        """The session waited long enough: write the reply of a time-out and wake it."""
+        """End the session's waiting with the reply of a time-out."""
         blocked = session.blocked
         if blocked is not None and not blocked.postponed:
             self._stop_waiting(session)
@@ -701,7 +701,7 @@ class Engine:
         return True
 
     def _serve_key(self, turns: ServingRound, key: bytes) -> None:
-        """Serve those who wait for the key, until each was asked whom that may help."""
+        """Try to serve the clients blocked on the key, in turn; skip clients that cannot be served."""
         blocked = turns.next()
         while blocked is not None:
             if blocked.session.blocked is not blocked or not self._serve(blocked, key):
@@ -709,7 +709,7 @@ class Engine:
             blocked = turns.next()
 
     def _serve(self, blocked: Blocked, key: bytes) -> bool:
-        """Try to serve one waiting client; whether it got a reply."""
+        """Try to serve one blocked client; return whether it received a reply."""
         session = blocked.session
         mark = session.out.mark()
         session.dirty = 0
@@ -741,12 +741,12 @@ class Engine:
     # -- expiry and events ---------------------------------------------------------------------------
 
     def _expired(self, database: Database, key: bytes) -> None:
-        """A key's time has come: count it, tell its watchers, log the DEL (expire.c: deleteExpiredKeyAndPropagate)."""
+        """Count an expired key, mark its watchers, and log the DEL (expire.c: deleteExpiredKeyAndPropagate)."""
         self.statistics.expired_keys += 1
         database.touch(key)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
-        # While writes are refused, too: the log keeps it until it can be written again.
+        # Also while writes are rejected: the log buffers the command until the file can be written again.
         if self._log is not None and not self.loading:
             name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
             self._pending.append((database.index, [name, key]))
@@ -757,7 +757,7 @@ class Engine:
         return not self.loading and not self.paused
 
     def expire_cycle(self, limit: int = 20) -> int:
-        """Remove keys whose time has come, some of each database; called from time to time by whoever owns a timer."""
+        """Delete up to `limit` expired keys of each database, and return their number; called by a periodic timer."""
         if self.loading or self.paused or not self.active_expire:
             return 0
         removed = sum(database.expire_some(limit) for database in self.databases if database.expires)
@@ -771,7 +771,7 @@ class Engine:
         return removed
 
     def keyspace_event(self, database: Database, kind: bytes, event: bytes, key: bytes) -> None:
-        """Tell a keyspace event on its channels, if its class is wanted (notify.c: notifyKeyspaceEvent)."""
+        """Publish a keyspace event on its channels, if its class is enabled (notify.c: notifyKeyspaceEvent)."""
         if self.on_keyspace_event is not None:
             self.on_keyspace_event(database, kind, event, key)
         flags = self.settings.notify_keyspace_events.flags
@@ -792,7 +792,7 @@ class Engine:
             self.keyspace_event(database, b"c", b"type_changed", key)
 
     def check(self) -> None:
-        """Assert the invariants of every database, of the channels and of the waiting clients."""
+        """Assert the invariants of all databases, channels and blocked clients."""
         self.channels.check()
         for database in self.databases:
             database.check()
@@ -802,35 +802,35 @@ class Engine:
 
 
 def _may_write(session: Session, entry: Command) -> bool:
-    """Whether the command is refused while changes cannot be logged; PING is, so that monitoring sees it."""
+    """Return whether the command is rejected while the log cannot be written; PING is, so that monitoring sees it."""
     if entry.fullname == "exec":
         return any(queued.write for queued, _ in session.queue)
     return entry.write or entry.fullname == "ping"
 
 
 def _may_replicate(session: Session, entry: Command) -> bool:
-    """Whether a pause of the writers holds the command back (server.c: is_may_replicate_command)."""
+    """Return whether CLIENT PAUSE WRITE holds the command back (server.c: is_may_replicate_command)."""
     if entry.name == "exec":
         return any(_may_replicate(session, queued) for queued, _ in session.queue)
     return entry.write or "may_replicate" in entry.flags
 
 
 def _never_served(_session: Session, _key: bytes) -> bool:
-    """A postponed command waits for no key."""
+    """Return False: a postponed command is not blocked on keys."""
     return False
 
 
 def _never_expires(_session: Session) -> None:
-    """A postponed command has no time-out."""
+    """Do nothing: a postponed command has no time-out."""
 
 
 def _text(raw: bytes) -> str:
-    """Return a client's bytes as an error line shows them: as C's %s does, up to the first NUL."""
+    """Return the bytes up to the first NUL as text, for an error line (C's %s)."""
     return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
 def _unknown_command(argv: list[bytes]) -> str:
-    """Return the text of server.c for a command that does not exist: its name and first arguments, cut at 128 bytes."""
+    """Return the error for an unknown command: its name and arguments, 128 bytes of each (server.c)."""
     arguments = b""
     for word in argv[1:]:
         if len(arguments) >= 128:

@@ -1,22 +1,22 @@
-"""A session: what the engine knows of one client, and the only thing that a handler is given.
+"""A session: the engine's state of one client, and the interface that command handlers use.
 
-A handler reads `session.db`, writes its reply into `session.out`, raises a CommandError to refuse,
-and says what it did:
+A handler reads `session.db`, writes its reply to `session.out`, and raises a CommandError to reject the command. It
+records the effects of the command in the session:
 
-    session.modified(key)      the key changed: WATCH is told, one change is counted (`dirty`)
+    session.modified(key)      the key changed: marks its watchers and counts one change (`dirty`)
     session.notify(kind, event, key)   a keyspace event
-    session.propagate(argv)    log and replicate this instead of the command as it came; may be
-                               said several times; `session.propagate_nothing()` for no command at all
+    session.propagate(argv)    log and replicate this instead of the received command; several calls append several
+                               commands; `session.propagate_nothing()` logs no command at all
     session.block(...)         no reply now: `serve` is called when one of the keys is ready
-    session.push(data)         a confirmation of (un)subscribing: sent even where replies are not wanted
+    session.push(data)         a confirmation of (un)subscribing: sent even if replies are disabled
 
-These are notes that the engine acts on after the handler. A handler that notes nothing but
-`dirty` is propagated as it came.
+The engine processes these records after the handler has returned. If a handler records only `dirty`, the received
+command is propagated unchanged.
 
-Messages of channels come from other sessions' commands, at any time. `running` says that a command of
-this session is half-way through its reply: what it has to hear meanwhile waits in `pushes` until the reply
-is whole (networking.c: pending_push_messages). At any other time a message goes straight into `out`, and
-`on_message` tells the door that there is something to send.
+Channel messages arrive from other sessions' commands at any time. `running` is true while a command of this session
+writes its reply. Messages that arrive then wait in `pushes` until the reply is complete (networking.c:
+pending_push_messages). At any other time a message is written to `out` directly, and `on_message` notifies the frontend
+that there is data to send.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.keyspace.database import Database, Watcher
 from rillet.protocol.reply_writer import ReplyWriter
 
-# Bits of `Session.state`; a session without any takes the engine's short way.
+# Bits of `Session.state`; the engine skips its checks for a session without any.
 UNAUTHENTICATED = 1
 IN_MULTI = 2
 MULTI_FAILED = 4
@@ -44,15 +44,15 @@ REPLY_SKIP_NEXT = 128
 
 
 class Blocked:
-    """A client that waits: for which keys, until when, and how to serve or give up.
+    """A blocked client: its keys, its deadline, and the functions that end its waiting.
 
-    serve(session, key) -> bool   tries to reply because key changed; True ends the waiting
+    serve(session, key) -> bool   tries to reply after the key changed; True ends the waiting
     expired(session)              writes the reply of a time-out
-    deadline                      ms since the epoch; 0 waits for ever
-    retry_at                      when it is to be asked again though no key changed (ms since the epoch); 0 = not
-    postponed                     the client is paused, and its command is still to be run
-    queue                         what it waits for, where others wait for the same (`waiting`); None stands alone
-    number                        how many clients waited before it
+    deadline                      ms since the epoch; 0: none
+    retry_at                      the time of the next attempt even if no key changes (ms since the epoch); 0: none
+    postponed                     the client is paused, and its command has not run yet
+    queue                         the queue of clients with the same condition (see `blocking`); None: no queue
+    number                        the number of clients that were blocked before it
     """
 
     __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
@@ -75,7 +75,7 @@ class Blocked:
 
     @property
     def wakes_at(self) -> int:
-        """When whoever owns the clock has to call Engine.time_has_come (ms since the epoch); 0 = never."""
+        """The time at which the frontend must call Engine.time_has_come (ms since the epoch); 0: never."""
         if self.deadline and self.retry_at:
             return min(self.deadline, self.retry_at)
         return self.deadline or self.retry_at
@@ -84,7 +84,7 @@ class Blocked:
 @cython.final
 @cython.cclass
 class Session:
-    """One client's state. `engine` is the Engine; `on_wake` is called after a blocked client got its reply."""
+    """One client's state. `engine` is the Engine; `on_wake` is called after a blocked client received its reply."""
 
     __slots__ = (
         "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "in_exec", "dirty",
@@ -123,14 +123,14 @@ class Session:
         self.argv = []
         self.command = None
         self.closing = False
-        # Commands of the log and of a master are obeyed even where a client's would be refused.
+        # Commands of the log and of a master run even if a client's command would be rejected.
         self.trusted = False
         self.on_wake = None
         self.transport = None
         self.created_ms = 0
         self.last_ms = 0
         self.extra = {}
-        # runtime/channels.py: Subscriptions, once there were any.
+        # The session's Subscriptions, created at the first one.
         self.subscriptions = None
         self.pushes = None
         self.running = False
@@ -139,7 +139,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def push(self, data: bytes) -> cython.bint:
-        """Reply with bytes that CLIENT REPLY OFF and SKIP do not hold back (networking.c: CLIENT_PUSHING)."""
+        """Write bytes that CLIENT REPLY OFF and SKIP do not suppress (networking.c: CLIENT_PUSHING)."""
         if self.state & (REPLY_OFF | REPLY_SKIP):
             return self.postpone(data)
         return self.out.raw(data)
@@ -147,7 +147,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def postpone(self, data: bytes) -> cython.bint:
-        """Keep a message until the reply of the command that runs is whole."""
+        """Keep a message until the reply of the running command is complete."""
         if self.pushes is None:
             self.pushes = []
         self.pushes.append(data)
@@ -156,7 +156,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def flush_pushes(self) -> cython.bint:
-        """Put the messages that waited behind the reply."""
+        """Append the kept messages after the reply."""
         waiting: list[bytes] = self.pushes
         self.pushes = None
         for data in waiting:
@@ -166,7 +166,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def modified(self, key: bytes) -> cython.bint:
-        """Note one change of the key: its watchers are marked (signalModifiedKey, server.dirty++)."""
+        """Record one change of the key and mark its watchers (signalModifiedKey, server.dirty++)."""
         self.dirty += 1
         if self.db.watched_keys:
             self.db.touch(key)
@@ -175,7 +175,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def propagate(self, argv: list[bytes]) -> cython.bint:
-        """Log and replicate this command (after those noted before it) in place of the one that came."""
+        """Log and replicate this command instead of the received one, after earlier calls' commands."""
         if self.propagated is None:
             self.propagated = [argv]
         else:
@@ -193,13 +193,13 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def notify(self, kind: bytes, event: bytes, key: bytes) -> cython.bint:
-        """Note a keyspace event; `kind` is its letter in notify-keyspace-events (t = stream, g = generic)."""
+        """Publish a keyspace event; `kind` is its letter in notify-keyspace-events (t = stream, g = generic)."""
         if self.engine.notify_events:
             self.engine.keyspace_event(self.db, kind, event, key)
         return True
 
     def notify_deleted_by_time(self, key: bytes) -> None:
-        """Note that a command deleted the key by giving it a time in the past; to Valkey that is an expiry."""
+        """Publish the event of a key deleted by an expiry in the past; Valkey calls it expired."""
         if self.engine.settings.compat.valkey:
             self.notify(b"x", b"expired", key)
         else:
@@ -207,10 +207,10 @@ class Session:
 
     @property
     def can_block(self) -> bool:
-        """Whether this call may wait: not inside EXEC, and not while a log is replayed."""
+        """Whether this call may block: not inside EXEC, and not during a log replay."""
         return not self.in_exec and not self.trusted
 
     def block(self, keys: list[bytes], timeout_ms: int, serve: Callable[[Any, bytes], bool],
               expired: Callable[[Any], None], queue: bytes | None = None) -> None:
-        """Wait for any of the keys; see Blocked. timeout_ms 0 waits for ever."""
+        """Block until one of the keys changes; see Blocked. timeout_ms 0: without a time limit."""
         self.engine.block(self, keys, timeout_ms, serve, expired, queue)

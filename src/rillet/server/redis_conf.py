@@ -1,20 +1,20 @@
-"""Settings from a redis.conf and the command line, as redis-server takes them.
+"""Settings from a redis.conf and the command line, with redis-server's grammar.
 
     rillet serve redis.conf --port 7000 --appendonly yes
     rillet serve --save 60 1 --save 300 100 "--dbfilename my.rdb"
     rillet serve - < redis.conf
 
-A file holds one directive a line: a name and its arguments, split with the quoting of redis-cli; `#`
-begins a comment line. `include` reads another file, or all that a pattern names. What comes later wins: the file, then
-the standard input (`-`), then the command line, where an option is a directive whose arguments stand as they are:
-`--save ""`, `"--port 7000"`, and a value may begin with `--` where an option needs one (server.c: main).
+A file has one directive per line: a name and its arguments, split with the quoting rules of redis-cli; a line that
+begins with `#` is a comment. `include` reads another file, or all files that match a pattern. Later directives override
+earlier ones: first the file, then the standard input (`-`), then the command line. There, an option is a directive
+whose arguments need no further quoting (`--save ""`, `"--port 7000"`); a value may begin with `--` if the option
+requires one (server.c: main).
 
-`save` adds up: the first of a start takes the place of the default ones, the others are added, and `save ""` takes
-all of them away (config.c: setConfigSaveOption).
+`save` accumulates: the first one replaces the default save points, further ones are added, and `save ""` removes all
+(config.c: setConfigSaveOption).
 
-A directive of Redis that rillet has no use for is an error that names it, with its line, unless it is one of
-those that change nothing for a client (IGNORED): they are read, and left in the file by CONFIG REWRITE
-(rillet.server.config_rewrite).
+A directive that rillet does not support is an error with its name and line. Exceptions are directives without an effect
+for clients (IGNORED): they are accepted, and CONFIG REWRITE leaves them in the file (rillet.server.config_rewrite).
 """
 
 from __future__ import annotations
