@@ -16,12 +16,12 @@ A message is encoded once for each protocol version, and appended to the output 
 
 Messages are not stored: only current subscribers receive them. If a subscriber does not read its output, its frontend
 disconnects it once too much has collected (client-output-buffer-limit). A subscriber in the middle of a command
-receives the message after its reply. Up to Redis 7.0, a client's own PUBLISH put the message before the reply, even inside
-EXEC's array (`Channels.before_reply`).
+receives the message after its reply. Up to Redis 7.0, a client's own PUBLISH put the message before the reply, even
+inside EXEC's array (`Channels.before_reply`).
 
-Costs: (un)subscribing O(1) per name; publishing O(subscribers + patterns), with a glob match per pattern; disconnecting a
-session O(its names). This module is compiled, because a message to ten thousand subscribers runs one loop ten thousand
-times.
+Costs: (un)subscribing O(1) per name; publishing O(subscribers + patterns), with a glob match per pattern;
+disconnecting a session O(its names). This module is compiled, because a message to ten thousand subscribers runs one
+loop ten thousand times.
 """
 
 from __future__ import annotations

@@ -285,7 +285,7 @@ class Engine:
             try:
                 argv = parser.next()
             except ProtocolError as error:
-                # A client that exceeds its query buffer is disconnected without a reply (networking.c: readQueryFromClient).
+                # An overfull query buffer: disconnect without a reply (networking.c: readQueryFromClient).
                 if not isinstance(error, QueryBufferExceeded):
                     session.out.error(f"ERR {error}".encode("utf-8", "surrogateescape"))
                 session.closing = True
