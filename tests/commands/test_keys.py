@@ -97,7 +97,7 @@ def test_wait_times_out_because_there_are_no_replicas(bench: Bench) -> None:
     session = bench.session
     assert not bench.engine.execute(session, [b"WAIT", b"1", b"100"])
     assert session.blocked is not None and session.blocked.deadline == NOW + 100
-    bench.engine.expire_block(session)
+    bench.engine.blocking.expire(session)
     assert session.out.take() == b":0\r\n"
 
 

@@ -98,7 +98,7 @@ def test_the_deadline_is_in_milliseconds_rounded_up() -> None:
     bench = Bench(compat="newest")
     assert not bench.engine.execute(bench.session, [b"BLPOP", b"l", b"0.0001"])
     assert bench.session.blocked.deadline == bench.clock.now_ms() + 1
-    bench.engine.expire_block(bench.session)
+    bench.engine.blocking.expire(bench.session)
     bench.session.out.take()
     assert bench("BLPOP", "l", "1e17") == "ERR timeout is out of range"
     assert bench("BLPOP", "l", "-inf") == "ERR timeout is negative"

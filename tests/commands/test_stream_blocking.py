@@ -232,7 +232,7 @@ def test_time_out_is_null(words: str) -> None:
     assert not local.engine.execute(local.session, words.encode().split())
     blocked = local.session.blocked
     assert blocked is not None and blocked.deadline == 1050
-    local.engine.expire_block(local.session)
+    local.engine.blocking.expire(local.session)
     assert read(local.session.out.take()) is None
     assert local.session.blocked is None and not local.session.db.blocking_keys
 

@@ -368,7 +368,7 @@ class Waiting:
 
     def look(self) -> Any:
         """Do what a door does at that time, and return the reply if there is one."""
-        self.engine.time_has_come(self.session)
+        self.engine.blocking.time_has_come(self.session)
         self.engine.check()
         raw = self.session.out.take()
         return read(raw) if raw else "waits"

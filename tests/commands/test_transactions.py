@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rillet.runtime.session import IN_MULTI
+from rillet.runtime.session_state import IN_MULTI
 from tests.commands.ends import Bench
 from tests.differential.wire import Local
 

@@ -72,9 +72,9 @@ class Local:
             while self.engine.drain(self.session, self.parser, 1 << 30):
                 pass
             if self.session.blocked is not None:
-                self.engine.expire_block(self.session)
+                self.engine.blocking.expire(self.session)
         elif not self.engine.execute(self.session, list(argv)):
-            self.engine.expire_block(self.session)
+            self.engine.blocking.expire(self.session)
         return self.session.out.take()
 
     def __call__(self, *words: bytes | str | int) -> Any:

@@ -12,7 +12,7 @@ from importlib import import_module
 MODULES = {
     "connection": ("auth", "connection", "client", "client_admin", "transactions"),
     "keys": ("delete", "lookup", "scan", "copy", "expire", "object", "dump"),
-    "string": ("string", "lcs"),
+    "string": ("get_set", "ranges", "counters", "lcs"),
     "list": ("elements", "pop", "move"),
     "set": ("members", "random_members", "operations"),
     "zset": ("members", "range", "operations", "pop", "scan", "random_members"),

@@ -1,27 +1,85 @@
-"""The clients that are blocked on one key, and the order in which they are served.
+"""Blocked clients: sessions that wait for a key, and the order in which they are served (Redis: blocked.c).
 
-    KeyWaiters ── None ──► client, client ...      each has its own condition (XREAD after its ID)
-               ── b"g" ──► client, client ...      all have the same condition: new entries of group g
-               ── b"h" ──► ...
+    database.blocking_keys[b"events"] -> KeyWaiters
+        None -> client, client ...      each waits for something else (XREAD after its own ID)
+        b"g" -> client, client ...      all wait for the same: the next entries of group g
+        b"h" -> ...
 
-Redis serves the clients of a key in order of arrival, and tries each of them (blocked.c, handleClientsBlockedOnKey). If
-ten thousand clients wait in one group and one entry arrives, that is ten thousand attempts for one success. Here,
-clients with the same condition share a queue. If the first client of a queue cannot be served, no other client in it
-can, and the rest of the queue is skipped. Across queues, clients are served in order of arrival, as in Redis.
+A command that changes a key marks it as ready; after the command, the engine serves the clients of the ready keys.
+Redis tries each client of a key, first come first served (handleClientsBlockedOnKey). With ten thousand clients in
+one group and one new entry, that is ten thousand tries for one success. So clients that wait for the same thing form a
+queue: if its first client cannot be served, the round skips the others. Between queues the order is that
+of arrival, as in Redis.
 
-Costs: O(1) to add or remove a client; a round O(queues), and O(log queues) for each client that is tried.
+Costs: O(1) to block and to unblock; a round O(queues), and O(log queues) for each client that it tries.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
 from typing import Any
 
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.errors import CommandError
+from rillet.keyspace.clock import Clock
+from rillet.keyspace.database import Database
+from rillet.runtime import session_state
+from rillet.runtime.propagation import Propagation
+from rillet.runtime.session import Session
+from rillet.runtime.statistics import Statistics
+
+_BLOCKED = cython.declare(cython.int, session_state.BLOCKED)
+_RUNNING = cython.declare(cython.int, session_state.RUNNING)
+# Milliseconds until a retry that CLIENT PAUSE prevented is tried again.
+_PAUSED_RETRY = 100
+
+
+class BlockedClient:
+    """Why a session is blocked: its keys, its deadline, and how to serve it or give up.
+
+    serve(session, key) -> bool   tries to reply because key changed; True unblocks the session
+    expired(session)              writes the reply of a timeout
+    deadline                      ms since the epoch; 0 = none
+    retry_at                      time of a retry without a change of a key, ms since the epoch; 0 = none
+    postponed                     CLIENT PAUSE holds the session back, and its command has not run yet
+    queue                         the name of its queue in KeyWaiters; None = it waits alone
+    number                        its place in the order of arrival
+    """
+
+    __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
+                 "number")  # fmt: skip
+
+    def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
+                 serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes],
+                 queue: bytes | None, number: int) -> None:
+        self.session = session
+        self.db = db
+        self.keys = keys
+        self.deadline = deadline
+        self.retry_at = 0
+        self.serve = serve
+        self.expired = expired
+        self.argv = argv
+        self.postponed = False
+        self.queue = queue
+        self.number = number
+
+    @property
+    def wakes_at(self) -> int:
+        """When the owner of the timer has to call Blocking.time_has_come (ms since the epoch); 0 = never."""
+        if self.deadline and self.retry_at:
+            return min(self.deadline, self.retry_at)
+        return self.deadline or self.retry_at
+
 
 class KeyWaiters:
-    """The clients blocked on one key; iteration yields them in order of arrival."""
+    """The blocked clients of one key; iteration yields them in the order of arrival."""
 
     __slots__ = ("queues",)
 
@@ -29,14 +87,14 @@ class KeyWaiters:
         self.queues: dict[bytes | None, OrderedDict[Any, None]] = {}
 
     def add(self, blocked: Any) -> None:
-        """Append a client to its queue."""
+        """Add a client at the end of its queue."""
         queue = self.queues.get(blocked.queue)
         if queue is None:
             queue = self.queues[blocked.queue] = OrderedDict()
         queue[blocked] = None
 
     def remove(self, blocked: Any) -> None:
-        """Remove a client, if present."""
+        """Remove a client, if it is there."""
         queue = self.queues.get(blocked.queue)
         if queue is not None:
             queue.pop(blocked, None)
@@ -44,7 +102,7 @@ class KeyWaiters:
                 del self.queues[blocked.queue]
 
     def turns(self) -> ServingRound:
-        """Start a round over the clients; clients may be added and removed meanwhile."""
+        """Return a round over the clients, which may come and go meanwhile."""
         return ServingRound(self)
 
     def __bool__(self) -> bool:
@@ -54,30 +112,31 @@ class KeyWaiters:
         return sum(len(queue) for queue in self.queues.values())
 
     def __iter__(self) -> Iterator[Any]:
-        everybody = [blocked for queue in self.queues.values() for blocked in queue]
-        return iter(sorted(everybody, key=lambda blocked: blocked.number))
+        clients = [blocked for queue in self.queues.values() for blocked in queue]
+        return iter(sorted(clients, key=lambda blocked: blocked.number))
 
 
 class ServingRound:
-    """One round over a key's blocked clients: `next` returns a client; call `refused` if it cannot be served."""
+    """One round over the blocked clients of a key: `next` returns a client to try, `refused` reports a failed try."""
 
     __slots__ = ("_alone", "_at", "_queue", "_queues", "last")
 
     def __init__(self, waiters: KeyWaiters) -> None:
         self._alone = list(waiters.queues.get(None, ()))
         self._at = 0
-        # The remaining queues, without the current one: a heap ordered by the number of their first client.
+        # A heap of the queues still to be tried, by the number of their first client.
         self._queues = [(next(iter(queue)).number, queue) for name, queue in waiters.queues.items() if name is not None]
         heapify(self._queues)
+        # The queue of the client that is being tried; it is not in the heap.
         self._queue: OrderedDict[Any, None] | None = None
-        # Clients that arrive during this round wait for the next one.
+        # Clients that block during this round wait for the next one.
         self.last = max((next(reversed(queue)).number for queue in waiters.queues.values()), default=0)
 
     def next(self) -> Any:
-        """Return the remaining client that has waited longest, or None."""
+        """Return the client that has waited longest among those still to be tried, or None."""
         alone = self._alone[self._at] if self._at < len(self._alone) else None
         if self._queue is not None:
-            self._come_back(self._queue)
+            self._push(self._queue)
             self._queue = None
         while self._queues and (alone is None or self._queues[0][0] < alone.number):
             number, queue = heappop(self._queues)
@@ -85,18 +144,187 @@ class ServingRound:
             if head is not None and head.number == number:
                 self._queue = queue
                 return head
-            self._come_back(queue)  # its first client was removed meanwhile
+            self._push(queue)  # its first client left meanwhile
         if alone is not None:
             self._at += 1
         return alone
 
-    def _come_back(self, queue: OrderedDict[Any, None]) -> None:
-        """Put a queue back into the heap, at the position of its first client."""
+    def _push(self, queue: OrderedDict[Any, None]) -> None:
+        """Put a queue back into the heap, unless its first client came after the round began."""
         head = next(iter(queue), None)
         if head is not None and head.number <= self.last:
             heappush(self._queues, (head.number, queue))
 
     def refused(self, blocked: Any) -> None:
-        """Skip the rest of this client's queue in this round."""
+        """Skip the rest of the client's queue in this round."""
         if blocked.queue is not None:
             self._queue = None
+
+
+@cython.final
+@cython.cclass
+class Blocking:
+    """The blocked sessions of one engine. `ready` lists the databases with ready keys."""
+
+    __slots__ = ("ready", "_clock", "_statistics", "_propagation", "_arrivals")
+    ready: list[Database]
+
+    def __init__(self, clock: Clock, statistics: Statistics, propagation: Propagation) -> None:
+        self.ready = []
+        self._clock = clock
+        self._statistics = statistics
+        self._propagation = propagation
+        self._arrivals = 0
+
+    def block(self, session: Session, keys: list[bytes], timeout_ms: int,
+              serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], queue: bytes | None = None) -> None:
+        """Block the session until one of its keys is ready (blocked.c: blockForKeys). O(keys)"""
+        deadline = self._clock.now_ms() + timeout_ms if timeout_ms else 0
+        self._arrivals += 1
+        blocked = BlockedClient(session, session.db, list(dict.fromkeys(keys)), deadline, serve, expired, session.argv,
+                                queue, self._arrivals)  # fmt: skip
+        for key in blocked.keys:
+            waiting = session.db.blocking_keys.get(key)
+            if waiting is None:
+                waiting = session.db.blocking_keys[key] = KeyWaiters()
+            waiting.add(blocked)
+        session.blocked = blocked
+        session.state |= _BLOCKED
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def unblock(self, session: Session) -> cython.bint:
+        """Unblock the session without a reply. O(keys)"""
+        blocked = session.blocked
+        session.blocked = None
+        session.state &= ~_BLOCKED
+        for key in blocked.keys:
+            waiting = blocked.db.blocking_keys.get(key)
+            if waiting is not None:
+                waiting.remove(blocked)
+                if not waiting:
+                    del blocked.db.blocking_keys[key]
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def wake(self, session: Session) -> cython.bint:
+        """Notify the frontend of the session that it has a reply, or another time to wait for."""
+        if session.on_wake is not None:
+            session.on_wake()
+        return True
+
+    # -- time ----------------------------------------------------------------------------------------
+
+    def retry_at(self, session: Session, when: int) -> None:
+        """Try to serve a blocked session at a time (ms since the epoch), even if its keys do not change."""
+        blocked = session.blocked
+        before = blocked.wakes_at
+        blocked.retry_at = when
+        if blocked.wakes_at < before or before == 0:
+            self.wake(session)  # its timer is set too late
+
+    def time_has_come(self, session: Session) -> None:
+        """Act on a deadline or a retry; the owner of the timer calls this at `BlockedClient.wakes_at`."""
+        blocked = session.blocked
+        if blocked is None or blocked.postponed:
+            return
+        now = self._clock.now_ms()
+        if blocked.deadline and blocked.deadline <= now:
+            self.expire(session)
+        elif blocked.retry_at and blocked.retry_at <= now:
+            if not blocked.keys:
+                # It waits for no key, so no other client competes with it.
+                blocked.retry_at = 0
+                self._serve(blocked, b"")
+            elif session.engine.paused:
+                blocked.retry_at = now + _PAUSED_RETRY  # a claim is a write
+            else:
+                # Try all clients of these keys in their order (t_stream.c: handleClaimableStreamEntries).
+                blocked.retry_at = 0
+                for key in blocked.keys:
+                    blocked.db.signal_ready(key)
+                self.serve_ready()
+
+    def expire(self, session: Session) -> None:
+        """Write the reply of a timeout and unblock the session."""
+        blocked = session.blocked
+        if blocked is not None and not blocked.postponed:
+            self.unblock(session)
+            mark: cython.Py_ssize_t = session.out.mark()
+            blocked.expired(session)
+            session.mute(mark)
+            self.wake(session)
+
+    def fail(self, session: Session, error: CommandError) -> None:
+        """Write an error reply and unblock the session (CLIENT UNBLOCK ... ERROR)."""
+        if session.blocked is not None and not session.blocked.postponed:
+            self.unblock(session)
+            self._statistics.count_failure(session.command)
+            mark: cython.Py_ssize_t = session.out.mark()
+            session.reply_error(mark, error)
+            session.mute(mark)
+            self.wake(session)
+
+    # -- ready keys ----------------------------------------------------------------------------------
+
+    def database_ready(self, database: Database) -> None:
+        """Record that the database has ready keys, for `serve_ready`."""
+        self.ready.append(database)
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def serve_ready(self) -> cython.bint:
+        """Serve the clients of ready keys, first come first served (blocked.c: handleClientsBlockedOnKeys)."""
+        while self.ready:
+            databases = self.ready
+            self.ready = []
+            for database in databases:
+                keys = list(database.ready_keys)
+                database.ready_keys.clear()
+                for key in keys:
+                    waiting = database.blocking_keys.get(key)
+                    if waiting is not None:
+                        self._serve_key(waiting.turns(), key)
+        return True
+
+    def _serve_key(self, turns: ServingRound, key: bytes) -> None:
+        blocked = turns.next()
+        while blocked is not None:
+            if blocked.session.blocked is not blocked or not self._serve(blocked, key):
+                turns.refused(blocked)
+            blocked = turns.next()
+
+    def _serve(self, blocked: BlockedClient, key: bytes) -> bool:
+        """Try to serve one blocked client; return whether it got a reply."""
+        session: Session = blocked.session
+        mark: cython.Py_ssize_t = session.out.mark()
+        propagation: Propagation = self._propagation
+        session.dirty = 0
+        session.propagated = None
+        session.state |= _RUNNING
+        propagation.depth += 1
+        try:
+            done = blocked.serve(session, key)
+        except CommandError as error:
+            self._statistics.count_failure(session.command)
+            session.reply_error(mark, error)
+            done = True
+        finally:
+            propagation.depth -= 1
+            session.state &= ~_RUNNING
+            if session.dirty or session.propagated is not None:
+                propagation.take_effects(session, blocked.argv)
+            if propagation.pending and propagation.depth == 0:
+                propagation.flush_pending()
+        if done:
+            session.mute(mark)
+            self.unblock(session)
+        if session.pushes is not None:
+            session.flush_pushes()
+        if done:
+            self.wake(session)
+        return done
+
+
+__all__ = ["BlockedClient", "Blocking", "KeyWaiters", "ServingRound"]

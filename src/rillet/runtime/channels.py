@@ -1,27 +1,26 @@
-"""Channels: subscriptions, and the delivery of messages to subscribers (Redis: pubsub.c).
+"""Channels: the subscriptions of sessions, and the delivery of messages (Redis: pubsub.c).
 
     channels   b"news"   -> {session, session}      SUBSCRIBE
-    shards     b"orders" -> {session}               SSUBSCRIBE; a separate name space
-    patterns   b"user.*" -> (glob, {session})       PSUBSCRIBE; the glob is parsed once, at the first subscription
+    shards     b"orders" -> {session}               SSUBSCRIBE, a separate namespace
+    patterns   b"user.*" -> (glob, {session})       PSUBSCRIBE; the glob is parsed at the first subscription
 
     session.subscriptions -> channels {b"news"}, patterns {b"user.*"}, shards {}
 
-A table contains a name as long as it has a subscriber. The sets are dicts, so sessions are served in the order in
-which they subscribed, and a session that unsubscribes from everything receives its confirmations in its own order.
+A name is in a table while it has subscribers. The sets are dicts: sessions receive a message in the order of their
+subscriptions, and UNSUBSCRIBE without a name confirms the names in that order too.
 
-A message is encoded once for each protocol version, and appended to the output of every subscriber:
+A message is encoded once per protocol version and appended to the output of every subscriber:
 
     RESP2   *3\\r\\n$7\\r\\nmessage\\r\\n$4\\r\\nnews\\r\\n$5\\r\\nhello\\r\\n
     RESP3   >3\\r\\n...  the same after another first byte
 
-Messages are not stored: only current subscribers receive them. If a subscriber does not read its output, its frontend
-disconnects it once too much has collected (client-output-buffer-limit). A subscriber in the middle of a command
-receives the message after its reply. Up to Redis 7.0, a client's own PUBLISH put the message before the reply, even
-inside EXEC's array (`Channels.before_reply`).
+Messages are not stored. A subscriber that does not read its output is disconnected by its frontend
+(client-output-buffer-limit). A subscriber that runs a command gets the message after its reply. Up to Redis 7.0, a
+client's own PUBLISH put the message before the reply, even inside EXEC's array (`Channels.before_reply`).
 
-Costs: (un)subscribing O(1) per name; publishing O(subscribers + patterns), with a glob match per pattern;
-disconnecting a session O(its names). This module is compiled, because a message to ten thousand subscribers runs one
-loop ten thousand times.
+Costs: subscribing and unsubscribing O(1) per name; publishing O(subscribers + patterns), with a glob match per
+pattern; closing a session O(its names). Compiled, because a message to ten thousand subscribers is ten thousand rounds
+of a loop.
 """
 
 from __future__ import annotations
@@ -33,8 +32,12 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.runtime.session import SUBSCRIBED, Session
+from rillet.runtime import session_state
+from rillet.runtime.session import Session
 from rillet.structs.glob import Glob
+
+_CLOSING = cython.declare(cython.int, session_state.CLOSING)
+_RUNNING = cython.declare(cython.int, session_state.RUNNING)
 
 
 class Subscriptions:
@@ -48,7 +51,7 @@ class Subscriptions:
         self.shards: dict[bytes, None] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is at least one subscription."""
+        """Return whether there is any subscription."""
         return bool(self.channels or self.patterns or self.shards)
 
 
@@ -67,7 +70,7 @@ class Channels:
         self.shards = {}
         self.patterns = {}
 
-    # -- listening -----------------------------------------------------------------------------------
+    # -- subscriptions -----------------------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -97,7 +100,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def unsubscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
-        """Unsubscribe from a channel; return whether it was subscribed (pubsubUnsubscribeChannel). O(1)"""
+        """Unsubscribe the session from a channel; return whether it was subscribed (pubsubUnsubscribeChannel). O(1)"""
         own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
         if name not in own:
             return False
@@ -112,7 +115,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def unsubscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
-        """Unsubscribe from a pattern; return whether it was subscribed (pubsubUnsubscribePattern). O(1)"""
+        """Unsubscribe the session from a pattern; return whether it was subscribed (pubsubUnsubscribePattern). O(1)"""
         own: dict[bytes, Any] = self._own(session).patterns
         if pattern not in own:
             return False
@@ -130,15 +133,15 @@ class Channels:
         return session.subscriptions
 
     def settle(self, session: Session) -> None:
-        """Set or clear the subscribed state of the session, according to its subscriptions (CLIENT_PUBSUB)."""
+        """Update the session's SUBSCRIBED flag after its subscriptions changed (CLIENT_PUBSUB)."""
         if session.subscriptions:
-            session.state |= SUBSCRIBED
+            session.enter("subscribe")
         else:
-            session.state &= ~SUBSCRIBED
+            session.enter("unsubscribe all")
             session.subscriptions = None
 
     def forget(self, session: Session) -> None:
-        """Remove all subscriptions of the session, without confirmations (networking.c: freeClient, RESET). O(names)"""
+        """Remove all subscriptions of the session without a reply (networking.c: freeClient, RESET). O(names)"""
         own = session.subscriptions
         if own is not None:
             for name in list(own.channels):
@@ -150,12 +153,12 @@ class Channels:
         session.pushes = None
         self.settle(session)
 
-    # -- talking -------------------------------------------------------------------------------------
+    # -- messages -------------------------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def publish(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
-        """Send a message to the channel's subscribers, then to those of matching patterns; return the number sent.
+        """Send a message to the channel's subscribers, then to those of matching patterns; return their number.
 
         pubsub.c: pubsubPublishMessage. O(subscribers + patterns)
         """
@@ -176,7 +179,7 @@ class Channels:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def publish_shard(self, channel: bytes, message: bytes) -> cython.Py_ssize_t:
-        """Send to the shard channel's subscribers, not to patterns; return their number. O(subscribers)"""
+        """Send a message to the shard channel's subscribers, without patterns; return their number. O(subscribers)"""
         listeners: Any = self.shards.get(channel)
         if listeners is None:
             return 0
@@ -185,19 +188,19 @@ class Channels:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _send(self, listeners: dict[Any, Any], body: bytes) -> cython.Py_ssize_t:
-        """Append a message to the output of each subscriber; a closing session is only counted."""
+        """Append a message to the output of each subscriber, except closing ones; return the number of all."""
         array: bytes = b"*" + body
         push: bytes = b""
         data: bytes
         session: Session
         for session in listeners:
-            if session.closing:
+            if session.state & _CLOSING:
                 continue
             data = array
             if session.out.resp != 2:
                 push = push or b">" + body
                 data = push
-            if session.running:
+            if session.state & _RUNNING:
                 session.postpone(data)
                 continue
             session.out.raw(data)
@@ -206,7 +209,7 @@ class Channels:
         return len(listeners)
 
     def check(self) -> None:
-        """Assert that the tables and the subscriptions of the sessions agree, without duplicates."""
+        """Assert that the tables and the subscriptions of the sessions agree."""
         listeners: set[Session] = set()
         for table, kind in ((self.channels, "channels"), (self.shards, "shards")):
             for name, here in table.items():
@@ -217,14 +220,14 @@ class Channels:
             listeners.update(here)
         for session in listeners:
             own = session.subscriptions
-            assert session.state & SUBSCRIBED and session.pushes is None
+            assert session.state & session_state.SUBSCRIBED and session.pushes is None
             assert all(session in self.channels[name] for name in own.channels)
             assert all(session in self.shards[name] for name in own.shards)
             assert all(session in self.patterns[pattern][1] for pattern in own.patterns)
 
     @staticmethod
     def before_reply(session: Session) -> None:
-        """Send the session's own messages before the next reply, as Redis 7.0 does."""
+        """Write the session's own messages before its reply, as Redis 7.0 does."""
         if session.pushes is not None:
             session.flush_pushes()
 

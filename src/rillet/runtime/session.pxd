@@ -16,13 +16,10 @@ cdef class Session:
     cdef public Watcher watcher
     cdef public list queue
     cdef public object blocked
-    cdef public bint in_exec
     cdef public long long dirty
     cdef public list propagated
     cdef public list[bytes] argv
     cdef public object command
-    cdef public bint closing
-    cdef public bint trusted
     cdef public object on_wake
     cdef public object transport
     cdef public long long created_ms
@@ -30,8 +27,9 @@ cdef class Session:
     cdef public dict extra
     cdef public object subscriptions
     cdef public object pushes
-    cdef public bint running
     cdef public object on_message
+    cpdef bint mute(self, Py_ssize_t mark) except -1
+    cpdef bint reply_error(self, Py_ssize_t mark, object error) except -1
     cpdef bint push(self, bytes data) except -1
     cpdef bint postpone(self, bytes data) except -1
     cpdef bint flush_pushes(self) except -1

@@ -1,22 +1,20 @@
-"""A session: the engine's state of one client, and the interface that command handlers use.
+"""A session: one client as the engine sees it, and the only object that a handler receives.
 
-A handler reads `session.db`, writes its reply to `session.out`, and raises a CommandError to reject the command. It
-records the effects of the command in the session:
+A handler reads `session.db`, writes its reply to `session.out`, and raises a CommandError to refuse. It reports its
+effects with these methods:
 
-    session.modified(key)      the key changed: marks its watchers and counts one change (`dirty`)
-    session.notify(kind, event, key)   a keyspace event
-    session.propagate(argv)    log and replicate this instead of the received command; several calls append several
-                               commands; `session.propagate_nothing()` logs no command at all
-    session.block(...)         no reply now: `serve` is called when one of the keys is ready
-    session.push(data)         a confirmation of (un)subscribing: sent even if replies are disabled
+    session.modified(key)             the key changed: mark its watchers and count one change (`dirty`)
+    session.notify(kind, event, key)  publish a keyspace event
+    session.propagate(argv)           log and replicate this command instead of the received one; repeatable
+    session.propagate_nothing()       log and replicate no command
+    session.block(...)                reply later: the engine calls `serve` when one of the keys is ready
+    session.push(data)                send bytes that CLIENT REPLY OFF does not drop
 
-The engine processes these records after the handler has returned. If a handler records only `dirty`, the received
-command is propagated unchanged.
+The engine acts on them after the handler. A call that only increased `dirty` is propagated as received.
 
-Channel messages arrive from other sessions' commands at any time. `running` is true while a command of this session
-writes its reply. Messages that arrive then wait in `pushes` until the reply is complete (networking.c:
-pending_push_messages). At any other time a message is written to `out` directly, and `on_message` notifies the frontend
-that there is data to send.
+Messages of channels come from the commands of other sessions, at any time. While a handler of this session writes its
+reply, they collect in `pushes` and follow the reply (networking.c: pending_push_messages). Otherwise they go
+into `out` at once, and `on_message` notifies the frontend that there is output.
 """
 
 from __future__ import annotations
@@ -31,65 +29,25 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.keyspace.database import Database, Watcher
 from rillet.protocol.reply_writer import ReplyWriter
+from rillet.runtime import session_state
+from rillet.runtime.session_state import after
 
-# Bits of `Session.state`; the engine skips its checks for a session without any.
-UNAUTHENTICATED = 1
-IN_MULTI = 2
-MULTI_FAILED = 4
-BLOCKED = 8
-SUBSCRIBED = 16
-REPLY_OFF = 32
-REPLY_SKIP = 64
-REPLY_SKIP_NEXT = 128
-
-
-class Blocked:
-    """A blocked client: its keys, its deadline, and the functions that end its waiting.
-
-    serve(session, key) -> bool   tries to reply after the key changed; True ends the waiting
-    expired(session)              writes the reply of a time-out
-    deadline                      ms since the epoch; 0: none
-    retry_at                      the time of the next attempt even if no key changes (ms since the epoch); 0: none
-    postponed                     the client is paused, and its command has not run yet
-    queue                         the queue of clients with the same condition (see `blocking`); None: no queue
-    number                        the number of clients that were blocked before it
-    """
-
-    __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
-                 "number")  # fmt: skip
-
-    def __init__(self, session: Any, db: Database, keys: list[bytes], deadline: int,
-                 serve: Callable[[Any, bytes], bool], expired: Callable[[Any], None], argv: list[bytes],
-                 queue: bytes | None, number: int) -> None:
-        self.session = session
-        self.db = db
-        self.keys = keys
-        self.deadline = deadline
-        self.retry_at = 0
-        self.serve = serve
-        self.expired = expired
-        self.argv = argv
-        self.postponed = False
-        self.queue = queue
-        self.number = number
-
-    @property
-    def wakes_at(self) -> int:
-        """The time at which the frontend must call Engine.time_has_come (ms since the epoch); 0: never."""
-        if self.deadline and self.retry_at:
-            return min(self.deadline, self.retry_at)
-        return self.deadline or self.retry_at
+_MUTED = cython.declare(cython.int, session_state.MUTED)
+_REPLY_SKIP = cython.declare(cython.int, session_state.REPLY_SKIP)
+_CLOSING = cython.declare(cython.int, session_state.CLOSING)
+_TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
+_IN_EXEC = cython.declare(cython.int, session_state.IN_EXEC)
 
 
 @cython.final
 @cython.cclass
 class Session:
-    """One client's state. `engine` is the Engine; `on_wake` is called after a blocked client received its reply."""
+    """One client. `engine` is the Engine; `on_wake` is called after a blocked client got its reply."""
 
     __slots__ = (
-        "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "in_exec", "dirty",
-        "propagated", "argv", "command", "closing", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
-        "lib_ver", "extra", "trusted", "subscriptions", "pushes", "running", "on_message",
+        "engine", "db", "out", "id", "name", "user", "state", "watcher", "queue", "blocked", "dirty",
+        "propagated", "argv", "command", "on_wake", "transport", "created_ms", "last_ms", "lib_name",
+        "lib_ver", "extra", "subscriptions", "pushes", "on_message",
     )  # fmt: skip
     engine: Any
     queue: list[Any]
@@ -113,41 +71,103 @@ class Session:
         self.user = b"default"
         self.lib_name = b""
         self.lib_ver = b""
+        # Flags of runtime/session_state.py.
         self.state = 0
         self.watcher = Watcher()
+        # (command, argv) between MULTI and EXEC.
         self.queue = []
+        # runtime/blocking.py: BlockedClient, while the session is blocked.
         self.blocked = None
-        self.in_exec = False
         self.dirty = 0
         self.propagated = None
         self.argv = []
         self.command = None
-        self.closing = False
-        # Commands of the log and of a master run even if a client's command would be rejected.
-        self.trusted = False
         self.on_wake = None
         self.transport = None
         self.created_ms = 0
         self.last_ms = 0
         self.extra = {}
-        # The session's Subscriptions, created at the first one.
+        # runtime/channels.py: Subscriptions, None while there are none.
         self.subscriptions = None
         self.pushes = None
-        self.running = False
         self.on_message = None
+
+    # -- state ---------------------------------------------------------------------------------------
+
+    def enter(self, event: str) -> None:
+        """Change the state as the table of runtime/session_state.py requires."""
+        self.state = after(self.state, event)
+
+    @property
+    def closing(self) -> bool:
+        """Whether the connection will be closed once its output is sent."""
+        return self.state & _CLOSING != 0
+
+    @closing.setter
+    def closing(self, value: bool) -> None:
+        assert value
+        self.state |= _CLOSING
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the session replays a log or a master; its commands are not subject to limits."""
+        return self.state & _TRUSTED != 0
+
+    @trusted.setter
+    def trusted(self, value: bool) -> None:
+        self.enter("trust" if value else "distrust")
+
+    @property
+    def in_exec(self) -> bool:
+        """Whether EXEC runs the commands of this session."""
+        return self.state & _IN_EXEC != 0
+
+    @property
+    def can_block(self) -> bool:
+        """Whether a call may block: not inside EXEC, and not while a log is replayed."""
+        return self.state & (_IN_EXEC | _TRUSTED) == 0
+
+    def check(self) -> None:
+        """Assert that the flags agree with each other and with the other attributes, between two commands."""
+        session_state.check(self.state)
+        assert (self.blocked is not None) == (self.state & session_state.BLOCKED != 0)
+        assert bool(self.subscriptions) == (self.state & session_state.SUBSCRIBED != 0)
+        assert not self.queue or self.state & session_state.IN_MULTI
+        assert self.pushes is None
+
+    # -- replies and messages ------------------------------------------------------------------------
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def mute(self, mark: cython.Py_ssize_t) -> cython.bint:
+        """Drop the output since `mark` if the client wants no reply; CLIENT REPLY SKIP ends with that."""
+        if self.state & _MUTED:
+            self.out.truncate(mark)
+            self.state &= ~_REPLY_SKIP
+        return True
+
+    @cython.ccall
+    @cython.exceptval(-1, check=False)
+    def reply_error(self, mark: cython.Py_ssize_t, error: object) -> cython.bint:
+        """Replace the output since `mark` by an error reply, and count it."""
+        self.out.truncate(mark)
+        text = str(error)
+        self.engine.statistics.count_error(text.partition(" ")[0])
+        self.out.error(text.encode("utf-8", "surrogateescape"))
+        return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def push(self, data: bytes) -> cython.bint:
-        """Write bytes that CLIENT REPLY OFF and SKIP do not suppress (networking.c: CLIENT_PUSHING)."""
-        if self.state & (REPLY_OFF | REPLY_SKIP):
+        """Reply with bytes that CLIENT REPLY OFF and SKIP do not drop (networking.c: CLIENT_PUSHING)."""
+        if self.state & _MUTED:
             return self.postpone(data)
         return self.out.raw(data)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def postpone(self, data: bytes) -> cython.bint:
-        """Keep a message until the reply of the running command is complete."""
+        """Hold back a message until the running command has written its whole reply."""
         if self.pushes is None:
             self.pushes = []
         self.pushes.append(data)
@@ -156,12 +176,14 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def flush_pushes(self) -> cython.bint:
-        """Append the kept messages after the reply."""
+        """Append the messages that were held back to the output."""
         waiting: list[bytes] = self.pushes
         self.pushes = None
         for data in waiting:
             self.out.raw(data)
         return True
+
+    # -- effects of a handler ------------------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
@@ -175,7 +197,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def propagate(self, argv: list[bytes]) -> cython.bint:
-        """Log and replicate this command instead of the received one, after earlier calls' commands."""
+        """Log and replicate this command, after those of earlier calls, in place of the received one."""
         if self.propagated is None:
             self.propagated = [argv]
         else:
@@ -185,7 +207,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def propagate_nothing(self) -> cython.bint:
-        """Log and replicate nothing for this call unless `propagate` says so (preventCommandPropagation)."""
+        """Do not log and replicate the received command (preventCommandPropagation)."""
         if self.propagated is None:
             self.propagated = []
         return True
@@ -199,18 +221,34 @@ class Session:
         return True
 
     def notify_deleted_by_time(self, key: bytes) -> None:
-        """Publish the event of a key deleted by an expiry in the past; Valkey calls it expired."""
+        """Publish the deletion of a key that was given an expiry in the past; Valkey publishes it as an expiry."""
         if self.engine.settings.compat.valkey:
             self.notify(b"x", b"expired", key)
         else:
             self.notify(b"g", b"del", key)
 
-    @property
-    def can_block(self) -> bool:
-        """Whether this call may block: not inside EXEC, and not during a log replay."""
-        return not self.in_exec and not self.trusted
-
     def block(self, keys: list[bytes], timeout_ms: int, serve: Callable[[Any, bytes], bool],
               expired: Callable[[Any], None], queue: bytes | None = None) -> None:
-        """Block until one of the keys changes; see Blocked. timeout_ms 0: without a time limit."""
-        self.engine.block(self, keys, timeout_ms, serve, expired, queue)
+        """Wait for any of the keys (see BlockedClient); a timeout of 0 never expires."""
+        self.engine.blocking.block(self, keys, timeout_ms, serve, expired, queue)
+
+    # -- transactions --------------------------------------------------------------------------------
+
+    def unwatch(self) -> None:
+        """Remove the session's watcher from every key (multi.c: unwatchAllKeys). O(watched keys)"""
+        watcher = self.watcher
+        for database, key in watcher.keys:
+            watchers = database.watched_keys.get(key)
+            if watchers is not None:
+                watchers.discard(watcher)
+                if not watchers:
+                    del database.watched_keys[key]
+        watcher.keys.clear()
+        watcher.stale.clear()
+        watcher.dirty = False
+
+    def discard(self) -> None:
+        """End the transaction without running its commands, and unwatch all keys (multi.c: discardTransaction)."""
+        self.queue = []
+        self.enter("end transaction")
+        self.unwatch()

@@ -36,7 +36,8 @@ from rillet.errors import Misconf
 from rillet.protocol.command_parser import CommandParser
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.engine import Engine
-from rillet.runtime.session import SUBSCRIBED, Session
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import SUBSCRIBED
 from rillet.runtime.settings import UNCOUNTED_OUTPUT
 
 _UNCOUNTED = cython.declare(cython.Py_ssize_t, UNCOUNTED_OUTPUT)
@@ -329,7 +330,7 @@ class ClientConnection:
             return
         # The loop's clock and the wall clock may differ by a millisecond.
         if blocked.wakes_at <= self.engine.clock.now_ms():
-            self.engine.time_has_come(self.session)
+            self.engine.blocking.time_has_come(self.session)
         if self.session.blocked is blocked and self._timer is None:
             self._start_timer(blocked.wakes_at)
 

@@ -21,8 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from rillet.errors import Misconf, StoreError
-from rillet.runtime.engine import PAUSE_ALL, PAUSE_WRITES, Engine
-from rillet.runtime.session import SUBSCRIBED
+from rillet.runtime.engine import Engine
+from rillet.runtime.pause import PAUSE_ALL, PAUSE_WRITES
+from rillet.runtime.session_state import SUBSCRIBED
 from rillet.runtime.settings import SettingError
 from rillet.server.connection import ClientConnection
 from rillet.server.host import NEEDS_LOG, ServerHost

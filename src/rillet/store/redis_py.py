@@ -76,7 +76,7 @@ class EngineSocket:
             with self._transport.lock:
                 log.write()  # closes the write gate
                 if self._session is not None:
-                    self._transport.engine.unblock(self._session, error)
+                    self._transport.engine.blocking.fail(self._session, error)
                     self._session.out.take()
                     self._session.closing = True
 
@@ -134,7 +134,7 @@ class EngineSocket:
             return None
         deadline = self._blocked_until()
         if deadline is not None and deadline <= self._transport.engine.clock.now_ms():
-            self._transport.engine.time_has_come(session)
+            self._transport.engine.blocking.time_has_come(session)
         return self._drain() if session.out.used else (b"", None, 0)
 
     def _blocked_until(self) -> int | None:
@@ -158,7 +158,7 @@ class EngineSocket:
         with self._transport.lock:
             session, self._session = self._session, None
             if session is not None:
-                self._transport.engine.unblock(session, CommandError("connection closed"))
+                self._transport.engine.blocking.fail(session, CommandError("connection closed"))
                 self._transport.close_session(session)
         self._arrived.set()
 

@@ -11,7 +11,8 @@ from rillet.commands.arguments import integer, syntax_error, text
 from rillet.commands.connection.client import _set_name
 from rillet.errors import CommandError, NoAuth, NoProto, WrongPass
 from rillet.runtime.registry import command
-from rillet.runtime.session import UNAUTHENTICATED, Session
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import UNAUTHENTICATED
 
 _CONNECTION_FLAGS = "noscript loading stale"
 
@@ -22,7 +23,7 @@ def _authenticate(session: Session, user: bytes, password: bytes) -> None:
     if user != b"default" or (wanted and not compare_digest(password, wanted)):
         raise WrongPass()
     session.user = user
-    session.state &= ~UNAUTHENTICATED
+    session.enter("authenticate")
 
 
 @command("auth", arity=-2, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", group="connection", since="1.0.0",

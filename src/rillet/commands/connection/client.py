@@ -9,7 +9,8 @@ from rillet.commands.arguments import integer, syntax_error, text
 from rillet.commands.help import reply_help
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
-from rillet.runtime.session import REPLY_OFF, REPLY_SKIP, REPLY_SKIP_NEXT, Session
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import REPLY_OFF
 
 _CONNECTION_FLAGS = "noscript loading stale"
 
@@ -62,13 +63,13 @@ def client_reply(session: Session, argv: list[bytes]) -> None:
     """Turn replies on or off, or skip the next one."""
     mode = argv[2].lower()
     if mode == b"on":
-        session.state &= ~(REPLY_OFF | REPLY_SKIP | REPLY_SKIP_NEXT)
+        session.enter("reply on")
         session.out.ok()
     elif mode == b"off":
-        session.state |= REPLY_OFF
+        session.enter("reply off")
     elif mode == b"skip":
         if not session.state & REPLY_OFF:
-            session.state |= REPLY_SKIP_NEXT
+            session.enter("reply skip")
     else:
         raise syntax_error()
 

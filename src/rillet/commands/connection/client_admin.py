@@ -12,7 +12,8 @@ from rillet.commands.arguments import integer, subcommand_error, syntax_error, t
 from rillet.errors import CommandError, Unblocked
 from rillet.runtime.channels import Subscriptions
 from rillet.runtime.registry import command
-from rillet.runtime.session import BLOCKED, IN_MULTI, SUBSCRIBED, Session
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import BLOCKED, IN_MULTI, SUBSCRIBED
 from rillet.runtime.settings import UNCOUNTED_OUTPUT
 
 _CONNECTION_FLAGS = "noscript loading stale"
@@ -182,9 +183,9 @@ def client_unblock(session: Session, argv: list[bytes]) -> None:
         session.out.integer(0)
         return
     if reason == b"error":
-        session.engine.unblock(other, Unblocked("client unblocked via CLIENT UNBLOCK"))
+        session.engine.blocking.fail(other, Unblocked("client unblocked via CLIENT UNBLOCK"))
     else:
-        session.engine.expire_block(other)
+        session.engine.blocking.expire(other)
     session.out.integer(1)
 
 

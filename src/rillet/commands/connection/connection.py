@@ -5,7 +5,8 @@ from __future__ import annotations
 from rillet.commands.arguments import small_integer
 from rillet.errors import CommandError
 from rillet.runtime.registry import command
-from rillet.runtime.session import REPLY_OFF, REPLY_SKIP_NEXT, SUBSCRIBED, UNAUTHENTICATED, Session
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import SUBSCRIBED
 
 _CONNECTION_FLAGS = "noscript loading stale"
 
@@ -15,7 +16,7 @@ _CONNECTION_FLAGS = "noscript loading stale"
 def quit_(session: Session, argv: list[bytes]) -> None:
     """Close the connection after the replies are sent."""
     session.out.ok()
-    session.closing = True
+    session.enter("close")
 
 
 @command("reset", arity=1, flags=_CONNECTION_FLAGS + " fast no_auth allow_busy", group="connection", since="6.2.0",
@@ -23,15 +24,15 @@ def quit_(session: Session, argv: list[bytes]) -> None:
 def reset(session: Session, argv: list[bytes]) -> None:
     """Reset the connection to the state of a new one."""
     engine = session.engine
-    session.engine.discard(session)
+    session.discard()
     engine.channels.forget(session)
     session.db = engine.databases[0]
     session.out.resp = 2
     session.name = b""
     session.user = b"default"
-    session.state &= ~(REPLY_OFF | REPLY_SKIP_NEXT | UNAUTHENTICATED)
+    session.enter("reset")
     if engine.settings.requirepass and not session.trusted:
-        session.state |= UNAUTHENTICATED
+        session.enter("require password")
     session.out.simple(b"RESET")
 
 

@@ -10,14 +10,15 @@ from __future__ import annotations
 from rillet.errors import CommandError, ExecAbort
 from rillet.keyspace.database import Watcher
 from rillet.runtime.registry import command
-from rillet.runtime.session import IN_MULTI, MULTI_FAILED, Session
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import IN_MULTI, MULTI_FAILED
 
 
 def _not_inside(session: Session, name: str, text: str) -> CommandError:
     """Return the error for a command that a transaction may not contain; in Valkey it also fails the transaction."""
     if not session.engine.settings.compat.valkey:
         return CommandError(text)
-    session.state |= MULTI_FAILED
+    session.enter("queueing fails")
     return CommandError(f"Command '{name}' not allowed inside a transaction")
 
 
@@ -27,7 +28,7 @@ def multi(session: Session, argv: list[bytes]) -> None:
     """Start a transaction: queue the following commands until EXEC."""
     if session.state & IN_MULTI:
         raise _not_inside(session, "multi", "MULTI calls can not be nested")
-    session.state |= IN_MULTI
+    session.enter("multi")
     session.out.ok()
 
 
@@ -37,7 +38,7 @@ def discard(session: Session, argv: list[bytes]) -> None:
     """Discard the transaction and unwatch all keys."""
     if not session.state & IN_MULTI:
         raise CommandError("DISCARD without MULTI")
-    session.engine.discard(session)
+    session.discard()
     session.out.ok()
 
 
@@ -50,20 +51,20 @@ def exec_(session: Session, argv: list[bytes]) -> None:
     engine = session.engine
     failed, changed = session.state & MULTI_FAILED, _watched_changed(session.watcher)
     queue = session.queue
-    session.engine.discard(session)
+    session.discard()
     if failed:
         raise ExecAbort()
     if changed:
         session.out.null_array()
         return
     received = session.command
-    session.in_exec = True
+    session.enter("exec")
     try:
         session.out.array(len(queue))
         for entry, queued in queue:
             engine.call(session, entry, queued)
     finally:
-        session.in_exec = False
+        session.enter("exec ends")
         # The engine has acted on the effects of each command; EXEC itself has none.
         session.command, session.argv, session.dirty, session.propagated = received, argv, 0, None
 
@@ -91,5 +92,5 @@ def watch(session: Session, argv: list[bytes]) -> None:
          complexity="O(N) for N watched keys")
 def unwatch(session: Session, argv: list[bytes]) -> None:
     """Unwatch all keys."""
-    session.engine.unwatch(session)
+    session.unwatch()
     session.out.ok()

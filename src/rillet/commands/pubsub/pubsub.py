@@ -7,7 +7,7 @@ SUBSCRIBE and its variants reply with one confirmation per name, an array in RES
 
 UNSUBSCRIBE without a subscription replies too, with a null name. CLIENT REPLY OFF and SKIP do not drop confirmations
 and messages. In RESP2 a subscribed client may only run (UN)SUBSCRIBE commands, PING, RESET and QUIT
-(the engine refuses the others); in RESP3 it may run any command. Messages are not logged.
+(runtime/admission.py refuses the others); in RESP3 it may run any command. Messages are not logged.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ from typing import Any
 from rillet.commands.arguments import text
 from rillet.keyspace.database import Database
 from rillet.runtime.registry import TABLE, Command, command
-from rillet.runtime.session import SUBSCRIBED, Session
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import SUBSCRIBED
 
 Facts = Mapping[str, Any]
 _TTL_SAMPLES = 20

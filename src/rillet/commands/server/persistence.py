@@ -20,7 +20,7 @@ def shutdown(session: Session, argv: list[bytes]) -> None:
     if b"abort" in words:
         raise CommandError("No shutdown in progress.")
     session.engine.host.shutdown(save=b"save" in words, nosave=b"nosave" in words, force=b"force" in words)
-    session.closing = True
+    session.enter("close")
 
 
 @command("save", arity=1, flags="no_async_loading admin noscript no_multi", group="server", since="1.0.0",

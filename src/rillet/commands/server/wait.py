@@ -64,7 +64,7 @@ def waitaof(session: Session, argv: list[bytes]) -> None:
         waiting.reply(session)
         return
     session.block([], milliseconds, waiting.serve, waiting.reply)
-    session.engine.retry_at(session, session.engine.clock.now_ms() + _ASK_AGAIN)
+    session.engine.blocking.retry_at(session, session.engine.clock.now_ms() + _ASK_AGAIN)
 
 
 class _Waiting:
@@ -86,7 +86,7 @@ class _Waiting:
         if self.local and session.engine.log is None:
             raise CommandError(_NO_LOG)
         if not self.acknowledged(session):
-            session.engine.retry_at(session, session.engine.clock.now_ms() + _ASK_AGAIN)
+            session.engine.blocking.retry_at(session, session.engine.clock.now_ms() + _ASK_AGAIN)
             return False
         self.reply(session)
         return True
@@ -101,4 +101,4 @@ class _Waiting:
 def _synced(session: Session, position: int) -> int:
     """Return 1 if the log is synced up to the position, else 0."""
     log: Any = session.engine.log
-    return int(log is not None and log.synced >= position and not session.engine.has_unlogged())
+    return int(log is not None and log.synced >= position and not session.engine.propagation.pending)

@@ -38,6 +38,7 @@ from rillet.protocol.propagation_buffer import PropagationBuffer
 from rillet.runtime.fast_path import FastPath
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
+from rillet.runtime.session_state import TRUSTED
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import KEEPREF, Stream
@@ -52,6 +53,7 @@ _MAX_I64 = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 _NO_TRIM = cython.declare(cython.int, NO_TRIM)
 _MAXLEN = cython.declare(cython.int, MAXLEN)
 _KEEPREF = cython.declare(cython.int, KEEPREF)
+_TRUSTED = cython.declare(cython.int, TRUSTED)
 _ID_TOO_SMALL = "The ID specified in XADD is equal or smaller than the target stream top item"
 
 
@@ -400,7 +402,7 @@ def xsetid(session: Session, argv: list[bytes]) -> None:
     # A log may have been written with an older compat, which allows this.
     if (
         session.engine.settings.compat.level >= 72
-        and not session.trusted
+        and not session.state & _TRUSTED
         and less(last.ms, last.seq, stream.max_deleted_ms, stream.max_deleted_seq)
     ):
         raise CommandError("The ID specified in XSETID is smaller than current max_deleted_entry_id")

@@ -26,6 +26,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.commands.arguments import NOT_AN_INTEGER, text
 from rillet.errors import CommandError
 from rillet.runtime.session import Session
+from rillet.runtime.session_state import TRUSTED
 from rillet.types.compat import NEWEST
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import ACKED, DELREF, KEEPREF
@@ -42,6 +43,7 @@ _ACKED = cython.declare(cython.int, ACKED)
 _NO_STRATEGY = cython.declare(cython.int, -1)
 
 _MAX_LEVEL = cython.declare(cython.int, NEWEST.level)
+_TRUSTED = cython.declare(cython.int, TRUSTED)
 MAX_U64 = 0xFFFF_FFFF_FFFF_FFFF
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_SIGNED = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
@@ -230,7 +232,7 @@ class TrimArguments:
         if xadd and at < count:
             self._read_new_id(argv[at])
             # In a log, the ID of the entry is given.
-            if self.pid and self.id_given and not session.trusted:
+            if self.pid and self.id_given and not session.state & _TRUSTED:
                 raise CommandError("syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
         self._settle(session, xadd)
         return True
@@ -251,7 +253,7 @@ class TrimArguments:
             self.limit_given = True
             return 2
         # A log may have been written with a newer compat.
-        level: cython.int = _MAX_LEVEL if session.trusted else session.engine.settings.compat.level
+        level: cython.int = _MAX_LEVEL if session.state & _TRUSTED else session.engine.settings.compat.level
         if self.delete_strategy == _NO_STRATEGY and level >= 82:
             # A second strategy is not an option: a syntax error, or the ID of an XADD.
             self.delete_strategy = delete_strategy(word)
@@ -331,7 +333,7 @@ class TrimArguments:
                 raise CommandError("syntax error, LIMIT cannot be used without specifying a trimming strategy")
             if not xadd:
                 raise CommandError("syntax error, XTRIM must be called with a trimming strategy")
-        if session.trusted:
+        if session.state & _TRUSTED:
             # A log contains exact thresholds, and its trims must be complete.
             self.limit = 0
         elif self.limit_given:

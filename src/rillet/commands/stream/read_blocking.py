@@ -87,7 +87,7 @@ class BlockedRead:
             return True
         retry_at = self.reply.retry_at()
         if retry_at:
-            session.engine.retry_at(session, retry_at)
+            session.engine.blocking.retry_at(session, retry_at)
         return False
 
     @cython.cfunc

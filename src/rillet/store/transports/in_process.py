@@ -254,7 +254,7 @@ class InProcessTransport:
             with self.lock:
                 log.write()  # closes the write gate
                 if raw is None:
-                    self.engine.unblock(session, error)
+                    self.engine.blocking.fail(session, error)
                     session.out.take()
             return b"-%b\r\n" % str(error).encode()
         return raw
@@ -321,7 +321,7 @@ class InProcessTransport:
             for argv in commands:
                 if not self.engine.execute(session, argv):
                     # No other thread can serve it while this one holds the lock.
-                    self.engine.expire_block(session)
+                    self.engine.blocking.expire(session)
             raw = session.out.take()
             position = 0 if log is None else log.write(began)
         if position:
@@ -350,7 +350,7 @@ class InProcessTransport:
             if blocked is None or self.closed:
                 return 0.0
             if blocked.wakes_at and blocked.wakes_at <= self.engine.clock.now_ms():
-                self.engine.time_has_come(session)
+                self.engine.blocking.time_has_come(session)
                 if session.blocked is None:
                     return 0.0
             if not blocked.wakes_at:
@@ -378,7 +378,7 @@ class InProcessTransport:
     def _give_up(self, session: Session) -> None:
         """Clean up after an interrupted call: it must not stay blocked, and the next call must not get its reply."""
         with self.lock:
-            self.engine.unblock(session, CommandError("interrupted"))
+            self.engine.blocking.fail(session, CommandError("interrupted"))
             session.out.take()
 
     async def execute_async(self, argv: list[bytes]) -> Any:

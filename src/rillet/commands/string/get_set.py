@@ -1,77 +1,28 @@
-"""The string commands (Redis: t_string.c).
+"""SET, GET, GETEX, GETDEL, MSET, MGET and their variants (Redis: t_string.c).
 
-A propagated command does not depend on the clock or on floating point: `SET k v EX 10` becomes `SET k v PXAT <ms>`,
-GETEX becomes PEXPIREAT or PERSIST, GETDEL becomes DEL, GETSET becomes SET, INCRBYFLOAT becomes `SET k <result>
-KEEPTTL`.
+A propagated command does not depend on the clock: `SET k v EX 10` becomes `SET k v PXAT <ms>`, GETEX becomes PEXPIREAT
+or PERSIST, GETDEL becomes DEL, GETSET becomes SET.
 
 Benchmarks send SET and GET, so their plain forms are handled first and allocate one object at most.
 """
 
 from __future__ import annotations
 
-from fractions import Fraction
-from typing import Any
-
 try:
     import cython
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer, syntax_error
+from rillet.commands.arguments import LLONG_MAX, integer, syntax_error
 from rillet.commands.keys.expire import deletion
-from rillet.errors import CommandError, WrongType
-from rillet.keyspace.database import Database
+from rillet.commands.string.values import store_string, write_string
+from rillet.errors import CommandError
 from rillet.protocol.reply_writer import ReplyWriter
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
-from rillet.structs import long_double
-from rillet.types.string import TEXT, String, new_string, string2ll
+from rillet.types.string import String, new_string
 
-_TEXT = cython.declare(cython.int, 1)
 _EXPIRY_OPTIONS = {b"EX": (1000, True), b"PX": (1, True), b"EXAT": (1000, False), b"PXAT": (1, False)}
-
-# -- shared by the commands ------------------------------------------------------------------------
-
-
-@cython.cfunc
-def _write(out: ReplyWriter, value: object) -> cython.bint:
-    """Reply with a looked-up string, null for None; WrongType for another type."""
-    string: String
-    if value is None:
-        return out.null()
-    if not isinstance(value, String):
-        raise WrongType()
-    string = value
-    if string.grown is None:
-        return out.bulk(string.data)
-    return out.bulk_slice(string.grown, 0, len(string.grown))
-
-
-@cython.cfunc
-def _string_for_write(db: Database, key: bytes) -> String:
-    """Return the string at a key for a write, None if the key does not exist; WrongType for another type."""
-    value: object = db.lookup(key)
-    if value is not None and not isinstance(value, String):
-        raise WrongType()
-    return value  # type: ignore[return-value]
-
-
-@cython.cfunc
-def _store(session: Session, key: bytes, data: bytes, event: bytes) -> cython.bint:
-    """Store a value as SET does: remove the expiry, mark watchers, publish the event."""
-    session.db.replace(key, new_string(data))
-    session.modified(key)
-    session.notify(b"$", event, key)
-    return True
-
-
-@cython.cfunc
-def _update(session: Session, key: bytes, string: String, event: bytes) -> cython.bint:
-    """Replace the value of a key and keep its expiry."""
-    session.db.set(key, string, True)
-    session.modified(key)
-    session.notify(b"$", event, key)
-    return True
 
 
 def _expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
@@ -85,11 +36,6 @@ def _expiry_ms(session: Session, raw: bytes, option: bytes) -> int:
     if when > LLONG_MAX:
         raise CommandError(f"invalid expire time in '{name}' command")
     return int(when)
-
-
-def _check_length(session: Session, size: int) -> None:
-    if size > session.engine.settings.proto_max_bulk_len and not session.trusted:
-        raise CommandError("string exceeds maximum allowed size (proto-max-bulk-len)")
 
 
 class _SetOptions:
@@ -119,16 +65,13 @@ class _SetOptions:
             raise syntax_error()
 
 
-# -- SET and GET ------------------------------------------------------------------------------------
-
-
 @command("set", arity=-3, flags="write denyoom", keys=(1, 1, 1), group="string", since="1.0.0", complexity="O(1)",
          syntax="key value [NX | XX] [GET] [EX seconds | PX milliseconds | EXAT unix-time-seconds | "
          "PXAT unix-time-milliseconds | KEEPTTL]")
 def set_(session: Session, argv: list[bytes]) -> None:
     """Store a string at a key, replacing any value."""
     if len(argv) == 3:
-        _store(session, argv[1], argv[2], b"set")
+        store_string(session, argv[1], argv[2], b"set")
         session.out.ok()
         return
     options = _SetOptions(argv, 3, (b"NX", b"XX", b"GET", b"KEEPTTL"), b"KEEPTTL")
@@ -143,7 +86,7 @@ def _set_generic(session: Session, key: bytes, data: bytes, options: _SetOptions
     if options.expiry is not None:
         when = _expiry_ms(session, options.expiry, options.expiry_option)
     if get:
-        _write(session.out, session.db.lookup_read(key))
+        write_string(session.out, session.db.lookup_read(key))
     found = session.db.lookup(key) is not None
     if (found and b"NX" in flags) or (not found and b"XX" in flags):
         if not get:
@@ -197,7 +140,7 @@ def _note_overwritten_by_time(session: Session, key: bytes) -> None:
          syntax="key")
 def get(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key."""
-    _write(session.out, session.db.lookup_read(argv[1]))
+    write_string(session.out, session.db.lookup_read(argv[1]))
 
 
 @command("setnx", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
@@ -207,7 +150,7 @@ def setnx(session: Session, argv: list[bytes]) -> None:
     if session.db.lookup(argv[1]) is not None:
         session.out.integer(0)
         return
-    _store(session, argv[1], argv[2], b"set")
+    store_string(session, argv[1], argv[2], b"set")
     session.out.integer(1)
 
 
@@ -215,7 +158,7 @@ def setnx(session: Session, argv: list[bytes]) -> None:
 def _set_expiring(session: Session, argv: list[bytes], option: bytes) -> cython.bint:
     key: bytes = argv[1]
     when = _expiry_ms(session, argv[2], option)
-    _store(session, key, argv[3], b"set")
+    store_string(session, key, argv[3], b"set")
     session.db.set_expire(key, when)
     session.notify(b"g", b"expire", key)
     if session.engine.log is not None:
@@ -241,8 +184,8 @@ def psetex(session: Session, argv: list[bytes]) -> None:
          complexity="O(1)", syntax="key value")
 def getset(session: Session, argv: list[bytes]) -> None:
     """Store a string and return the previous one."""
-    _write(session.out, session.db.lookup_read(argv[1]))
-    _store(session, argv[1], argv[2], b"set")
+    write_string(session.out, session.db.lookup_read(argv[1]))
+    store_string(session, argv[1], argv[2], b"set")
     if session.engine.log is not None:
         session.propagate([b"SET", argv[1], argv[2]])
 
@@ -252,7 +195,7 @@ def getset(session: Session, argv: list[bytes]) -> None:
 def getdel(session: Session, argv: list[bytes]) -> None:
     """Return the string at a key and delete the key."""
     key = argv[1]
-    _write(session.out, session.db.lookup_read(key))
+    write_string(session.out, session.db.lookup_read(key))
     if session.db.delete(key):
         _note_deleted(session, key)
 
@@ -282,7 +225,7 @@ def getex(session: Session, argv: list[bytes]) -> None:
     when = -1
     if isinstance(value, String) and options.expiry is not None:
         when = _expiry_ms(session, options.expiry, options.expiry_option)
-    _write(session.out, value)
+    write_string(session.out, value)
     if value is None:
         return
     if when >= 0:
@@ -307,9 +250,6 @@ def _expire_read(session: Session, key: bytes, when: int, option: bytes) -> None
         session.propagate([b"PEXPIREAT", key, b"%d" % when])
 
 
-# -- several keys -----------------------------------------------------------------------------------
-
-
 @command("mget", arity=-2, flags="readonly fast", keys=(1, -1, 1), group="string", since="1.0.0",
          complexity="O(N) where N is the number of keys to retrieve.", syntax="key [key ...]")
 def mget(session: Session, argv: list[bytes]) -> None:
@@ -319,14 +259,14 @@ def mget(session: Session, argv: list[bytes]) -> None:
     out.array(len(argv) - 1)
     for at in range(1, len(argv)):
         value: object = session.db.lookup_read(argv[at])
-        _write(out, value if isinstance(value, String) else None)
+        write_string(out, value if isinstance(value, String) else None)
 
 
 @cython.cfunc
 def _set_many(session: Session, argv: list[bytes]) -> cython.bint:
     at: cython.Py_ssize_t
     for at in range(1, len(argv), 2):
-        _store(session, argv[at], argv[at + 1], b"set")
+        store_string(session, argv[at], argv[at + 1], b"set")
     return True
 
 
@@ -355,176 +295,3 @@ def msetnx(session: Session, argv: list[bytes]) -> None:
             return
     _set_many(session, argv)
     session.out.integer(1)
-
-
-# -- parts of a string ------------------------------------------------------------------------------
-
-
-@command("append", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.0.0",
-         complexity="O(1) amortized, for a small appended value: a string that grows is over-allocated.",
-         syntax="key value")
-def append(session: Session, argv: list[bytes]) -> None:
-    """Append bytes to a string."""
-    key: bytes = argv[1]
-    tail: bytes = argv[2]
-    string: String = _string_for_write(session.db, key)
-    if string is None:
-        string = new_string(tail)
-        session.db.set(key, string)
-    else:
-        _check_length(session, string.length() + len(tail))
-        string.append(tail)
-    session.modified(key)
-    session.notify(b"$", b"append", key)
-    session.out.integer(string.length())
-
-
-@command("strlen", arity=2, flags="readonly fast", keys=(1, 1, 1), group="string", since="2.2.0", complexity="O(1)",
-         syntax="key")
-def strlen(session: Session, argv: list[bytes]) -> None:
-    """Return the length of a string in bytes."""
-    value: object = session.db.lookup_read(argv[1])
-    if value is not None and not isinstance(value, String):
-        raise WrongType()
-    string: String = value  # type: ignore[assignment]
-    session.out.integer(0 if string is None else string.length())
-
-
-@command("setrange", arity=4, flags="write denyoom", keys=(1, 1, 1), group="string", since="2.2.0",
-         complexity="O(M) with M being the length of the value argument, and of the gap before it.",
-         syntax="key offset value")
-def setrange(session: Session, argv: list[bytes]) -> None:
-    """Overwrite part of a string, filling a gap with zero bytes."""
-    key: bytes = argv[1]
-    part: bytes = argv[3]
-    offset = integer(argv[2])
-    if offset < 0:
-        raise CommandError("offset is out of range")
-    string: String = _string_for_write(session.db, key)
-    if len(part) == 0:
-        session.out.integer(0 if string is None else string.length())
-        return
-    _check_length(session, offset + len(part))
-    if string is None:
-        string = new_string(b"")
-        session.db.set(key, string)
-    size: cython.Py_ssize_t = string.set_range(offset, part)
-    session.modified(key)
-    session.notify(b"$", b"setrange", key)
-    session.out.integer(size)
-
-
-@cython.cfunc
-def _get_range(session: Session, argv: list[bytes]) -> cython.bint:
-    start = integer(argv[2])
-    end = integer(argv[3])
-    value: object = session.db.lookup_read(argv[1])
-    if value is not None and not isinstance(value, String):
-        raise WrongType()
-    string: String = value  # type: ignore[assignment]
-    size: cython.Py_ssize_t = 0 if string is None else string.length()
-    # Both negative and start > end: empty, even if clipping would make them meet at 0.
-    if size == 0 or (start < 0 and end < 0 and start > end):
-        return session.out.bulk(b"")
-    start = max(start + size, 0) if start < 0 else start
-    end = max(end + size, 0) if end < 0 else min(end, size - 1)
-    if start > end:
-        return session.out.bulk(b"")
-    return session.out.bulk(string.get_range(start, end + 1))
-
-
-@command("getrange", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="2.4.0",
-         complexity="O(N) where N is the length of the returned string.", syntax="key start end")
-def getrange(session: Session, argv: list[bytes]) -> None:
-    """Return part of a string; both ends are included, negative ones count from the end."""
-    _get_range(session, argv)
-
-
-@command("substr", arity=4, flags="readonly", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(N) where N is the length of the returned string.", syntax="key start end")
-def substr(session: Session, argv: list[bytes]) -> None:
-    """Return part of a string; both ends are included, negative ones count from the end."""
-    _get_range(session, argv)
-
-
-# -- numbers ----------------------------------------------------------------------------------------
-
-
-@cython.cfunc
-def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
-    """Add to the integer at a key; a missing key counts as 0 (t_string.c: incrDecrCommand)."""
-    string: String = _string_for_write(session.db, key)
-    value: Any = 0 if string is None else string2ll(string.value())
-    if value is None:
-        raise CommandError("value is not an integer or out of range")
-    value = value + by
-    if value > LLONG_MAX or value < LLONG_MIN:
-        raise CommandError("increment or decrement would overflow")
-    if string is not None and string.form == 0:
-        string.data = b"%d" % value  # in place, as in Redis for an unshared integer
-        session.modified(key)
-        session.notify(b"$", b"incrby", key)
-    else:
-        _update(session, key, new_string(b"%d" % value), b"incrby")
-    return session.out.integer(value)
-
-
-@command("incr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key")
-def incr(session: Session, argv: list[bytes]) -> None:
-    """Increment the integer at a key."""
-    _increment(session, argv[1], 1)
-
-
-@command("decr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key")
-def decr(session: Session, argv: list[bytes]) -> None:
-    """Decrement the integer at a key."""
-    _increment(session, argv[1], -1)
-
-
-@command("incrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key increment")
-def incrby(session: Session, argv: list[bytes]) -> None:
-    """Add to the integer at a key."""
-    _increment(session, argv[1], integer(argv[2]))
-
-
-@command("decrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
-         complexity="O(1)", syntax="key decrement")
-def decrby(session: Session, argv: list[bytes]) -> None:
-    """Subtract from the integer at a key."""
-    by = integer(argv[2])
-    if by == LLONG_MIN:
-        raise CommandError("decrement would overflow")
-    _increment(session, argv[1], -by)
-
-
-def _sum(augend: bytes, addend: bytes) -> bytes:
-    """Return the text of the sum of two long doubles; an invalid number is reported before an overflow."""
-    total = Fraction(0)
-    finite = True
-    for raw in (augend, addend):
-        try:
-            total += float_value(raw)
-        except long_double.NotFinite:
-            finite = False
-    try:
-        if finite:
-            return long_double.format_decimal(long_double.rounded(total))
-    except long_double.NotFinite:
-        pass
-    raise CommandError("increment would produce NaN or Infinity")
-
-
-@command("incrbyfloat", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.6.0",
-         complexity="O(1)", syntax="key increment")
-def incrbyfloat(session: Session, argv: list[bytes]) -> None:
-    """Add to the number at a key, with the precision of a long double."""
-    key: bytes = argv[1]
-    string: String = _string_for_write(session.db, key)
-    shown: bytes = _sum(b"0" if string is None else string.value(), argv[2])
-    _update(session, key, new_string(shown, TEXT), b"incrbyfloat")
-    session.out.bulk(shown)
-    if session.engine.log is not None:
-        session.propagate([b"SET", key, shown, b"KEEPTTL"])

@@ -1,4 +1,5 @@
-from rillet.runtime.session cimport Session
+from rillet.commands.string.values cimport store_string, string_for_write, update_string, write_string
 from rillet.keyspace.database cimport Database
 from rillet.protocol.reply_writer cimport ReplyWriter
+from rillet.runtime.session cimport Session
 from rillet.types.string cimport String, new_string, string2ll

@@ -1,0 +1,102 @@
+"""INCR, DECR, INCRBY, DECRBY and INCRBYFLOAT (Redis: t_string.c).
+
+INCRBYFLOAT is propagated as `SET k <result> KEEPTTL`, so that a replay does not depend on floating point.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.commands.arguments import LLONG_MAX, LLONG_MIN, float_value, integer
+from rillet.commands.string.values import string_for_write, update_string
+from rillet.errors import CommandError
+from rillet.runtime.registry import command
+from rillet.runtime.session import Session
+from rillet.structs import long_double
+from rillet.types.string import TEXT, String, new_string, string2ll
+
+
+@cython.cfunc
+def _increment(session: Session, key: bytes, by: Any) -> cython.bint:
+    """Add to the integer at a key; a missing key counts as 0 (t_string.c: incrDecrCommand)."""
+    string: String = string_for_write(session.db, key)
+    value: Any = 0 if string is None else string2ll(string.value())
+    if value is None:
+        raise CommandError("value is not an integer or out of range")
+    value = value + by
+    if value > LLONG_MAX or value < LLONG_MIN:
+        raise CommandError("increment or decrement would overflow")
+    if string is not None and string.form == 0:
+        string.data = b"%d" % value  # in place, as in Redis for an unshared integer
+        session.modified(key)
+        session.notify(b"$", b"incrby", key)
+    else:
+        update_string(session, key, new_string(b"%d" % value), b"incrby")
+    return session.out.integer(value)
+
+
+@command("incr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key")
+def incr(session: Session, argv: list[bytes]) -> None:
+    """Increment the integer at a key."""
+    _increment(session, argv[1], 1)
+
+
+@command("decr", arity=2, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key")
+def decr(session: Session, argv: list[bytes]) -> None:
+    """Decrement the integer at a key."""
+    _increment(session, argv[1], -1)
+
+
+@command("incrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key increment")
+def incrby(session: Session, argv: list[bytes]) -> None:
+    """Add to the integer at a key."""
+    _increment(session, argv[1], integer(argv[2]))
+
+
+@command("decrby", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="1.0.0",
+         complexity="O(1)", syntax="key decrement")
+def decrby(session: Session, argv: list[bytes]) -> None:
+    """Subtract from the integer at a key."""
+    by = integer(argv[2])
+    if by == LLONG_MIN:
+        raise CommandError("decrement would overflow")
+    _increment(session, argv[1], -by)
+
+
+def _sum(augend: bytes, addend: bytes) -> bytes:
+    """Return the text of the sum of two long doubles; an invalid number is reported before an overflow."""
+    total = Fraction(0)
+    finite = True
+    for raw in (augend, addend):
+        try:
+            total += float_value(raw)
+        except long_double.NotFinite:
+            finite = False
+    try:
+        if finite:
+            return long_double.format_decimal(long_double.rounded(total))
+    except long_double.NotFinite:
+        pass
+    raise CommandError("increment would produce NaN or Infinity")
+
+
+@command("incrbyfloat", arity=3, flags="write denyoom fast", keys=(1, 1, 1), group="string", since="2.6.0",
+         complexity="O(1)", syntax="key increment")
+def incrbyfloat(session: Session, argv: list[bytes]) -> None:
+    """Add to the number at a key, with the precision of a long double."""
+    key: bytes = argv[1]
+    string: String = string_for_write(session.db, key)
+    shown: bytes = _sum(b"0" if string is None else string.value(), argv[2])
+    update_string(session, key, new_string(shown, TEXT), b"incrbyfloat")
+    session.out.bulk(shown)
+    if session.engine.log is not None:
+        session.propagate([b"SET", key, shown, b"KEEPTTL"])

@@ -1,0 +1,112 @@
+"""Admission: whether a command may run now, is queued, or is refused (Redis: server.c, processCommand).
+
+The engine runs a command at once if nothing speaks against it. In every other case `admit` checks it in Redis's order
+and writes the reply of a command that does not run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+try:
+    import cython
+except ModuleNotFoundError:  # interpreted, Cython not installed
+    from rillet import _cython as cython
+
+from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth
+from rillet.runtime.registry import Command
+from rillet.runtime.session import Session
+from rillet.runtime.session_state import IN_MULTI, SUBSCRIBED, TRUSTED, UNAUTHENTICATED
+
+# Commands that run inside MULTI instead of being queued.
+_NOT_QUEUED = frozenset((b"exec", b"discard", b"multi", b"watch", b"quit", b"reset"))
+# Commands that a RESP2 session with subscriptions may run.
+_WHILE_SUBSCRIBED = frozenset(
+    (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit",
+     b"reset")
+)  # fmt: skip
+# Words of an HTTP request. A web page can make a browser send one here, so the connection is closed without a reply
+# (server.c: securityWarningCommand).
+_HTTP = frozenset((b"post", b"host:"))
+
+
+@cython.ccall
+@cython.exceptval(-1, check=False)
+def admit(engine: object, session: Session, entry: Command | None, argv: list[bytes]) -> cython.bint:
+    """Return whether the command runs now; if not, it is queued or refused, and its reply is written."""
+    if entry is None and argv[0].lower() in _HTTP:
+        session.enter("close")
+        return False
+    in_multi: cython.bint = session.state & IN_MULTI != 0
+    try:
+        _check(engine, session, entry, argv)
+    except CommandError as error:
+        _refuse(engine, session, entry, error)
+        return False
+    if in_multi and entry is not None and entry.fullname.encode() not in _NOT_QUEUED:
+        session.queue.append((entry, argv))
+        session.command = entry
+        session.out.simple(b"QUEUED")
+        return False
+    return True
+
+
+def _refuse(engine: Any, session: Session, entry: Command | None, error: CommandError) -> None:
+    """Reply with the error and count it; in a transaction, EXEC will fail."""
+    if entry is not None:
+        engine.statistics.count_rejection(entry)
+    if session.state & IN_MULTI:
+        session.enter("queueing fails")
+    if entry is not None and entry.fullname == "exec":
+        session.discard()
+        error = ExecAbort(f"Transaction discarded because of: {str(error).removeprefix('ERR ')}")
+    session.reply_error(session.out.mark(), error)
+
+
+def _check(engine: Any, session: Session, entry: Command | None, argv: list[bytes]) -> None:
+    """Raise the errors of processCommand, in its order."""
+    if entry is None:
+        raise CommandError(_unknown_command(argv))
+    if entry.subcommands is not None and len(argv) > 1:
+        raise CommandError(f"unknown subcommand '{_text(argv[1][:128])}'. Try {entry.name.upper()} HELP.")
+    if not entry.accepts(len(argv)):
+        raise CommandError(f"wrong number of arguments for '{entry.fullname}' command")
+    if session.state & UNAUTHENTICATED and not entry.no_auth:
+        raise NoAuth()
+    if session.state & IN_MULTI and entry.no_multi:
+        raise CommandError("Command not allowed inside a transaction")
+    trusted = session.state & TRUSTED
+    if engine.refusal is not None and not trusted and _may_write(session, entry):
+        raise Misconf(engine.refusal)
+    if session.state & SUBSCRIBED and session.out.resp == 2 and entry.fullname.encode() not in _WHILE_SUBSCRIBED:
+        raise CommandError(
+            f"Can't execute '{entry.fullname}': only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / RESET "
+            "are allowed in this context"
+        )
+    if engine.loading and not trusted and "loading" not in entry.flags:
+        raise Loading()
+
+
+def _may_write(session: Session, entry: Command) -> bool:
+    """Return whether the command is refused while changes cannot be logged; PING is, so that monitoring notices."""
+    if entry.fullname == "exec":
+        return any(queued.write for queued, _ in session.queue)
+    return entry.write or entry.fullname == "ping"
+
+
+def _text(raw: bytes) -> str:
+    """Return a client's bytes as an error message shows them: up to the first NUL, as with C's %s."""
+    return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
+
+
+def _unknown_command(argv: list[bytes]) -> str:
+    """Return server.c's message for an unknown command: its name and first arguments, cut at 128 bytes."""
+    arguments = b""
+    for word in argv[1:]:
+        if len(arguments) >= 128:
+            break
+        arguments += b"'" + word.split(b"\0", 1)[0][: 128 - len(arguments)] + b"' "
+    return f"unknown command '{_text(argv[0][:128])}', with args beginning with: {_text(arguments)}"
+
+
+__all__ = ["admit"]

@@ -1,0 +1,16 @@
+cimport cython
+from rillet.keyspace.clock cimport Clock
+from rillet.runtime.propagation cimport Propagation
+from rillet.runtime.session cimport Session
+from rillet.runtime.statistics cimport Statistics
+
+@cython.final
+cdef class Blocking:
+    cdef readonly list ready
+    cdef Clock _clock
+    cdef Statistics _statistics
+    cdef Propagation _propagation
+    cdef long long _arrivals
+    cpdef bint unblock(self, Session session) except -1
+    cpdef bint wake(self, Session session) except -1
+    cpdef bint serve_ready(self) except -1

@@ -1,0 +1,69 @@
+"""CLIENT PAUSE: the commands that it holds back, and their order (Redis: networking.c, pauseClients).
+
+A paused client is blocked without keys and without a deadline, before its command runs (BLOCKED_POSTPONE). The end of
+the pause runs the commands in the order of their arrival. Only clients of a socket are held back.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rillet.runtime.blocking import BlockedClient
+from rillet.runtime.registry import Command
+from rillet.runtime.session import Session
+
+# Engine.paused: which commands are held back.
+PAUSE_OFF = 0
+PAUSE_WRITES = 1
+PAUSE_ALL = 2
+
+
+class PausedClients:
+    """The sessions of one engine whose commands CLIENT PAUSE holds back."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._postponed: list[BlockedClient] = []
+
+    def postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
+        """Hold back a command if the pause applies to it; return whether it does."""
+        if session.transport is None or entry is None or not entry.accepts(len(argv)):
+            return False
+        if self._engine.paused == PAUSE_WRITES and not _may_replicate(session, entry):
+            return False
+        session.argv = argv
+        self._engine.blocking.block(session, [], 0, _never_served, _never_expires)
+        assert session.blocked is not None
+        session.blocked.postponed = True
+        self._postponed.append(session.blocked)
+        return True
+
+    def resume(self) -> None:
+        """Run the commands that were held back (blocked.c: unblockPostponedClients)."""
+        blocking = self._engine.blocking
+        postponed, self._postponed = self._postponed, []
+        for blocked in postponed:
+            session = blocked.session
+            if session.blocked is blocked:
+                blocking.unblock(session)
+                self._engine.execute(session, blocked.argv)
+                blocking.wake(session)
+
+
+def _may_replicate(session: Session, entry: Command) -> bool:
+    """Return whether a pause of writes holds back the command (server.c: is_may_replicate_command)."""
+    if entry.name == "exec":
+        return any(_may_replicate(session, queued) for queued, _ in session.queue)
+    return entry.write or "may_replicate" in entry.flags
+
+
+def _never_served(_session: Session, _key: bytes) -> bool:
+    """Return False: a postponed command waits for no key."""
+    return False
+
+
+def _never_expires(_session: Session) -> None:
+    """Do nothing: a postponed command has no timeout."""
+
+
+__all__ = ["PAUSE_ALL", "PAUSE_OFF", "PAUSE_WRITES", "PausedClients"]

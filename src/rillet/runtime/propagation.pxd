@@ -1,0 +1,19 @@
+cimport cython
+from rillet.keyspace.clock cimport Clock
+from rillet.protocol.propagation_buffer cimport PropagationBuffer
+from rillet.runtime.session cimport Session
+
+@cython.final
+cdef class Propagation:
+    cdef readonly object log
+    cdef readonly PropagationBuffer feed
+    cdef public long depth
+    cdef readonly list pending
+    cdef public long long dirty
+    cdef object _settings
+    cdef Clock _clock
+    cpdef bint take_effects(self, Session session, list[bytes] argv) except -1
+    cpdef bint flush_pending(self) except -1
+    cdef bint _append(self, int db, list[bytes] argv, long long now) except -1
+    cdef bint _frame(self, int db, bytes word, long long now) except -1
+    cdef long long _log_time(self) except -1

@@ -1,0 +1,109 @@
+"""The state of a session: one integer of independent flags, and the table of the events that change them.
+
+    flag              set while
+    UNAUTHENTICATED   the session has not given the password that the server requires
+    IN_MULTI          commands are queued between MULTI and EXEC
+    MULTI_FAILED      a command could not be queued, so EXEC will be refused
+    BLOCKED           the session waits for a key, for a time, or for the end of CLIENT PAUSE
+    SUBSCRIBED        the session has subscriptions
+    REPLY_OFF         CLIENT REPLY OFF drops all replies
+    REPLY_SKIP_NEXT   CLIENT REPLY SKIP drops the reply of the next command
+    REPLY_SKIP        ... of the command that runs now
+    CLOSING           the connection is closed once its output is sent
+    TRUSTED           the session replays a log or a master: no password, no limits, never blocked
+    IN_EXEC           EXEC runs the queued commands
+    RUNNING           a handler is between the first and the last byte of its reply
+
+A session without a flag of SPECIAL runs a command without further checks: the engine tests one integer.
+
+TRANSITIONS is the specification. `Session.enter` applies it where speed does not matter; the engine sets and clears
+RUNNING and BLOCKED itself. `check` asserts the combinations that are impossible between two commands.
+(Redis: the CLIENT_ flags of server.h.)
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+UNAUTHENTICATED = 1
+IN_MULTI = 2
+MULTI_FAILED = 4
+BLOCKED = 8
+SUBSCRIBED = 16
+REPLY_OFF = 32
+REPLY_SKIP = 64
+REPLY_SKIP_NEXT = 128
+CLOSING = 256
+TRUSTED = 512
+IN_EXEC = 1024
+RUNNING = 2048
+
+MUTED = REPLY_OFF | REPLY_SKIP
+# Any of these takes a command off the fast path.
+SPECIAL = UNAUTHENTICATED | IN_MULTI | MULTI_FAILED | BLOCKED | SUBSCRIBED | MUTED | REPLY_SKIP_NEXT
+
+
+class Transition(NamedTuple):
+    """What an event requires of the flags, and how it changes them."""
+
+    requires: int = 0
+    forbids: int = 0
+    sets: int = 0
+    clears: int = 0
+
+
+TRANSITIONS = {
+    # event                            requires         forbids                       sets             clears
+    "require password":     Transition(0,               TRUSTED,                      UNAUTHENTICATED, 0),
+    "authenticate":         Transition(0,               0,                            0,               UNAUTHENTICATED),
+    "trust":                Transition(0,               BLOCKED,                      TRUSTED,         0),
+    "distrust":             Transition(0,               0,                            0,               TRUSTED),
+    "multi":                Transition(0,               IN_MULTI | IN_EXEC,           IN_MULTI,        0),
+    "queueing fails":       Transition(IN_MULTI,        0,                            MULTI_FAILED,    0),
+    "end transaction":      Transition(0,               IN_EXEC,                      0,
+                                       IN_MULTI | MULTI_FAILED),
+    "exec":                 Transition(0,               IN_MULTI | IN_EXEC | BLOCKED, IN_EXEC,         0),
+    "exec ends":            Transition(IN_EXEC,         0,                            0,               IN_EXEC),
+    "handler starts":       Transition(0,               BLOCKED,                      RUNNING,         0),
+    "handler ends":         Transition(RUNNING,         0,                            0,               RUNNING),
+    "block":                Transition(0,               BLOCKED | IN_EXEC | TRUSTED,  BLOCKED,         0),
+    "unblock":              Transition(BLOCKED,         0,                            0,               BLOCKED),
+    "subscribe":            Transition(0,               0,                            SUBSCRIBED,      0),
+    "unsubscribe all":      Transition(0,               0,                            0,               SUBSCRIBED),
+    "reply on":             Transition(0,               0,                            0,
+                                       REPLY_OFF | REPLY_SKIP | REPLY_SKIP_NEXT),
+    "reply off":            Transition(0,               0,                            REPLY_OFF,       0),
+    "reply skip":           Transition(0,               REPLY_OFF,                    REPLY_SKIP_NEXT, 0),
+    "skipped call starts":  Transition(REPLY_SKIP_NEXT, 0,                            REPLY_SKIP,      REPLY_SKIP_NEXT),
+    "skipped call ends":    Transition(0,               0,                            0,               REPLY_SKIP),
+    "reset":                Transition(0,               IN_EXEC,                      0,
+                                       REPLY_OFF | REPLY_SKIP_NEXT | UNAUTHENTICATED),
+    "close":                Transition(0,               0,                            CLOSING,         0),
+}  # fmt: skip
+
+
+def after(state: int, event: str) -> int:
+    """Return the flags after the event; AssertionError if the event is impossible in this state."""
+    row = TRANSITIONS[event]
+    assert state & row.requires == row.requires and not state & row.forbids, f"{event} in state {names(state)}"
+    return (state & ~row.clears) | row.sets
+
+
+def names(state: int) -> str:
+    """Return the names of the flags, for messages."""
+    return " ".join(name for name, bit in _FLAGS.items() if state & bit) or "ordinary"
+
+
+def check(state: int) -> None:
+    """Assert that the flags may occur together between two commands."""
+    assert not state & RUNNING and not state & IN_EXEC, names(state)
+    assert state & IN_MULTI or not state & MULTI_FAILED, names(state)
+    assert not (state & BLOCKED and state & TRUSTED), names(state)
+    assert not (state & TRUSTED and state & UNAUTHENTICATED), names(state)
+
+
+_FLAGS = {
+    "UNAUTHENTICATED": UNAUTHENTICATED, "IN_MULTI": IN_MULTI, "MULTI_FAILED": MULTI_FAILED, "BLOCKED": BLOCKED,
+    "SUBSCRIBED": SUBSCRIBED, "REPLY_OFF": REPLY_OFF, "REPLY_SKIP": REPLY_SKIP, "REPLY_SKIP_NEXT": REPLY_SKIP_NEXT,
+    "CLOSING": CLOSING, "TRUSTED": TRUSTED, "IN_EXEC": IN_EXEC, "RUNNING": RUNNING,
+}  # fmt: skip
