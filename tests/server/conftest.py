@@ -1,4 +1,4 @@
-"""One server for each event loop, shared by the tests of a module."""
+"""Fixtures: one server per event loop, shared by the tests of a module."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.server.harness import LOOPS, Client, Running, running
 
 
 def skip_without(loop: str) -> None:
-    """Skip a test of uvloop where it is not installed."""
+    """Skip a test of uvloop if uvloop is not installed."""
     if loop == "uvloop" and find_spec("uvloop") is None:
         pytest.skip("uvloop is not installed")
 
@@ -29,7 +29,7 @@ def shared(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 @pytest.fixture
 def server(shared: Running) -> Running:
-    """The shared server, emptied."""
+    """The shared server, with its data deleted."""
     with shared.client() as client:
         assert client.call("FLUSHALL") == b"+OK\r\n"
     return shared
@@ -37,6 +37,6 @@ def server(shared: Running) -> Running:
 
 @pytest.fixture
 def client(server: Running) -> Iterator[Client]:
-    """A connection to it."""
+    """A connection to the server."""
     with server.client() as one:
         yield one

@@ -1,7 +1,7 @@
-"""A server in a process of its own, and clients that see bytes.
+"""A server in a separate process, and clients that see the bytes of its replies.
 
-A server is started as a user starts it, on a port of its own and in an empty folder, with uvloop or with it out of
-the way. It tells on its output that it listens, so nothing here waits by the clock.
+The server starts as a user starts it, on a free port, in an empty folder, with uvloop or with asyncio. It prints a line
+when it listens, so the tests do not sleep.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LAUNCH = "import sys; {before}; from rillet.cli import main; sys.exit(main())"
 
 
 def launch(arguments: list[str], *, loop: str = "uvloop", before: str = "pass") -> subprocess.Popen[str]:
-    """Start `rillet serve`; what it prints is to be read from its pipes."""
+    """Start `rillet serve`; its output is read from the pipes."""
     steps = [before]
     if loop == "asyncio":
         steps.append("sys.modules['uvloop'] = None")
@@ -49,7 +49,7 @@ class Running:
 
     @property
     def banner(self) -> str:
-        """The line with which it said that it listens."""
+        """The line that reports that the server listens."""
         return self.told[-1]
 
     def client(self) -> Client:
@@ -57,18 +57,18 @@ class Running:
         return connected(self.port)
 
     def stop(self, number: int = signal.SIGTERM) -> tuple[int, str]:
-        """Send the signal, wait for the end, return the exit status and all that it said."""
+        """Send the signal, wait for the end, and return the exit status and the complete output."""
         self.process.send_signal(number)
         return self.ended()
 
     def ended(self) -> tuple[int, str]:
-        """Wait for the end and return the exit status and all that it said: its log and stderr."""
+        """Wait for the end, and return the exit status and the complete output: log and stderr."""
         said, errors = self.process.communicate(timeout=TIMEOUT)
         return self.process.returncode, "".join(self.told) + said + errors
 
 
 def line_of(process: subprocess.Popen[str]) -> str:
-    """Read a line from the pipe itself: what a file reads ahead, `communicate` does not see."""
+    """Read a line from the pipe without buffering, so that `communicate` can read the rest."""
     assert process.stdout is not None
     line = b""
     while not line.endswith(b"\n") and (byte := os.read(process.stdout.fileno(), 1)):
@@ -77,7 +77,7 @@ def line_of(process: subprocess.Popen[str]) -> str:
 
 
 def _listening(process: subprocess.Popen[str]) -> list[str]:
-    """Return what the server says until it listens; the last line says that."""
+    """Return the server's output up to the line that reports that it listens."""
     told: list[str] = []
     alarm = threading.Timer(TIMEOUT, process.kill)
     alarm.start()
@@ -95,7 +95,7 @@ def _listening(process: subprocess.Popen[str]) -> list[str]:
 
 @contextmanager
 def running(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "pass") -> Iterator[Running]:
-    """Start a server, and stop it at the end unless it ended by itself; no traceback may be on its stderr."""
+    """Start a server, and stop it at the end if it still runs; fail if its stderr has a traceback."""
     port = free_port()
     with launch(["--port", str(port), "--dir", str(folder), *arguments], loop=loop, before=before) as process:
         try:
@@ -114,7 +114,7 @@ def connected(port: int) -> Client:
 
 
 class Client:
-    """A connection: commands out, the bytes of each reply back."""
+    """A connection that sends commands and returns the bytes of each reply."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.socket = connection
@@ -127,16 +127,16 @@ class Client:
         self.close()
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self.file.close()
         self.socket.close()
 
     def send(self, *commands: str) -> None:
-        """Send commands, each split at blanks, in one write."""
+        """Send commands in one write; each is split at blanks."""
         self.socket.sendall(b"".join(pack_command(command.encode().split()) for command in commands))
 
     def reply(self) -> bytes:
-        """Return the bytes of one reply; b"" where the server hung up."""
+        """Return the bytes of one reply, or b"" if the server disconnected."""
         line = self.file.readline()
         kind, rest = line[:1], line[1:-2]
         if kind in b"$=" and rest != b"-1" and line:
@@ -151,19 +151,19 @@ class Client:
         return self.reply()
 
     def wait_in(self, command: str) -> None:
-        """Send a command that waits, and return once it does: the PING before it is answered in the same turn."""
+        """Send a command that blocks; return once it is blocked, which the reply to a preceding PING shows."""
         self.send("PING", command)
         assert self.reply() == b"+PONG\r\n"
 
     def rest(self) -> bytes:
-        """Return everything until the server hangs up."""
+        """Return all bytes until the server disconnects."""
         try:
             return self.file.read()
         except ConnectionResetError:
             return b""
 
     def rewritten(self) -> None:
-        """Return once no rewrite of the log is going on, or about to begin."""
+        """Return once no rewrite of the log is running or scheduled."""
         busy = (b"aof_rewrite_in_progress:1", b"aof_rewrite_scheduled:1")
         while any(fact in told for told in [self.call("INFO persistence")] for fact in busy):
             threading.Event().wait(0.005)

@@ -1,6 +1,6 @@
-"""BGSAVE by a child: what it holds, who may write meanwhile, how it fails, when it comes by itself; a server's end.
+"""BGSAVE in a child process: content, concurrent writes, failures, save points, and the shutdown of the server.
 
-redis-server 7.0 is asked the same and has to say the same.
+Most tests also run against redis-server 7.0 and compare the replies.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ SLOW = "CONFIG SET rdb-key-save-delay 100000000"
 
 
 def until(condition: Callable[[], bool], what: str) -> None:
-    """Return once the condition holds."""
+    """Wait until the condition holds."""
     deadline = time.monotonic() + TIMEOUT
     while not condition():
         assert time.monotonic() < deadline, what
@@ -36,19 +36,19 @@ def until(condition: Callable[[], bool], what: str) -> None:
 
 
 def ended(client: Client, saves: int) -> None:
-    """Return once so many saves were begun and none is going on."""
+    """Wait until this number of saves has started and none is running."""
     until(lambda: client.info("rdb_saves") == str(saves) and client.info("rdb_bgsave_in_progress") == "0", "no end")
 
 
 class Server(NamedTuple):
-    """A server of ours or the real one: a client of it, its folder, its process."""
+    """A rillet or Redis server: a client, its folder, its process."""
 
     client: Client
     folder: Path
     pid: int
 
     def child(self) -> int:
-        """Return the process that is saving; it has begun to write."""
+        """Return the saving process, which has begun to write."""
         until(lambda: bool(list(self.folder.glob("temp-*.rdb"))), "no file is being written")
         [draft] = self.folder.glob("temp-*.rdb")
         return int(draft.stem.removeprefix("temp-"))
@@ -72,7 +72,7 @@ def theirs(_folder: Path, *arguments: str) -> Iterator[Server]:
 
 
 def persistence(client: Client) -> dict[str, str]:
-    """Return INFO persistence, without what is a time or a size."""
+    """Return INFO persistence without times and sizes."""
     text = client.call("INFO persistence").decode()
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     for name in ("rdb_last_save_time", "rdb_last_cow_size", "current_cow_peak", "current_cow_size",
@@ -83,7 +83,7 @@ def persistence(client: Client) -> dict[str, str]:
 
 
 def both(tmp_path: Path, scenario: Callable[[Server], list[object]], *arguments: str) -> list[object]:
-    """Run the scenario on ours and on the real server; what both did."""
+    """Run the scenario on rillet and on the real server, and return both results."""
     with theirs(tmp_path, *arguments) as server:
         expected = scenario(server)
     with ours(tmp_path, *arguments) as server:
@@ -95,7 +95,7 @@ def both(tmp_path: Path, scenario: Callable[[Server], list[object]], *arguments:
 # -- the same as the real server ----------------------------------------------------------------------
 
 
-def test_replies_and_info(tmp_path: Path) -> None:
+def test_replies_and_info_fields_are_those_of_redis(tmp_path: Path) -> None:
     def scenario(server: Server) -> list[object]:
         client, seen = server.client, list[object]()
 
@@ -128,7 +128,7 @@ def test_replies_and_info(tmp_path: Path) -> None:
     assert ("BGSAVE", b"+Background saving started\r\n") in both(tmp_path, scenario)
 
 
-def test_changes_while_it_is_saved_count_for_the_next_time(tmp_path: Path) -> None:
+def test_changes_during_a_save_count_for_the_next_save(tmp_path: Path) -> None:
     def scenario(server: Server) -> list[object]:
         client = server.client
         for at in range(40):
@@ -149,7 +149,7 @@ def test_changes_while_it_is_saved_count_for_the_next_time(tmp_path: Path) -> No
     assert during == ("80", "1") and after == "40" and values == [b"$6\r\nbefore\r\n"] * 40
 
 
-def test_a_save_that_fails_refuses_writes_until_one_succeeds(tmp_path: Path) -> None:
+def test_a_failed_save_rejects_writes_until_one_succeeds(tmp_path: Path) -> None:
     def scenario(server: Server) -> list[object]:
         client, seen = server.client, list[object]()
 
@@ -182,7 +182,7 @@ def test_a_save_that_fails_refuses_writes_until_one_succeeds(tmp_path: Path) -> 
     assert refused[0][1].startswith(b"-MISCONF Redis is configured to save RDB snapshots, but")
 
 
-def test_another_folder_and_another_name(tmp_path: Path) -> None:
+def test_folder_and_file_name_can_change(tmp_path: Path) -> None:
     def scenario(server: Server) -> list[object]:
         client, seen = server.client, list[object]()
         (server.folder / "sub").mkdir()
@@ -198,7 +198,7 @@ def test_another_folder_and_another_name(tmp_path: Path) -> None:
     assert both(tmp_path, scenario)[-1] == ["other.rdb"]
 
 
-def test_save_points_by_default(tmp_path: Path) -> None:
+def test_the_default_save_points_are_those_of_redis(tmp_path: Path) -> None:
     with running(tmp_path) as server, server.client() as client:
         assert b"3600 1 300 100 60 10000" in client.call("CONFIG GET save")
 
@@ -207,7 +207,7 @@ def test_save_points_by_default(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_save_point_is_reached(tmp_path: Path, loop: str) -> None:
+def test_reaching_a_save_point_starts_a_save(tmp_path: Path, loop: str) -> None:
     with running(tmp_path, "--save", "1 2", loop=loop) as server, server.client() as client:
         client.call("SET a 1")
         client.call("SET a 2")
@@ -241,15 +241,15 @@ if os.getuid() == 0:
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """A folder that every user may write to."""
+    """A folder that every user can write to."""
     folder = Path(tempfile.mkdtemp(prefix="rillet-"))
     folder.chmod(0o777)
     yield folder
     shutil.rmtree(folder)
 
 
-def test_a_fork_that_fails(open_folder: Path) -> None:
-    """The user has as many processes as he may."""
+def test_a_failed_fork_is_reported(open_folder: Path) -> None:
+    """The user has reached the limit of processes."""
     arguments = ("--save", "900 1")
     steps = _NOBODY.format(folder=str(open_folder))
     with running(open_folder, *arguments, before=f"exec({steps!r})") as server, server.client() as client:
@@ -268,7 +268,7 @@ def test_a_fork_that_fails(open_folder: Path) -> None:
         assert "# Can't save in background: fork: Resource temporarily unavailable" in said
 
 
-def test_a_disk_that_is_full(tmp_path: Path) -> None:
+def test_a_save_to_a_full_disk_fails(tmp_path: Path) -> None:
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (100000, 100000))"
     arguments = ("--save", "900 1", "--rdbcompression", "no")
     with running(tmp_path, *arguments, before=limit) as server, server.client() as client:
@@ -305,7 +305,7 @@ def _alive(pid: int) -> bool:
 
 @pytest.mark.parametrize("loop", LOOPS)
 @pytest.mark.parametrize("end", ["SIGTERM", "SIGINT", "SHUTDOWN", "SHUTDOWN SAVE", "SHUTDOWN NOSAVE"])
-def test_the_end_while_a_child_saves(tmp_path: Path, loop: str, end: str) -> None:
+def test_a_shutdown_kills_the_saving_child(tmp_path: Path, loop: str, end: str) -> None:
     with running(tmp_path, "--save", "900 1", loop=loop) as server, server.client() as client:
         child = _with_a_child(server, client)
         client.call("CONFIG SET rdb-key-save-delay 0")
@@ -322,7 +322,7 @@ def test_the_end_while_a_child_saves(tmp_path: Path, loop: str, end: str) -> Non
 
 
 def test_a_child_does_not_outlive_its_server(tmp_path: Path) -> None:
-    """It finds out before its file would take the place of one that a new server may have written."""
+    """The child ends before it replaces the file, which a new server may have written."""
     with running(tmp_path, "--save", "") as server, server.client() as client:
         for at in range(20):
             client.call(f"SET key{at} {at}")
@@ -339,7 +339,7 @@ def test_a_child_does_not_outlive_its_server(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_last_file_that_cannot_be_written(tmp_path: Path, loop: str) -> None:
+def test_a_shutdown_stops_if_the_file_cannot_be_written(tmp_path: Path, loop: str) -> None:
     with running(tmp_path, "--save", "900 1", loop=loop) as server, server.client() as client:
         client.call("SET k v")
         (tmp_path / "dump.rdb").mkdir()
@@ -375,8 +375,8 @@ def test_settings_select_the_effect_of_a_signal(tmp_path: Path) -> None:
         assert server.stop(signal.SIGINT)[0] == 0 and (tmp_path / "dump.rdb").exists()
 
 
-def test_nothing_is_acknowledged_after_the_last_file(tmp_path: Path) -> None:
-    """A client that writes as fast as it can: what it was told is in the file."""
+def test_the_final_file_contains_every_acknowledged_write(tmp_path: Path) -> None:
+    """A client writes as fast as possible during the shutdown."""
     with running(tmp_path, "--save", "900 1") as server, server.client() as client, server.client() as other:
         client.send(*["INCR n"] * 5000)
         assert client.reply() == b":1\r\n"

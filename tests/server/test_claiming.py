@@ -1,4 +1,4 @@
-"""Waiting with CLAIM on a socket: what is due wakes a client though nobody does anything, and is in the log."""
+"""XREADGROUP with BLOCK and CLAIM on a socket: a claimable entry wakes a client, and the claim is logged."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def _two_pending(client: Client) -> None:
     client.call("XREADGROUP GROUP g a STREAMS s >")
 
 
-def test_time_wakes(client: Client) -> None:
-    """The reply comes when the first entry is due, before the end of the waiting."""
+def test_a_client_is_served_when_an_entry_becomes_claimable(client: Client) -> None:
+    """The reply arrives when the first entry is claimable, before the time-out."""
     _two_pending(client)
     client.send(CLAIM.format("c", 20_000, 150), "XPENDING s g", "PING")
     reply = client.reply()
@@ -26,8 +26,8 @@ def test_time_wakes(client: Client) -> None:
     assert client.reply() == b"+PONG\r\n"
 
 
-def test_time_wakes_in_vain_and_again(server: Running, client: Client) -> None:
-    """What was acknowledged meanwhile is not waited for; the next one that is due comes."""
+def test_an_acknowledged_entry_is_skipped(server: Running, client: Client) -> None:
+    """The client is served when the next entry becomes claimable."""
     _two_pending(client)
     with server.client() as waiting:
         waiting.wait_in(CLAIM.format("c", 20_000, 300))
@@ -37,15 +37,15 @@ def test_time_wakes_in_vain_and_again(server: Running, client: Client) -> None:
         assert b"2-1" in reply and b"1-1" not in reply
 
 
-def test_the_end_of_the_waiting_is_not_missed(client: Client) -> None:
-    """An entry that is due later does not keep the client."""
+def test_the_timeout_fires_before_a_later_claim(client: Client) -> None:
+    """An entry that becomes claimable after the time-out does not delay it."""
     _two_pending(client)
     client.send(CLAIM.format("c", 30, 3_600_000), "PING")
     assert [client.reply(), client.reply()] == [b"*-1\r\n", b"+PONG\r\n"]
 
 
-def test_a_release_wakes_the_first_that_claims(server: Running, client: Client) -> None:
-    """Those who wait for new entries wait on."""
+def test_a_released_entry_wakes_the_first_claiming_client(server: Running, client: Client) -> None:
+    """Clients that wait only for new entries stay blocked."""
     _two_pending(client)
     with server.client() as new, server.client() as first, server.client() as second:
         new.wait_in("XREADGROUP GROUP g n BLOCK 0 STREAMS s >")
@@ -60,7 +60,7 @@ def test_a_release_wakes_the_first_that_claims(server: Running, client: Client) 
 
 
 def test_a_disconnected_client_is_not_served(server: Running, client: Client) -> None:
-    """The entry that was due for a client that hung up stays where it was."""
+    """An entry that a disconnected client waited for stays pending with its owner."""
     _two_pending(client)
     gone = server.client()
     gone.wait_in(CLAIM.format("gone", 0, 200))
@@ -72,8 +72,8 @@ def test_a_disconnected_client_is_not_served(server: Running, client: Client) ->
     assert b"gone" not in client.call("XPENDING s g")
 
 
-def test_a_pause_holds_a_claim_back(server: Running, client: Client) -> None:
-    """What is due meanwhile is claimed after it (as Redis does: the command is run anew, and postponed)."""
+def test_a_claim_is_postponed_by_client_pause(server: Running, client: Client) -> None:
+    """An entry that becomes claimable during the pause is claimed after it, as in Redis."""
     _two_pending(client)
     with server.client() as waiting:
         waiting.wait_in(CLAIM.format("c", 0, 150))
@@ -86,7 +86,7 @@ def test_a_pause_holds_a_claim_back(server: Running, client: Client) -> None:
 
 
 def test_a_claim_after_a_timeout_is_durable(tmp_path: Path) -> None:
-    """A killed server has the claim in its log."""
+    """The log of a killed server contains the claim."""
     with running(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
         with server.client() as client:
             _two_pending(client)

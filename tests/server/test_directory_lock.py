@@ -1,4 +1,4 @@
-"""Who writes to a log has it alone: a second server, a store and `rillet check` are told who has it."""
+"""Only one process can write to a log: a second server, a store and `rillet check` fail and name the owner."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.server.test_lifecycle import LOG, refused
 WHO = "is in use: (process {}|another process) writes the log there"
 
 
-def test_a_second_server_is_refused_until_the_first_is_gone(tmp_path: Path) -> None:
+def test_a_second_server_fails_until_the_first_has_ended(tmp_path: Path) -> None:
     with running(tmp_path, *LOG) as first:
         with first.client() as client:
             assert client.call("SET k v") == b"+OK\r\n"
@@ -32,7 +32,7 @@ def test_a_second_server_is_refused_until_the_first_is_gone(tmp_path: Path) -> N
             assert client.call("GET k") == b"$1\r\nv\r\n"
 
 
-def test_a_log_that_is_turned_off_is_anybodys(tmp_path: Path) -> None:
+def test_a_disabled_log_is_unlocked(tmp_path: Path) -> None:
     with running(tmp_path, *LOG) as first, first.client() as client:
         assert client.call("CONFIG SET appendonly no") == b"+OK\r\n"
         with running(tmp_path, *LOG):
@@ -41,7 +41,7 @@ def test_a_log_that_is_turned_off_is_anybodys(tmp_path: Path) -> None:
         client.rewritten()
 
 
-def test_a_store_and_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_store_and_a_server_exclude_each_other(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with running(tmp_path, *LOG) as server:
         with pytest.raises(StoreBusy, match=WHO.format(server.process.pid)):
             rillet.open(tmp_path)
@@ -57,7 +57,7 @@ def test_a_store_and_a_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         pass
 
 
-def test_a_folder_that_was_removed_is_claimed_anew(tmp_path: Path) -> None:
+def test_a_recreated_folder_is_locked_again(tmp_path: Path) -> None:
     with running(tmp_path, *LOG) as server, server.client() as client:
         shutil.rmtree(tmp_path / "appendonlydir")
         while client.call("SET k v") != b"+OK\r\n" or not (tmp_path / "appendonlydir").exists():
@@ -65,7 +65,7 @@ def test_a_folder_that_was_removed_is_claimed_anew(tmp_path: Path) -> None:
         assert "writes the log there" in refused("--dir", str(tmp_path), "--port", "0", *LOG)
 
 
-def test_a_claim(tmp_path: Path) -> None:
+def test_a_lock_can_be_taken_and_released(tmp_path: Path) -> None:
     one, two = DirectoryLock(), DirectoryLock()
     one.take(tmp_path / "made" / "here")
     one.take(tmp_path / "made" / "here")

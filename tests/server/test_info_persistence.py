@@ -1,4 +1,4 @@
-"""INFO persistence: the fields of a real server, by name and in its order, with a log and without."""
+"""INFO persistence: the field names of a real server, in its order, with and without a log."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def names(text: bytes) -> list[str]:
 
 @pytest.mark.parametrize("log", ["no", "yes"])
 @pytest.mark.parametrize("compat", PEERS)
-def test_the_fields_are_the_server_s(compat: str, log: str, tmp_path: Path) -> None:
+def test_the_fields_are_those_of_redis(compat: str, log: str, tmp_path: Path) -> None:
     binary = peer_binary(compat)
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}")

@@ -1,4 +1,4 @@
-"""A server from start to end: what it refuses to start with, and what is still there after each kind of end."""
+"""The start and the end of a server: errors at the start, and the data that each kind of end preserves."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOG = ("--appendonly", "yes")
 
 
 def refused(*arguments: str) -> str:
-    """Return the one line with which the server declines to start."""
+    """Return the error line of a server that does not start."""
     with launch(list(arguments)) as process:
         try:
             _, errors = process.communicate(timeout=TIMEOUT)
@@ -31,7 +31,7 @@ def refused(*arguments: str) -> str:
 # -- what it refuses -------------------------------------------------------------------------------
 
 
-def test_a_taken_port(tmp_path: Path) -> None:
+def test_a_port_in_use_is_an_error(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -41,13 +41,13 @@ def test_a_taken_port(tmp_path: Path) -> None:
         )
 
 
-def test_a_folder_that_is_not_there(tmp_path: Path) -> None:
+def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     missing = tmp_path / "missing"
     assert refused("--dir", str(missing)) == f"rillet: the directory {missing} does not exist (--dir)\n"
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read every folder")
-def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
+def test_a_folder_without_permission_is_an_error(tmp_path: Path) -> None:
     tmp_path.chmod(0o000)
     try:
         assert "cannot be read and written" in refused("--dir", str(tmp_path))
@@ -55,7 +55,7 @@ def test_a_folder_that_is_not_ours(tmp_path: Path) -> None:
         tmp_path.chmod(0o755)
 
 
-def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
+def test_a_file_instead_of_a_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     assert "is a file" in refused("--dir", str(tmp_path / "file"))
 
@@ -74,21 +74,21 @@ def test_a_folder_that_is_a_file(tmp_path: Path) -> None:
         ("user alice on", "the only user is default"),
     ],
 )
-def test_a_directive_that_cannot_be_taken(tmp_path: Path, line: str, reason: str) -> None:
+def test_an_invalid_directive_is_an_error(tmp_path: Path, line: str, reason: str) -> None:
     conf = tmp_path / "redis.conf"
     conf.write_text(f"# a comment\n\nport 0\n{line}\n")
     said = refused(str(conf))
     assert f"{conf}, line 4: " in said and reason in said
 
 
-def test_options_that_cannot_be_taken(tmp_path: Path) -> None:
+def test_an_invalid_option_is_an_error(tmp_path: Path) -> None:
     assert "option --colour: 'colour \"blue\"': unknown directive 'colour'" in refused("--colour", "blue")
     assert "'port \"--loglevel\" \"verbose\"': wrong number of arguments" in refused("--port", "--loglevel", "verbose")
     assert "cannot read the configuration file nothing.conf: No such file" in refused("nothing.conf")
     assert "'-x' is neither a configuration file nor an option" in refused("-x")
 
 
-def test_a_log_that_is_damaged(tmp_path: Path) -> None:
+def test_a_damaged_log_is_an_error(tmp_path: Path) -> None:
     with running(tmp_path, *LOG) as server, server.client() as client:
         assert client.call("SET k v") == b"+OK\r\n"
     [log] = tmp_path.rglob("*.incr.aof")
@@ -100,7 +100,7 @@ def test_a_log_that_is_damaged(tmp_path: Path) -> None:
 # -- the configuration file ------------------------------------------------------------------------
 
 
-def test_a_file_another_file_and_options(tmp_path: Path) -> None:
+def test_options_override_included_files(tmp_path: Path) -> None:
     (tmp_path / "more.conf").write_text("stream-node-max-entries 7\nhz 20\n")
     conf = tmp_path / "redis.conf"
     conf.write_text(f'daemonize no\nport 1\ninclude "{tmp_path}/more.conf"\nproto-max-bulk-len 2mb\n')
@@ -121,7 +121,7 @@ def _unix(path: Path) -> Client:
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_a_unix_socket(tmp_path: Path, loop: str) -> None:
+def test_a_server_listens_on_a_unix_socket(tmp_path: Path, loop: str) -> None:
     skip_without(loop)
     path = tmp_path / "s"
     with running(tmp_path, "--unixsocket", str(path), loop=loop) as server:
@@ -149,7 +149,7 @@ def test_a_socket_left_behind_is_replaced(tmp_path: Path) -> None:
 
 
 def _write_until_it_ends(server: Running, end: str) -> int:
-    """Write as fast as it goes, let the server end in the middle, and return the last number acknowledged."""
+    """Write as fast as possible while the server ends, and return the last acknowledged number."""
     with server.client() as client:
         client.send(*["INCR n"] * 200)
         assert client.reply() == b":1\r\n"
@@ -182,7 +182,7 @@ def test_acknowledged_changes_survive_a_restart(tmp_path: Path, loop: str, end: 
         assert int(client.call("GET n").split(b"\r\n")[1]) >= acknowledged
 
 
-def test_waiting_clients_do_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_blocked_clients_do_not_delay_the_shutdown(tmp_path: Path) -> None:
     with running(tmp_path) as server, server.client() as waiting, server.client() as silent:
         waiting.wait_in("XREAD BLOCK 0 STREAMS s $")
         assert silent.call("PING") == b"+PONG\r\n"
@@ -191,7 +191,7 @@ def test_waiting_clients_do_not_hold_up_the_end(tmp_path: Path) -> None:
         assert waiting.rest() == silent.rest() == b""
 
 
-def test_a_client_that_reads_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+def test_a_client_that_reads_nothing_does_not_delay_the_shutdown(tmp_path: Path) -> None:
     with running(tmp_path) as server, server.client() as slow, server.client() as client:
         client.send("SET big " + "x" * (1 << 20))
         assert client.reply() == b"+OK\r\n"
@@ -210,7 +210,7 @@ def _stream_and_ttl(client: Client) -> None:
     assert not any(client.reply().startswith(b"-") for _ in range(8))
 
 
-def test_a_log_that_begins_later(tmp_path: Path) -> None:
+def test_a_log_enabled_later_contains_all_data(tmp_path: Path) -> None:
     with running(tmp_path) as server, server.client() as client:
         _stream_and_ttl(client)
         assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
@@ -223,7 +223,7 @@ def test_a_log_that_begins_later(tmp_path: Path) -> None:
         assert replies[3].startswith(b"*4\r\n:1\r\n") and replies[4:] == [b":99999999999999\r\n", b":2\r\n"]
 
 
-def test_a_log_rewritten_within_a_transaction(tmp_path: Path) -> None:
+def test_a_rewrite_in_a_transaction_is_scheduled(tmp_path: Path) -> None:
     with running(tmp_path, *LOG) as server, server.client() as client:
         client.send(*["INCR n"] * 1_000)
         assert [client.reply() for _ in range(1_000)][-1] == b":1000\r\n"

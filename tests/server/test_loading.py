@@ -1,4 +1,4 @@
-"""A server that reads its files listens already: LOADING for most commands, answers for some, an end when asked for."""
+"""A server listens while it loads its files: most commands reply LOADING, some work, and a shutdown is possible."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LOADING = b"-LOADING Redis is loading the dataset in memory\r\n"
 
 
 def big_log(folder: Path, commands: int, size: int = 800) -> None:
-    """A log whose commands set a thousand keys, again and again."""
+    """A log whose commands set a thousand keys repeatedly."""
     log = folder / "appendonlydir"
     log.mkdir()
     (log / "appendonly.aof.manifest").write_text("file appendonly.aof.1.incr.aof seq 1 type i\n")
@@ -40,7 +40,7 @@ def big_log(folder: Path, commands: int, size: int = 800) -> None:
 
 @contextlib.contextmanager
 def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[str], int]]:
-    """A server from the moment at which it accepts connections."""
+    """A server as soon as it accepts connections."""
     port = free_port()
     command = [sys.executable, "-m", "rillet", "serve", "--port", str(port), "--dir", str(folder), *arguments]
     with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
@@ -52,7 +52,7 @@ def starting(folder: Path, *arguments: str) -> Iterator[tuple[subprocess.Popen[s
 
 
 def rest_of(process: subprocess.Popen[str]) -> str:
-    """Return what the server says until its end, also what came together with its first line."""
+    """Return the server's remaining output, including bytes that arrived with the first line."""
     assert process.stdout is not None
     alarm = threading.Timer(20, process.kill)
     alarm.start()
@@ -64,7 +64,7 @@ def rest_of(process: subprocess.Popen[str]) -> str:
 
 @contextlib.contextmanager
 def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]:
-    """A client of a server that reads, a piece for each turn of its loop, until the event is set."""
+    """A client of a server that loads until the event is set, one piece per iteration of its loop."""
     engine = Engine(Settings(port=free_port(), bind="127.0.0.1", **settings))
     enough, listening = threading.Event(), threading.Event()
     server = Server(engine)
@@ -119,7 +119,7 @@ def test_commands_answered_during_loading() -> None:
         assert b"loading_total_bytes" not in client.call("INFO persistence")
 
 
-def test_a_log_is_read_while_clients_are_answered(tmp_path: Path) -> None:
+def test_clients_are_answered_while_a_log_loads(tmp_path: Path) -> None:
     big_log(tmp_path, 60_000)
     with starting(tmp_path, "--appendonly", "yes") as (process, port):
         with connected(port) as client:
@@ -132,7 +132,7 @@ def test_a_log_is_read_while_clients_are_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("how", ["SIGTERM", "SHUTDOWN", "SHUTDOWN SAVE"])
-def test_the_end_comes_while_it_loads(tmp_path: Path, how: str) -> None:
+def test_a_server_can_be_stopped_while_it_loads(tmp_path: Path, how: str) -> None:
     big_log(tmp_path, 200, 100_000)
     before = {one.name: one.read_bytes() for one in tmp_path.glob("appendonlydir/*")}
     with starting(tmp_path, "--appendonly", "yes", "--key-load-delay", "50000") as (process, port):
@@ -150,7 +150,7 @@ def test_the_end_comes_while_it_loads(tmp_path: Path, how: str) -> None:
     assert not (tmp_path / "dump.rdb").exists()
 
 
-def test_an_rdb_file_is_read_in_turns_too(tmp_path: Path) -> None:
+def test_clients_are_answered_while_an_rdb_file_loads(tmp_path: Path) -> None:
     engine = Engine(Settings(rdbcompression=False))
     session = engine.session()
     for at in range(200):
@@ -163,7 +163,7 @@ def test_an_rdb_file_is_read_in_turns_too(tmp_path: Path) -> None:
         assert client.call("DBSIZE") == b":200\r\n" and client.info("rdb_last_load_keys_loaded") == "200"
 
 
-def test_a_file_that_is_damaged_ends_the_server(tmp_path: Path) -> None:
+def test_a_damaged_file_ends_the_server(tmp_path: Path) -> None:
     big_log(tmp_path, 100)
     log = tmp_path / "appendonlydir" / "appendonly.aof.1.incr.aof"
     log.write_bytes(log.read_bytes().replace(b"*3", b"!3"))
@@ -172,8 +172,8 @@ def test_a_file_that_is_damaged_ends_the_server(tmp_path: Path) -> None:
     assert process.returncode == 1 and "offset 0: Bad file format" in said and "Traceback" not in said
 
 
-def test_the_baton_goes_back_and_forth() -> None:
-    """The reader and the loop never run at once, and an error of the reader is the caller's."""
+def test_the_loader_and_the_loop_alternate() -> None:
+    """They never run at the same time, and an exception of the loader is raised in the caller."""
     engine = Engine()
     seen: list[str] = []
 

@@ -1,4 +1,4 @@
-"""The server's own log: form, importance, where it goes."""
+"""The server's log: format, levels and destination."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.harness import launch, running
 LINE = re.compile(r"(\d+):([MCSX]) \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d\.\d{3} ([.*#-]) (.+)")
 
 
-def test_a_line_is_in_redis_s_form(tmp_path: Path) -> None:
+def test_a_line_has_the_format_of_redis(tmp_path: Path) -> None:
     journal = ServerLogger()
     journal.configure("debug", str(tmp_path / "log"))
     journal.say("ready")
@@ -38,7 +38,7 @@ def test_lines_below_the_level_are_dropped(tmp_path: Path, level: str) -> None:
     assert [one[4] for one in kept if one] == [f"line {one}" for one in range(first, 4)]
 
 
-def test_the_standard_output_is_where_lines_go_without_a_file(capfd: pytest.CaptureFixture[str]) -> None:
+def test_lines_go_to_the_standard_output_without_a_log_file(capfd: pytest.CaptureFixture[str]) -> None:
     ServerLogger().say("hello", WARNING)
     said = LINE.fullmatch(capfd.readouterr().out.rstrip("\n"))
     assert said is not None and said[3] == "#" and said[4] == "hello"
@@ -49,7 +49,7 @@ def test_an_unwritable_log_file_is_reported_immediately(tmp_path: Path) -> None:
         ServerLogger().configure("notice", str(tmp_path / "no-folder" / "log"))
 
 
-def test_a_file_that_can_no_longer_be_written_costs_the_line_only(tmp_path: Path) -> None:
+def test_a_line_that_cannot_be_written_is_dropped(tmp_path: Path) -> None:
     journal = ServerLogger()
     folder = tmp_path / "folder"
     folder.mkdir()
@@ -72,7 +72,7 @@ def test_the_server_logs_to_the_configured_file_and_level(tmp_path: Path) -> Non
     assert any(line.endswith("* Ready to accept connections") for line in lines)
 
 
-def test_a_log_file_that_cannot_be_had_ends_the_start(tmp_path: Path) -> None:
+def test_a_server_does_not_start_without_its_log_file(tmp_path: Path) -> None:
     with launch(["--port", "0", "--logfile", str(tmp_path / "missing" / "log")]) as process:
         said, errors = process.communicate(timeout=20)
     assert process.returncode == 1 and "Can't open the log file: No such file or directory" in errors, said

@@ -1,4 +1,4 @@
-"""Channels between processes: messages leave at once and in order, and who does not read is cut off."""
+"""Channels between processes: messages arrive immediately and in order, and slow subscribers are disconnected."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.server.harness import LOOPS, TIMEOUT, Client, Running, field, running
 
 
 def subscribe(client: Client, line: str, resp: int = 2) -> None:
-    """Send a command of one name, and take its confirmation."""
+    """Send a subscribe command for one name and read its confirmation."""
     if resp == 3:
         client.call("HELLO 3")
     client.call(line)
@@ -25,7 +25,7 @@ def message(channel: str, data: str, first: str = "*") -> bytes:
     return f"{first}3\r\n$7\r\nmessage\r\n${len(channel)}\r\n{channel}\r\n${len(data)}\r\n{data}\r\n".encode()
 
 
-def test_messages_to_many_in_order(server: Running, client: Client) -> None:
+def test_every_subscriber_receives_messages_in_order(server: Running, client: Client) -> None:
     listeners = [server.client() for _ in range(20)]
     for number, one in enumerate(listeners):
         subscribe(one, "SUBSCRIBE news", 2 + number % 2)
@@ -36,7 +36,7 @@ def test_messages_to_many_in_order(server: Running, client: Client) -> None:
         one.close()
 
 
-def test_two_publishers_keep_their_own_order(server: Running, client: Client) -> None:
+def test_the_messages_of_each_publisher_stay_in_order(server: Running, client: Client) -> None:
     with server.client() as other, server.client() as listener:
         subscribe(listener, "PSUBSCRIBE *")
         client.send(*(f"PUBLISH a {n}" for n in range(200)))
@@ -47,7 +47,7 @@ def test_two_publishers_keep_their_own_order(server: Running, client: Client) ->
             assert [int(reply.split(b"\r\n")[-2]) for reply in heard] == list(range(200))
 
 
-def test_a_client_hears_itself_behind_its_replies(server: Running) -> None:
+def test_a_client_receives_its_own_messages_after_the_replies(server: Running) -> None:
     with server.client() as one:
         subscribe(one, "SUBSCRIBE a", 3)
         one.send("PUBLISH a x", "PING", "MULTI", "PUBLISH a y", "EXEC")
@@ -57,7 +57,7 @@ def test_a_client_hears_itself_behind_its_replies(server: Running) -> None:
         ]  # fmt: skip
 
 
-def test_a_reader_that_waits_hears_messages_meanwhile(server: Running, client: Client) -> None:
+def test_a_blocked_reader_receives_messages(server: Running, client: Client) -> None:
     with server.client() as one:
         subscribe(one, "SUBSCRIBE a", 3)
         one.wait_in("XREAD BLOCK 0 STREAMS s $")
@@ -67,7 +67,7 @@ def test_a_reader_that_waits_hears_messages_meanwhile(server: Running, client: C
         assert one.reply().startswith(b"%1\r\n$1\r\ns\r\n")
 
 
-def test_pubsub_reports_the_listeners(server: Running, client: Client) -> None:
+def test_pubsub_reports_the_subscribers(server: Running, client: Client) -> None:
     with server.client() as one:
         subscribe(one, "SUBSCRIBE a", 3)
         one.call("PSUBSCRIBE b*")
@@ -83,7 +83,7 @@ def test_pubsub_reports_the_listeners(server: Running, client: Client) -> None:
     assert client.info("pubsub_channels") == "0" and client.call("PUBSUB NUMPAT") == b":0\r\n"
 
 
-def test_a_listener_that_hangs_up_or_quits(server: Running, client: Client) -> None:
+def test_a_disconnected_subscriber_is_removed(server: Running, client: Client) -> None:
     gone = server.client()
     subscribe(gone, "SUBSCRIBE a")
     gone.close()
@@ -98,7 +98,7 @@ def test_a_listener_that_hangs_up_or_quits(server: Running, client: Client) -> N
     assert client.call("PUBSUB CHANNELS") == b"*0\r\n"
 
 
-def test_idle_listeners_are_not_idle(server: Running, client: Client) -> None:
+def test_subscribers_are_exempt_from_the_idle_timeout(server: Running, client: Client) -> None:
     with server.client() as one, server.client() as bystander:
         subscribe(one, "SUBSCRIBE a")
         configure(client, "timeout", "1")
@@ -109,7 +109,7 @@ def test_idle_listeners_are_not_idle(server: Running, client: Client) -> None:
         assert one.reply() == message("a", "x")
 
 
-def test_expired_keys_are_announced_without_an_access(server: Running, client: Client) -> None:
+def test_expired_keys_are_published_without_an_access(server: Running, client: Client) -> None:
     configure(client, "notify-keyspace-events", "Ex")
     with server.client() as one:
         subscribe(one, "SUBSCRIBE __keyevent@0__:expired")
@@ -119,7 +119,7 @@ def test_expired_keys_are_announced_without_an_access(server: Running, client: C
 
 
 @pytest.mark.parametrize("loop", LOOPS)
-def test_messages_go_out_where_everything_is_logged(loop: str, tmp_path: Path) -> None:
+def test_messages_arrive_with_appendfsync_always(loop: str, tmp_path: Path) -> None:
     skip_without(loop)
     arguments = ("--appendonly", "yes", "--appendfsync", "always", "--notify-keyspace-events", "Kt")
     with running(tmp_path, *arguments, loop=loop) as server, server.client() as one, server.client() as client:
@@ -136,13 +136,13 @@ MESSAGE = 60_000
 
 
 def configure(client: Client, name: str, value: str) -> None:
-    """Set a parameter to any text."""
+    """Set a setting to any text."""
     client.socket.sendall(pack_command([b"CONFIG", b"SET", name.encode(), value.encode()]))
     assert client.reply() == b"+OK\r\n"
 
 
 def slow_listener(server: Running) -> tuple[Client, int]:
-    """Return a listener whose socket holds little, and its ID."""
+    """Return a subscriber with a small socket buffer, and its client ID."""
     made = socket.socket()
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     made.settimeout(TIMEOUT)
@@ -154,7 +154,7 @@ def slow_listener(server: Running) -> tuple[Client, int]:
 
 
 def fill(client: Client, who: int, size: int) -> int:
-    """Publish until the server keeps that many bytes for a client; return how many messages it took."""
+    """Publish until the server buffers that many bytes for a client; return the number of messages."""
     count = 0
     while int(field(client, who, "omem")) + int(field(client, who, "obl")) < size:
         assert client.call("PUBLISH a " + "x" * MESSAGE) != b":0\r\n"
@@ -162,7 +162,7 @@ def fill(client: Client, who: int, size: int) -> int:
     return count
 
 
-def test_a_slow_listener_is_cut_off_at_the_hard_limit(server: Running, client: Client) -> None:
+def test_a_slow_subscriber_is_disconnected_at_the_hard_limit(server: Running, client: Client) -> None:
     configure(client, "client-output-buffer-limit", "pubsub 2mb 0 0")
     slow, who = slow_listener(server)
     with slow, server.client() as quick:
@@ -176,7 +176,7 @@ def test_a_slow_listener_is_cut_off_at_the_hard_limit(server: Running, client: C
     configure(client, "client-output-buffer-limit", "pubsub 32mb 8mb 60")
 
 
-def test_a_slow_listener_is_cut_off_some_time_after_the_soft_limit(server: Running, client: Client) -> None:
+def test_a_slow_subscriber_is_disconnected_some_time_after_the_soft_limit(server: Running, client: Client) -> None:
     configure(client, "client-output-buffer-limit", "pubsub 0 1mb 1")
     slow, who = slow_listener(server)
     with slow:
@@ -189,7 +189,7 @@ def test_a_slow_listener_is_cut_off_some_time_after_the_soft_limit(server: Runni
     configure(client, "client-output-buffer-limit", "pubsub 32mb 8mb 60")
 
 
-def test_a_listener_that_catches_up_gets_everything(server: Running, client: Client) -> None:
+def test_a_subscriber_that_catches_up_receives_everything(server: Running, client: Client) -> None:
     slow, who = slow_listener(server)
     with slow:
         for n in range(2000):
@@ -201,7 +201,7 @@ def test_a_listener_that_catches_up_gets_everything(server: Running, client: Cli
         assert slow.call("PING") == b"*2\r\n$4\r\npong\r\n$0\r\n\r\n"
 
 
-def test_a_plain_client_is_held_to_its_limit_where_there_is_one(server: Running, client: Client) -> None:
+def test_a_normal_client_is_disconnected_at_its_limit(server: Running, client: Client) -> None:
     client.call("SET big " + "x" * 300_000)
     with server.client() as one:
         configure(client, "client-output-buffer-limit", "normal 200kb 0 0")
@@ -214,7 +214,7 @@ def test_a_plain_client_is_held_to_its_limit_where_there_is_one(server: Running,
         assert len(one.call("GET big")) > 300_000
 
 
-def test_limits_in_numbers() -> None:
+def test_output_limits_are_computed_as_in_redis() -> None:
     limit = OutputLimit(1000_000, 100_000, 10)
     assert limit.reached(16_000, 5, 9_000) == (False, 0)
     assert limit.reached(99_999, 5, 99_000) == (False, 0)

@@ -1,4 +1,4 @@
-"""Settings from a file, the standard input and the command line: what redis-server takes, taken the same."""
+"""Settings from a file, the standard input and the command line, with redis-server's grammar."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ from rillet.server.redis_conf import ConfigurationError, load
         (("--slowlog-max-len", "17"), "slowlog_max_len", "0"),
     ],
 )
-def test_the_command_line(arguments: tuple[str, ...], name: str, value: object) -> None:
+def test_options_are_parsed_from_the_command_line(arguments: tuple[str, ...], name: str, value: object) -> None:
     assert getattr(load(arguments).settings, name) == value
 
 
-def test_the_last_value_wins_and_save_adds_up(tmp_path: Path) -> None:
+def test_the_last_value_wins_and_save_accumulates(tmp_path: Path) -> None:
     (tmp_path / "more.conf").write_text("hz 30\nsave 30 1\n")
     file = tmp_path / "redis.conf"
     file.write_text(f'hz 20\nport 1\nsave 20 1\ninclude {tmp_path}/m*.conf\ninclude {tmp_path}/none*\ntimeout "7"\n')
@@ -49,7 +49,7 @@ def test_the_last_value_wins_and_save_adds_up(tmp_path: Path) -> None:
     assert load([str(file), "--save", ""]).settings.save == ()
 
 
-def test_the_standard_input_alone() -> None:
+def test_a_configuration_is_read_from_the_standard_input() -> None:
     configuration = load(["-", "--hz", "12"], io.BytesIO(b"hz 11\nport 5\n"))
     assert configuration.file is None and (configuration.settings.hz, configuration.settings.port) == (12, 5)
 
@@ -58,8 +58,8 @@ def test_the_standard_input_alone() -> None:
 SECRET = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b"
 
 
-def test_the_one_user() -> None:
-    """What a server writes of its one user is taken, if it may do everything, and its password is known."""
+def test_the_acl_line_of_the_default_user_is_accepted() -> None:
+    """The line must grant all permissions; its password is checked against requirepass."""
 
     def taken(text: str) -> str:
         password: str = load(["-"], io.BytesIO(text.encode())).settings.requirepass

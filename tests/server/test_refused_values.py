@@ -1,4 +1,4 @@
-"""What the log says of values that are refused: the check as Redis names it, and our cause; and of keys left out."""
+"""Log lines about rejected values, with the name of Redis's check and the cause, and about omitted keys."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Judge, Pat
 
 
 def check_of_redis(judge: tuple[Judge, Path], payload: bytes) -> str:
-    """Return what redis-server's log calls the check that refused the payload; "" where it says nothing."""
+    """Return the check that redis-server's log names for a rejected payload, or ""."""
     server, log = judge
     before = len(log.read_text(errors="replace"))
     with server.client() as client, pytest.raises(ResponseError, match="Bad data format"):
@@ -61,7 +61,7 @@ def check_of_redis(judge: tuple[Judge, Path], payload: bytes) -> str:
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_the_check_is_named_as_redis_does(judge: tuple[Judge, Path], name: str) -> None:
+def test_the_log_names_the_same_check_as_redis(judge: tuple[Judge, Path], name: str) -> None:
     payload = sealed(REFUSED[name])
     with pytest.raises(Corrupt) as refused:
         rdb.restore(payload)
@@ -88,7 +88,7 @@ def file_of(*keys: bytes) -> bytes:
     return b"REDIS0010" + b"".join(keys) + b"\xff" + bytes(8)
 
 
-def test_a_file_that_is_damaged_ends_the_server_as_redis_says_it(tmp_path: Path) -> None:
+def test_a_damaged_file_ends_the_server_with_the_text_of_redis(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").write_bytes(file_of(b"\x0d\x01h\x03bad"))
     with launch(["--port", str(free_port()), "--dir", str(tmp_path)]) as process:
         said, errors = process.communicate(timeout=20)
@@ -100,7 +100,7 @@ def test_a_file_that_is_damaged_ends_the_server_as_redis_says_it(tmp_path: Path)
     assert refused.value.offset == 12 and refused.value.check == "Hash ziplist integrity check failed"
 
 
-def test_keys_that_are_left_out_are_named(tmp_path: Path) -> None:
+def test_the_log_names_omitted_keys(tmp_path: Path) -> None:
     empty = [b"\x02\x03e%02d\x00" % number for number in range(12)]
     (tmp_path / "dump.rdb").write_bytes(file_of(b"\x00\x01k\x01v", *empty))
     with running(tmp_path, "--save", "") as server, server.client() as client:

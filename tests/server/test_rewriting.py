@@ -1,4 +1,4 @@
-"""The server's log while it is rewritten: replies and figures as redis-server's, and what a start finds afterwards."""
+"""The rewrite of a server's log: replies and INFO fields as in redis-server, and the data after a restart."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _kill(server: Running, child: int) -> None:
 
 
 def _judged(folder: Path, digest: bytes) -> None:
-    """redis-server loads a copy of the folder and has the same data."""
+    """Check that redis-server loads a copy of the folder to the same data."""
     copy = folder.parent / "judged"
     shutil.copytree(folder, copy)
     with running_redis("--dir", str(copy), "--appendonly", "yes", "--enable-debug-command", "yes") as judge:
@@ -89,7 +89,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("preamble", ["yes", "no"])
-def test_each_state_of_the_files_is_loaded_by_redis(folder: Path, preamble: str) -> None:
+def test_redis_loads_the_files_in_every_state_of_a_rewrite(folder: Path, preamble: str) -> None:
     with running(folder, *LOG, "--compat", "7.0", "--aof-use-rdb-preamble", preamble) as server:
         with server.client() as client:
             kind = "rdb" if preamble == "yes" else "aof"
@@ -128,7 +128,7 @@ def test_each_state_of_the_files_is_loaded_by_redis(folder: Path, preamble: str)
         assert _digest(client) == digest
 
 
-def test_killed_while_it_rewrites(folder: Path) -> None:
+def test_a_server_killed_during_a_rewrite_loses_nothing(folder: Path) -> None:
     with running(folder, *LOG) as server:
         with server.client() as client:
             _fill(client)
@@ -142,7 +142,7 @@ def test_killed_while_it_rewrites(folder: Path) -> None:
         assert not [name for name in _names(folder) if name.startswith("temp-")]
 
 
-def test_put_off_while_a_snapshot_or_a_transaction_is_going_on(folder: Path) -> None:
+def test_a_rewrite_waits_for_a_snapshot_or_a_transaction(folder: Path) -> None:
     with running(folder, *LOG) as server, server.client() as client:
         _fill(client)
         _slow(client)
@@ -162,7 +162,7 @@ def test_put_off_while_a_snapshot_or_a_transaction_is_going_on(folder: Path) -> 
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and _digest(client) == digest
 
 
-def test_a_log_turned_on_while_it_runs(folder: Path) -> None:
+def test_a_log_can_be_enabled_at_run_time(folder: Path) -> None:
     with running(folder, *LOG[2:]) as server:
         with server.client() as client:
             _fill(client)
@@ -198,7 +198,7 @@ def test_a_log_turned_on_while_it_runs(folder: Path) -> None:
         assert _digest(client) == digest
 
 
-def test_killed_in_its_first_rewrite(folder: Path) -> None:
+def test_a_server_killed_in_its_first_rewrite_has_no_log_yet(folder: Path) -> None:
     with running(folder, *LOG[2:]) as server:
         with server.client() as client:
             _fill(client)
@@ -212,7 +212,7 @@ def test_killed_in_its_first_rewrite(folder: Path) -> None:
         assert _manifest(folder) == ["1.base.rdb", "1.incr.aof"]
 
 
-def test_the_end_while_it_rewrites(folder: Path) -> None:
+def test_a_shutdown_during_a_rewrite_loses_nothing(folder: Path) -> None:
     with running(folder, *LOG) as server:
         with server.client() as client:
             _fill(client)
@@ -229,7 +229,7 @@ def test_the_end_while_it_rewrites(folder: Path) -> None:
         assert _digest(client) == digest
 
 
-def test_it_comes_by_itself(folder: Path) -> None:
+def test_a_rewrite_starts_automatically(folder: Path) -> None:
     grows = (*LOG, "--auto-aof-rewrite-percentage", "100", "--auto-aof-rewrite-min-size", "20kb")
     with running(folder, *grows) as server, server.client() as client:
         while client.info("aof_rewrites") == "0":
@@ -239,8 +239,8 @@ def test_it_comes_by_itself(folder: Path) -> None:
         assert int(client.info("aof_base_size")) < 20_000 and "1.base.rdb" not in _manifest(folder)
 
 
-def test_always_waits_for_the_disk_and_others_do_not(folder: Path) -> None:
-    """Commands are answered after a sync that began after they were written; one sync serves many clients."""
+def test_only_replies_to_writes_wait_for_the_sync(folder: Path) -> None:
+    """A write is acknowledged after a sync that began after it was written; one sync serves many clients."""
     with running(folder, *LOG, "--appendfsync", "always") as server:
         clients = [server.client() for _ in range(20)]
         for _ in range(20):
@@ -270,7 +270,7 @@ def test_always_waits_for_the_disk_and_others_do_not(folder: Path) -> None:
         assert client.call("GET n") == b"$4\r\n2453\r\n"
 
 
-def test_half_closed_clients_get_their_replies(folder: Path) -> None:
+def test_half_closed_clients_receive_their_replies(folder: Path) -> None:
     with running(folder, *LOG, "--appendfsync", "always") as server, server.client() as client:
         client.send("INCR n", "INCR n")
         client.socket.shutdown(socket.SHUT_WR)
@@ -278,7 +278,7 @@ def test_half_closed_clients_get_their_replies(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_a_sync_that_fails_and_the_way_back(folder: Path, fsync: str) -> None:
+def test_a_server_recovers_from_a_failed_sync(folder: Path, fsync: str) -> None:
     flag = folder / "fail"
     before = FAILING.format(flag=str(flag))
     with running(folder, *LOG, "--appendfsync", fsync, before=f"exec({before!r})") as server:
@@ -307,7 +307,7 @@ def test_a_sync_that_fails_and_the_way_back(folder: Path, fsync: str) -> None:
         assert _digest(client) == digest
 
 
-def test_the_folder_goes_and_is_made_again(folder: Path) -> None:
+def test_a_server_recovers_from_a_removed_folder(folder: Path) -> None:
     with running(folder, *LOG) as server:
         with server.client() as client:
             _fill(client)
@@ -324,7 +324,7 @@ def test_the_folder_goes_and_is_made_again(folder: Path) -> None:
         assert _digest(client) == digest
 
 
-def test_a_single_log_of_an_older_server(folder: Path) -> None:
+def test_the_single_file_log_of_an_older_server_is_adopted(folder: Path) -> None:
     (folder / "appendonly.aof").write_bytes(b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n")
     with running(folder, *LOG) as server, server.client() as client:
         assert client.call("INCR a") == b":2\r\n"
@@ -336,7 +336,7 @@ def test_a_single_log_of_an_older_server(folder: Path) -> None:
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and client.call("GET a") == b"$1\r\n2\r\n"
 
 
-def test_times_are_noted_where_the_settings_ask_for_it(folder: Path) -> None:
+def test_the_log_has_timestamps_if_enabled(folder: Path) -> None:
     with running(folder, *LOG, "--aof-use-rdb-preamble", "no") as server, server.client() as client:
         assert client.call("CONFIG SET aof-timestamp-enabled yes") == b"+OK\r\n"
         client.call("SET a 1")
@@ -350,7 +350,7 @@ def test_times_are_noted_where_the_settings_ask_for_it(folder: Path) -> None:
 
 
 def test_a_snapshot_that_begins_while_the_log_is_synced_goes_first(folder: Path) -> None:
-    """Much that is unsynced is synced before the rotation; a BGSAVE, or a save point, may begin meanwhile."""
+    """A rewrite syncs much unsynced data before the rotation; a BGSAVE may begin meanwhile."""
     with running(folder, *LOG, "--appendfsync", "no") as server, server.client() as client:
         client.send(f"SET k {'v' * 9_000_000}", "BGREWRITEAOF", "BGSAVE")
         assert client.reply() == b"+OK\r\n" and client.reply() == STARTED

@@ -1,4 +1,4 @@
-"""What a client of the socket gets: whole replies in order, however the bytes come and whoever else is there."""
+"""Clients on sockets receive complete replies in order, however the bytes arrive and whatever other clients do."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.judge import Judge
 from tests.server.harness import TIMEOUT, Client, Running, field
 
 
-def test_both_protocols(client: Client) -> None:
+def test_a_client_can_use_resp2_and_resp3(client: Client) -> None:
     assert client.call("PING") == b"+PONG\r\n"
     assert client.call("CONFIG GET hz") == b"*2\r\n$2\r\nhz\r\n$2\r\n10\r\n"
     assert client.call("HELLO 3").startswith(b"%7\r\n")
@@ -20,32 +20,32 @@ def test_both_protocols(client: Client) -> None:
     assert client.call("GET nothing") == b"_\r\n"
 
 
-def test_inline_commands(client: Client) -> None:
+def test_inline_commands_are_accepted(client: Client) -> None:
     client.socket.sendall(b'SET k "a\\x00b"\r\n\r\nSTRLEN k\nGET k\r\n')
     assert [client.reply() for _ in range(3)] == [b"+OK\r\n", b":3\r\n", b"$3\r\na\0b\r\n"]
 
 
-def test_bytes_one_at_a_time(client: Client) -> None:
+def test_commands_may_arrive_byte_by_byte(client: Client) -> None:
     for byte in pack_command([b"SET", b"k", b"split"]) + b"GET k\r\n":
         client.socket.sendall(bytes((byte,)))
     assert [client.reply(), client.reply()] == [b"+OK\r\n", b"$5\r\nsplit\r\n"]
 
 
-def test_thousands_of_commands_in_one_write(client: Client) -> None:
+def test_a_pipeline_of_thousands_of_commands_is_answered(client: Client) -> None:
     client.socket.sendall(b"".join(pack_command([b"INCR", b"n"]) for _ in range(5_000)) + b"*1\r\n$4\r\nPI")
     assert [client.reply() for _ in range(5_000)] == [b":%d\r\n" % number for number in range(1, 5_001)]
     client.socket.sendall(b"NG\r\n")
     assert client.reply() == b"+PONG\r\n"
 
 
-def test_a_big_value_comes_back(client: Client) -> None:
+def test_a_large_value_is_returned(client: Client) -> None:
     value = bytes(range(256)) * 80_000  # 20 MB
     client.socket.sendall(pack_command([b"SET", b"big", value]))
     assert client.reply() == b"+OK\r\n"
     assert client.call("GET big") == b"$%d\r\n%b\r\n" % (len(value), value)
 
 
-def test_two_hundred_clients_at_once(server: Running) -> None:
+def test_two_hundred_clients_are_served_at_once(server: Running) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(server.client()) for _ in range(200)]
         for one in clients:
@@ -69,7 +69,7 @@ GARBAGE = [
 
 
 @pytest.mark.parametrize("garbage", GARBAGE, ids=range(len(GARBAGE)))
-def test_garbage_ends_that_client_only(server: Running, judge: Judge, garbage: bytes) -> None:
+def test_invalid_input_disconnects_only_that_client(server: Running, judge: Judge, garbage: bytes) -> None:
     with server.client() as other, server.client() as bad:
         assert other.call("SET k v") == b"+OK\r\n"
         assert _answer(bad, garbage) == _answer(Client(_connect(judge.port)), garbage)
@@ -77,7 +77,7 @@ def test_garbage_ends_that_client_only(server: Running, judge: Judge, garbage: b
 
 
 @pytest.mark.parametrize("head", [b"POST / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"])
-def test_a_browser_is_cut_off(server: Running, judge: Judge, head: bytes) -> None:
+def test_an_http_request_is_disconnected(server: Running, judge: Judge, head: bytes) -> None:
     def answer(client: Client) -> bytes:
         with client:
             client.socket.sendall(head + b"SET k v\r\n")
@@ -93,7 +93,7 @@ def _connect(port: int) -> socket.socket:
 
 
 def _answer(client: Client, garbage: bytes) -> bytes:
-    """Return all that the server says to a good command and the garbage after it."""
+    """Return the replies to a valid command and the invalid bytes after it."""
     with client:
         client.socket.sendall(b"PING\r\n" + garbage)
         return client.rest()
@@ -119,7 +119,7 @@ def test_a_slow_reader_delays_no_other_client_and_receives_everything(server: Ru
         assert int(field(client, who, "omem")) + int(field(client, who, "obl")) < size
 
 
-def test_too_many_clients(server: Running, client: Client) -> None:
+def test_a_client_above_maxclients_is_rejected(server: Running, client: Client) -> None:
     here = int(client.info("connected_clients"))
     assert client.call(f"CONFIG SET maxclients {here}") == b"+OK\r\n"
     try:
@@ -130,7 +130,7 @@ def test_too_many_clients(server: Running, client: Client) -> None:
     assert int(client.info("rejected_connections")) >= 1
 
 
-def test_idle_clients_are_closed_and_waiting_ones_are_not(server: Running, client: Client) -> None:
+def test_idle_clients_are_disconnected_and_blocked_ones_are_not(server: Running, client: Client) -> None:
     with server.client() as idle, server.client() as waiting:
         waiting.wait_in("XREAD BLOCK 0 STREAMS s $")
         assert idle.call("PING") == b"+PONG\r\n"
@@ -144,7 +144,7 @@ def test_idle_clients_are_closed_and_waiting_ones_are_not(server: Running, clien
         assert waiting.reply().endswith(b"$1\r\nf\r\n$1\r\nv\r\n")
 
 
-def test_a_password(server: Running, client: Client) -> None:
+def test_a_password_is_required(server: Running, client: Client) -> None:
     assert client.call("CONFIG SET requirepass secret") == b"+OK\r\n"
     try:
         with server.client() as outside:

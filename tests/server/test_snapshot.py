@@ -1,4 +1,4 @@
-"""A server's files, by command: SAVE, BGSAVE, LASTSAVE, DEBUG RELOAD, BGREWRITEAOF, SHUTDOWN, the next start."""
+"""Commands for a server's files: SAVE, BGSAVE, LASTSAVE, DEBUG RELOAD, BGREWRITEAOF, SHUTDOWN, and the next start."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.harness import Client, Running, running
-from tests.server.test_bgsave import ended
+from tests.server.test_bgsave_writes_the_file import ended
 
 DEBUG = ("--enable-debug-command", "yes")
 STREAM = """
@@ -26,19 +26,19 @@ SET k v PX 1000000
 
 
 def fill(client: Client) -> dict[str, bytes]:
-    """Make a bit of everything, and return how it looks from outside."""
+    """Create keys of every type, and return their visible state."""
     for line in STREAM:
         assert not client.call(line).startswith(b"-"), line
     return seen(client)
 
 
 def seen(client: Client) -> dict[str, bytes]:
-    """Return what must be the same after every way through a file; DUMP holds a stream's groups and times."""
+    """Return the state that must survive a save and a load; DUMP includes a stream's groups and times."""
     calls = ("DEBUG DIGEST", "DUMP s", "DUMP other", "PEXPIRETIME k", "XINFO GROUPS s", "DBSIZE")
     return {call: client.call(call) for call in calls}
 
 
-def test_save_and_the_next_start(tmp_path: Path) -> None:
+def test_a_saved_file_is_loaded_at_the_next_start(tmp_path: Path) -> None:
     with running(tmp_path, *DEBUG) as server, server.client() as client:
         assert client.info("rdb_saves") == "0" and client.info("rdb_last_load_keys_loaded") == "0"
         before = fill(client)
@@ -64,7 +64,7 @@ def test_save_and_the_next_start(tmp_path: Path) -> None:
         assert client.call("DBSIZE") == b":4\r\n"
 
 
-def test_bgsave(tmp_path: Path) -> None:
+def test_bgsave_writes_the_file(tmp_path: Path) -> None:
     with running(tmp_path, *DEBUG) as server, server.client() as client:
         before = fill(client)
         # A transaction that asks for it, and what the client sends behind it in the same piece, are in the file whole.
@@ -85,7 +85,7 @@ def test_bgsave(tmp_path: Path) -> None:
         assert client.call("DEL k2 k3") == b":2\r\n" and seen(client) == before
 
 
-def test_a_save_that_fails(tmp_path: Path) -> None:
+def test_a_failed_save_keeps_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").mkdir()
     (tmp_path / "dump.rdb" / "in the way").touch()
     with running(tmp_path, "--dbfilename", "fine.rdb") as server, server.client() as client:
@@ -109,7 +109,7 @@ def test_a_save_that_fails(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("log", ["no", "yes"])
-def test_debug_reload(tmp_path: Path, log: str) -> None:
+def test_debug_reload_keeps_the_data(tmp_path: Path, log: str) -> None:
     with running(tmp_path, *DEBUG, "--appendonly", log) as server, server.client() as client:
         before, waiting = fill(client), server.client()
         waiting.wait_in("XREADGROUP GROUP g waiting BLOCK 0 STREAMS other >")
@@ -132,7 +132,7 @@ def test_debug_reload(tmp_path: Path, log: str) -> None:
 
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
-def test_the_log_rewritten(tmp_path: Path, preamble: str) -> None:
+def test_a_rewritten_log_is_loaded_at_the_next_start(tmp_path: Path, preamble: str) -> None:
     arguments = (*DEBUG, "--appendonly", "yes", "--aof-use-rdb-preamble", preamble)
     with running(tmp_path, *arguments) as server, server.client() as client:
         before = fill(client)
@@ -151,7 +151,7 @@ def test_the_log_rewritten(tmp_path: Path, preamble: str) -> None:
         assert seen(client) == before
 
 
-def test_a_log_that_cannot_be_loaded(tmp_path: Path) -> None:
+def test_debug_loadaof_fails_on_a_damaged_log(tmp_path: Path) -> None:
     with running(tmp_path, *DEBUG, "--appendonly", "yes") as server, server.client() as client:
         fill(client)
         [log] = tmp_path.rglob("*.incr.aof")
@@ -162,7 +162,7 @@ def test_a_log_that_cannot_be_loaded(tmp_path: Path) -> None:
         assert client.call("EXISTS s") == b":1\r\n" and log.stat().st_size == size
 
 
-def test_a_log_turned_on_and_off(server: Running, client: Client) -> None:
+def test_a_log_can_be_enabled_and_disabled(server: Running, client: Client) -> None:
     before = fill(client)
     for _ in range(2):
         assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
@@ -174,7 +174,7 @@ def test_a_log_turned_on_and_off(server: Running, client: Client) -> None:
         assert client.call("CONFIG SET appendonly no") == b"+OK\r\n" and client.info("aof_enabled") == "0"
 
 
-def test_a_log_that_is_written_once_and_loaded_without_being_on(tmp_path: Path) -> None:
+def test_debug_loadaof_works_with_the_log_disabled(tmp_path: Path) -> None:
     with running(tmp_path, *DEBUG) as server, server.client() as client:
         assert client.call("DEBUG LOADAOF") == b"-ERR there is no append-only file to load\r\n"
         before = fill(client)
@@ -188,8 +188,8 @@ def test_a_log_that_is_written_once_and_loaded_without_being_on(tmp_path: Path) 
         assert seen(client) == before
 
 
-def test_a_file_that_cannot_be_loaded_beside_a_log(tmp_path: Path) -> None:
-    """The log has what the databases have lost: nothing is written on until it has been read again."""
+def test_a_failed_debug_reload_rejects_writes_until_the_log_is_loaded(tmp_path: Path) -> None:
+    """The log has data that the databases have lost, so no write is logged before the log is loaded again."""
     with running(tmp_path, *DEBUG, "--appendonly", "yes") as server, server.client() as client:
         before = fill(client)
         (tmp_path / "dump.rdb").write_bytes(b"REDIS0011 no more")

@@ -1,4 +1,4 @@
-"""What a server asks of its sockets."""
+"""The socket options of a server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def _options() -> list[int]:
     return options
 
 
-def test_replies_are_not_held_back_by_the_kernel() -> None:
+def test_the_kernel_does_not_delay_replies() -> None:
     for factory in {event_loop_factory(), asyncio.new_event_loop}:
         with asyncio.Runner(loop_factory=factory) as runner:
             assert [bool(option) for option in runner.run(_options())] == [True]
@@ -51,8 +51,8 @@ async def _crowd(path: Path) -> int:
     return served
 
 
-def test_a_crowd_queues_at_a_unix_socket_too(tmp_path: Path) -> None:
-    """As many may wait as `tcp-backlog` says."""
+def test_the_backlog_applies_to_unix_sockets(tmp_path: Path) -> None:
+    """`tcp-backlog` limits the number of waiting connections."""
     for factory in {event_loop_factory(), asyncio.new_event_loop}:
         with asyncio.Runner(loop_factory=factory) as runner:
             assert runner.run(_crowd(tmp_path / "socket")) == 300

@@ -1,4 +1,4 @@
-"""Clients that send much before they read: what they sent is answered, and what they may cost has a bound."""
+"""Clients that send much before they read: all commands are answered, and the buffered replies are limited."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def word(n: int) -> bytes:
 
 
 def send(connection: socket.socket) -> None:
-    """Send what 30 MB of replies come to, and read nothing meanwhile."""
+    """Send commands with 30 MB of replies without reading."""
     for n in range(COUNT):
         connection.sendall(pack_command([b"ECHO", word(n)]))
 
@@ -38,11 +38,11 @@ def read(client: Client) -> None:
 
 
 def waiting(client: Client, who: int) -> int:
-    """Return the bytes that the server keeps for a client."""
+    """Return the number of bytes that the server buffers for a client."""
     return int(field(client, who, "omem")) + int(field(client, who, "obl"))
 
 
-def test_a_pipeline_may_be_longer_than_what_sockets_hold(server: Running) -> None:
+def test_a_pipeline_may_exceed_the_socket_buffers(server: Running) -> None:
     with server.client() as client:
         send(client.socket)
         read(client)
@@ -65,7 +65,7 @@ def test_unread_replies_are_bounded_by_the_query_buffer_limit(server: Running) -
         assert waiting(operator, who) < 1 << 20
 
 
-def test_a_client_that_reads_nothing_is_cut_off_at_its_limit(server: Running) -> None:
+def test_a_client_that_reads_nothing_is_disconnected_at_its_limit(server: Running) -> None:
     with server.client() as operator, server.client() as client:
         limit = pack_command([b"CONFIG", b"SET", b"client-output-buffer-limit", b"normal 2mb 0 0"])
         operator.socket.sendall(limit)

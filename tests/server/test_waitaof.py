@@ -1,4 +1,4 @@
-"""WAITAOF: its words as newer servers have them, and that it waits for the disk, in the server and in the library."""
+"""WAITAOF: replies as in newer servers, and waiting for the sync, in the server and in the library."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ WORDS = """
 
 
 @pytest.mark.parametrize("compat", PEERS)
-def test_words_without_a_log(compat: str) -> None:
-    """Replies and errors are those of servers that have the command; others do not know it."""
+def test_replies_without_a_log_are_those_of_redis(compat: str) -> None:
+    """With a `compat` below 7.2 the command is unknown."""
     binary = peer_binary(compat)
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}")
@@ -44,7 +44,7 @@ DONE, NOT_DONE = b"*2\r\n:1\r\n:0\r\n", b"*2\r\n:0\r\n:0\r\n"
 
 
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
-def test_a_client_waits_for_the_disk(tmp_path: Path, fsync: str) -> None:
+def test_a_client_waits_for_the_sync(tmp_path: Path, fsync: str) -> None:
     with running(tmp_path, "--appendonly", "yes", "--appendfsync", fsync) as server, server.client() as client:
         for number in range(3):
             client.send(f"SET k {number}", "WAITAOF 1 0 0")
@@ -54,8 +54,8 @@ def test_a_client_waits_for_the_disk(tmp_path: Path, fsync: str) -> None:
         assert [client.reply() for _ in range(4)][-1] == b"*2\r\n+OK\r\n" + NOT_DONE
 
 
-def test_nothing_is_synced_for_its_sake(tmp_path: Path) -> None:
-    """With appendfsync no it waits until its time is over, or the setting changes, or the log is turned off."""
+def test_waitaof_starts_no_sync(tmp_path: Path) -> None:
+    """With appendfsync no it waits until the time-out, a change of the setting, or the end of the log."""
     with running(tmp_path, "--appendonly", "yes", "--appendfsync", "no") as server, server.client() as client:
         assert client.call("SET k v") == b"+OK\r\n"
         assert client.call("WAITAOF 1 0 50") == NOT_DONE
@@ -73,8 +73,8 @@ def test_nothing_is_synced_for_its_sake(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["everysec", "always"])
-def test_a_store_waits_for_the_disk(tmp_path: Path, fsync: Literal["everysec", "always"]) -> None:
-    """In the library, too, in several threads at once."""
+def test_a_store_waits_for_the_sync(tmp_path: Path, fsync: Literal["everysec", "always"]) -> None:
+    """In the library, several threads can wait at once."""
     with rillet.open(tmp_path / "store", appendfsync=fsync) as store:
         replies = []
 

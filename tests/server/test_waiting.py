@@ -1,4 +1,4 @@
-"""Clients that wait on a socket: who is served, in which order, and what becomes of those who leave."""
+"""Blocked clients on sockets: the order of serving, disconnects, CLIENT UNBLOCK, REPLY and PAUSE."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def _group(client: Client) -> None:
     assert client.call("XGROUP CREATE s g $ MKSTREAM") == b"+OK\r\n"
 
 
-def test_first_come_first_served(server: Running, client: Client) -> None:
+def test_clients_are_served_in_order_of_arrival(server: Running, client: Client) -> None:
     _group(client)
     with ExitStack() as stack:
         waiting = [stack.enter_context(server.client()) for _ in range(5)]
@@ -33,7 +33,7 @@ def test_all_readers_of_a_stream_are_woken(server: Running, client: Client) -> N
         assert one.reply() == two.reply() != b""
 
 
-def test_commands_behind_a_waiting_one(server: Running, client: Client) -> None:
+def test_commands_after_a_blocked_one_run_later(server: Running, client: Client) -> None:
     with server.client() as one:
         one.send("PING", "XREAD BLOCK 0 STREAMS s $", "SET after 1", "XREAD BLOCK 0 STREAMS t $", "GET after")
         assert one.reply() == b"+PONG\r\n"
@@ -47,12 +47,12 @@ def test_commands_behind_a_waiting_one(server: Running, client: Client) -> None:
         assert [one.reply(), one.reply()] == [b"$1\r\n1\r\n", b":1\r\n"]
 
 
-def test_time_goes_by(client: Client) -> None:
+def test_a_blocked_client_times_out(client: Client) -> None:
     client.send("XREAD BLOCK 20 STREAMS s $", "PING")
     assert [client.reply(), client.reply()] == [b"*-1\r\n", b"+PONG\r\n"]
 
 
-def test_a_waiting_client_that_hangs_up_takes_nothing_along(server: Running, client: Client) -> None:
+def test_a_disconnected_blocked_client_consumes_no_entry(server: Running, client: Client) -> None:
     _group(client)
     gone = server.client()
     gone.wait_in(READ.format("gone"))
@@ -64,7 +64,7 @@ def test_a_waiting_client_that_hangs_up_takes_nothing_along(server: Running, cli
     assert b"1-1" in client.call("XREADGROUP GROUP g here COUNT 1 STREAMS s >")
 
 
-def test_a_waiting_client_may_go_on_sending_up_to_the_limit(server: Running, client: Client) -> None:
+def test_a_blocked_client_may_send_up_to_the_limit(server: Running, client: Client) -> None:
     assert client.call("CONFIG SET client-query-buffer-limit 1mb") == b"+OK\r\n"
     try:
         with server.client() as one:
@@ -76,7 +76,7 @@ def test_a_waiting_client_may_go_on_sending_up_to_the_limit(server: Running, cli
         assert client.call("CONFIG SET client-query-buffer-limit 1gb") == b"+OK\r\n"
 
 
-def test_unblock(server: Running, client: Client) -> None:
+def test_client_unblock_ends_the_waiting(server: Running, client: Client) -> None:
     with server.client() as one:
         number = int(one.call("CLIENT ID")[1:])
         one.wait_in("XREAD BLOCK 0 STREAMS s $")
@@ -89,7 +89,7 @@ def test_unblock(server: Running, client: Client) -> None:
         assert one.call("PING") == b"+PONG\r\n"
 
 
-def test_list_and_kill(server: Running, client: Client) -> None:
+def test_client_list_shows_blocked_clients_and_kill_ends_them(server: Running, client: Client) -> None:
     with server.client() as one, server.client() as two:
         number = int(one.call("CLIENT ID")[1:])
         assert one.call("CLIENT SETNAME worker") == b"+OK\r\n"
@@ -109,18 +109,18 @@ def test_list_and_kill(server: Running, client: Client) -> None:
         assert client.rest() == b"+OK\r\n"
 
 
-def test_reply_off_and_skip(client: Client) -> None:
+def test_client_reply_off_and_skip_suppress_replies(client: Client) -> None:
     client.send("CLIENT REPLY SKIP", "SET k 1", "GET k")
     client.send("CLIENT REPLY OFF", "SET k 2", "GET k", "CLIENT REPLY ON", "GET k")
     assert [client.reply() for _ in range(3)] == [b"$1\r\n1\r\n", b"+OK\r\n", b"$1\r\n2\r\n"]
 
 
-def test_reply_on_ends_a_skip(client: Client) -> None:
+def test_client_reply_on_ends_a_skip(client: Client) -> None:
     client.send("CLIENT REPLY SKIP", "CLIENT REPLY ON", "PING")
     assert [client.reply(), client.reply()] == [b"+OK\r\n", b"+PONG\r\n"]
 
 
-def test_pause_of_the_writers(server: Running, client: Client) -> None:
+def test_client_pause_write_postpones_writes(server: Running, client: Client) -> None:
     with server.client() as one, server.client() as two:
         assert client.call("CLIENT PAUSE 100000 WRITE") == b"+OK\r\n"
         one.wait_in("INCR n")
@@ -133,7 +133,7 @@ def test_pause_of_the_writers(server: Running, client: Client) -> None:
         assert [two.reply() for _ in range(3)] == [b"+QUEUED\r\n", b"*1\r\n:2\r\n", b":3\r\n"]
 
 
-def test_pause_of_all_ends_by_itself(server: Running, client: Client) -> None:
+def test_client_pause_all_ends_after_its_time(server: Running, client: Client) -> None:
     with server.client() as one:
         assert client.call("CLIENT PAUSE 50") == b"+OK\r\n"
         one.send("GET k", "INCR n", "INCR n")
