@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.server.harness import Client, Running, running
-from tests.server.test_bgsave_writes_the_file import ended
+from tests.server.test_bgsave import ended
 
 DEBUG = ("--enable-debug-command", "yes")
 STREAM = """
