@@ -1,7 +1,8 @@
-"""Waiting in XREAD and XREADGROUP: who is served, when, with what, as a real server does it.
+"""Blocking XREAD and XREADGROUP: which client is served, when, and with which reply, compared with a real server.
 
-A scenario is a list of (client, command). It runs in an engine here and on a redis-server; after each
-step the replies of all clients, the woken ones too, and the number of those that still wait must agree.
+A scenario is a list of (client, command). It runs in an engine and on a redis-server. After each step the
+replies of all clients, including unblocked ones, and the number of blocked clients must agree.
+
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _GONE = b"-NOGROUP No such key 's' or consumer group 'g' in XREADGROUP with GROU
 
 
 class Clients:
-    """Clients of one engine; `run` returns the replies that a command gives to any of them."""
+    """Several clients of one engine; `run` returns the replies that a command causes for any of them."""
 
     def __init__(self, count: int, resp: int = 2, compat: str = "7.0") -> None:
         self.engine = Engine(Settings(compat=compat))
@@ -34,21 +35,21 @@ class Clients:
             session.out.resp = resp
 
     def run(self, client: int, argv: list[bytes]) -> dict[int, bytes]:
-        """Run a command; the keys of the result are the clients that got a reply."""
+        """Run a command; return the replies by the number of the client that got them."""
         self.engine.execute(self.sessions[client], argv)
         self.engine.check()
         return {at: session.out.take() for at, session in enumerate(self.sessions) if len(session.out)}
 
     def waiting(self) -> int:
-        """Return how many clients wait."""
+        """Return the number of blocked clients."""
         return sum(session.blocked is not None for session in self.sessions)
 
 
 def wait_until_blocked(redis: Redis, count: int) -> None:
-    """Ask the server until that many clients wait; the question itself takes the time that passes."""
+    """Poll the server until it reports that number of blocked clients."""
     deadline = time.monotonic() + 10
     while b"blocked_clients:%d\r\n" % count not in redis.run([b"INFO", b"clients"])[0]:
-        assert time.monotonic() < deadline, f"not {count} clients wait"
+        assert time.monotonic() < deadline, f"there are not {count} blocked clients"
 
 
 def play(judge: Judge, compat: str, resp: int, steps: list[Step]) -> None:
@@ -75,25 +76,25 @@ def play(judge: Judge, compat: str, resp: int, steps: list[Step]) -> None:
 
 
 SCENARIOS: dict[str, list[Step]] = {
-    "a reader gets what is added": [
+    "a reader gets the added entry": [
         (0, "XREAD BLOCK 0 STREAMS s $"), (1, "XADD s 5-1 f v"), (1, "XADD s 6-1 f v"),
     ],
-    "the ID is pinned at the call": [
+    "the ID is fixed when the client blocks": [
         (1, "XADD s 5-1 f v"), (0, "XREAD BLOCK 0 STREAMS s 100"), (1, "XADD s 50-1 f v"), (1, "XADD s 101-1 f v"),
     ],
     "every reader of a stream is served": [
         (0, "XREAD BLOCK 0 STREAMS s $"), (1, "XREAD BLOCK 0 COUNT 1 STREAMS s 0"), (2, "XADD s 1-1 f v"),
     ],
-    "one of several streams is enough": [
+    "an entry in one of several streams unblocks": [
         (0, "XREAD BLOCK 0 STREAMS a b a 0 0 9"), (1, "XADD b 3-1 f v"), (1, "XADD a 3-1 f v"),
     ],
-    "members of a group are served in the order they came": [
+    "consumers of a group are served in the order in which they blocked": [
         (3, "XGROUP CREATE s g $ MKSTREAM"),
         (0, "XREADGROUP GROUP g c0 BLOCK 0 STREAMS s >"), (1, "XREADGROUP GROUP g c1 BLOCK 0 STREAMS s >"),
         (2, "XREADGROUP GROUP g c2 BLOCK 0 NOACK STREAMS s >"),
         (3, "XADD s 1-1 f v"), (3, "XADD s 2-1 f v"), (3, "XADD s 3-1 f v"), (3, "XPENDING s g"),
     ],
-    "groups do not take from each other": [
+    "each group gets every entry": [
         (3, "XGROUP CREATE s g $ MKSTREAM"), (3, "XGROUP CREATE s h $"),
         (0, "XREADGROUP GROUP g c0 BLOCK 0 STREAMS s >"), (1, "XREADGROUP GROUP h c1 BLOCK 0 STREAMS s >"),
         (2, "XREAD BLOCK 0 STREAMS s $"), (3, "XADD s 1-1 f v"), (3, "XINFO GROUPS s"),
@@ -113,7 +114,7 @@ SCENARIOS: dict[str, list[Step]] = {
     "a flushed database": [
         (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (1, "FLUSHALL"),
     ],
-    "a stream made anew in a transaction": [
+    "a stream that a transaction deletes and creates": [
         (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
         (1, "MULTI"), (1, "DEL s"), (1, "XADD s 1-1 f v"), (1, "EXEC"),
     ],
@@ -128,40 +129,40 @@ SCENARIOS: dict[str, list[Step]] = {
         (0, "XREAD COUNT 2 BLOCK 0 STREAMS s $"), (1, "MULTI"), (1, "XADD s 1-1 f v"), (1, "XADD s 1-2 f v"),
         (1, "XADD s 1-3 f v"), (1, "EXEC"),
     ],
-    "no waiting inside a transaction": [
+    "a transaction never blocks": [
         (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "MULTI"), (0, "XREAD BLOCK 0 STREAMS s $"),
         (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (0, "EXEC"),
     ],
-    "history never waits": [
+    "reading pending entries never blocks": [
         (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s 0"),
     ],
-    "a key that is no stream wakes nobody": [
+    "a key that is not a stream unblocks no client": [
         (0, "XREAD BLOCK 0 STREAMS s $"), (1, "SET s x"), (1, "DEL s"), (1, "XADD s 4-1 f v"),
     ],
     "entries of a transaction in two streams": [
         (0, "XREAD BLOCK 0 STREAMS a b 0 0"), (1, "MULTI"), (1, "XADD b 1-1 f v"), (1, "XADD a 1-1 f v"), (1, "EXEC"),
     ],
-    "one of several streams is no stream any more": [
+    "one of several streams becomes a string": [
         (0, "XREAD BLOCK 0 STREAMS a b 0 0"), (1, "SET b x"), (1, "XADD a 1-1 f v"), (1, "PING"),
     ],
     "one of several groups is destroyed": [
         (1, "XGROUP CREATE a g $ MKSTREAM"), (1, "XGROUP CREATE b g $ MKSTREAM"),
         (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS a b > >"), (1, "XGROUP DESTROY b g"), (1, "XADD a 1-1 f v"),
     ],
-    "a consumer that was deleted meanwhile": [
+    "a consumer that is deleted while it is blocked": [
         (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
         (1, "XGROUP DELCONSUMER s g c"), (1, "XADD s 1-1 f v"), (1, "XPENDING s g"),
     ],
-    "a swapped database without the stream": [
+    "a swap with a database that lacks the stream": [
         (1, "XGROUP CREATE s g $ MKSTREAM"), (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"),
         (2, "XREAD BLOCK 0 STREAMS s $"), (1, "SWAPDB 0 7"), (1, "SELECT 7"), (1, "XADD s 1-1 f v"), (1, "SWAPDB 0 7"),
     ],
-    "a stream with the group, and one without, renamed into place": [
+    "a rename to the key of a stream with the group, then of one without it": [
         (1, "XGROUP CREATE s g $ MKSTREAM"), (1, "XADD t 5-1 f v"), (1, "XGROUP CREATE t g 0"), (1, "XADD u 6-1 f v"),
         (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (1, "RENAME t s"),
         (0, "XREADGROUP GROUP g c BLOCK 0 STREAMS s >"), (1, "RENAME u s"),
     ],
-    "a stream that is renamed into place": [
+    "a rename to the key": [
         (0, "XREAD BLOCK 0 STREAMS s 0"), (1, "XADD other 4-1 f v"), (1, "RENAME other s"),
     ],
 }  # fmt: skip
@@ -170,8 +171,8 @@ SCENARIOS: dict[str, list[Step]] = {
 @pytest.mark.parametrize("compat", PEERS)
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int, compat: str) -> None:
-    """Each step gives the same replies to the same clients, and the same number still waits."""
+def test_each_scenario_matches_a_server(peer_of: Callable[[str], Judge], name: str, resp: int, compat: str) -> None:
+    """Each step gives the same replies to the same clients, and leaves the same number of blocked clients."""
     play(peer_of(compat), compat, resp, SCENARIOS[name])
 
 
@@ -182,18 +183,18 @@ def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int, compat:
     ("SET s x", b"-UNBLOCKED the stream key no longer exists\r\n",
      b"-WRONGTYPE Operation against a key holding the wrong kind of value\r\n"),
 ])  # fmt: skip
-def test_what_a_member_is_told_when_its_stream_goes(ending: str, before: bytes, since: bytes) -> None:
-    """Redis 7.0 has words for the occasion; since 7.2 the command is simply run again."""
-    for compat, told in (("7.0", before), ("7.2", since), ("newest", since), ("valkey", since)):
+def test_a_blocked_consumer_gets_an_error_when_its_group_disappears(ending: str, before: bytes, since: bytes) -> None:
+    """Redis 7.0 has errors for this case; since 7.2 the server runs the command again, which fails."""
+    for compat, error in (("7.0", before), ("7.2", since), ("newest", since), ("valkey", since)):
         clients = Clients(2, compat=compat)
         clients.run(1, b"XGROUP CREATE s g $ MKSTREAM".split())
         assert clients.run(0, b"XREADGROUP GROUP g c BLOCK 0 STREAMS s >".split()) == {}
-        assert clients.run(1, ending.encode().split())[0] == told
+        assert clients.run(1, ending.encode().split())[0] == error
         assert clients.waiting() == 0
 
 
-def test_all_of_the_streams_are_asked_again_since_7_2() -> None:
-    """Who is woken by one stream gets what the others have by now, and everything, not the first thousand."""
+def test_an_unblocked_client_gets_the_entries_of_all_its_streams_since_7_2() -> None:
+    """Redis 7.0 replies with the entries of the changed stream; since 7.2 the server runs the command again."""
     for compat, expected in (("7.0", 1), ("newest", 2)):
         clients = Clients(2, compat=compat)
         assert clients.run(0, b"XREAD BLOCK 0 STREAMS a b 0 0".split()) == {}
@@ -202,31 +203,35 @@ def test_all_of_the_streams_are_asked_again_since_7_2() -> None:
         assert len(read(replies[0])) == expected
 
 
-def test_info_counts_the_keys_that_are_waited_for() -> None:
-    """A key counts once, however many wait; those of groups, whose end wakes, are told apart, since 7.2."""
+def test_info_counts_the_blocking_keys() -> None:
+    """Since 7.2 INFO counts each key once, however many clients it blocks.
+
+    A second counter has the keys whose deletion unblocks clients, which are those of groups.
+
+    """
     clients = Clients(4, compat="newest")
     clients.run(3, b"XGROUP CREATE s g $ MKSTREAM".split())
     clients.run(3, b"XGROUP CREATE t g $ MKSTREAM".split())
 
-    def told() -> list[bytes]:
+    def counters() -> list[bytes]:
         text = clients.run(3, [b"INFO", b"clients"])[3]
         return [line.rpartition(b":")[2] for line in text.splitlines() if b"blocking_keys" in line]
 
-    assert told() == [b"0", b"0"]
+    assert counters() == [b"0", b"0"]
     clients.run(0, b"XREAD BLOCK 0 STREAMS s other $ $".split())
-    assert told() == [b"2", b"0"]
+    assert counters() == [b"2", b"0"]
     clients.run(1, b"XREADGROUP GROUP g c BLOCK 0 STREAMS s t > >".split())
     clients.run(2, b"XREADGROUP GROUP g d BLOCK 0 STREAMS s >".split())
-    assert told() == [b"3", b"2"]
+    assert counters() == [b"3", b"2"]
     clients.run(3, b"XADD s 1-1 f v".split())
-    assert told() == [b"1", b"1"]
+    assert counters() == [b"1", b"1"]
     clients.engine.settings.set_text("compat", "7.0")
-    assert told() == []
+    assert counters() == []
 
 
 @pytest.mark.parametrize("words", ["XREAD BLOCK 50 STREAMS s $", "XREADGROUP GROUP g c BLOCK 50 STREAMS s >"])
-def test_time_out_is_null(words: str) -> None:
-    """Who waited long enough gets a null array, and waits for nothing any more."""
+def test_a_timeout_replies_null(words: str) -> None:
+    """After its timeout a client gets a null array and is no longer blocked."""
     local = Local(Engine(Settings(compat="7.0"), ManualClock(1000)))
     local("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     assert not local.engine.execute(local.session, words.encode().split())
@@ -237,8 +242,8 @@ def test_time_out_is_null(words: str) -> None:
     assert local.session.blocked is None and not local.session.db.blocking_keys
 
 
-def test_closed_session_waits_no_more() -> None:
-    """A client that goes away while it waits takes nothing with it."""
+def test_a_closed_session_is_no_longer_blocked() -> None:
+    """A blocked client that disconnects gets no entries, and its consumer has nothing pending."""
     local = Local()
     other = local.engine.session()
     local("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
@@ -249,8 +254,8 @@ def test_closed_session_waits_no_more() -> None:
     assert not local.session.db.blocking_keys
 
 
-def test_served_members_are_logged() -> None:
-    """A waiting member that is served leaves its XCLAIM in the log, behind the XADD that served it."""
+def test_a_delivery_to_a_blocked_consumer_is_logged() -> None:
+    """The log contains the XADD and after it the XCLAIM of the delivery that it caused."""
     local = Local()
     waiting = local.engine.session()
     log: list[list[bytes]] = []
@@ -272,8 +277,8 @@ def test_served_members_are_logged() -> None:
     assert log[1][3] == b"c" and log[1][5] == b"7-1"
 
 
-def test_a_consumer_that_was_woken_for_nothing_is_in_the_log() -> None:
-    """7.0 makes the consumer and answers without entries; its own log does not tell of it."""
+def test_a_consumer_that_is_unblocked_without_entries_is_logged() -> None:
+    """Redis 7.0 creates the consumer and replies without entries; rillet logs the consumer, which Redis does not."""
     bench = Bench()
     bench("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     waiting = bench.engine.session()

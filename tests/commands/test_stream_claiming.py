@@ -1,7 +1,8 @@
-"""XREADGROUP with CLAIM, what XCLAIM and XAUTOCLAIM do to consumers, XREAD of the last entry, limits over streams.
+"""XREADGROUP with CLAIM, the effect of claims on consumers, XREAD of the last entry, and limits over all streams.
 
-Scenarios run here and on the servers that the environment names; what they say is held here without, too,
-where a clock in the test's hands makes idle times exact.
+The scenarios compare with the servers that the environment names. The other tests need no server and use a manual
+clock, so that idle times are exact.
+
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ HOUR = 3_600_000
 
 
 def words(text: str) -> list[bytes]:
-    """Return a command written as one line."""
+    """Split a command line into its arguments."""
     return [word.encode() for word in text.split(" ")]
 
 
 def rows(reply: Any) -> list[tuple[int, int, int]]:
-    """Return the first stream's entries of a reply with CLAIM as (ms of the ID, idle, deliveries)."""
+    """Return the first stream's entries of a reply with CLAIM as (ms of the ID, idle time, deliveries)."""
     return [(int(one[0].split(b"-")[0]), one[2], one[3]) for one in reply[0][1]]
 
 
 @pytest.fixture
 def bench() -> Bench:
-    """The newest behaviour; s has 1-1 to 5-1, of which a was given 1-1 and 2-1, 100 ms later b 3-1; 100 ms ago."""
+    """A newest engine with entries 1-1 to 5-1; a owns 1-1 and 2-1 for 200 ms, b owns 3-1 for 100 ms."""
     bench = Bench(compat="newest")
     for number in range(1, 6):
         bench("XADD", "s", f"{number}-1", "f", "v")
@@ -53,8 +54,8 @@ def claim(bench: Local, *options: object, idle: int = 0, consumer: str = "c", af
 # -- CLAIM --------------------------------------------------------------------------------------------------
 
 
-def test_claimed_before_new(bench: Bench) -> None:
-    """First what was delivered first and is idle for long enough, then new entries: idle 0, never delivered."""
+def test_claimed_entries_precede_new_ones(bench: Bench) -> None:
+    """Idle entries come first, by delivery time; new entries follow with idle time 0 and 0 deliveries."""
     assert rows(claim(bench, idle=150)) == [(1, 200, 1), (2, 200, 1), (4, 0, 0), (5, 0, 0)]
     assert [row[1:] for row in bench("XPENDING", "s", "g", "-", "+", 9)] == [
         [b"c", 0, 2], [b"c", 0, 2], [b"b", 100, 1], [b"c", 0, 1], [b"c", 0, 1],
@@ -63,28 +64,29 @@ def test_claimed_before_new(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(("count", "expected"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3, 4]), (9, [1, 2, 3, 4, 5]), (0, [1, 2, 3, 4, 5])])  # fmt: skip  # noqa: E501
-def test_count_holds_for_both(bench: Bench, count: int, expected: list[int]) -> None:
-    """COUNT is for claimed and new entries together."""
+def test_count_limits_claimed_and_new_entries_together(bench: Bench, count: int, expected: list[int]) -> None:
+    """COUNT is the limit for claimed and new entries together."""
     assert [row[0] for row in rows(claim(bench, "COUNT", count))] == expected
 
 
-def test_the_order_is_that_of_time(bench: Bench) -> None:
-    """An entry that was delivered again stands behind those that were not."""
+def test_entries_are_claimed_by_delivery_time(bench: Bench) -> None:
+    """An entry that was delivered again comes after entries that were not."""
     bench("XCLAIM", "s", "g", "a", 0, "1-1", "JUSTID")
     assert rows(claim(bench, "COUNT", 3)) == [(2, 200, 1), (3, 100, 1), (1, 0, 1)]
 
 
-def test_every_pending_entry_is_claimed_once(bench: Bench) -> None:
-    """With min-idle-time 0 what was just claimed may be claimed again, in the next call."""
+def test_a_call_claims_every_pending_entry_at_most_once(bench: Bench) -> None:
+    """With min-idle-time 0 the next call may claim the same entries again."""
     assert [row[0] for row in rows(claim(bench))] == [1, 2, 3, 4, 5]
     assert rows(claim(bench)) == [(1, 0, 2), (2, 0, 2), (3, 0, 2), (4, 0, 1), (5, 0, 1)]
     bench.engine.check()
 
 
-def test_times_ahead_of_the_clock_end_too(bench: Bench) -> None:
-    """A delivery in the future counts as one long ago, and nothing is claimed twice in one call.
+def test_a_clock_that_is_set_back_does_not_prevent_claims(bench: Bench) -> None:
+    """A delivery in the future counts as one long ago, and a call claims no entry twice.
 
-    What stands behind entries claimed now may be left for the next call; Redis goes round for ever there.
+    Entries after those claimed now may remain for the next call; Redis loops forever in this situation.
+
     """
     bench.clock.advance(-150)
     assert [row[0] for row in rows(claim(bench))] == [1, 2, 4, 5]
@@ -94,8 +96,8 @@ def test_times_ahead_of_the_clock_end_too(bench: Bench) -> None:
     bench.engine.check()
 
 
-def test_entries_that_are_gone_are_passed_over(bench: Bench) -> None:
-    """They stay pending, and do not count."""
+def test_deleted_entries_are_skipped(bench: Bench) -> None:
+    """They stay pending and do not count toward COUNT."""
     bench("XDEL", "s", "1-1")
     assert [row[0] for row in rows(claim(bench, "COUNT", 2))] == [2, 3]
     assert bench("XPENDING", "s", "g", "1-1", "1-1", 1)[0][1] == b"a"
@@ -103,32 +105,32 @@ def test_entries_that_are_gone_are_passed_over(bench: Bench) -> None:
     assert claim(bench) is None
 
 
-def test_claims_alone(bench: Bench) -> None:
-    """Where there is nothing new, claims are a reply; without those there is none."""
+def test_a_reply_may_contain_claimed_entries_only(bench: Bench) -> None:
+    """The reply is null if there are neither claimed nor new entries."""
     claim(bench, idle=HOUR)
     assert [row[0] for row in rows(claim(bench, idle=150))] == [1, 2]
     assert claim(bench, idle=150) is None
     assert bench("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">") is None
 
 
-def test_history_does_not_claim(bench: Bench) -> None:
-    """An ID asks for the consumer's own pending entries, two parts each, whatever CLAIM says."""
+def test_reading_pending_entries_does_not_claim(bench: Bench) -> None:
+    """With an ID instead of `>`, CLAIM is ignored, and each entry of the reply has two parts."""
     assert claim(bench, consumer="b", after="0") == [[b"s", [[b"3-1", [b"f", b"v"]]]]]
-    # So it is for the streams that are named behind it.
+    # The same applies if other streams of the command have `>`.
     assert bench("XREADGROUP", "GROUP", "g", "c", "CLAIM", 0, "STREAMS", "s", "s", "0", ">") == [
         [b"s", []], [b"s", [[b"4-1", [b"f", b"v"]], [b"5-1", [b"f", b"v"]]]],
     ]  # fmt: skip
 
 
-def test_noack_claims_all_the_same(bench: Bench) -> None:
-    """Claimed entries stay pending, new ones do not become so."""
+def test_noack_does_not_prevent_claims(bench: Bench) -> None:
+    """Claimed entries stay pending; new entries do not become pending."""
     assert [row[0] for row in rows(claim(bench, "NOACK", idle=150))] == [1, 2, 4, 5]
     owners = [row[:2] for row in bench("XPENDING", "s", "g", "-", "+", 9)]
     assert owners == [[b"1-1", b"c"], [b"2-1", b"c"], [b"3-1", b"b"]]
 
 
-def test_claims_in_several_streams(bench: Bench) -> None:
-    """COUNT holds for each of them."""
+def test_count_limits_each_of_several_streams(bench: Bench) -> None:
+    """COUNT applies to each stream separately."""
     bench("XADD", "t", "7-1", "f", "v")
     bench("XGROUP", "CREATE", "t", "g", 0)
     reply = bench("XREADGROUP", "GROUP", "g", "c", "CLAIM", 0, "COUNT", 2, "STREAMS", "t", "s", ">", ">")
@@ -136,8 +138,8 @@ def test_claims_in_several_streams(bench: Bench) -> None:
     assert given == {b"t": [b"7-1"], b"s": [b"1-1", b"2-1"]}
 
 
-def test_a_map_in_resp3() -> None:
-    """The reply is a map of arrays, the numbers are integers."""
+def test_the_reply_is_a_map_in_resp3() -> None:
+    """The reply is a map of arrays, and the numbers are integers."""
     bench = Bench(compat="newest")
     for text in ("XADD s 1-1 f v", "XGROUP CREATE s g 0", "HELLO 3"):
         bench(*text.split())
@@ -146,8 +148,8 @@ def test_a_map_in_resp3() -> None:
     )
 
 
-def test_what_a_log_holds(bench: Bench) -> None:
-    """An XCLAIM for each entry with the ID that the group had before, and where the group moved, its new one."""
+def test_the_log_contains_claims_and_the_new_position_of_the_group(bench: Bench) -> None:
+    """Each entry is logged as XCLAIM with the group's previous ID; XGROUP SETID has the new one."""
     bench.log.take()
     claim(bench, "COUNT", 4)
     logged = bench.log.take()
@@ -160,8 +162,8 @@ def test_what_a_log_holds(bench: Bench) -> None:
     assert (logged[0], logged[-1]) == ([b"MULTI"], [b"EXEC"])
 
 
-def test_a_log_leads_to_the_same_state(bench: Bench) -> None:
-    """Replayed, what was logged leaves the same pending entries, consumers and group."""
+def test_replaying_the_log_gives_the_same_state(bench: Bench) -> None:
+    """After a replay the pending entries, the consumers and the group are the same."""
     copy = Bench(compat="newest")
     copy.clock.us = bench.clock.us
     copy("RESTORE", "s", 0, bench("DUMP", "s"))
@@ -200,19 +202,19 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("text", "refusal"), REFUSALS)
-def test_refusals(bench: Bench, text: str, refusal: str) -> None:
-    """Nothing is claimed where a word is wrong."""
+def test_an_invalid_command_claims_nothing(bench: Bench, text: str, refusal: str) -> None:
+    """The reply is Redis's error."""
     assert bench(*text.split()) == refusal
 
 
 @pytest.mark.parametrize("compat", ["7.0", "7.4", "8.0", "valkey"])
-def test_claim_came_with_8_4(compat: str) -> None:
-    """Before, it is no option."""
+def test_claim_is_a_syntax_error_before_8_4(compat: str) -> None:
+    """Older servers do not have the option."""
     bench = Bench(compat=compat)
     assert bench("XREADGROUP", "GROUP", "g", "c", "CLAIM", 5, "STREAMS", "s", ">") == SYNTAX
 
 
-# -- scenarios with a judge --------------------------------------------------------------------------------
+# -- scenarios with a server -------------------------------------------------------------------------------
 
 GIVEN = "XADD s 1-1 f v|XADD s 2-1 f v|XADD s 3-1 f v|XADD s 4-1 f v|XADD s 5-1 f v|XGROUP CREATE s g 0|"
 OLD = GIVEN + "XREADGROUP GROUP g a COUNT 3 STREAMS s >|XCLAIM s g a 0 1-1 2-1 3-1 IDLE 9000000 JUSTID|"
@@ -256,13 +258,13 @@ SCENARIOS = {
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("compat", ["7.0", "8.6", "newest", "valkey"])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(peer_of: Callable[[str], Judge], name: str, compat: str, resp: int) -> None:
+def test_each_scenario_matches_a_server(peer_of: Callable[[str], Judge], name: str, compat: str, resp: int) -> None:
     """Every reply is the server's, and so is the state afterwards."""
     play(peer_of(compat), compat, resp, SCENARIOS[name] + LOOK)
 
 
 def play(server: Judge, compat: str, resp: int, text: str) -> None:
-    """Run commands, separated by bars, here and there; times may differ a little."""
+    """Run commands, separated by bars, in an engine and on a server; times may differ a little."""
     ours = Bench(compat=compat)
     ours.engine.clock = ours.clock
     with Redis(server.port) as redis:
@@ -279,7 +281,7 @@ def play(server: Judge, compat: str, resp: int, text: str) -> None:
 
 
 def times(bench: Local) -> dict[bytes, tuple[int, int]]:
-    """Return when each consumer was seen and active, in ms after the beginning; -1 = never."""
+    """Return each consumer's seen time and active time in ms since the start; -1 = never."""
     found = {}
     for name, consumer in bench.session.db.lookup(b"s").groups[b"g"].consumers.items():  # type: ignore[attr-defined]
         found[name] = consumer.seen_time - NOW, consumer.active_time - NOW if consumer.active_time >= 0 else -1
@@ -297,14 +299,14 @@ ASKING = [
 
 
 @pytest.mark.parametrize(("text", "active"), ASKING)
-def test_seen_by_asking_and_active_by_getting(bench: Bench, text: str, active: bool) -> None:
-    """A consumer is made by asking, but was active only when it got something that is pending for it."""
+def test_a_consumer_is_active_only_if_an_entry_becomes_pending_for_it(bench: Bench, text: str, active: bool) -> None:
+    """Every command creates the consumer and sets its seen time."""
     bench(*text.split())
     assert times(bench)[b"n"] == (200, 200 if active else -1)
 
 
-def test_times_move_on(bench: Bench) -> None:
-    """A consumer that asks in vain is seen, not active."""
+def test_a_command_without_entries_updates_the_seen_time_only(bench: Bench) -> None:
+    """The active time stays unchanged if the consumer gets nothing."""
     assert times(bench) == {b"a": (0, 0), b"b": (100, 100)}
     bench("XGROUP", "SETID", "s", "g", "$")
     bench("XREADGROUP", "GROUP", "g", "a", "STREAMS", "s", ">")
@@ -312,8 +314,8 @@ def test_times_move_on(bench: Bench) -> None:
     assert times(bench) == {b"a": (200, 0), b"b": (200, 100)}
 
 
-def test_who_asks_in_vain_is_logged(bench: Bench) -> None:
-    """A consumer that came to be is in the log, though nothing was delivered that would make it."""
+def test_a_consumer_that_is_created_without_entries_is_logged(bench: Bench) -> None:
+    """The log contains XGROUP CREATECONSUMER, because no delivery creates the consumer at replay."""
     bench("XGROUP", "SETID", "s", "g", "$")
     made = [[b"XGROUP", b"CREATECONSUMER", b"s", b"g", b"n"]]
     for text in ("XREADGROUP GROUP g n STREAMS s >", "XREADGROUP GROUP g n STREAMS s 0", "XCLAIM s g n 0 9-1",
@@ -323,8 +325,8 @@ def test_who_asks_in_vain_is_logged(bench: Bench) -> None:
         bench("XGROUP", "DELCONSUMER", "s", "g", "n")
 
 
-def test_before_7_2_a_consumer_is_made_by_getting() -> None:
-    """Who got nothing is not there."""
+def test_before_7_2_a_consumer_is_created_by_its_first_entry() -> None:
+    """A consumer that got no entry does not exist."""
     bench = Bench(compat="7.0")
     asked = "XGROUP SETID s g $|XREADGROUP GROUP g n STREAMS s >|XCLAIM s g n 0 1-1|XAUTOCLAIM s g n 0 0"
     for text in (GIVEN + asked).split("|"):
@@ -332,8 +334,8 @@ def test_before_7_2_a_consumer_is_made_by_getting() -> None:
     assert times(bench) == {}
 
 
-def test_waiting_makes_the_consumer() -> None:
-    """Since 7.2, and it is seen again whenever it is asked."""
+def test_a_blocking_read_creates_the_consumer() -> None:
+    """Since 7.2 the consumer exists while it is blocked, and its seen time changes when it is served."""
     bench = Bench(compat="newest")
     bench("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     waiting = bench.beside()
@@ -344,30 +346,30 @@ def test_waiting_makes_the_consumer() -> None:
     assert times(bench) == {b"n": (30, 30)}
 
 
-# -- waiting with CLAIM ------------------------------------------------------------------------------------
+# -- blocking with CLAIM -----------------------------------------------------------------------------------
 
 
 class Waiting:
-    """A session of a bench's engine that waits, with the door that looks after its time."""
+    """A session of an engine that is blocked, with the part of a host that watches its deadline."""
 
     def __init__(self, bench: Bench, text: str) -> None:
         self.engine: Engine = bench.engine
         self.session = bench.engine.session()
-        self.told = 0
+        self.wakes = 0
         self.session.on_wake = self._woken
         self.engine.execute(self.session, words(text))
 
     def _woken(self) -> None:
-        self.told += 1
+        self.wakes += 1
 
     @property
     def at(self) -> int | None:
-        """When the clock is to be looked at, in ms after the beginning; None when it does not wait."""
+        """The time of the next check, in ms since the start; None if the session is not blocked."""
         blocked = self.session.blocked
         return None if blocked is None else blocked.wakes_at - NOW if blocked.wakes_at else 0
 
     def look(self) -> Any:
-        """Do what a door does at that time, and return the reply if there is one."""
+        """Do what a host does at that time; return the reply, or "waits"."""
         self.engine.blocking.time_has_come(self.session)
         self.engine.check()
         raw = self.session.out.take()
@@ -375,7 +377,7 @@ class Waiting:
 
 
 def idle_bench() -> Bench:
-    """A group without new entries: 1-1 was delivered at 0, 2-1 at 100, the time is 200."""
+    """A group without new entries: 1-1 was delivered at 0 ms and 2-1 at 100 ms; the time is 200 ms."""
     bench = Bench(compat="newest")
     bench("XGROUP", "CREATE", "s", "g", "0", "MKSTREAM")
     for number in (1, 2):
@@ -388,20 +390,20 @@ def idle_bench() -> Bench:
 CLAIMING = "XREADGROUP GROUP g {} CLAIM {} BLOCK {} STREAMS s >"
 
 
-def test_a_waiting_client_gets_what_has_been_idle_for_long_enough() -> None:
-    """It is asked again when the first entry is due, and gets those that are."""
+def test_a_blocked_client_gets_an_entry_when_it_has_been_idle_long_enough() -> None:
+    """The client is checked when the first entry is due, and gets the entries that are due."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
     assert waiting.at == 300
     assert waiting.look() == "waits"
     bench.clock.advance(100)
     assert rows(waiting.look()) == [(1, 300, 1)]
-    assert waiting.at is None and waiting.told == 1
+    assert waiting.at is None and waiting.wakes == 1
     assert [argv[0] for argv in bench.log.take()[-1:]] == [b"XCLAIM"]
 
 
-def test_an_entry_that_was_acknowledged_meanwhile_is_waited_for_no_more() -> None:
-    """The client is asked in vain, and then again when the next one is due."""
+def test_an_acknowledged_entry_postpones_the_check_to_the_next_entry() -> None:
+    """The first check finds nothing; the second is at the time of the next entry."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
     bench("XACK", "s", "g", "1-1")
@@ -411,8 +413,8 @@ def test_an_entry_that_was_acknowledged_meanwhile_is_waited_for_no_more() -> Non
     assert rows(waiting.look()) == [(2, 300, 1)]
 
 
-def test_a_client_that_claims_at_once_is_not_asked_all_the_time() -> None:
-    """Where nothing is pending, it is asked as often as a cron looks; and at once, where something changes."""
+def test_min_idle_time_0_does_not_check_the_client_constantly() -> None:
+    """Without pending entries the client is checked at the interval of the cron, and at once after a change."""
     bench = idle_bench()
     bench("XACK", "s", "g", "1-1", "2-1")
     waiting = Waiting(bench, CLAIMING.format("c", 0, 0))
@@ -428,8 +430,8 @@ def test_a_client_that_claims_at_once_is_not_asked_all_the_time() -> None:
     assert waiting.at is None
 
 
-def test_without_pending_entries_the_client_is_asked_after_min_idle_time() -> None:
-    """Nothing that is delivered later can be due before."""
+def test_without_pending_entries_the_client_is_checked_after_min_idle_time() -> None:
+    """An entry that is delivered later cannot be due earlier."""
     bench = idle_bench()
     bench("XACK", "s", "g", "1-1", "2-1")
     waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
@@ -438,8 +440,8 @@ def test_without_pending_entries_the_client_is_asked_after_min_idle_time() -> No
     assert waiting.look() == "waits" and waiting.at == 800
 
 
-def test_the_time_out_comes_first() -> None:
-    """Whichever is earlier: the end of waiting, or an entry that is due."""
+def test_the_timeout_may_precede_the_next_due_entry() -> None:
+    """The earlier of the timeout and the next due entry determines the time of the check."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", 1000, 50))
     assert waiting.at == 250
@@ -447,8 +449,8 @@ def test_the_time_out_comes_first() -> None:
     assert waiting.look() is None and waiting.at is None
 
 
-def test_those_who_wait_for_the_same_entry_are_served_in_their_order() -> None:
-    """The second one's time comes, too, but the first one is asked before it."""
+def test_clients_that_wait_for_the_same_entry_are_served_in_order() -> None:
+    """The client that blocked first gets the entry, even if the second one is checked first."""
     bench = idle_bench()
     bench("XACK", "s", "g", "2-1")
     first = Waiting(bench, CLAIMING.format("first", 300, 0))
@@ -458,8 +460,8 @@ def test_those_who_wait_for_the_same_entry_are_served_in_their_order() -> None:
     assert rows(first.look()) == [(1, 300, 1)]
 
 
-def test_a_client_with_a_shorter_time_goes_before_one_with_a_longer() -> None:
-    """Who came first is asked first, and may not be due."""
+def test_a_client_with_a_shorter_min_idle_time_is_served_first() -> None:
+    """The client that blocked first is skipped if no entry is due for it."""
     bench = idle_bench()
     patient = Waiting(bench, CLAIMING.format("patient", 1000, 0))
     hasty = Waiting(bench, CLAIMING.format("hasty", 300, 0))
@@ -468,8 +470,8 @@ def test_a_client_with_a_shorter_time_goes_before_one_with_a_longer() -> None:
     assert patient.look() == "waits" and patient.at == 1000
 
 
-def test_a_new_entry_is_not_waited_with() -> None:
-    """It comes in four parts, with what is due by then."""
+def test_a_new_entry_unblocks_at_once() -> None:
+    """The reply contains the new entry, with four parts, and the entries that are due by then."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
     bench.clock.advance(150)
@@ -477,11 +479,11 @@ def test_a_new_entry_is_not_waited_with() -> None:
     assert rows(read(waiting.session.out.take())) == [(1, 350, 1), (9, 0, 0)]
 
 
-def test_a_door_that_sleeps_for_too_long_is_told() -> None:
-    """XCLAIM can make an entry older; when the client is asked next, its time is nearer than it was."""
+def test_other_commands_do_not_move_the_check_but_a_rename_unblocks() -> None:
+    """XCLAIM and XNACK leave the time of the check; RENAME of the stream replies NOGROUP."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", 1000, 0))
-    assert waiting.at == 1000 and waiting.told == 0
+    assert waiting.at == 1000 and waiting.wakes == 0
     bench("XCLAIM", "s", "g", "a", 0, "2-1", "IDLE", 600)
     bench("XNACK", "s", "g", "FAIL", "IDS", 1, "7-7")
     bench("SET", "s2", "x")
@@ -491,8 +493,8 @@ def test_a_door_that_sleeps_for_too_long_is_told() -> None:
     assert read(waiting.session.out.take()).startswith("NOGROUP")
 
 
-def test_the_highest_min_idle_time() -> None:
-    """Numbers do not run over."""
+def test_the_greatest_min_idle_time_does_not_overflow() -> None:
+    """The time of the check stays within 64 bits."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", (1 << 63) - 1, 0))
     assert waiting.at == (1 << 63) - 1
@@ -505,8 +507,8 @@ def test_the_highest_min_idle_time() -> None:
 
 
 @pytest.mark.parametrize("compat", ["7.4", "newest", "valkey"])
-def test_waiting_for_the_last_entry(compat: str) -> None:
-    """Without one, the client waits; it gets what is the last when something comes, and nothing before it."""
+def test_a_client_that_waits_for_the_last_entry_gets_only_the_last_one(compat: str) -> None:
+    """If the stream is empty, the client blocks, and then gets only the last of the added entries."""
     bench = Bench(compat=compat)
     waiting = Waiting(bench, "XREAD BLOCK 0 STREAMS s +")
     for text in ("MULTI", "XADD s 1-1 f v", "XADD s 2-0 f v", "EXEC"):
@@ -514,8 +516,8 @@ def test_waiting_for_the_last_entry(compat: str) -> None:
     assert read(waiting.session.out.take()) == [[b"s", [[b"2-0", [b"f", b"v"]]]]]
 
 
-def test_the_last_entry_was_deleted() -> None:
-    """8.0 looks for the last one that is; 7.4 and Valkey looked behind it."""
+def test_a_deleted_last_entry_is_skipped_since_8_0() -> None:
+    """Redis 8.0 and later return the last entry that exists; 7.4 and Valkey return nothing."""
     for compat, expected in (("7.4", None), ("valkey", None), ("8.0", b"1-1"), ("newest", b"1-1")):
         bench = Bench(compat=compat)
         for text in ("XADD s 1-1 f v", "XADD s 2-1 f v", "XDEL s 2-1"):
@@ -525,8 +527,8 @@ def test_the_last_entry_was_deleted() -> None:
 
 
 @pytest.mark.parametrize("compat", ["7.0", "7.2"])
-def test_the_last_entry_came_with_7_4(compat: str) -> None:
-    """Before, `+` is no ID here."""
+def test_plus_is_an_invalid_id_before_7_4(compat: str) -> None:
+    """Older servers reject `+` in XREAD."""
     assert "Invalid stream ID" in Bench(compat=compat)("XREAD", "STREAMS", "s", "+")
 
 
@@ -535,7 +537,7 @@ def test_the_last_entry_came_with_7_4(compat: str) -> None:
 
 @pytest.fixture
 def three() -> Bench:
-    """Three streams of four entries each, and a group in each."""
+    """Three streams of four entries each, with a group in each."""
     bench = Bench(compat="newest")
     for key in ("a", "b", "c"):
         for number in range(1, 5):
@@ -545,7 +547,7 @@ def three() -> Bench:
 
 
 def counts(reply: Any) -> dict[bytes, int]:
-    """Return how many entries each stream of a reply gave."""
+    """Return the number of entries in a reply, by stream."""
     return {key: len(entries) for key, entries in reply}
 
 
@@ -556,15 +558,15 @@ def counts(reply: Any) -> dict[bytes, int]:
     ("COUNT 2 MAXCOUNT 99", {b"a": 2, b"b": 2, b"c": 2}), ("COUNT 0 MAXCOUNT 2", {b"a": 2}),
     ("MAXSIZE 1", {b"a": 1}), ("MAXSIZE 100000", {b"a": 4, b"b": 4, b"c": 4}), ("MAXSIZE 1 MAXCOUNT 9", {b"a": 1}),
 ])  # fmt: skip
-def test_limits(three: Bench, name: str, options: str, expected: dict[bytes, int]) -> None:
-    """COUNT is for each stream, MAXCOUNT and MAXSIZE are for all; one entry is given in any case."""
+def test_limits_bound_the_number_of_entries(three: Bench, name: str, options: str, expected: dict[bytes, int]) -> None:
+    """COUNT applies to each stream, MAXCOUNT and MAXSIZE to all together; a reply has at least one entry."""
     ids = "0 0 0" if name == "XREAD" else "> > >"
     assert counts(three(*f"{name} {options} STREAMS a b c {ids}".split())) == expected
     three.engine.check()
 
 
-def test_a_size_is_of_the_reply(three: Bench) -> None:
-    """The reply ends with the entry that reached the size, wherever that is, and what it gives is in order."""
+def test_maxsize_ends_the_reply_with_the_entry_that_reaches_the_size(three: Bench) -> None:
+    """The reply contains the first entries, in order."""
     order = [(key, number) for key in (b"a", b"b", b"c") for number in range(1, 5)]
     whole = len(three.run(words("XREAD STREAMS a b c 0 0 0")))
     for size in range(1, whole + 20):
@@ -574,8 +576,8 @@ def test_a_size_is_of_the_reply(three: Bench) -> None:
         assert given == order[: len(given)]
 
 
-def test_what_a_limit_left_is_still_new(three: Bench) -> None:
-    """A stream that was not reached is as if it had not been named; a group moved only past what was given."""
+def test_entries_beyond_a_limit_are_still_new(three: Bench) -> None:
+    """A stream beyond the limit stays unchanged; a group moves past the delivered entries only."""
     three("XREADGROUP", "GROUP", "g", "c", "MAXCOUNT", 5, "STREAMS", "a", "b", "c", ">", ">", ">")
     assert [three("XPENDING", key, "g")[0] for key in "abc"] == [4, 1, 0]
     assert three("XINFO", "CONSUMERS", "c", "g") == []
@@ -583,8 +585,8 @@ def test_what_a_limit_left_is_still_new(three: Bench) -> None:
     assert counts(reply) == {b"b": 3, b"c": 2}
 
 
-def test_limits_hold_for_claims_and_history(three: Bench) -> None:
-    """Claimed entries count, and those of the history, too."""
+def test_limits_include_claimed_and_pending_entries(three: Bench) -> None:
+    """Claimed entries count toward the limits, and so do the consumer's pending entries."""
     three("XREADGROUP", "GROUP", "g", "c", "STREAMS", "a", "b", ">", ">")
     reply = three("XREADGROUP", "GROUP", "g", "d", "CLAIM", 0, "MAXCOUNT", 6, "STREAMS", "a", "b", "c", ">", ">", ">")
     assert counts(reply) == {b"a": 4, b"b": 2}
@@ -594,8 +596,8 @@ def test_limits_hold_for_claims_and_history(three: Bench) -> None:
     assert counts(reply) == {b"a": 2}
 
 
-def test_nothing_is_nothing(three: Bench) -> None:
-    """A limit makes no reply of none."""
+def test_limits_do_not_change_an_empty_reply(three: Bench) -> None:
+    """A reply without entries is null."""
     assert three("XREAD", "MAXCOUNT", 1, "MAXSIZE", 1, "STREAMS", "a", "$") is None
 
 
@@ -606,14 +608,14 @@ def test_nothing_is_nothing(three: Bench) -> None:
     ("MAXSIZE x", "ERR MAXSIZE must be a positive integer"),
     ("COUNT 3 MAXCOUNT 2", "ERR MAXCOUNT must be greater than or equal to COUNT"),
 ])  # fmt: skip
-def test_refused_limits(three: Bench, options: str, refusal: str) -> None:
-    """A limit is above 0, and that of all is not below that of one."""
+def test_invalid_limits_are_rejected(three: Bench, options: str, refusal: str) -> None:
+    """A limit is greater than 0, and MAXCOUNT is at least COUNT."""
     assert three(*f"XREAD {options} STREAMS a 0".split()) == refusal
     assert three(*f"XREADGROUP GROUP g c {options} STREAMS a >".split()) == refusal
 
 
 @pytest.mark.parametrize("compat", ["7.0", "8.6", "valkey"])
 @pytest.mark.parametrize("option", ["MAXCOUNT", "MAXSIZE"])
-def test_limits_came_with_8_10(compat: str, option: str) -> None:
-    """Before, they are no options."""
+def test_limits_are_a_syntax_error_before_8_10(compat: str, option: str) -> None:
+    """Older servers do not have the options."""
     assert Bench(compat=compat)("XREAD", option, 5, "STREAMS", "s", 0) == SYNTAX

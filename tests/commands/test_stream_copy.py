@@ -1,4 +1,4 @@
-"""COPY of a stream: all of it, and nothing shared with the original."""
+"""COPY of a stream: the copy is complete and shares nothing with the original."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Run = Callable[..., Any]
 
 
 def make(run: Run) -> list[bytes]:
-    """Make streams with everything, as far as the commands exist, and a copy of each; return their names."""
+    """Create streams with every feature that the server has, and a copy of each; return their names."""
     for line in (STREAMS + LATER).split("\n"):
         if line:
             run(*line.split())
@@ -26,30 +26,30 @@ def make(run: Run) -> list[bytes]:
     return sorted(names)
 
 
-def told(run: Run, key: bytes) -> Any:
-    """Return all that XINFO and XRANGE tell of a stream."""
+def state_of(run: Run, key: bytes) -> Any:
+    """Return the entries of a stream and everything that XINFO shows of it."""
     return run("XRANGE", key, "-", "+"), run("XINFO", "STREAM", key, "FULL", "COUNT", 0)
 
 
 @pytest.mark.parametrize("compat", ["7.0", "7.2", "8.0", "8.6", "newest", "valkey"])
-def test_a_copy_is_equal_and_its_own(compat: str) -> None:
+def test_changing_a_copy_does_not_change_the_original(compat: str) -> None:
     bench = Bench(compat=compat)
     names = make(bench)
     for key in names:
-        before = told(bench, key)
-        assert told(bench, b"copy of " + key) == before
+        before = state_of(bench, key)
+        assert state_of(bench, b"copy of " + key) == before
         for words in (
             ("XADD", "18446744073709551615-18446744073709551615", "f", "v"), ("XTRIM", "MAXLEN", "1"), ("XDEL", "2-0"),
             ("XGROUP", "DESTROY", "g"), ("XCFGSET", "IDMP-DURATION", "7"), ("XGROUP", "CREATE", "new", "0"),
         ):  # fmt: skip
             at = 2 if words[0] == "XGROUP" else 1
             bench(*words[:at], b"copy of " + key, *words[at:])
-        assert told(bench, key) == before != told(bench, b"copy of " + key)
+        assert state_of(bench, key) == before != state_of(bench, b"copy of " + key)
         bench.engine.check()
 
 
 @pytest.mark.parametrize("compat", PEERS)
-def test_servers_copy_as_much(peer_of: Callable[[str], Judge], compat: str) -> None:
+def test_servers_copy_the_same_parts(peer_of: Callable[[str], Judge], compat: str) -> None:
     with peer_of(compat).client() as client:
 
         def run(*words: Any) -> Any:
@@ -62,4 +62,4 @@ def test_servers_copy_as_much(peer_of: Callable[[str], Judge], compat: str) -> N
         names = make(run)
         assert names == make(Bench(compat=compat))
         for key in names:
-            assert told(run, key) == told(run, b"copy of " + key)
+            assert state_of(run, key) == state_of(run, b"copy of " + key)

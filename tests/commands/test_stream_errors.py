@@ -1,4 +1,4 @@
-"""Refusals of the stream commands: the text, and which of two faults is told, as a real server has it."""
+"""Errors of the stream commands: the texts, and which of two faults is reported, as on a real server."""
 
 from __future__ import annotations
 
@@ -90,8 +90,8 @@ COMMANDS = [
 
 
 @pytest.mark.parametrize("resp", [2, 3])
-def test_refusals_are_redis_s(judge: Judge, resp: int) -> None:
-    """Every command of the list, in its order, gives the same reply on both sides."""
+def test_the_errors_are_those_of_redis(judge: Judge, resp: int) -> None:
+    """Every command of the list, in this order, gives the same reply on both sides."""
     local = Local(resp=resp)
     with Redis(judge.port) as redis:
         redis.run([b"FLUSHALL"], [b"HELLO", b"%d" % resp])
@@ -100,10 +100,11 @@ def test_refusals_are_redis_s(judge: Judge, resp: int) -> None:
             assert local.run(argv) == redis.run(argv)[0], text
 
 
-def test_sequence_that_ran_out_of_a_millisecond() -> None:
-    """`ms-*` of a millisecond whose last sequence is used is refused as an ID that is too small.
+def test_an_exhausted_millisecond_is_an_id_that_is_too_small() -> None:
+    """`ms-*` is rejected if the last sequence number of that millisecond is used.
 
-    Redis 7.0 answers with whatever errno holds, this text or the one of elements that are too large; 7.2 with this.
+    Redis 7.0 chooses between this error and the one about too large elements by an old errno; 7.2 always replies this.
+
     """
     local = Local()
     local("XADD", "s", f"5-{MAX}", "f", "v")
@@ -112,16 +113,16 @@ def test_sequence_that_ran_out_of_a_millisecond() -> None:
     assert local("XADD", "s", "6-*", "f", "v") == b"6-0"
 
 
-def test_refused_add_makes_no_key() -> None:
-    """Whatever is refused leaves no empty stream behind."""
+def test_a_rejected_xadd_creates_no_key() -> None:
+    """A rejected command does not leave an empty stream."""
     local = Local()
     for words in (["0-0", "f", "v"], ["x", "f", "v"], ["1-1", "f"], ["MAXLEN", "x", "1-1", "f", "v"]):
         local("XADD", "new", *words)
         assert local("EXISTS", "new") == 0
 
 
-def test_clock_that_goes_back_keeps_ids_rising() -> None:
-    """`*` after a last ID in the future counts its sequence on, and over its end."""
+def test_ids_increase_even_if_the_clock_is_set_back() -> None:
+    """If the last ID is in the future, `*` increments its sequence number, and after the last one its milliseconds."""
     local = Local()
     local("XADD", "s", f"99999999999999-{int(MAX) - 1}", "f", "v")
     assert local("XADD", "s", "*", "f", "v") == f"99999999999999-{MAX}".encode()
@@ -138,8 +139,8 @@ def test_clock_that_goes_back_keeps_ids_rising() -> None:
         ("XGROUP CREATECONSUMER s g e", False), ("XGROUP DELCONSUMER s g c", False), ("XTRIM s MAXLEN 99", False),
     ],
 )  # fmt: skip
-def test_watchers_are_told_of_entries_only(judge: Judge, words: str, touched: bool) -> None:
-    """A transaction that watches the key fails after the commands for which Redis lets it fail."""
+def test_only_changes_of_entries_touch_watched_keys(judge: Judge, words: str, touched: bool) -> None:
+    """A transaction that watches the key fails after the same commands as on Redis."""
     local = Local()
     with Redis(judge.port) as redis:
         redis.run([b"FLUSHALL"])

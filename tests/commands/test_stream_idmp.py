@@ -1,4 +1,4 @@
-"""IDMP at the commands: replies, what is logged and how a replay of it ends, the cron, and every way a key goes."""
+"""IDMP in commands: replies, the log and its replay, expiry by the cron, and the ways in which a key can move."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def info(bench: Any, key: str = "s") -> dict[str, int]:
 
 
 def replayed(log: list[list[bytes]]) -> Bench:
-    """Return another engine after the log, at a time when everything in it has long expired."""
+    """Return another engine that replayed the log, at a time when every iid of it has expired."""
     other = newest()
     other.clock.us += 10**15
     other.session.trusted = True
@@ -54,13 +54,13 @@ def state(bench: Bench) -> tuple[Any, ...]:
         ("IDMP p i * a", "wrong number of arguments for 'xadd' command"),
     ],
 )
-def test_what_is_refused(words: str, refusal: str) -> None:
+def test_an_invalid_xadd_with_idmp_is_rejected(words: str, refusal: str) -> None:
     bench = newest()
     assert bench("XADD", "s", *words.split()) == f"ERR {refusal}"
     assert bench("EXISTS", "s") == 0
 
 
-def test_empty_names_are_refused() -> None:
+def test_empty_producer_ids_and_idempotent_ids_are_rejected() -> None:
     bench = newest()
     assert bench("XADD", "s", "IDMP", "", "i", "*", "a", "b").endswith("IDMP requires a non-empty producer ID")
     assert bench("XADD", "s", "IDMP", "p", "", "*", "a", "b").endswith("IDMP requires a non-empty idempotent ID")
@@ -68,7 +68,7 @@ def test_empty_names_are_refused() -> None:
 
 
 @pytest.mark.parametrize("compat", ["7.0", "7.2", "7.4", "8.0", "valkey"])
-def test_who_does_not_know_it_takes_it_for_an_id(compat: str) -> None:
+def test_versions_without_idmp_reject_it_as_an_invalid_id(compat: str) -> None:
     bench = Bench(compat=compat)
     assert bench("XADD", "s", "IDMP", "p", "i", "*", "a", "b").startswith("ERR Invalid stream ID")
     assert bench("XCFGSET", "s", "IDMP-MAXSIZE", 1).startswith("ERR unknown command 'XCFGSET'")
@@ -98,13 +98,13 @@ def test_a_message_whose_entry_is_deleted_is_still_known() -> None:
     assert bench("XADD", "s", "NOMKSTREAM", "IDMP", "p", "i", "*", "a", "1") == first
 
 
-def test_where_there_is_no_stream_nothing_is_made() -> None:
+def test_nomkstream_creates_neither_stream_nor_producer() -> None:
     bench = newest()
     assert bench("XADD", "s", "NOMKSTREAM", "IDMP", "p", "i", "*", "a", "1") == b"-1"
     assert bench("EXISTS", "s") == 0
 
 
-def test_a_failed_addition_is_not_remembered_but_its_producer_is() -> None:
+def test_a_failed_addition_stores_its_producer_but_not_its_message() -> None:
     bench = newest()
     bench("XADD", "s", f"{2**64 - 1}-{2**64 - 1}", "a", "1")
     assert bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1").startswith("ERR The stream has exhausted")
@@ -113,7 +113,7 @@ def test_a_failed_addition_is_not_remembered_but_its_producer_is() -> None:
     assert info(bench)["pids-tracked"] == 0
 
 
-def test_a_duplicate_touches_who_watches_and_is_no_news() -> None:
+def test_a_duplicate_touches_watched_keys() -> None:
     bench = newest()
     bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
     other = bench.beside()
@@ -124,7 +124,7 @@ def test_a_duplicate_touches_who_watches_and_is_no_news() -> None:
     assert bench("EXEC") is None
 
 
-def test_in_a_transaction() -> None:
+def test_a_duplicate_in_a_transaction_is_detected() -> None:
     bench = newest()
     bench("MULTI")
     for _ in range(3):
@@ -136,7 +136,7 @@ def test_in_a_transaction() -> None:
 # -- the log -------------------------------------------------------------------------------------------
 
 
-def test_a_replay_ends_where_the_log_did() -> None:
+def test_replaying_the_log_gives_the_same_state() -> None:
     bench = newest()
     bench.log.take()
     for number in range(400):
@@ -149,14 +149,14 @@ def test_a_replay_ends_where_the_log_did() -> None:
     entries, known, added, duplicates = state(bench)
     again, known_again, added_again, duplicates_again = state(other)
     assert (again, added_again, duplicates_again) == (entries, added, duplicates)
-    # What had expired meanwhile is still there: an expiry is not logged. It goes with the next cron.
+    # Expiry is not logged, so expired iids remain until the next cron.
     now = bench.clock.now_ms()
     for one in (bench, other):
         one.engine.databases[0].values[b"s"].idmp.expire(now)
     assert state(other)[1] == state(bench)[1] != {}
 
 
-def test_what_is_logged_names_the_entry() -> None:
+def test_the_log_contains_the_id_of_the_entry() -> None:
     bench = newest()
     entry = b"%d-0" % NOW
     for _ in range(2):
@@ -164,25 +164,25 @@ def test_what_is_logged_names_the_entry() -> None:
         assert len(logged) == 1 and logged[0][-6:] == [b"IDMP", b"p", b"i", entry, b"a", b"1"]
 
 
-def test_a_duplicate_whose_record_is_gone_is_one_at_replay_too() -> None:
+def test_a_replay_detects_a_duplicate_whose_iid_has_expired() -> None:
     other = replayed([[b"XADD", b"s", b"5-0", b"a", b"1"], [b"XADD", b"s", b"IDMP", b"p", b"i", b"5-0", b"a", b"1"]])
     assert (other("XLEN", "s"), info(other)["iids-duplicates"], info(other)["iids-tracked"]) == (1, 1, 0)
 
 
-def test_a_log_of_redis_with_a_duplicate_as_it_came() -> None:
+def test_a_duplicate_with_a_star_in_a_log_of_redis_is_detected() -> None:
     add = [b"XADD", b"s", b"IDMP", b"p", b"i", b"5-0", b"a", b"1"]
     other = replayed([add, [*add[:5], b"*", *add[6:]]])
     assert (other("XLEN", "s"), info(other)["iids-duplicates"]) == (1, 1)
 
 
-def test_settings_other_than_the_usual_are_in_what_a_restore_logs() -> None:
+def test_a_logged_restore_contains_settings_that_differ_from_the_defaults() -> None:
     bench = newest(stream_idmp_duration=7, stream_idmp_maxsize=9)
     plain = newest()
     plain("XADD", "s", "1-1", "a", "1")
     logged = bench.logged("RESTORE", "s", 0, plain("DUMP", "s"))
     assert (info(bench)["idmp-duration"], info(bench)["idmp-maxsize"]) == (7, 9)
     assert info(replayed(logged)) == info(bench)
-    # A payload that says otherwise is taken at its word.
+    # A payload that contains settings overrides them.
     plain("CONFIG", "SET", "dump-format", "native")
     bench("RESTORE", "s", 0, plain("DUMP", "s"), "REPLACE")
     assert info(bench)["idmp-duration"] == 100
@@ -191,7 +191,7 @@ def test_settings_other_than_the_usual_are_in_what_a_restore_logs() -> None:
 # -- time ----------------------------------------------------------------------------------------------
 
 
-def test_the_cron_forgets_and_touches() -> None:
+def test_the_cron_removes_expired_iids_and_touches_watched_keys() -> None:
     bench = newest()
     bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
     bench.beside()
@@ -206,7 +206,7 @@ def test_the_cron_forgets_and_touches() -> None:
     assert bench.engine.databases[0].idmp_keys == {}
 
 
-def test_without_a_cron_too_a_message_may_be_sent_again_after_its_time() -> None:
+def test_an_expired_message_can_be_added_again_before_the_cron_runs() -> None:
     bench = newest()
     first = bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
     bench.clock.us += 99_999_000
@@ -217,7 +217,7 @@ def test_without_a_cron_too_a_message_may_be_sent_again_after_its_time() -> None
 
 
 @pytest.mark.parametrize("way", ["rename", "copy", "move", "restore", "swapdb"])
-def test_the_cron_finds_a_stream_wherever_it_went(way: str) -> None:
+def test_the_cron_expires_iids_of_a_stream_that_was_moved(way: str) -> None:
     bench = newest()
     bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
     database, key = 0, b"t"
@@ -242,7 +242,7 @@ def test_the_cron_finds_a_stream_wherever_it_went(way: str) -> None:
 
 
 @pytest.mark.parametrize("words", ["DEL s", "UNLINK s", "FLUSHDB", "FLUSHALL", "SET s text", "RENAME other s"])
-def test_a_stream_that_is_gone_is_not_looked_for(words: str) -> None:
+def test_the_cron_ignores_deleted_streams(words: str) -> None:
     bench = newest()
     bench("SET", "other", "text")
     bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
@@ -251,7 +251,7 @@ def test_a_stream_that_is_gone_is_not_looked_for(words: str) -> None:
     assert bench.engine.databases[0].idmp_keys == {}
 
 
-def test_what_expired_is_neither_dumped_nor_restored() -> None:
+def test_expired_iids_are_neither_dumped_nor_restored() -> None:
     bench = newest()
     bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
     early = bench("DUMP", "s")
@@ -279,7 +279,7 @@ def test_what_expired_is_neither_dumped_nor_restored() -> None:
         ("none WHAT 1", "no such key"),
     ],
 )
-def test_what_xcfgset_refuses(words: str, refusal: str) -> None:
+def test_an_invalid_xcfgset_is_rejected(words: str, refusal: str) -> None:
     bench = newest()
     bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
     assert bench("XCFGSET", *words.split()) == f"ERR {refusal}"
@@ -295,7 +295,7 @@ def test_xcfgset_logs_changes_only() -> None:
     assert (info(bench)["iids-tracked"], info(bench)["idmp-maxsize"], info(bench)["iids-added"]) == (0, 5, 1)
 
 
-def test_new_streams_take_the_settings_old_ones_keep_theirs() -> None:
+def test_settings_apply_to_new_streams_only() -> None:
     bench = newest()
     bench("XADD", "old", "*", "a", "1")
     bench("CONFIG", "SET", "stream-idmp-duration", 5, "stream-idmp-maxsize", 6)
@@ -305,7 +305,7 @@ def test_new_streams_take_the_settings_old_ones_keep_theirs() -> None:
     assert bench("CONFIG", "SET", "stream-idmp-duration", 0).startswith("ERR CONFIG SET failed")
 
 
-def test_xidmprecord() -> None:
+def test_xidmprecord_stores_an_iid_of_an_existing_entry() -> None:
     bench = newest()
     bench("XADD", "s", "5-0", "a", "1")
     bench("XADD", "s", f"{NOW}-0", "a", "1")
@@ -325,7 +325,7 @@ def test_xidmprecord() -> None:
     assert bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1") == b"%d-0" % NOW
 
 
-def test_what_is_remembered_weighs() -> None:
+def test_memory_usage_includes_iids() -> None:
     bench = newest()
     bench("XADD", "s", "IDMP", "p", "i", "*", "a", "1")
     before = bench("MEMORY", "USAGE", "s")

@@ -1,7 +1,8 @@
-"""IDMP against real servers: random commands, every reply, what XINFO shows, and the payload at the end.
+"""IDMP compared with real servers: random commands, every reply, what XINFO shows, and the final payload.
 
-Both streams begin at an ID far ahead of any clock, so that `*` makes the same IDs on both sides, and nothing expires.
-No addition fails behind its options: a producer made for nothing is taken away by the cron, whenever that comes.
+Both streams begin at an ID in the far future, so that `*` makes the same IDs on both sides and nothing expires. No
+addition fails after its options are read: the cron would remove the producer that it created, at an unknown time.
+
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _command(source: random.Random) -> list[bytes]:
 
 @pytest.mark.parametrize("compat", ["8.6", "newest"])
 @pytest.mark.parametrize("seed", range(8))
-def test_every_reply_is_the_same(compat: str, seed: int, peer_of: Callable[[str], Judge]) -> None:
+def test_random_idmp_commands_match_a_server(compat: str, seed: int, peer_of: Callable[[str], Judge]) -> None:
     source = random.Random(seed)
     ours = Bench(compat=compat, dump_format="native")
     with Redis(peer_of(compat).port) as theirs:

@@ -1,4 +1,4 @@
-"""What XINFO shows, and what is said and done, by the version that `compat` names, without a server to ask."""
+"""The replies of XINFO, the error texts and the behaviour of each version that `compat` can name."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LEVELS = {name: compat.level for name, compat in COMPATS.items()}
 
 
 def filled(compat: str) -> Bench:
-    """Return a bench with a stream of three entries, of which a consumer has read two."""
+    """Return an engine with a stream of three entries, of which a consumer has read two."""
     bench = Bench(compat=compat)
     for number in (1, 2, 3):
         bench("XADD", "s", f"{number}-0", "f", "v")
@@ -31,12 +31,12 @@ def filled(compat: str) -> Bench:
 
 
 def names(flat: list[Any]) -> list[bytes]:
-    """Return the names of a flat map."""
+    """Return the names of a flat list of names and values."""
     return flat[::2]
 
 
 @pytest.mark.parametrize("compat", COMPATS)
-def test_xinfo_has_the_names_of_its_version(compat: str) -> None:
+def test_xinfo_has_the_fields_of_its_version(compat: str) -> None:
     bench, level = filled(compat), LEVELS[compat]
     producers = PRODUCERS if level >= 86 else []
     assert names(bench("XINFO", "STREAM", "s")) == [*STREAM, *producers, b"groups", b"first-entry", b"last-entry"]
@@ -56,8 +56,8 @@ def test_xinfo_has_the_names_of_its_version(compat: str) -> None:
 
 
 @pytest.mark.parametrize("compat", COMPATS)
-def test_a_time_out_beyond_the_end_of_time_is_refused_since_7_2(compat: str) -> None:
-    """7.0 adds it to the time and goes round (timeout.c: getTimeoutFromObjectOrReply)."""
+def test_a_timeout_that_overflows_is_rejected_since_7_2(compat: str) -> None:
+    """Redis 7.0 adds it to the time, which overflows (timeout.c: getTimeoutFromObjectOrReply)."""
     bench, latest = filled(compat), 2**63 - 1 - NOW
     bench.clock.us = NOW * 1000
     for read in ("XREAD", "XREADGROUP GROUP g c"):
@@ -67,12 +67,12 @@ def test_a_time_out_beyond_the_end_of_time_is_refused_since_7_2(compat: str) -> 
         assert beyond == (given if compat == "7.0" else "ERR timeout is out of range")
 
 
-def test_a_tree_without_leaves_is_counted_by_the_newest_only() -> None:
+def test_only_the_newest_version_omits_leaves_from_the_number_of_tree_nodes() -> None:
     for compat, level in LEVELS.items():
         assert filled(compat)("XINFO", "STREAM", "s")[5] == (1 if level >= 810 else 2)
 
 
-def test_asking_is_not_getting() -> None:
+def test_a_read_without_entries_does_not_change_the_active_time() -> None:
     bench = filled("newest")
     bench("XREADGROUP", "GROUP", "g", "d", "COUNT", 1, "STREAMS", "s", ">")
     bench.clock.advance(500)
@@ -86,7 +86,7 @@ def test_asking_is_not_getting() -> None:
 
 
 @pytest.mark.parametrize("compat", COMPATS)
-def test_a_consumer_is_made_by_asking_since_7_2(compat: str) -> None:
+def test_a_command_without_entries_creates_the_consumer_since_7_2(compat: str) -> None:
     bench = filled(compat)
     bench("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", ">")
     made = LEVELS[compat] >= 72
@@ -109,13 +109,13 @@ def test_a_consumer_is_made_by_asking_since_7_2(compat: str) -> None:
         ("newest", "'xread' list of streams: for each stream key an ID, '+', or '$'", "an ID or '>' must be specified"),
     ],
 )
-def test_words_about_unbalanced_streams(compat: str, read: str, grouped: str) -> None:
+def test_the_error_about_unbalanced_streams_depends_on_the_version(compat: str, read: str, grouped: str) -> None:
     bench = Bench(compat=compat)
     assert read in bench("XREAD", "STREAMS", "s", "t", "0")
     assert grouped in bench("XREADGROUP", "GROUP", "g", "c", "STREAMS", "s", "t", "0")
 
 
-def test_help_ends_in_the_words_of_its_version() -> None:
+def test_the_last_line_of_help_depends_on_the_version() -> None:
     for compat, level in LEVELS.items():
         last = b"    Print this help." if level >= 72 else b"    Prints this help."
         assert [Bench(compat=compat)(name, "HELP")[-1] for name in ("XINFO", "XGROUP")] == [last, last]

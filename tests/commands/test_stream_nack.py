@@ -1,6 +1,7 @@
-"""XNACK: what is released, how it is counted, who gets it next, and who is told.
+"""XNACK: which entries it releases, how it counts, which consumer gets them next, and which clients it unblocks.
 
-Against the newest server where RILLET_NEWER_REDIS names one; the same behaviour is held here without.
+Tests with `peer_of` compare with the newest Redis, if RILLET_NEWER_REDIS names one; the others need no server.
+
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ BAD_COUNT = "ERR numids must be a positive integer"
 
 @pytest.fixture
 def bench() -> Bench:
-    """s has 1-1 to 5-1; a was given 1-1 and 2-1, b 3-1, each twice, 100 ms ago."""
+    """A stream with 1-1 to 5-1: a owns 1-1 and 2-1, b owns 3-1, each delivered twice, 100 ms ago."""
     bench = Bench(compat="newest")
     for number in range(1, 6):
         bench("XADD", "s", f"{number}-1", "f", "v")
@@ -36,7 +37,7 @@ def bench() -> Bench:
 
 
 def pending(local: Local) -> list[Any]:
-    """Return what XPENDING tells of all pending entries."""
+    """Return the reply of XPENDING for all pending entries."""
     return [[row[0], *row[1:]] for row in local("XPENDING", "s", "g", "-", "+", 99)]
 
 
@@ -44,23 +45,23 @@ def pending(local: Local) -> list[Any]:
     ("SILENT IDS 1 2-1", 1), ("FAIL IDS 1 2-1", 2), ("FATAL IDS 1 2-1", MOST), ("fatal ids 1 2-1 retrycount 7", 7),
     ("SILENT RETRYCOUNT 0 IDS 1 2-1", 0), ("FAIL IDS 1 2-1 FORCE", 2), (f"SILENT IDS 1 2-1 RETRYCOUNT {MOST}", MOST),
 ])  # fmt: skip
-def test_how_a_release_is_counted(bench: Bench, options: str, count: int) -> None:
-    """The entry is nobody's, for -1 ms, and its count is what the mode or RETRYCOUNT says."""
+def test_a_release_sets_the_delivery_count_by_its_mode(bench: Bench, options: str, count: int) -> None:
+    """A released entry has no owner and an idle time of -1; the mode or RETRYCOUNT determines its delivery count."""
     assert bench("XNACK", "s", "g", *options.split()) == 1
     assert pending(bench) == [[b"1-1", b"a", 100, 2], [b"2-1", b"", -1, count], [b"3-1", b"b", 100, 2]]
     assert bench("XPENDING", "s", "g") == [3, b"1-1", b"3-1", [[b"a", b"1"], [b"b", b"1"]]]
     bench.engine.check()
 
 
-def test_silent_does_not_go_below_none(bench: Bench) -> None:
-    """An entry that was delivered once was never delivered, and then stays so."""
+def test_silent_never_makes_the_count_negative(bench: Bench) -> None:
+    """SILENT subtracts one delivery, down to 0."""
     for expected in (1, 0, 0):
         bench("XNACK", "s", "g", "SILENT", "IDS", 1, "1-1")
         assert pending(bench)[0][3] == expected
 
 
-def test_what_is_not_pending_is_passed_over(bench: Bench) -> None:
-    """With FORCE it is released, too, if it is in the stream, as something that was never delivered."""
+def test_entries_that_are_not_pending_are_skipped_without_force(bench: Bench) -> None:
+    """FORCE also releases an entry of the stream that is not pending, with a delivery count of 0."""
     assert bench("XNACK", "s", "g", "FAIL", "IDS", 3, "4-1", "9-1", "3-1") == 1
     assert bench("XNACK", "s", "g", "FAIL", "IDS", 2, "4-1", "9-1", "FORCE") == 1
     assert bench("XNACK", "s", "g", "FATAL", "IDS", 1, "5-1", "FORCE") == 1
@@ -71,7 +72,7 @@ def test_what_is_not_pending_is_passed_over(bench: Bench) -> None:
 
 
 def test_released_entries_are_claimed_first(bench: Bench) -> None:
-    """In the order in which they were released, however short the time, and before older ones."""
+    """CLAIM takes released entries first, in the order of their release, whatever the minimum idle time is."""
     bench("XNACK", "s", "g", "FAIL", "IDS", 2, "3-1", "1-1")
     now = bench.clock.now_ms()
     assert rows(claim(bench, "COUNT", 2, idle=50)) == [(3, now, 2), (1, now, 2)]
@@ -79,16 +80,16 @@ def test_released_entries_are_claimed_first(bench: Bench) -> None:
     assert pending(bench)[0] == [b"1-1", b"c", 0, 3]
 
 
-def test_released_again_stands_last(bench: Bench) -> None:
-    """Each release puts the entry behind those that were released before."""
+def test_an_entry_that_is_released_again_is_claimed_last(bench: Bench) -> None:
+    """Each release moves the entry to the end of the released ones."""
     for ident in ("1-1", "2-1", "1-1"):
         bench("XNACK", "s", "g", "FAIL", "IDS", 1, ident)
     assert [row[0] for row in rows(claim(bench, "COUNT", 3))] == [2, 1, 3]
 
 
 @pytest.mark.parametrize("words", ["XCLAIM s g c 3600000 2-1", "XAUTOCLAIM s g c 3600000 0"])
-def test_other_claims_take_it_whatever_the_idle_time(bench: Bench, words: str) -> None:
-    """A released entry is nobody's: there is nobody to be considerate of."""
+def test_xclaim_and_xautoclaim_take_a_released_entry_whatever_the_idle_time(bench: Bench, words: str) -> None:
+    """A released entry has no owner, so the minimum idle time does not protect it."""
     bench("XNACK", "s", "g", "FAIL", "IDS", 1, "2-1")
     bench(*words.split())
     assert pending(bench) == [[b"1-1", b"a", 100, 2], [b"2-1", b"c", 0, 3], [b"3-1", b"b", 100, 2]]
@@ -97,7 +98,7 @@ def test_other_claims_take_it_whatever_the_idle_time(bench: Bench, words: str) -
 
 
 def test_the_highest_count_stays(bench: Bench) -> None:
-    """An entry that can never succeed keeps the count that says so."""
+    """FATAL sets the greatest count; later deliveries do not increase it."""
     bench("XNACK", "s", "g", "FATAL", "IDS", 3, "1-1", "2-1", "3-1")
     claim(bench, "COUNT", 1)
     bench("XCLAIM", "s", "g", "c", 0, "2-1")
@@ -106,8 +107,8 @@ def test_the_highest_count_stays(bench: Bench) -> None:
     assert [row[1:] for row in pending(bench)] == [[b"c", 0, MOST]] * 3
 
 
-def test_before_8_8_the_count_runs_over() -> None:
-    """As a signed number does."""
+def test_before_8_8_the_count_overflows() -> None:
+    """The count wraps around to the smallest signed number."""
     bench = Bench(compat="8.6")
     for text in ("XADD s 1-1 f v", "XGROUP CREATE s g 0", "XREADGROUP GROUP g a STREAMS s >",
                  f"XCLAIM s g a 0 1-1 RETRYCOUNT {MOST}", "XREADGROUP GROUP g a STREAMS s 0"):  # fmt: skip
@@ -116,7 +117,7 @@ def test_before_8_8_the_count_runs_over() -> None:
 
 
 def test_released_entries_are_acknowledged_and_outlive_their_consumer(bench: Bench) -> None:
-    """XACK takes them, XGROUP DELCONSUMER does not; XPENDING of the consumer knows them no more."""
+    """XACK removes released entries, XGROUP DELCONSUMER does not, and XPENDING of the consumer does not list them."""
     bench("XNACK", "s", "g", "FAIL", "IDS", 2, "1-1", "2-1")
     assert bench("XPENDING", "s", "g", "-", "+", 9, "a") == []
     assert bench("XGROUP", "DELCONSUMER", "s", "g", "a") == 0
@@ -127,8 +128,8 @@ def test_released_entries_are_acknowledged_and_outlive_their_consumer(bench: Ben
     bench.engine.check()
 
 
-def test_read_anew_it_is_the_reader_s(bench: Bench) -> None:
-    """A group that was set back delivers a released entry like any other."""
+def test_a_group_that_is_set_back_delivers_a_released_entry_again(bench: Bench) -> None:
+    """The consumer that reads the entry becomes its owner."""
     bench("XNACK", "s", "g", "FATAL", "IDS", 1, "2-1")
     bench("XGROUP", "SETID", "s", "g", "1-1")
     bench("XREADGROUP", "GROUP", "g", "c", "COUNT", 1, "STREAMS", "s", ">")
@@ -136,8 +137,8 @@ def test_read_anew_it_is_the_reader_s(bench: Bench) -> None:
     assert [row[0] for row in rows(claim(bench, "COUNT", 3))] == [1, 3, 2]
 
 
-def test_what_a_log_holds(bench: Bench) -> None:
-    """The command as it came; a released entry that is gone is forgotten by an XACK, since nobody has it."""
+def test_the_log_contains_xnack_and_the_removal_of_deleted_entries(bench: Bench) -> None:
+    """XNACK is logged unchanged; a claim of a released and deleted entry is logged as XACK, because it has no owner."""
     argv = [b"XNACK", b"s", b"g", b"FAIL", b"IDS", b"2", b"1-1", b"9-9"]
     assert bench.logged(*argv) == [argv]
     assert bench.logged(*argv[:5], 1, "9-9") == []
@@ -151,18 +152,18 @@ def test_what_a_log_holds(bench: Bench) -> None:
     assert [argv[0] for argv in logged] == [b"MULTI", b"XACK", b"XCLAIM", b"EXEC"]
 
 
-def test_watchers_are_told_and_changes_counted(bench: Bench) -> None:
-    """Every released entry is a change."""
+def test_every_released_entry_counts_as_a_change(bench: Bench) -> None:
+    """The number of changes grows by the number of released entries."""
     before = bench.engine.dirty
     bench("XNACK", "s", "g", "FAIL", "IDS", 3, "1-1", "2-1", "9-9")
     assert bench.engine.dirty == before + 2
 
 
-# -- who is woken ------------------------------------------------------------------------------------------
+# -- blocked clients ----------------------------------------------------------------------------------------
 
 
-def test_a_client_that_waits_with_claim_is_woken() -> None:
-    """It gets the entry at once; those who wait for new ones only get nothing."""
+def test_a_client_that_is_blocked_with_claim_is_unblocked() -> None:
+    """The first client with CLAIM gets the entry; a client that waits for new entries stays blocked."""
     bench = idle_bench()
     plain = Waiting(bench, "XREADGROUP GROUP g p BLOCK 0 STREAMS s >")
     first = Waiting(bench, CLAIMING.format("first", 3_600_000, 0))
@@ -173,15 +174,15 @@ def test_a_client_that_waits_with_claim_is_woken() -> None:
     assert [row[:2] for row in bench("XPENDING", "s", "g", "-", "+", 9)] == [[b"1-1", b"a"], [b"2-1", b"first"]]
 
 
-def test_nothing_released_wakes_nobody() -> None:
-    """An ID that is not pending is no news."""
+def test_an_xnack_without_effect_unblocks_no_client() -> None:
+    """An ID that is not pending does not unblock the client."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", 3_600_000, 0))
     seen = bench.session.db.lookup(b"s").groups[b"g"].consumers[b"c"]  # type: ignore[attr-defined]
     bench.clock.advance(5)
     before = seen.seen_time
     bench("XNACK", "s", "g", "FAIL", "IDS", 1, "7-7")
-    assert seen.seen_time == before and waiting.told == 0
+    assert seen.seen_time == before and waiting.wakes == 0
 
 
 # -- refusals ----------------------------------------------------------------------------------------------
@@ -211,22 +212,22 @@ REFUSALS = [
 
 
 @pytest.mark.parametrize(("text", "refusal"), REFUSALS)
-def test_refusals(bench: Bench, text: str, refusal: str) -> None:
-    """One wrong word, and nothing is released."""
+def test_an_invalid_xnack_releases_nothing(bench: Bench, text: str, refusal: str) -> None:
+    """The reply is Redis's error, and no entry is released."""
     bench("SET", "text", "x")
     before = pending(bench)
     assert bench(*text.split()) == refusal
     assert pending(bench) == before
 
 
-def test_ids_given_twice(bench: Bench) -> None:
-    """The last list counts."""
+def test_the_last_list_of_ids_counts(bench: Bench) -> None:
+    """Earlier IDS options are ignored, even if their IDs are invalid."""
     assert bench("XNACK", "s", "g", "FAIL", "IDS", 1, "x", "IDS", 2, "1-1", "3-1") == 2
 
 
 @pytest.mark.parametrize("compat", ["7.0", "8.0", "8.6", "valkey"])
-def test_xnack_came_with_8_8(compat: str) -> None:
-    """Before, there is no such command."""
+def test_xnack_is_unknown_before_8_8(compat: str) -> None:
+    """Older servers reply that the command is unknown."""
     reply = Bench(compat=compat)("XNACK", "s", "g", "FAIL", "IDS", 1, "1-1")
     assert reply.startswith("ERR unknown command 'XNACK'")
 
@@ -260,11 +261,11 @@ SCENARIOS = {
 
 @pytest.mark.parametrize("resp", [2, 3])
 @pytest.mark.parametrize("name", SCENARIOS)
-def test_scenario(peer_of: Callable[[str], Judge], name: str, resp: int) -> None:
+def test_each_scenario_matches_a_server(peer_of: Callable[[str], Judge], name: str, resp: int) -> None:
     """Every reply is the server's, and so is the state afterwards."""
     play(peer_of("newest"), "newest", resp, SCENARIOS[name] + LOOK)
 
 
-def test_refusals_are_the_server_s(peer_of: Callable[[str], Judge]) -> None:
-    """Word for word."""
+def test_the_errors_are_those_of_a_server(peer_of: Callable[[str], Judge]) -> None:
+    """Each invalid command gives the same error on both sides."""
     play(peer_of("newest"), "newest", 2, OLD + "SET text x|" + "|".join(text for text, _ in REFUSALS) + LOOK)

@@ -1,4 +1,4 @@
-"""RILLET.XNODES, XRANK and XAFTER: the same entries as XRANGE, counted and shipped another way."""
+"""RILLET.XNODES, XRANK and XAFTER: they return, count and locate the same entries as XRANGE."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ def first_of(bench: Bench) -> Any:
 
 
 def pages(bench: Bench, after: str, last: str, count: int) -> list[Any]:
-    """Return the pages of a range, as their reader asks for them."""
-    found = []
+    """Return all pages of a range, each as a list of nodes."""
+    pages_so_far = []
     go_on: Any = after
     while go_on != NIL:
         reply = bench("RILLET.XNODES", "s", go_on, last, "COUNT", count)
         assert isinstance(reply, list), reply
         go_on, first, *nodes = reply
         assert first == first_of(bench)
-        found.append(list(zip(nodes[::2], nodes[1::2], strict=True)))
-    return found
+        pages_so_far.append(list(zip(nodes[::2], nodes[1::2], strict=True)))
+    return pages_so_far
 
 
 def decoded(nodes: list[Any], after: StreamID, last: StreamID) -> Entries:
-    """Return the entries of (after, last] that shipped nodes hold."""
+    """Return the entries of (after, last] that the nodes of a reply contain."""
     entries = StreamIterator(nodes_of(nodes), *after, *last, False)
     found = []
     while entries.next_entry():
@@ -54,8 +54,8 @@ def decoded(nodes: list[Any], after: StreamID, last: StreamID) -> Entries:
     return found
 
 
-def changed(bench: Bench, chance: random.Random) -> None:
-    """Change the stream in one of the ways that streams change."""
+def change(bench: Bench, chance: random.Random) -> None:
+    """Change the stream at random: add, delete, trim or reload."""
     ids = [one for one, _ in bench("XRANGE", "s", "-", "+")]
     what = chance.random()
     if what < 0.6 or not ids:
@@ -80,11 +80,11 @@ def changed(bench: Bench, chance: random.Random) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_happened_pages_ranks_and_positions_are_those_of_xrange(seed: int) -> None:
+def test_pages_ranks_and_positions_agree_with_xrange_after_random_changes(seed: int) -> None:
     chance = random.Random(seed)
     bench = Bench(compat="newest", stream_node_max_entries=4)
     for _ in range(100):
-        changed(bench, chance)
+        change(bench, chance)
         stream: Any = bench.session.db.lookup(b"s")
         if stream is None:
             continue
@@ -112,14 +112,14 @@ def test_whatever_happened_pages_ranks_and_positions_are_those_of_xrange(seed: i
         stream.check()
 
 
-def test_a_page_holds_as_many_entries_as_were_asked_for_and_says_where_to_go_on() -> None:
+def test_a_page_has_at_least_count_entries_and_the_start_of_the_next_page() -> None:
     bench = Bench(stream_node_max_entries=4)
     for number in range(1, 41):
         bench("XADD", "s", f"{number}-0", "f", number)
     bench("XDEL", "s", "3-0", "4-0")
     go_on, first, *nodes = bench("RILLET.XNODES", "s", "2-0", "+", "COUNT", 5)
     assert first == b"1-0"
-    # 1 to 4: nothing is left of it behind 2-0; 5 to 8, 9 to 12.
+    # The node of 1 to 4 has no entries after 2-0; the reply has the nodes of 5 to 8 and of 9 to 12.
     assert go_on == b"12-18446744073709551615" and nodes[::2] == [StreamID(5, 0).pack(), StreamID(9, 0).pack()]
     assert bench("RILLET.XNODES", "s", "36-0", "+", "COUNT", 100)[0] == NIL
     assert bench("RILLET.XNODES", "s", "36-5", "36-7", "COUNT", 1) == [NIL, b"1-0"]
@@ -128,14 +128,14 @@ def test_a_page_holds_as_many_entries_as_were_asked_for_and_says_where_to_go_on(
     assert bench("RILLET.XRANK", "s", "4", "5", "-", "+") == [2, 3, 0, 38]
 
 
-def test_a_reply_has_an_end_whatever_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_a_reply_is_bounded_whatever_the_count(monkeypatch: pytest.MonkeyPatch) -> None:
     bench = Bench()
     for number in range(1, 6):
         bench("XADD", "s", f"{number}-0", "f", bytes(stream_nodes.REPLY_BYTES // 3 + 1))
     assert [len(page) for page in pages(bench, "0", "+", 1_000_000)] == [3, 2]
 
 
-def test_a_missing_key_is_empty() -> None:
+def test_a_missing_key_is_like_an_empty_stream() -> None:
     bench = Bench()
     assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL, NIL]
     assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0] and bench("RILLET.XAFTER", "s", "0", 1) == NIL
@@ -160,7 +160,7 @@ def test_a_missing_key_is_empty() -> None:
         ("RILLET.XAFTER text 0 1", "WRONGTYPE Operation against a key holding the wrong kind of value"),
     ],
 )  # fmt: skip
-def test_refusals(line: str, refusal: str) -> None:
+def test_invalid_commands_are_rejected(line: str, refusal: str) -> None:
     bench = Bench()
     bench("SET", "text", "x")
     bench("XADD", "s", "1-1", "f", "v")
@@ -168,7 +168,7 @@ def test_refusals(line: str, refusal: str) -> None:
 
 
 @pytest.mark.parametrize("compat", COMPATS)
-def test_they_are_there_at_every_compat_and_never_logged(compat: str) -> None:
+def test_the_commands_exist_with_every_compat_and_are_never_logged(compat: str) -> None:
     bench = Bench(compat=compat)
     bench("XADD", "s", "1-1", "f", "v")
     for line in ("RILLET.XNODES s 0 + COUNT 1", "RILLET.XRANK s 1-1", "RILLET.XAFTER s 0 1"):
@@ -180,7 +180,7 @@ def test_they_are_there_at_every_compat_and_never_logged(compat: str) -> None:
         assert facts[2] == [b"readonly"] and facts[6] == [b"@read", b"@stream", b"@slow"]
 
 
-def test_they_answer_inside_a_transaction_and_from_a_store() -> None:
+def test_the_commands_work_in_a_transaction_and_through_a_store() -> None:
     with rillet.open() as store:
         store.stream("s").add({"a": "1"}, id="1-1")
         store.execute("MULTI")

@@ -1,7 +1,8 @@
-"""What is done first to a stream that was just loaded is done as to one that never left memory.
+"""The first command after a load has the same effect as on a stream that stayed in memory.
 
-A stream in memory remembers more than its payload says: where its head and tail are, the fields of the last node, which
-search ended where. None of that may be missed, or be left from before.
+A stream in memory has more state than its payload: caches of the head and the tail, the fields of the last node, and
+the position of the last search. A load must neither require this state nor keep an old one.
+
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ KEY = b"s"
 ENTRIES_OF_A_NODE = 4
 
 
-def first_deeds(rng: random.Random, last: int) -> list[list[bytes | str | int]]:
-    """Return what may come right after a load: additions like and unlike those before, trims, deletions, reading."""
+def first_commands(rng: random.Random, last: int) -> list[list[bytes | str | int]]:
+    """Return random commands to run after a load: additions, trims, deletions, reads, acknowledgements."""
     near = rng.randint(0, last + 2)
     limit = rng.randint(0, 14)
     about = rng.choice(["=", "~"])
@@ -41,8 +42,8 @@ def first_deeds(rng: random.Random, last: int) -> list[list[bytes | str | int]]:
     ])  # fmt: skip
 
 
-def shown(bench: Bench) -> dict[bytes, Any]:
-    """Return what XINFO shows, without the number of nodes of the tree: that of the newest server tells its history."""
+def info(bench: Bench) -> dict[bytes, Any]:
+    """Return what XINFO shows, except the number of tree nodes, which depends on the stream's history."""
     flat = bench("XINFO", "STREAM", KEY, "FULL")
     facts = dict(zip(flat[::2], flat[1::2], strict=True))
     del facts[b"radix-tree-nodes"]
@@ -50,18 +51,18 @@ def shown(bench: Bench) -> dict[bytes, Any]:
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_the_first_deeds_after_a_load(seed: int) -> None:
+def test_the_first_commands_after_a_load_have_the_same_effect(seed: int) -> None:
     rng = random.Random(seed)
     stays, leaves = (Bench(compat="newest", stream_node_max_entries=ENTRIES_OF_A_NODE) for _ in range(2))
     for bench in (stays, leaves):
         bench("XGROUP", "CREATE", KEY, "g", 0, "MKSTREAM")
     for _ in range(120):
-        info = stays("XINFO", "STREAM", KEY)
-        last = int(info[info.index(b"last-generated-id") + 1].partition(b"-")[0])
+        flat = stays("XINFO", "STREAM", KEY)
+        last = int(flat[flat.index(b"last-generated-id") + 1].partition(b"-")[0])
         assert leaves("DEBUG", "RELOAD") == b"OK"
-        for deed in first_deeds(rng, last):
-            assert leaves(*deed) == stays(*deed), deed
+        for words in first_commands(rng, last):
+            assert leaves(*words) == stays(*words), words
         assert leaves("DUMP", KEY) == stays("DUMP", KEY)
-        assert shown(leaves) == shown(stays)
+        assert info(leaves) == info(stays)
         leaves.engine.databases[0].values[KEY].check()
     assert len(stays("XRANGE", KEY, "-", "+")) == stays("XLEN", KEY)
