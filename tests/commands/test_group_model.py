@@ -1,12 +1,13 @@
-"""A consumer group against a model of it: what was given to whom, whatever is read, claimed, released and deleted.
+"""A consumer group compared with a model: deliveries, reads, claims, releases and deletions.
 
-The model is told what a command answered and keeps three things: the living entries, the owner of each pending one
-(None for nobody's), and which entries were given out as new. What it then demands of the server:
+The model reads the replies and stores the existing entries, the owner of each pending entry (None for a released one),
+and the entries that were delivered as new. It requires that:
 
-    no entry is given out as new twice, unless SETID went back before it
-    a pending entry has one owner, and XINFO lists it with that one and no other
-    pel-count is the sum of the consumers' and of those that are nobody's
-    lag is the number of entries that are yet to be given, or null
+    no entry is delivered as new twice, unless SETID set the group back before it
+    a pending entry has one owner, and XINFO lists it for that consumer only
+    pel-count is the number of the consumers' entries plus the number of released ones
+    lag is the number of entries that are not delivered yet, or null
+
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ ID = int
 
 
 def ident(number: ID) -> bytes:
-    """Return the ID that the model knows by a number."""
+    """Return the ID of an entry number."""
     return b"%d-0" % number
 
 
 def number_of(word: bytes) -> ID:
-    """Return the number of an ID."""
+    """Return the entry number of an ID."""
     return int(word.partition(b"-")[0])
 
 
 class GroupAndModel(RuleBasedStateMachine):
-    """Random commands on a stream with one group, and what they must leave."""
+    """Random commands on a stream with one group, and the state that they must produce."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -51,13 +52,13 @@ class GroupAndModel(RuleBasedStateMachine):
         self.call("XGROUP", "CREATE", "s", "g", 0, "MKSTREAM")
 
     def call(self, *words: bytes | str | int) -> Any:
-        """Run a command that is not to fail."""
+        """Run a command that must not fail."""
         reply = self.bench(*words)
         assert not isinstance(reply, str), (words, reply)
         return reply
 
     def some(self, position: int) -> list[ID]:
-        """Return up to three IDs that are, were or may be there."""
+        """Return three numbers of entries that exist, were deleted, or may be added later."""
         return [(position * step) % (self.last + 2) for step in (1, 3, 7)]
 
     # -- the entries
@@ -78,32 +79,33 @@ class GroupAndModel(RuleBasedStateMachine):
     @rule(position=POSITIONS, strategy=STRATEGIES)
     def delete_by_reference(self, position: int, strategy: str) -> None:
         number = self.some(position)[0]
-        (answer,) = self.call("XDELEX", "s", strategy, "IDS", 1, ident(number))
-        self.expect_deleted(number, strategy, answer, number in self.living)
+        (result,) = self.call("XDELEX", "s", strategy, "IDS", 1, ident(number))
+        self.expect_deleted(number, strategy, result, number in self.living)
 
     @rule(position=POSITIONS, strategy=STRATEGIES)
     def acknowledge_and_delete(self, position: int, strategy: str) -> None:
         number = self.some(position)[0]
         pending = number in self.owners
-        (answer,) = self.call("XACKDEL", "s", "g", strategy, "IDS", 1, ident(number))
+        (result,) = self.call("XACKDEL", "s", "g", strategy, "IDS", 1, ident(number))
         if not pending:
-            assert answer == -1
+            assert result == -1
             return
         del self.owners[number]
-        self.expect_deleted(number, strategy, answer, True)
+        self.expect_deleted(number, strategy, result, True)
 
-    def expect_deleted(self, number: ID, strategy: str, answer: int, there: bool) -> None:
-        """Follow a deletion by strategy: -1 nothing there, 1 deleted, 2 kept because somebody still needs it.
+    def expect_deleted(self, number: ID, strategy: str, result: int, there: bool) -> None:
+        """Update the model after a deletion by strategy: -1 not found, 1 deleted, 2 kept because a group needs it.
 
-        What is yet to be given out is needed, and that is asked before whether it exists.
+        ACKED keeps an entry that is not delivered yet, and checks this before it checks that the entry exists.
+
         """
         if strategy == "ACKED" and (number in self.owners or number > self.last_given):
-            assert answer == 2
+            assert result == 2
         else:
-            assert answer == (1 if there else -1)
+            assert result == (1 if there else -1)
         if strategy == "DELREF":
-            self.owners.pop(number, None)  # also where the entry itself is gone
-        if answer == 1:
+            self.owners.pop(number, None)  # even if the entry does not exist
+        if result == 1:
             self.living.discard(number)
 
     @rule(length=st.integers(0, 12), strategy=st.sampled_from(["KEEPREF", "DELREF"]))
@@ -126,14 +128,14 @@ class GroupAndModel(RuleBasedStateMachine):
 
     @staticmethod
     def rows(reply: Any) -> list[Any]:
-        """Return the entries of a reply to XREADGROUP, which is null where there are none."""
+        """Return the entries of a reply to XREADGROUP, which is null if there are none."""
         return [] if reply is None else list(reply[0][1])
 
     def take_new(self, consumer: bytes, numbers: list[ID], noack: bool, count: int) -> None:
-        """Follow entries that are given out for the first time."""
+        """Update the model after entries are delivered for the first time."""
         ahead = sorted(number for number in self.living if number > self.last_given)
         assert numbers == ahead[:count]
-        assert not self.given & set(numbers), "given out twice"
+        assert not self.given & set(numbers), "delivered twice"
         self.given |= set(numbers)
         self.last_given = max([self.last_given, *numbers])
         if not noack:
@@ -150,8 +152,8 @@ class GroupAndModel(RuleBasedStateMachine):
         self.consumers.add(consumer)
         claimed = rows[: min(count, len(due & self.living))]
         new = rows[len(claimed) :]
-        assert {number_of(row[0]) for row in claimed} <= due & self.living, "claimed ones come first"
-        assert all(int(row[2]) == int(row[3]) == 0 for row in new), "new ones were never delivered"
+        assert {number_of(row[0]) for row in claimed} <= due & self.living, "claimed entries come first"
+        assert all(int(row[2]) == int(row[3]) == 0 for row in new), "new entries have 0 deliveries"
         self.owners.update({number_of(row[0]): consumer for row in claimed})
         self.take_new(consumer, [number_of(row[0]) for row in new], False, count - len(claimed))
 
@@ -183,7 +185,7 @@ class GroupAndModel(RuleBasedStateMachine):
         self.forget(set(named) - self.living)
 
     def forget(self, gone: set[ID]) -> None:
-        """Follow what a claim does to pending entries that do not exist any more."""
+        """Update the model after a claim removed pending entries that no longer exist."""
         for number in gone:
             self.owners.pop(number, None)
 
@@ -207,8 +209,8 @@ class GroupAndModel(RuleBasedStateMachine):
         named = set(self.some(position))
         words = ["FORCE"] if force else []
         there = {number for number in named if number in self.owners or (force and number in self.living)}
-        answer = self.call("XNACK", "s", "g", mode, "IDS", len(named), *map(ident, sorted(named)), *words)
-        assert answer == len(there)
+        result = self.call("XNACK", "s", "g", mode, "IDS", len(named), *map(ident, sorted(named)), *words)
+        assert result == len(there)
         self.owners.update(dict.fromkeys(there))
 
     @rule(consumer=CONSUMERS)
@@ -229,7 +231,7 @@ class GroupAndModel(RuleBasedStateMachine):
     def wait(self, passed: int) -> None:
         self.bench.clock.advance(passed)
 
-    # -- what must hold
+    # -- invariants
 
     @invariant()
     def everything_is_sound(self) -> None:
@@ -237,8 +239,8 @@ class GroupAndModel(RuleBasedStateMachine):
 
     @invariant()
     def every_pending_entry_has_one_owner(self) -> None:
-        told = self.bench("XINFO", "STREAM", "s", "FULL", "COUNT", 0)
-        full = dict(zip(told[::2], told[1::2], strict=True))
+        flat = self.bench("XINFO", "STREAM", "s", "FULL", "COUNT", 0)
+        full = dict(zip(flat[::2], flat[1::2], strict=True))
         assert [number_of(row[0]) for row in full[b"entries"]] == sorted(self.living)
         (group,) = (dict(zip(row[::2], row[1::2], strict=True)) for row in full[b"groups"])
         listed = {number_of(row[0]): row[1] or None for row in group[b"pending"]}
