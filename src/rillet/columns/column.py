@@ -1,32 +1,34 @@
 """One Arrow column under construction.
 
-The buffers have Arrow's layout, so that a finished column is not copied:
+The buffers have Arrow's layout, so Arrow can use a finished column without a copy:
 
     fixed width   data     n values of 1, 2, 4, 8 or 16 bytes (decimals), in native byte order
     boolean       data     n bits, least significant first
     string        data     all texts, concatenated
                   offsets  n + 1 int32: value i is data[offsets[i]:offsets[i + 1]]
     any           valid    n bits, 1 = not null; empty until the first null
-    JSON          objects  the values of json_column.py, Python lists and dicts, until the batch is taken
-    WHOLE, REAL   data     n int64, n doubles: columns with an inferred type
+    JSON          objects  Python lists and dicts, which json_column.py converts when the batch is taken
+    WHOLE, REAL   data     n int64 or n doubles, in a column whose type is inferred from its texts
 
-Each buffer is an over-allocated bytearray, of which `used` and `length` are valid. A null occupies a place in the data
-too, as Arrow requires: zero bytes in a string column, a zero otherwise.
+Each buffer is an over-allocated bytearray. `length` is the number of values, and `used` the number of valid data bytes
+of a string column. As Arrow requires, a null also has a value in the data: an empty string, or a zero.
 
 `put` converts the text of a field to the column's type. Malformed text becomes null, and sets `bad` and `parser.bad`.
-`put_text` does the same for a caller that has checked that the text is inside its buffer; it reads through a pointer.
-A pointer lives for one call, which resizes no buffer that it points to.
+`put_text` does the same through a pointer, for a caller that has already checked that the text is inside the buffer.
+No pointer outlives its call, and no call resizes a buffer to which it holds a pointer.
 
-WHOLE and REAL accept only canonical numbers, so that a column inferred from its first texts (store/schema_discovery.py)
-loses nothing: whole numbers without leading zeros or plus (7, -12; not 007, +7, -0); digits with an optional point and
-exponent, nan and inf. An empty text is null. A WHOLE column becomes REAL by itself. Any other text raises NotPlain, and
-the reader starts again with a column of strings.
+A WHOLE or REAL column has a number type that store/schema_discovery.py inferred from the column's first texts. So that
+no information is lost, it accepts only canonical numbers. WHOLE accepts integers without leading zeros or plus (7, -12;
+not 007, +7, -0). REAL also accepts a decimal point, an exponent, nan and inf. An empty text is null. A WHOLE column
+turns into REAL when the first such number is appended. Any other text raises NotPlain, and the reader starts again
+with a column of strings.
 
-The text of an ID reuses that of the previous ID: mostly all digits but the last four of its milliseconds.
+Consecutive IDs usually differ only in the last four digits of their milliseconds and in the sequence number. The other
+digits are copied from the text of the previous ID.
 
-Strings are validated when they are copied. The OR of all bytes, eight at a time, detects ASCII; an automaton validates
-other texts. Bytes that are not UTF-8 are replaced (U+FFFD), because one stray byte in one event must not fail a job
-over millions of events. A binary column accepts any bytes.
+Strings are validated when they are copied. A text is ASCII if no byte has its high bit set, which is tested for eight
+bytes at a time. `is_utf8` validates other texts. Bytes that are not UTF-8 are replaced by U+FFFD, because one stray
+byte in one event must not fail a job over millions of events. A binary column accepts any bytes.
 
 The texts of a string column have at most 2^31 - 1 bytes per batch (int32 offsets). Batches end long before; a single
 entry that exceeds the limit raises OverflowError.
@@ -54,7 +56,7 @@ if cython.compiled:
         PyByteArray_GET_SIZE,
     )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code has them as C functions, through the .pxd
+else:  # the compiled module gets these C functions from its .pxd file
     from rillet.columns.value_parsing import check
     from rillet.protocol.reply_writer import put_digits
 
@@ -95,14 +97,14 @@ SPECIAL = frozenset((b"nan", b"inf", b"-inf", b"NaN", b"Infinity", b"-Infinity")
 
 
 class NotPlain(RilletError):
-    """A column of an inferred number type received another text."""
+    """A column whose number type was inferred received a text that is not a canonical number."""
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
 def start_of(buf: bytearray) -> cython.p_uchar:
-    """Return a pointer to the bytes of buf; it is valid until buf is resized."""
+    """Return a pointer to the bytes of buf. The pointer is valid until buf is resized."""
     if cython.compiled:
         return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(buf))
     return buf
@@ -112,7 +114,7 @@ def start_of(buf: bytearray) -> cython.p_uchar:
 @cython.inline
 @cython.exceptval(check=False)
 def size_of(buf: bytearray) -> cython.Py_ssize_t:
-    """Return len(buf)."""
+    """Return the size of a bytearray in bytes."""
     if cython.compiled:
         return PyByteArray_GET_SIZE(buf)
     return len(buf)
@@ -124,7 +126,7 @@ def size_of(buf: bytearray) -> cython.Py_ssize_t:
 def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) -> cython.bint:
     """Write value as the i-th int32 of dst."""
     if i < 0 or i > (size_of(dst) >> 2) - 1:
-        raise IndexError("a write is outside the buffer")
+        raise IndexError("column: a write would exceed the buffer")
     if cython.compiled:
         narrow: cython.int = cython.cast(cython.int, value)
         memcpy(start_of(dst) + 4 * i, cython.address(narrow), 4)
@@ -137,9 +139,9 @@ def put_int32(dst: bytearray, i: cython.Py_ssize_t, value: cython.Py_ssize_t) ->
 @cython.inline
 @cython.exceptval(-1, check=False)
 def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the i-th int32 of buf; none is negative."""
+    """Return the i-th int32 of buf. The buffer contains no negative number."""
     if i < 0 or i > (len(buf) >> 2) - 1:
-        raise IndexError("a read is outside the buffer")
+        raise IndexError("column: a read would exceed the buffer")
     if cython.compiled:
         narrow: cython.int = 0
         memcpy(cython.address(narrow), start_of(buf) + 4 * i, 4)
@@ -151,9 +153,9 @@ def int32_at(buf: bytearray, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, width: cython.Py_ssize_t) -> cython.bint:
-    """Write value, which fits into `width` bytes, at dst[at:]."""
+    """Write an integer as `width` bytes in native byte order at dst[at:]. The value must fit."""
     if at < 0 or at > size_of(dst) - width:
-        raise IndexError("a write is outside the buffer")
+        raise IndexError("column: a write would exceed the buffer")
     if cython.compiled:
         to: cython.p_uchar = start_of(dst) + at
         if width == 8:
@@ -177,7 +179,7 @@ def put_whole(dst: bytearray, at: cython.Py_ssize_t, value: cython.longlong, wid
 def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
     """Write a double at dst[at:]."""
     if at < 0 or at > size_of(dst) - 8:
-        raise IndexError("a write is outside the buffer")
+        raise IndexError("column: a write would exceed the buffer")
     if cython.compiled:
         memcpy(start_of(dst) + at, cython.address(value), 8)
         return True
@@ -189,9 +191,9 @@ def put_real(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cyt
 @cython.inline
 @cython.exceptval(-1, check=False)
 def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> cython.bint:
-    """Write the nearest float at dst[at:]; infinity beyond the range of floats."""
+    """Write a double as a 32-bit float at dst[at:]. A value beyond the range of floats becomes infinity."""
     if at < 0 or at > len(dst) - 4:
-        raise IndexError("a write is outside the buffer")
+        raise IndexError("column: a write would exceed the buffer")
     if cython.compiled:
         single: cython.float = value
         memcpy(start_of(dst) + at, cython.address(single), 4)
@@ -207,7 +209,7 @@ def put_single(dst: bytearray, at: cython.Py_ssize_t, value: cython.double) -> c
 @cython.inline
 @cython.exceptval(check=False)
 def union_of(data: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.ulonglong:
-    """Return an OR over the n bytes at data, in any byte positions. Compiled only."""
+    """Return the OR of all eight-byte words of a text: it shows whether any byte is not ASCII. Compiled only."""
     i: cython.Py_ssize_t = 8
     union: cython.ulonglong = 0
     word: cython.ulonglong = 0
@@ -237,15 +239,15 @@ def put_part(
     dst: bytearray, at: cython.Py_ssize_t, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t,
     limit: cython.Py_ssize_t,
 ) -> cython.int:  # fmt: skip
-    """Copy data[start:start + n], which ends before `limit`, to dst[at:]; return whether any byte is not ASCII.
+    """Copy data[start:start + n] to dst[at:] and return whether any byte is not ASCII. `limit` is the end of data.
 
-    Most values are short. If source and target have 16 bytes, 16 are copied and tested as two words, without a call.
-    The next value overwrites the bytes after the n.
+    Most values are short. If source and target both have room for 16 bytes, all 16 are copied as two words, which is
+    faster than calling memcpy for n bytes. The next value overwrites the surplus bytes.
     """
     if cython.compiled:
         room: cython.Py_ssize_t = PyByteArray_GET_SIZE(dst) - at
         if n < 0 or start < 0 or at < 0 or start > limit - n or n > room:
-            raise IndexError("a copy is outside a buffer")
+            raise IndexError("column: a copy would exceed the source or target buffer")
         to: cython.p_uchar = start_of(dst) + at
         low: cython.ulonglong = 0
         high: cython.ulonglong = 0
@@ -262,7 +264,7 @@ def put_part(
             return 1 if (low | high << (8 * (16 - n))) & _HIGH else 0
         return 1 if n > 0 and (low << (8 * (8 - n))) & _HIGH else 0
     if n < 0 or start < 0 or at < 0 or start > limit - n or at > len(dst) - n:
-        raise IndexError("a copy is outside a buffer")
+        raise IndexError("column: a copy would exceed the source or target buffer")
     piece = data[start : start + n]
     dst[at : at + n] = piece
     return 0 if piece.isascii() else 1
@@ -272,7 +274,7 @@ def put_part(
 @cython.inline
 @cython.exceptval(check=False)
 def negated(value: cython.longlong) -> cython.ulonglong:
-    """Return the magnitude of a negative number."""
+    """Return the absolute value of a negative number as an unsigned number; correct also for -2^63."""
     rest: cython.longlong = -(value + 1)
     magnitude: cython.ulonglong = rest
     return magnitude + 1
@@ -331,7 +333,7 @@ def is_utf8(buf: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ss
 @cython.inline
 @cython.exceptval(check=False)
 def is_whole(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Return whether a non-empty text begins and ends like a canonical whole number."""
+    """Return whether the first and last characters of a non-empty text allow a canonical integer."""
     first: cython.int = data[start]
     if first == 0x2D:
         if n == 1 or data[start + 1] == 0x30:
@@ -346,7 +348,7 @@ def is_whole(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_
 @cython.inline
 @cython.exceptval(check=False)
 def begins_plain(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Return whether a non-empty text begins and ends like a canonical number: [-]digits, no leading zero."""
+    """Return whether the first and last characters of a text allow a canonical number: no plus, no leading zero."""
     sign: cython.Py_ssize_t = 1 if data[start] == 0x2D else 0
     first: cython.int
     last: cython.int = data[start + n - 1]
@@ -364,7 +366,7 @@ def begins_plain(data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython
 def is_sure(
     real: cython.double, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t
 ) -> cython.bint:
-    """Return whether a number is within a double's range, or 0 with only zeros as digits and no exponent."""
+    """Return whether a parsed number is within a double's range, or a zero that is written with zeros only."""
     i: cython.Py_ssize_t
     if real < 0:
         real = -real
@@ -379,7 +381,7 @@ def is_sure(
 @cython.final
 @cython.cclass
 class Column:
-    """A named column of one kind; the registers start, size, number hold the current entry's value."""
+    """A named column of one kind. `start`, `size` and `number` hold the current entry's value until it is appended."""
 
     __slots__ = (
         "name", "source", "kind", "width", "length", "nulls", "data", "used", "offsets", "valid", "start", "size",
@@ -400,16 +402,16 @@ class Column:
     size: cython.Py_ssize_t
     number: cython.longlong
     parser: ValueParser
-    next: Column  # the next column of the batch
-    label: str  # Spark's name of the type
+    next: Column  # link to the batch's next column
+    label: str  # Spark's name of the column type
     precision: cython.int
     scale: cython.int
-    bound: Any  # 10^precision
-    read: Any  # the function that converts a JSON text
+    bound: Any  # 10^precision: absolute values of a decimal column are smaller
+    read: Any  # in a JSON column, the function that parses a text
     objects: list[Any]
-    strict: cython.bint  # bytes that are not UTF-8 are a bad value
-    bad: cython.Py_ssize_t  # the size of the entry's bad value, NUMBER for a number; else ABSENT
-    upper: cython.ulonglong  # the last ID's milliseconds without the last four digits; 0: no ID yet
+    strict: cython.bint  # a string that is not UTF-8 becomes null instead of being repaired
+    bad: cython.Py_ssize_t  # size of the entry's value if malformed (NUMBER for an integer), else ABSENT
+    upper: cython.ulonglong  # milliseconds of the last ID, divided by 10000; 0 before the first ID
     upper_text: bytearray
     upper_size: cython.Py_ssize_t
 
@@ -440,7 +442,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _room(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Make room for n more bytes of data, and for the 16 that put_part may copy."""
+        """Reserve room for n more bytes of data, and for the 16 bytes that `put_part` may write."""
         data: bytearray = self.data
         if n + 16 > size_of(data) - self.used:
             self._grow(n)
@@ -456,7 +458,7 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _ended(self) -> cython.bint:
-        """Count the value just written, and set its validity."""
+        """Add the value just written to `length` and set its validity bit."""
         self.length += 1
         if self.nulls > 0:
             self._mark(True)
@@ -466,14 +468,14 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _ended_text(self) -> cython.bint:
-        """Count the text just written, and set its end offset and its validity."""
+        """Add the text just written to `length`, and set its end offset and its validity bit."""
         length: cython.Py_ssize_t = self.length + 1
         offsets: bytearray = self.offsets
         self.length = length
         if 4 * length + 4 > len(offsets):
             self._grow_offsets(0)
         if self.used > _INT32_MAX:
-            raise OverflowError("a column's texts exceed 2 GiB in one batch")
+            raise OverflowError("the texts of one column exceed 2 GiB in one batch; read smaller batches")
         put_int32(offsets, length, self.used)
         if self.nulls > 0:
             self._mark(True)
@@ -488,7 +490,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _mark(self, valid: cython.bint) -> cython.bint:
-        """Set the validity bit of the last value; the first null creates the bitmap."""
+        """Set the validity bit of the last value. The first null of a column creates the bitmap."""
         i: cython.Py_ssize_t = self.length - 1
         if self.nulls == 0:
             self.valid = bytearray(b"\xff" * ((i >> 3) + 1) + bytes(128))
@@ -525,7 +527,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_bad(self, size: cython.Py_ssize_t) -> cython.bint:
-        """Append a null for a bad value, and set `bad` to its size, or NUMBER for a number."""
+        """Append a null for a malformed value, and set `bad` to the value's size, or to NUMBER for an integer."""
         self.bad = size
         self.parser.bad = True
         return self.put_null()
@@ -533,7 +535,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_integer(self, value: cython.longlong) -> cython.bint:
-        """Append value, which must fit, to a column of an integer, time or floating-point kind."""
+        """Append an integer to a column of an integer, time or floating-point kind. The value must fit."""
         if self.kind == _DOUBLE or self.kind == _FLOAT or self.kind == _REAL:
             return self.put_real_value(value)
         self._room(8)
@@ -545,7 +547,7 @@ class Column:
     @cython.inline
     @cython.exceptval(check=False)
     def _fits(self, value: cython.longlong) -> cython.bint:
-        """Return whether value fits into the integer kind."""
+        """Return whether an integer fits into the column's integer type."""
         kind: cython.int = self.kind
         if kind == _LONG:
             return True
@@ -560,7 +562,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_real_value(self, value: cython.double) -> cython.bint:
-        """Append a floating-point value; a float column rounds it, to infinity beyond its range."""
+        """Append a floating-point value. A float column rounds it, and stores infinity if it is beyond its range."""
         data: bytearray = self.data
         used: cython.Py_ssize_t = self.used
         if used > size_of(data) - 24:
@@ -575,7 +577,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_bit(self, value: cython.bint) -> cython.bint:
-        """Write the bit at index `length`; unused bits are zero."""
+        """Write the bit at index `length` of a boolean column. The unused bits of a byte are zero."""
         i: cython.Py_ssize_t = self.length
         if (i >> 3) >= len(self.data):
             self.data.extend(bytes(len(self.data)))
@@ -587,7 +589,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Append the text buf[start:start + n] as a value of the column's kind; a bad value becomes null."""
+        """Convert the text buf[start:start + n] to the column's type and append it. A malformed text becomes null."""
         check(buf, start, n)
         return self.put_text(buf, start, n, len(buf))
 
@@ -596,7 +598,7 @@ class Column:
     def put_text(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Do `put` for a text within data[:limit]: 0 <= start <= limit - n."""
+        """Convert and append the text data[start:start + n]; it must lie within data[:limit]. See `put`."""
         kind: cython.int = self.kind
         if kind <= _BINARY:
             return self._put_string(data, start, n, limit)
@@ -628,7 +630,7 @@ class Column:
     def _put_string(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append data[start:start + n], which ends before `limit`, to a column of strings or bytes."""
+        """Append data[start:start + n] to a column of strings or bytes. `limit` is the end of data."""
         buf: bytearray = self.data
         offsets: bytearray = self.offsets
         used: cython.Py_ssize_t = self.used
@@ -641,7 +643,7 @@ class Column:
             return self._put_wide(data, start, n)
         used += n
         if used > _INT32_MAX:
-            raise OverflowError("a column's texts exceed 2 GiB in one batch")
+            raise OverflowError("the texts of one column exceed 2 GiB in one batch; read smaller batches")
         self.used = used
         self.length = length
         put_int32(offsets, length, used)
@@ -674,14 +676,14 @@ class Column:
         return self._ended()
 
     def _widened(self, number: object, zeros: object) -> object:
-        """Return number * 10^zeros as a Python integer, or None beyond the precision."""
+        """Return number * 10^zeros as a Python integer, or None if it exceeds the decimal column's precision."""
         exact: object = number * 10**zeros  # type: ignore[operator]
         return exact if -self.bound < exact < self.bound else None
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_exact(self, exact: object, n: cython.Py_ssize_t) -> cython.bint:
-        """Append a decimal of up to 128 bits; None is a bad value, whose text has n bytes."""
+        """Append a decimal of up to 128 bits, or a null if `exact` is None: the text of n bytes was malformed."""
         if exact is None:
             return self._put_bad(n)
         whole: bytes = exact.to_bytes(16, sys.byteorder, signed=True)  # type: ignore[attr-defined]
@@ -693,7 +695,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_halves(self, value: cython.longlong) -> cython.bint:
-        """Write value in 16 bytes at `used`."""
+        """Write an integer as a 16-byte decimal at the data offset `used`."""
         sign: cython.longlong = -1 if value < 0 else 0
         put_whole(self.data, self.used, value if _LITTLE else sign, 8)
         put_whole(self.data, self.used + 8, sign if _LITTLE else value, 8)
@@ -703,7 +705,7 @@ class Column:
     @cython.inline
     @cython.exceptval(check=False)
     def _fits_precision(self, value: cython.longlong) -> cython.bint:
-        """Return whether a number of at most 19 digits fits into the precision."""
+        """Return whether a number of at most 19 digits fits into the decimal column's precision."""
         bound: cython.longlong = 1
         if self.precision >= 19:
             return True
@@ -714,7 +716,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_wide(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Append a copied text that is not ASCII; replace what is not UTF-8."""
+        """Append a text that is not ASCII and is already copied. Replace bytes that are not UTF-8 by U+FFFD."""
         if not is_utf8(data, start, n):
             if self.strict:
                 self.bad = n
@@ -729,9 +731,9 @@ class Column:
     # ---- inferred numbers ----------------------------------------------------------------------------------------
 
     def be_plain(self, kind: int) -> None:
-        """Turn the empty column into one of WHOLE or REAL."""
+        """Change the kind of an empty column to WHOLE or REAL."""
         if self.length:
-            raise AssertionError("only an empty column can change its kind")
+            raise AssertionError("the column contains values; only an empty column can change its kind")
         self.kind = kind
         self.width = WIDTHS[kind]
         self.label = LABELS[kind]
@@ -742,7 +744,7 @@ class Column:
     def _put_plain(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append a canonical number, or null for an empty text; raise NotPlain for other texts."""
+        """Append a canonical number, or null for an empty text. Raise NotPlain for any other text."""
         if n == 0:
             return self.put_null()
         if self.kind == _WHOLE:
@@ -753,7 +755,7 @@ class Column:
             return self.put_real_value(self.parser.real)
         text: bytes = bytes(data[start : start + n])
         if text not in SPECIAL:
-            raise NotPlain(f"not a plain number: {text[:100]!r}")
+            raise NotPlain(f"not a canonical number: {text[:100]!r}")
         return self.put_real_value(float(text))
 
     @cython.cfunc
@@ -762,11 +764,11 @@ class Column:
     def _is_plain(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a non-empty text as a double if its value is unambiguous."""
+        """Parse a non-empty text as a double. Return whether it is a canonical number within a double's range."""
         square: cython.double
         if not begins_plain(data, start, n) or not self.parser.read_decimal(data, start, n, limit):
             return False
-        square = self.parser.real * self.parser.real  # signs are random, and a product needs no branch
+        square = self.parser.real * self.parser.real  # avoids a branch on the sign, which the CPU cannot predict
         if 1e-300 < square < 1e300:
             return True
         return is_sure(self.parser.real, data, start, n)
@@ -774,7 +776,7 @@ class Column:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _widen(self) -> cython.bint:
-        """Turn a WHOLE column into REAL: its values become doubles, rounded as their texts would be."""
+        """Convert a WHOLE column to REAL. Each integer becomes the nearest double."""
         i: cython.Py_ssize_t
         value: cython.longlong = 0
         data: bytearray = self.data
@@ -791,13 +793,13 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_bytes(self, value: bytes) -> cython.bint:
-        """Append a text given as bytes."""
+        """Convert and append a text that is a bytes object. See `put`."""
         return self.put_text(value, 0, len(value), len(value))
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_number(self, value: cython.longlong) -> cython.bint:
-        """Append an integer, as `put` appends its decimal text."""
+        """Append an integer with the same result as `put` with its decimal text."""
         kind: cython.int = self.kind
         if kind <= _BINARY:
             if value < 0:
@@ -830,7 +832,7 @@ class Column:
 
     @cython.cfunc
     def put_registers(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> Column:
-        """Do `put_register` for this column and the following field columns; return the next other column."""
+        """Append the current entry's values to this and the following field columns; return the first other column."""
         source: cython.int = self.source
         column: Column = self
         while column is not None and column.source == source:
@@ -842,12 +844,12 @@ class Column:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def put_register(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Append the value in the registers, a text in data[:limit] or a number, and clear them."""
+        """Append the current entry's value (`start`, `size`, `number`): a text in data[:limit], an integer or null."""
         n: cython.Py_ssize_t = self.size
         self.size = _ABSENT
         if n >= 0:
             if self.start < 0 or self.start > limit - n:
-                raise IndexError("the value is outside the buffer")
+                raise IndexError("the value of a field is outside the buffer of its entry")
             if self.kind == _STRING:
                 return self._put_string(data, self.start, n, limit)
             if self.kind == _DOUBLE and self.parser.read_decimal(data, self.start, n, limit):
@@ -882,7 +884,7 @@ class Column:
             self.upper = high
         at = self.used
         to: cython.p_uchar = start_of(data)
-        memcpy(to + at, start_of(text), 16)  # 2^64 / 10^4 has 16 digits
+        memcpy(to + at, start_of(text), 16)  # 2^64 / 10^4 has at most 16 digits
         at += self.upper_size
         low = ms - high * 10000
         pair = low // 100
@@ -902,7 +904,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_decimal(self, value: cython.ulonglong, mark: cython.int) -> cython.bint:
-        """Write the digits of value and, if not 0, the byte `mark` into a string; call `end_text` at its end."""
+        """Write a number's digits, then the byte `mark` unless it is 0, to a text that `end_text` completes."""
         self._room(21)
         to: cython.p_uchar = start_of(self.data)
         self.used = put_digits(to, self.used, value)
@@ -914,13 +916,13 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def end_text(self) -> cython.bint:
-        """End the string that `put_decimal` wrote."""
+        """Complete the text that `put_decimal` wrote and append it as a value."""
         return self._ended_text()
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def put_block(self, texts: bytes, ends: bytearray, count: cython.Py_ssize_t) -> cython.bint:
-        """Append `count` strings, concatenated in `texts`, with their ends as int32 in `ends`."""
+        """Append `count` strings. `texts` is their concatenation, and `ends` their end offsets as int32."""
         n: cython.Py_ssize_t = len(texts)
         i: cython.Py_ssize_t
         at: cython.Py_ssize_t = self.used
@@ -933,13 +935,13 @@ class Column:
         self.length += count
         self.used = at + n
         if self.used > _INT32_MAX:
-            raise OverflowError("a column's texts exceed 2 GiB in one batch")
+            raise OverflowError("the texts of one column exceed 2 GiB in one batch; read smaller batches")
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def truncate(self, length: cython.Py_ssize_t, used: cython.Py_ssize_t) -> cython.bint:
-        """Remove the values from `length` on; for string columns without nulls (the map's names and values)."""
+        """Shorten a string column without nulls to `length` values (used for the names and values of a map column)."""
         self.length = length
         self.used = used
         return True
@@ -947,7 +949,7 @@ class Column:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def drop(self) -> cython.bint:
-        """Remove the last value."""
+        """Remove the last value of the column."""
         i: cython.Py_ssize_t = self.length - 1
         self.length = i
         if self.kind <= _BINARY:
@@ -985,7 +987,7 @@ class Column:
         valid = self.valid if self.nulls else None
         offsets = self.offsets if self.kind in (STRING, BINARY) else None
         taken = n, self.nulls, _cut(valid, (n + 7) >> 3), _cut(offsets, 4 * n + 4), _cut(self.data, self.used)
-        # The next batch mostly has the same size; growing a buffer would copy it.
+        # The next batch usually has the same size, so allocate that size at once: growing a buffer copies it.
         self.data = bytearray(max(1024, self.used + (self.used >> 4) + 64))
         self.offsets = bytearray(0 if offsets is None else max(1024, 4 * n + 4))
         self.valid = bytearray()
@@ -1002,7 +1004,7 @@ class Column:
 
 
 def _cut(buf: bytearray | None, n: int) -> bytearray | None:
-    """Cut the buffer to n bytes in place."""
+    """Truncate a buffer to n bytes in place."""
     if buf is not None:
         del buf[n:]
     return buf

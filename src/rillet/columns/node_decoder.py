@@ -46,7 +46,7 @@ from rillet.types.stream.iterator import StreamNodes
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code has them as C functions, through the .pxd
+else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.listpack import is_int64, parse_int64
     from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
     from rillet.types.stream.node import validate_node

@@ -29,7 +29,7 @@ from rillet.columns.resp_decoder import ReplyFailed
 from rillet.errors import Corrupt, ProtocolError
 from rillet.types.stream.id import StreamID
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import key_ms, key_seq
 
 MORE, FULL, DONE, ANSWER = range(4)

@@ -53,7 +53,7 @@ if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
 else:
-    from rillet.columns.value_parsing import eight_digits  # compiled code has it as a C function, through the .pxd
+    from rillet.columns.value_parsing import eight_digits  # the compiled module gets this C function from its .pxd file
 
 MORE, FULL, DONE, BEGUN = range(4)
 _INCOMPLETE = cython.declare(cython.Py_ssize_t, -2)

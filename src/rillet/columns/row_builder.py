@@ -62,7 +62,7 @@ from rillet.errors import RilletError
 if cython.compiled:
     from cython.cimports.libc.string import memcmp  # type: ignore[import-not-found, unused-ignore]
 else:
-    from rillet.columns.column import put_int32  # compiled code has it as a C function, through the .pxd
+    from rillet.columns.column import put_int32  # the compiled module gets this C function from its .pxd file
 
 FIELD, STREAM, ID, ID_MS, ID_SEQ, ID_TIME, MAP, CORRUPT = range(8)
 _FIELD = cython.declare(cython.int, 0)

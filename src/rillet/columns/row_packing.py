@@ -28,7 +28,7 @@ from rillet.columns.value_formatting import ValueFormatter
 if cython.compiled:
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code has them as C functions, through the .pxd
+else:  # the compiled module gets these C functions from its .pxd file
     from rillet.columns.column import start_of
     from rillet.protocol.reply_writer import put_header
 

@@ -47,7 +47,7 @@ if cython.compiled:
     )
     from cython.cimports.cpython.bytes import PyBytes_AS_STRING  # type: ignore[import-not-found, unused-ignore]
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code has it as a C function, through the .pxd
+else:  # the compiled module gets this C function from its .pxd file
     from rillet.protocol.reply_writer import put_digits
 
 LEAST_POWER = -292

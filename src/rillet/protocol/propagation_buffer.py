@@ -30,7 +30,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.protocol.reply_writer import ReplyWriter, pack_command
 
-if not cython.compiled:  # compiled code cimports it as a C function, through the .pxd
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.protocol.reply_writer import count_digits
 
 

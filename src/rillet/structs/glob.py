@@ -14,7 +14,7 @@ Quirks of Redis that are kept:
 - An unterminated class ends with the pattern.
 - In `[a-]`, the range extends to `]` and the class stays open.
 - In a range, bytes above 127 sort below the others, as C's signed char does.
-- An escaped byte in a class keeps its case, even where case is ignored otherwise.
+- An escaped byte in a class is compared with its case, even if the match otherwise ignores case.
 
 Rejected alternatives: fnmatch (different class rules, text only), one regular expression for the whole pattern
 (backtracks).
@@ -41,7 +41,7 @@ def compiled(pattern: bytes, ignore_case: bool = False) -> Glob:
 
 
 class Glob:
-    """A pattern split into segments of one-byte elements; it matches no text shorter than all segments together."""
+    """A pattern split at its stars into segments, whose elements match one byte each."""
 
     __slots__ = ("pattern", "_elements", "_least", "_lengths", "_segments")
 
@@ -50,7 +50,7 @@ class Glob:
         self._elements = _parse(pattern, ignore_case)
         self._lengths = [len(segment) for segment in self._elements]
         self._least = sum(self._lengths)
-        # Compiled when the first text is long enough to match, because a pattern may be very long.
+        # The regular expressions are compiled for the first text that is long enough to match: a pattern may be long.
         self._segments: list[re.Pattern[bytes]] = []
 
     def matches(self, text: bytes) -> bool:

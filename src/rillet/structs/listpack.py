@@ -7,8 +7,8 @@
 
     entry:  | encoding, length | data | backlen |
 
-Both header numbers are little-endian. The element count 65535 means "unknown: walk and count". A
-listpack gets this count by growing, and loses it only when `length` has counted fewer entries.
+Both header numbers are little-endian. The element count 65535 means "unknown: walk the entries to count
+them". A listpack that grows to 65535 entries gets this count. It keeps it until `length` counts fewer entries.
 The encoding byte gives the length of the entry, so the list can be walked forward. The backlen
 repeats that length (encoding and data, without the backlen itself) in a form that is read from its
 last byte, so the list can be walked backward from any position.
@@ -36,8 +36,8 @@ Costs: append, decode, next, prev and compare touch one entry. insert, replace a
 bytes after the position. find walks forward; seek walks from the nearer end if the count is known.
 The capacity grows by half, so n appends copy O(n) bytes.
 
-Every step is checked against `used` before it reads a byte, and the bytearray checks each index
-again. Unvalidated bytes therefore raise Corrupt and never cause a read outside the buffer. An append
+Every step compares its position with `used` before it reads a byte, and the bytearray checks each index
+again. Malformed bytes therefore raise Corrupt and never cause a read outside the buffer. An append
 reserves room for the whole entry once and then writes through a pointer: 5 ns an element, against
 20 ns with a check for each byte. A deletion keeps the freed room, where Redis returns it at once;
 `shrink` returns it.
@@ -64,19 +64,19 @@ from rillet.structs.argument_spans import ArgumentSpans
 
 if cython.compiled:
     from cython.cimports.libc.string import memcmp, memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code cimports them as C functions, through the .pxd
+else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.memory import copy_out, copy_slice, equals, put_u32
 
 HEADER_SIZE = 6
 COUNT_UNKNOWN = 65535
 MAX_BYTES = 2**32 - 1
-SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE, what lpSafeToAdd allows
+SAFETY_LIMIT = 1 << 30  # listpack.c: LISTPACK_MAX_SAFETY_SIZE, the greatest size that lpSafeToAdd allows
 
 _HEADER = cython.declare(cython.Py_ssize_t, 6)
 _UNKNOWN = cython.declare(cython.Py_ssize_t, 65535)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 4294967295)
 _END = cython.declare(cython.int, 0xFF)
-_INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # longest entry of an integer
+_INT_ROOM = cython.declare(cython.Py_ssize_t, 10)  # size of the longest integer entry, backlen included
 
 # parse_int64 returns this value for text that is not an integer. One valid text has the same value:
 _MAX_INT = cython.declare(cython.longlong, 9223372036854775807)
@@ -108,7 +108,7 @@ def parse_digits(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.lon
     if text[0] == 45:  # "-"
         negative = True
         i = 1
-    if n - i > 19 or n == i:  # 19 digits fit 64 bits unsigned; 20 never fit signed
+    if n - i > 19 or n == i:  # 19 digits fit into an unsigned 64-bit number; 20 digits never fit into a signed one
         return _NOT_INT
     if text[i] == 48 and (n > 1 or negative):  # leading zero, or "-0"
         return _NOT_INT
@@ -195,7 +195,7 @@ def is_lowest(text: cython.p_const_uchar, n: cython.Py_ssize_t) -> cython.bint:
     return same
 
 
-# The write_ functions write through a pointer; the caller has already reserved the room.
+# The functions named write_... write through a pointer without a check: the caller has reserved the room.
 
 
 @cython.cfunc
@@ -344,7 +344,7 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
     b: cython.int
     n: cython.Py_ssize_t
     if pos < _HEADER or pos >= end:
-        raise Corrupt("listpack: no entry starts at this position")
+        raise Corrupt("listpack: a position is outside the entries")
     b = p[pos]
     if b < 0x80:
         n = 1
@@ -363,7 +363,7 @@ def entry_end(p: bytearray, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> c
     elif b == 0xF4:
         n = 9
     else:
-        raise Corrupt("listpack: unknown encoding")
+        raise Corrupt("listpack: an entry has an unknown encoding byte")
     pos += n + backlen_size(n)
     if pos > end:
         raise Corrupt("listpack: an entry extends past the end")
@@ -398,7 +398,7 @@ def read_signed(p: bytearray, pos: cython.Py_ssize_t, n: cython.Py_ssize_t) -> c
 @cython.final
 @cython.cclass
 class Listpack:
-    """A listpack with its bytes in `buf[:used]`; `decode` leaves its result in the at_ attributes."""
+    """A listpack with its bytes in `buf[:used]`. `decode` stores its result in at_start, at_len, at_int and at_next."""
 
     __slots__ = ("at_int", "at_len", "at_next", "at_start", "buf", "used")
 
@@ -419,7 +419,7 @@ class Listpack:
 
     @staticmethod
     def from_bytes(data: bytes, deep: bool = True) -> Listpack:
-        """Create a listpack from untrusted bytes; raise Corrupt if invalid. deep=False checks the frame only."""
+        """Parse untrusted bytes; raise Corrupt if malformed. deep=False checks the header and the final 0xFF only."""
         lp: Listpack = Listpack()
         lp.buf = bytearray(data)
         lp.used = len(lp.buf)
@@ -433,7 +433,7 @@ class Listpack:
         total: cython.Py_ssize_t = first.used + second.used - 7
         count: cython.Py_ssize_t = first.length() + second.length()
         if total >= _MAX_BYTES:
-            raise OverflowError("listpack would exceed 4294967295 bytes")
+            raise OverflowError("the listpack would exceed 4294967295 bytes")
         out: Listpack = Listpack(total)
         out.used = total
         copy_slice(out.buf, 0, first.buf, 0, first.used - 1)
@@ -466,7 +466,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def length(self) -> cython.Py_ssize_t:
-        """Return the number of entries; O(n) if unknown, and a count below 65535 is then stored (Redis: lpLength)."""
+        """Return the number of entries (Redis: lpLength). O(1); O(n) if the header's count is 65535 (unknown)."""
         n: cython.Py_ssize_t = self.count()
         pos: cython.Py_ssize_t = _HEADER
         end: cython.Py_ssize_t = self.used - 1
@@ -501,7 +501,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def validate(self, deep: cython.bint = True) -> cython.bint:
-        """Return whether the frame is valid, and if deep also each entry and the count (Redis: lpValidateIntegrity)."""
+        """Return whether header and end are valid; deep: also entries and their count (Redis: lpValidateIntegrity)."""
         p: bytearray = self.buf
         pos: cython.Py_ssize_t = _HEADER
         end: cython.Py_ssize_t = self.used - 1
@@ -579,7 +579,7 @@ class Listpack:
         if pos == _HEADER:
             return -1
         if pos < _HEADER or pos >= self.used:
-            raise Corrupt("listpack: no entry starts at this position")
+            raise Corrupt("listpack: a position is outside the entries")
         n = read_backlen(self.buf, pos - 1)
         start = pos - n - backlen_size(n)
         if n < 1 or entry_end(self.buf, start, self.used - 1) != pos:
@@ -589,7 +589,7 @@ class Listpack:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def skip(self, pos: cython.Py_ssize_t, count: cython.Py_ssize_t = 1) -> cython.Py_ssize_t:
-        """Return the position count entries further, at most that of the 0xFF; raise Corrupt if there are fewer."""
+        """Return the position `count` entries after pos. Raise Corrupt if fewer than `count` entries follow."""
         p: bytearray = self.buf
         end: cython.Py_ssize_t = self.used - 1
         while count > 0:
@@ -769,7 +769,7 @@ class Listpack:
         need: cython.Py_ssize_t = ints * _INT_ROOM
         index: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
-            raise IndexError("the range extends past the last argument")
+            raise IndexError("the command has fewer arguments than the requested range")
         for index in range(count):
             need += word_size(words.size[first + index * step])
         self.room(need)
@@ -824,11 +824,11 @@ class Listpack:
         index: cython.Py_ssize_t
         n: cython.Py_ssize_t
         if first < 0 or count < 0 or step < 1 or count * step > words.count - first + step - 1:
-            raise IndexError("the range extends past the last argument")
+            raise IndexError("the command has fewer arguments than the requested range")
         for index in range(first, first + count * step, step):
             p = self.buf
             n = words.size[index]
-            # Almost every field name is a short string; its encoding byte alone determines its length.
+            # Fast case: almost every field name has at most 63 bytes, so its encoding byte contains its length.
             if n < 64 and pos <= end - n - 2 and p[pos] == 0x80 | n:
                 if cython.compiled:
                     if memcmp(p + pos + 1, words.at[index], n) != 0:
@@ -926,7 +926,7 @@ class Listpack:
         have: cython.Py_ssize_t = len(self.buf)
         need += self.used
         if need > _MAX_BYTES:
-            raise OverflowError("listpack would exceed 4294967295 bytes")
+            raise OverflowError("the listpack would exceed 4294967295 bytes")
         if need > have:
             self.buf.extend(bytes(need + (need >> 1) - have))
         return self.buf
@@ -934,7 +934,7 @@ class Listpack:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def recount(self, change: cython.Py_ssize_t) -> cython.bint:
-        """Adjust the element count; an unknown count stays unknown."""
+        """Add `change` to the header's element count; an unknown count (65535) stays unknown."""
         n: cython.Py_ssize_t = self.count()
         if n != _UNKNOWN:
             self.set_count(min(n + change, _UNKNOWN))
@@ -947,13 +947,13 @@ class Listpack:
         if after:
             return entry_end(self.buf, pos, self.used - 1)
         if pos < _HEADER or pos >= self.used:
-            raise Corrupt("listpack: no entry starts at this position")
+            raise Corrupt("listpack: a position is outside the entries")
         return pos
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def gap(self, pos: cython.Py_ssize_t, replaced: cython.Py_ssize_t, size: cython.Py_ssize_t) -> cython.bint:
-        """Resize the `replaced` bytes at pos to `size` bytes and move the bytes after them; the count is unchanged."""
+        """Replace `replaced` bytes at pos by room for `size` bytes and move the bytes after them."""
         behind: cython.Py_ssize_t = self.used - pos - replaced
         if size == replaced:
             return True

@@ -27,7 +27,7 @@ _FAR = 40_000
 
 
 class NotFinite(ArithmeticError):
-    """The value or the result of an operation is infinite."""
+    """The value of a text, or the result of an operation, is infinite."""
 
 
 def parse(text: bytes) -> Fraction | None:
@@ -49,7 +49,7 @@ def parse(text: bytes) -> Fraction | None:
 def _parse_decimal(text: bytes) -> Fraction | None:
     match = _DECIMAL.fullmatch(text)
     if match is None or (match[1] and len(match[1].lstrip(b"+-0")) > 6):
-        # Far out of range, unless all digits are zero.
+        # The exponent is far out of range, so the value is infinite or too small, unless all digits are zero.
         mantissa = re.split(rb"[eE]", text)[0]
         return Fraction(0) if not mantissa.strip(b"+-0.") else None
     value = Decimal(text.decode())

@@ -37,7 +37,7 @@ def copy_in(dst: bytearray, pos: cython.Py_ssize_t, src: bytes) -> cython.bint:
     """Copy all of src into dst at pos."""
     n: cython.Py_ssize_t = len(src)
     if pos < 0 or pos > len(dst) - n:
-        raise IndexError("write outside the buffer")
+        raise IndexError("a write would exceed the target buffer")
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
@@ -54,7 +54,7 @@ def copy_part(
 ) -> cython.bint:
     """Copy src[spos:spos+n] into dst at dpos."""
     if n < 0 or dpos < 0 or spos < 0 or dpos > len(dst) - n or spos > len(src) - n:
-        raise IndexError("copy outside the buffer")
+        raise IndexError("a copy would exceed the source or target buffer")
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
@@ -71,7 +71,7 @@ def copy_slice(
 ) -> cython.bint:
     """Copy src[spos:spos+n] into dst at dpos; dst and src may be one buffer with overlapping ranges."""
     if n < 0 or dpos < 0 or spos < 0 or dpos > len(dst) - n or spos > len(src) - n:
-        raise IndexError("copy outside the buffer")
+        raise IndexError("a copy would exceed the source or target buffer")
     if cython.compiled:
         to: cython.p_uchar = dst
         fr: cython.p_uchar = src
@@ -85,7 +85,7 @@ def copy_slice(
 def copy_out(src: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> bytes:
     """Return src[start:start+n] as bytes; raise IndexError if the range is not inside src."""
     if n < 0 or start < 0 or start > len(src) - n:
-        raise IndexError("read outside the buffer")
+        raise IndexError("a read would exceed the source buffer")
     if cython.compiled:
         fr: cython.p_uchar = src
         return fr[start : start + n]
@@ -99,7 +99,7 @@ def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bin
     """Return whether the bytes of src at start equal value."""
     n: cython.Py_ssize_t = len(value)
     if start < 0 or start > len(src) - n:
-        raise IndexError("read outside the buffer")
+        raise IndexError("a read would exceed the source buffer")
     if cython.compiled:
         left: cython.p_uchar = src
         right: cython.p_uchar = value
@@ -113,7 +113,7 @@ def equals(src: bytearray, start: cython.Py_ssize_t, value: bytes) -> cython.bin
 def put_u32(dst: bytearray, pos: cython.Py_ssize_t, v: cython.longlong) -> cython.bint:
     """Write the low 32 bits of v into dst at pos, in little-endian order."""
     if pos < 0 or pos > len(dst) - 4:
-        raise IndexError("write outside the buffer")
+        raise IndexError("a write would exceed the target buffer")
     if cython.compiled:
         to: cython.p_uchar = dst
         to[pos] = v & 0xFF

@@ -172,13 +172,13 @@ class Quicklist:
         self.count = 0
         self.classic = classic
         self.single = single
-        self.threshold = 0  # size from which an element is PLAIN, regardless of the fill; 0 = the fill decides
+        self.threshold = 0  # elements from this size on get a PLAIN node; 0 = the fill decides
         self._opened: list[QuicklistNode] = []
         self.fill = self.depth = 0
         self.set_limits(fill, depth)
 
     def set_limits(self, fill: int, depth: int) -> None:
-        """Set the limits that apply to later changes (quicklistSetOptions)."""
+        """Set fill and depth for later changes; existing nodes stay unchanged (quicklistSetOptions)."""
         self.fill = max(FILL_MIN, min(fill, FILL_MAX))
         self.depth = max(0, min(depth, DEPTH_MAX))
 
@@ -207,7 +207,7 @@ class Quicklist:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_large(self, value: bytes) -> cython.bint:
-        """Return whether the element gets its own node (quicklist.c: isLargeElement)."""
+        """Return whether an element is so large that it gets a PLAIN node (quicklist.c: isLargeElement)."""
         size: cython.Py_ssize_t = len(value)
         if self.single:
             return False
@@ -294,7 +294,7 @@ class Quicklist:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _settle(self) -> cython.bint:
-        """Decompress the nodes at both ends and compress inner nodes that were used (__quicklistCompress)."""
+        """Decompress the outer `depth` nodes and compress inner nodes that a change opened (__quicklistCompress)."""
         if self.depth:
             self._compress()
         return True
@@ -387,7 +387,7 @@ class Quicklist:
         return node, at - before
 
     def walk(self, index: int = 0, backwards: bool = False) -> Iterator[tuple[QuicklistNode, int]]:
-        """Yield (uncompressed node, position in its listpack; -1 if PLAIN) from the element at the index on."""
+        """Yield each element from an index on, as (uncompressed node, position in its listpack or -1 if PLAIN)."""
         place = self.locate(index)
         node: QuicklistNode | None = None
         packed: Listpack | None
@@ -584,7 +584,7 @@ class Quicklist:
     # -- searching -----------------------------------------------------------------------------------
 
     def positions(self, value: bytes, backwards: bool = False, most: int = 0) -> Iterator[int]:
-        """Yield the positions of elements equal to value, counted from the end where the search begins.
+        """Yield the indexes of elements equal to value, counted from the end at which the search starts.
 
         most: maximum number of elements to examine. The list must not change during the search.
         """
@@ -669,7 +669,7 @@ def element(node: QuicklistNode, pos: cython.Py_ssize_t) -> bytes:
     if node.packed is not None:
         return node.packed.get_bytes(pos)
     if node.plain is None:
-        raise Corrupt("quicklist: cannot read an element of a compressed node")
+        raise Corrupt("quicklist: a node is still compressed, so its elements cannot be read")
     return node.plain
 
 

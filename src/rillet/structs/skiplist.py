@@ -49,7 +49,7 @@ _MAX_LEVEL = cython.declare(cython.Py_ssize_t, 32)
 @cython.no_gc
 @cython.cclass
 class SkiplistNode:
-    """A member and its score; `slot` is available to the owner of the skiplist."""
+    """A member and its score. The skiplist ignores `slot`, which its owner may use."""
 
     __slots__ = ("backward", "member", "next", "score", "slot", "tower")
 
@@ -158,7 +158,7 @@ class Skiplist:
 
     @cython.cfunc
     def _path(self, score: cython.double, member: bytes, ranks: list[Any]) -> list[Any]:
-        """Return the last node before a score and member in each level, highest first; `ranks` receives their ranks."""
+        """Return the search path: the last node before a score and member in each level, highest level first."""
         path: list[Any] = []
         node: SkiplistNode = self.head
         following: SkiplistNode | None
@@ -234,7 +234,7 @@ class Skiplist:
         left: cython.Py_ssize_t = rank + 1
         level: cython.Py_ssize_t = self.level
         if rank < 0 or rank >= self.length:
-            raise IndexError("the rank is past the last node")
+            raise IndexError("the rank is negative or past the last member of the skiplist")
         while level > 1:
             following = _step(node, level)
             while following is not None and _span(node, level) <= left:
@@ -306,7 +306,7 @@ class Skiplist:
     @cython.exceptval(-1, check=False)
     def _unlink(self, node: SkiplistNode, path: list[Any]) -> cython.bint:
         """Unlink the node that follows the last node of the path (zslDeleteNode)."""
-        # The path may have more levels than the list has now; its last node is in the first level.
+        # `path` has one node per level, highest first. If the list lost levels since then, path is longer than `level`.
         last: cython.Py_ssize_t = len(path) - 1
         level: cython.Py_ssize_t
         before: SkiplistNode
@@ -317,7 +317,7 @@ class Skiplist:
             else:
                 _set(before, level, _step(before, level), _span(before, level) - 1)
         before = path[last]
-        assert before.next is node, "the path does not lead to the node"
+        assert before.next is node, "the search path ends directly before the node to remove"
         before.next = node.next
         if node.next is None:
             self.tail = node.backward
@@ -385,7 +385,7 @@ class Skiplist:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _is_below(node: SkiplistNode, score: cython.double, member: bytes, kind: cython.int) -> cython.bint:
-    """Compare a node by kind: 0 score <, 1 score <=, 2 (score, member) <, 3 member <, 4 member <=."""
+    """Return whether a node sorts below a score or member; kind: 0 score <, 1 score <=, 2 both <, 3 member <, 4 <=."""
     if kind == 0:
         return node.score < score
     if kind == 1:

@@ -59,7 +59,7 @@ if cython.compiled:
         PyBytes_FromStringAndSize,
     )
     from cython.cimports.libc.string import memcpy, memmove  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code has them as C functions, through the .pxd
+else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.lzf import pack, refuse_block, unpack
 
 PIECE = 1 << 20

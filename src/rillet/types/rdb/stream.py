@@ -53,7 +53,7 @@ from rillet.types.stream.pending import PendingTable
 from rillet.types.stream.validation import LivingEntries
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import less
 
 TYPE_STREAM_5 = 15

@@ -34,7 +34,7 @@ if cython.compiled:
         PyByteArray_FromStringAndSize,
     )
     from cython.cimports.libc.string import memcpy  # type: ignore[import-not-found, unused-ignore]
-else:  # compiled code has them as C functions, through the .pxd
+else:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.lzf import refuse_block, unpack
     from rillet.types.stream.id import key_ms, key_seq
 

@@ -35,7 +35,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.structs.rax_iterator import RaxIterator
 from rillet.types.stream.iterator import StreamIterator, StreamNodes
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import encode_key, key_ms, key_seq
     from rillet.types.stream.node import int_at
 

@@ -25,7 +25,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has it as a C function, through the .pxd
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.types.stream.id import less
 
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)

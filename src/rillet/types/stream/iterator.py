@@ -33,7 +33,7 @@ from rillet.structs.listpack import Listpack
 from rillet.structs.rax import Rax
 from rillet.structs.rax_iterator import RaxIterator
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import encode_key, key_ms, key_seq, less, undelta
     from rillet.types.stream.node import (
         count_deleted,

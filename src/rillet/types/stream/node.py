@@ -42,7 +42,7 @@ from rillet.errors import Corrupt
 from rillet.structs.argument_spans import ArgumentSpans
 from rillet.structs.listpack import Listpack
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.structs.listpack import is_int64, parse_int64
 
 DELETED = 1

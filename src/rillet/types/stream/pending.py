@@ -48,9 +48,9 @@ try:
 except ModuleNotFoundError:  # interpreted, Cython not installed
     from rillet import _cython as cython
 
-if TYPE_CHECKING:  # a C function; the compiled module has it through the .pxd
+if TYPE_CHECKING:  # the compiled module gets this C function from its .pxd file
     memcpy: Any
-if not cython.compiled:  # compiled code has it as a C function, through the .pxd
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.structs.memory import copy_slice
 
 RECORD_BYTES = 52

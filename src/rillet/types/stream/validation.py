@@ -29,7 +29,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 
 from rillet.structs.listpack import Listpack
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import key_ms, key_seq, less, undelta
     from rillet.types.stream.node import first_entry, int_at, master_fields, size_at, validate_node
 

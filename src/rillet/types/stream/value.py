@@ -60,7 +60,7 @@ from rillet.types.stream.idmp import Producers
 from rillet.types.stream.iterator import StreamIterator, StreamNodes
 from rillet.types.stream.pending import PendingTable
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # the compiled module gets these C functions from its .pxd file
     from rillet.types.stream.id import delta, encode_key, key_ms, key_seq, less, undelta
     from rillet.types.stream.node import (
         append_entry,
