@@ -4,37 +4,37 @@ XTRIM and MAXLEN remove entries from the front of a stream, XDEL from anywhere, 
 a server may restart without its data. A query that simply continued after its last ID would not notice. XINFO STREAM
 has enough information, in one small reply per trigger (stream_info.py): the length, the first ID, and three counters
 that never decrease: the last generated ID, how many entries were ever added, and the largest ID that XDEL removed (the
-latter two since Redis 7.0).
+last two since Redis 7.0).
 
-An offset contains `added`, the value of entries-added at its ID, if that is known exactly. Entries that were added
-since then and are not after the offset now were removed unread:
+An offset contains `added`, the value of entries-added at its ID, if that value is known exactly. `left` is the number
+of entries that the stream now holds after the offset. The other entries that were added since then were lost:
 
     added   then                                now
     ────────┬────────────────────────────────────┐
             │ offset      removed       left     │      lost = now - then - left
             ▼             xxxxxxxxx  ----------- │
 
-`left`, the number of entries after the offset, usually costs nothing: if the first entry is after the offset, it is the
-length; and if it is not, and XDEL removed nothing after the offset, nothing is lost, because a trim removes from the
-front. Otherwise (XDEL after the offset) the entries are counted, up to COUNTED; above that, the loss is "at least 1".
+Usually the counters suffice. If the first entry is after the offset, `left` is the stream's length. If the first entry
+is at or before the offset and XDEL removed nothing after it, nothing is lost, because a trim removes from the front.
+Otherwise (XDEL after the offset) the entries are counted, up to COUNTED; above that, the loss is "at least 1".
 
-Without `added` there is less certainty. If the entry at the offset is gone and so is everything before it, entries
-between it and the first entry may have been trimmed, or may never have existed. Such an alarm may be false, as that of
-Kafka's source. Entries after the offset that had been deleted before the batch was planned are no loss; the offset's
-`deleted` limits them. A program that trims the stream can keep the entry at the offset (XTRIM MINID <offset>); then
-there is no doubt on any server.
+Without `added` the check is less certain. If the entry at the offset and all entries before it are gone, entries
+between the offset and the stream's first entry may have been trimmed, or may never have existed. The alarm may then be
+false; Kafka's source has such alarms too. Entries after the offset that were deleted before the batch was planned do
+not count as a loss; the offset's `deleted` is the largest ID of such an entry. A program that trims the stream can keep
+the entry at the offset (XTRIM MINID <offset>); the check is then certain on any server.
 
 A stream that was deleted and created again is recognized if its last ID is before the offset, if fewer entries were
 added than at the offset, or if it holds more entries than were added since. A new stream with larger IDs and a larger
-counter that was trimmed in addition is not recognized; it counts as the old one, trimmed.
+counter that was also trimmed is not recognized; it counts as the old stream after a trim.
 
-`failOnDataLoss` selects the reaction. True: DataLoss, one sentence. False: `DataLossGuard.lost` counts the entries,
-`DataLossGuard.unsure` contains the streams that may have lost more than is counted, and the query continues after the
-offset or, in a new stream, at its first entry. Entries that a failover removed and a producer wrote again are then read
-twice rather than not at all. A key of another type always raises an error.
+`failOnDataLoss` selects the reaction. True: the check raises DataLoss. False: `DataLossGuard.lost` counts the entries,
+`DataLossGuard.unsure` contains the streams that may have lost more entries than that, and the query continues after the
+offset. In a stream that replaced another, it continues at the first entry. Entries that a failover removed and a
+producer wrote again are then read twice, but none is skipped. A key of another type always raises an error.
 
 The check happens three times: before a trigger is planned (`DataLossGuard.check`), before the tasks of a batch run
-after a restart (the same call), and with every page that a task reads (trim_detection.py).
+after a restart (`check` again), and with every page of entries that a task reads (trim_detection.py).
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 COUNTED = 1_000_000
-"""The largest number of entries that is counted to find how many XDEL removed; 0.7 us each."""
+"""After XDEL, the check counts up to this many entries to compute the exact loss; counting costs 0.7 us per entry."""
 
 COUNT_PAGE = 10_000
 
 
 class DataLoss(ConnectorError):
-    """Entries were removed before they were read, or may have been."""
+    """Entries were removed, or may have been removed, before the query read them."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The position in a stream after which reading continues, and entries-added at that ID (None: unknown)."""
+    """The ID in a stream after which reading continues, and the stream's entries-added at that ID (None: unknown)."""
 
     after: StreamID
     added: int | None
@@ -70,7 +70,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Loss:
-    """A loss: the number of entries known to be missing, whether more may be, and a description of the stream."""
+    """A data loss: how many entries are missing, whether more may be missing, and a description of the stream."""
 
     entries: int
     unsure: bool
@@ -83,26 +83,26 @@ class DataLossGuard:
 
     options: Options
     servers: Servers
-    restart: str = "use a new checkpointLocation to start over"  # the alternative in the message
+    restart: str = "use a new checkpointLocation to start over"  # the second remedy in the error message
     settled: dict[str, int] = field(default_factory=dict)
-    current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)  # after the last offset
+    current: dict[str, tuple[StreamID, int]] = field(default_factory=dict)  # last offset's ID, entries after it
     unsure: set[str] = field(default_factory=set)
-    last_added: dict[str, int] = field(default_factory=dict)  # entries-added when no loss was found last
+    last_added: dict[str, int] = field(default_factory=dict)  # entries-added at the last check without a loss
     counts: dict[str, tuple[StreamID, StreamInfo, int]] = field(default_factory=dict)
 
     @property
     def lost(self) -> dict[str, int]:
-        """Return how many entries of each stream were lost since the query started, as far as is known."""
+        """Return how many entries of each stream are known to be lost since the query started."""
         total = dict(self.settled)
         for stream, (_, entries) in self.current.items():
             total[stream] = total.get(stream, 0) + entries
         return {stream: entries for stream, entries in total.items() if entries}
 
     def check(self, offset: Offset, infos: Mapping[str, StreamInfo | None]) -> dict[str, Place]:
-        """Return the position in each stream after which reading continues; count losses or raise DataLoss.
+        """Return the ID in each stream after which reading continues; count lost entries or raise DataLoss.
 
-        Before the first entry is read, entries after a starting bound may disappear without being a loss. A missing
-        stream keeps its position.
+        Entries that disappear before the query has read its first entry of a stream do not count as a loss. The
+        position in a missing stream stays the same.
         """
         places = {}
         for stream, after in offset.streams.items():
@@ -114,7 +114,7 @@ class DataLossGuard:
         return places
 
     def _count(self, stream: str, then: Place, loss: Loss | None) -> None:
-        """Count a loss after an offset; it replaces the count of an earlier check of the same offset."""
+        """Record the number of lost entries after an offset, in place of the result of an earlier check of it."""
         before = self.current.pop(stream, None)
         if before is not None and before[0] != then.after:
             self.settled[stream] = self.settled.get(stream, 0) + before[1]
@@ -124,7 +124,7 @@ class DataLossGuard:
                 self.unsure.add(stream)
 
     def _compare(self, stream: str, then: Place, now: StreamInfo | None, offset: Offset) -> tuple[Place, Loss | None]:
-        """Return the position in one stream after which reading continues, and its loss."""
+        """Return the ID in one stream after which reading continues, and the stream's data loss, if any."""
         if now is None:
             return then, Loss(self._unread(stream, then), True, "is gone")
         if then.added is None and (offset.initial or stream in offset.unread):
@@ -140,7 +140,7 @@ class DataLossGuard:
         lost = self._lost(stream, Place(then.after, then.added), now)
         if lost is not None and lost < 0:
             if not now.all_after(then.after):
-                lost = 0  # a failover removed entries that had been read; nothing after them is missing
+                lost = 0  # a failover removed entries that the query had read; no unread entry is missing
             else:
                 what = f"is a different one: it has {now.length} entries, but only {now.added - then.added} were added"
                 return Place(then.after, now.added - now.length), Loss(self._unread(stream, then), True, what)
@@ -150,7 +150,7 @@ class DataLossGuard:
         return then, Loss(lost, False, _start_text(now)) if lost else None
 
     def _lost(self, stream: str, then: Place, now: StreamInfo) -> int | None:
-        """Return how many entries after an offset were removed; None: at least one, too many to count. Usually O(1)."""
+        """Return how many entries after an offset were removed; None if there are too many to count. Usually O(1)."""
         assert now.added is not None and then.added is not None
         since = now.added - then.added
         if now.all_after(then.after):
@@ -160,7 +160,7 @@ class DataLossGuard:
         return since - self._entries_after(stream, then.after, now) if since <= COUNTED else None
 
     def _entries_after(self, stream: str, after: StreamID, now: StreamInfo) -> int:
-        """Return how many entries are after an offset; cached per offset and state of the stream."""
+        """Return how many entries are after an offset; cache the number until the stream or the offset changes."""
         counted = self.counts.get(stream)
         if counted is None or counted[:2] != (after, now):
             counted = after, now, count_between(self.servers, stream, after, now.last)
@@ -168,12 +168,12 @@ class DataLossGuard:
         return counted[2]
 
     def _unread(self, stream: str, then: Place) -> int:
-        """Return how many entries after an offset existed when no loss was found last."""
+        """Return how many entries after an offset existed at the last check without a loss."""
         added = self.last_added.get(stream)
         return 0 if added is None or then.added is None else max(added - then.added, 0)
 
     def _message(self, stream: str, then: Place, loss: Loss) -> str:
-        """Return the error message of a loss."""
+        """Return the error message for a data loss."""
         where = self.servers.connection(stream.encode()).address
         if not loss.unsure:
             many = f"{loss.entries} {'entry was' if loss.entries == 1 else 'entries were'}"
@@ -188,7 +188,7 @@ class DataLossGuard:
 
 
 def _start_of_new(now: StreamInfo) -> Place:
-    """Return the position before the first entry of a stream that replaced another."""
+    """Return the ID just before the first entry of a stream that was deleted and created again."""
     return Place(EARLIEST, None if now.added is None else now.added - now.length)
 
 
@@ -198,12 +198,12 @@ def _removed(now: StreamInfo) -> int:
 
 
 def _start_text(now: StreamInfo) -> str:
-    """Return a description of the start of a stream."""
+    """Return a description of a stream's first entry and length, for an error message."""
     return "is empty" if now.first is None else f"begins at {now.first} and has {now.length} entries"
 
 
 def _possible_loss(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | None:
-    """Return the possible loss without counters; entries up to `deleted` had been deleted before."""
+    """Return the possible loss if entries-added is unknown; entries up to `deleted` had already been deleted."""
     if now.deleted is not None and now.deleted > max(then.after, deleted):
         return Loss(1, True, f"had entries deleted up to {now.deleted}")
     if then.after == EARLIEST or now.last == then.after or not now.all_after(then.after):
@@ -212,7 +212,7 @@ def _possible_loss(then: Place, now: StreamInfo, deleted: StreamID) -> Loss | No
 
 
 def count_between(servers: Servers, stream: str, after: StreamID, last: StreamID) -> int:
-    """Return how many entries lie in (after, last]: by rank on a rillet server, else O(n), 0.7 us each."""
+    """Return how many entries have IDs in (after, last]: O(log n) on a rillet server, else 0.7 us per entry."""
     from rillet.spark.read.metadata import ProbeRequest, probe
 
     key = stream.encode()

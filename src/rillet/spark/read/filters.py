@@ -1,34 +1,34 @@
-"""Filter push-down: conditions on id, id_ms, timestamp and stream restrict what is read.
+"""Filter push-down: conditions on id, id_ms, timestamp and stream reduce the entries that are read.
 
 A stream is sorted by ID, so a condition on IDs is a set of ranges, and entries outside of it are not requested. An ID
 consists of two 64-bit numbers. As one 128-bit number, a condition is a sorted list of disjoint intervals, and a
 conjunction is their intersection:
 
-    where timestamp >= '2024-05-01' and id_ms < 1714608000000
+    WHERE timestamp >= '2024-05-01' AND id_ms < 1714608000000
 
     IDs     0 ─────────────────────────────────────────────────────────── 2^128
-    first               ├─────────────────────────────────────────────┤         (null beyond microseconds' range)
+    first               ├─────────────────────────────────────────────┤         (null if microseconds exceed 64 bits)
     second  ├──────────────────────────┤              ├───────────────┤         (signed long: 2^63 and above is < 0)
     read                ├──────────────┤
 
 **`id` is a string in Spark** and compares as text: '9-0' > '10-0'. The result is still a set of intervals, at least one
-per number of digits, because among numbers with equally many digits, text and number have the same order. Bisection
-finds the bound for each of the 20 lengths of the first number and, among the IDs whose first number is a prefix of the
-bound, for each length of the second. There are at most a few hundred intervals; a stream whose IDs are milliseconds
-meets one of them.
+per number of digits, because texts with equally many digits sort like their numbers. Bisection finds the last matching
+ID for each of the 20 lengths of the millisecond part. If that part is a prefix of the literal, bisection also finds it
+for each length of the sequence number. There are at most a few hundred intervals. A stream whose IDs are milliseconds
+has entries in only one of them.
 
-`stream` compares as UTF-8 bytes, as in Spark, and selects the streams to read.
+Conditions on `stream` select the streams to read; names compare as UTF-8 bytes, as in Spark.
 
-All of this is exact, so Spark does not evaluate these filters again. Other filters are returned to Spark: conditions on
-`id_seq`, which does not restrict the position of an entry, on other columns, and with a literal of another type. Spark
-only offers conjunctions of comparisons with literals; it evaluates `or`, functions and casts itself.
+The intervals are exact, so Spark does not evaluate these filters again. Spark evaluates all other filters: on `id_seq`
+(its values are spread over the whole stream), on other columns, and with a literal of another type. Spark only pushes
+down conjunctions of comparisons with literals; it evaluates OR, functions and casts itself.
 
-`Pushed` is part of the pickled reader. `bounds` reduces the planned range to the hull of the set, `clip` reduces the
-tasks to the set itself. Cost: microseconds per filter; IN adds a range per value.
+`Pushed` is part of the pickled reader. `bounds` reduces the planned range to the span from the first to the last
+selected ID, `clip` reduces the tasks to the selected IDs. A filter costs microseconds; IN adds an interval per value.
 
-Spark only calls `pushFilters` if spark.sql.python.filterPushdown.enabled is on, and rejects a reader that defines it
-otherwise. So `register` turns the setting on and uses readers that define it. A class that is registered without
-`register` has no filter push-down.
+Spark only calls `pushFilters` if spark.sql.python.filterPushdown.enabled is on. If the setting is off, Spark rejects a
+reader that defines `pushFilters`. So `register` turns the setting on and uses readers that define the method. A data
+source class that is registered without `register` has no filter push-down.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ if TYPE_CHECKING:
 SWITCH = "spark.sql.python.filterPushdown.enabled"
 
 Interval = tuple[int, int]
-"""IDs as 128-bit numbers, both ends included."""
+"""An interval of stream IDs as 128-bit numbers; it includes both ends."""
 
 Intervals = tuple[Interval, ...]
 
 LARGEST = (1 << 128) - 1
 EVERYTHING: Intervals = ((0, LARGEST),)
 NOTHING: Intervals = ()
-LAST_TIMESTAMP = ((1 << 63) - 1) // 1000  # the last millisecond whose microseconds fit a signed long
+LAST_TIMESTAMP = ((1 << 63) - 1) // 1000  # the last millisecond that fits a signed long as microseconds
 HALF = 1 << 63
 DIGITS = len(str(MAX))
 COMPARED = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", "LessThan", "LessThanOrEqual")
@@ -66,7 +66,7 @@ COMPARED = ("EqualTo", "EqualNullSafe", "GreaterThan", "GreaterThanOrEqual", "Le
 
 
 def union(pieces: Iterable[Interval]) -> Intervals:
-    """Return the union of intervals, in order, without empty ones."""
+    """Return the union of intervals of IDs, sorted, without empty intervals."""
     found: list[Interval] = []
     for low, high in sorted(piece for piece in pieces if piece[0] <= piece[1]):
         if found and low <= found[-1][1] + 1:
@@ -77,14 +77,14 @@ def union(pieces: Iterable[Interval]) -> Intervals:
 
 
 def complement(intervals: Intervals) -> Intervals:
-    """Return the complement of the intervals."""
+    """Return the intervals of all IDs outside the given intervals."""
     starts = [0, *(high + 1 for _, high in intervals)]
     ends = [*(low - 1 for low, _ in intervals), LARGEST]
     return union(zip(starts, ends, strict=True))
 
 
 def intersection(one: Intervals, other: Intervals) -> Intervals:
-    """Return the intersection. O(len(one) + len(other))"""
+    """Return the intersection of two lists of intervals, in O(len(one) + len(other))."""
     found = []
     i = j = 0
     while i < len(one) and j < len(other):
@@ -99,7 +99,7 @@ def intersection(one: Intervals, other: Intervals) -> Intervals:
 
 
 def milliseconds(low: int, high: int) -> Interval:
-    """Return the IDs from one millisecond to another."""
+    """Return the interval of the IDs from the millisecond `low` to the millisecond `high`, both included."""
     return max(low, 0) << 64, (min(high, MAX) << 64) + MAX
 
 
@@ -107,19 +107,19 @@ def milliseconds(low: int, high: int) -> Interval:
 
 
 def _lengths() -> Iterable[tuple[int, int]]:
-    """Return the smallest and largest 64-bit number of each number of digits."""
+    """Yield the smallest and the largest 64-bit number with 1 digit, 2 digits, and so on up to 20 digits."""
     for digits in range(1, DIGITS + 1):
         yield 10 ** (digits - 1) if digits > 1 else 0, min(10**digits - 1, MAX)
 
 
 def ids_before(text: str) -> Intervals:
-    """Return the IDs whose text is smaller than a text, compared by bytes."""
+    """Return the IDs whose text sorts before `text`, compared by bytes."""
     bound = text.encode()
     found: list[Interval] = []
     for low, high in _lengths():
         digits = len(str(low))
         start = bound[:digits]
-        # Numbers with equally many digits have the order of their texts, so those below the bound come first.
+        # Texts with equally many digits sort like their numbers, so the smaller numbers also have the smaller texts.
         below = low + bisect_left(range(low, high + 1), start, key=lambda value: str(value).encode())
         if below > low:
             found.append(milliseconds(low, below - 1))
@@ -129,7 +129,7 @@ def ids_before(text: str) -> Intervals:
 
 
 def _sequences_before(rest: bytes) -> Iterable[Interval]:
-    """Return the second numbers whose text, after a dash, is smaller than the rest of a bound."""
+    """Yield the intervals of sequence numbers whose text, with a dash before it, sorts before `rest`."""
     if rest[:1] != b"-":
         if rest[:1] > b"-":
             yield 0, MAX
@@ -140,7 +140,7 @@ def _sequences_before(rest: bytes) -> Iterable[Interval]:
 
 
 def id_of(text: str) -> Intervals:
-    """Return the ID with exactly this text as an interval; empty if there is none."""
+    """Return the interval of the one ID with exactly this text; no interval if the text is not an ID."""
     try:
         found = StreamID.parse(text)
     except ValueError:
@@ -149,7 +149,7 @@ def id_of(text: str) -> Intervals:
 
 
 def ids_from(prefix: str) -> Intervals:
-    """Return the IDs whose text starts with a prefix: not below the prefix, but below every larger text."""
+    """Return the IDs whose text starts with a prefix: those that sort at or after it and before the next prefix."""
     if not prefix:
         return EVERYTHING
     last = prefix[-1]
@@ -159,7 +159,7 @@ def ids_from(prefix: str) -> Intervals:
 
 
 def _id(name: str, value: Any) -> Intervals | None:
-    """Return the IDs for which a comparison of the column id is true; None if it cannot be expressed."""
+    """Return the IDs for which a comparison of the column id is true; None if no intervals can express it."""
     if not isinstance(value, str):
         return None
     if name in ("EqualTo", "EqualNullSafe"):
@@ -171,7 +171,7 @@ def _id(name: str, value: Any) -> Intervals | None:
 
 
 def _ordered(name: str, below: Intervals, equal: Intervals, all_of_it: Intervals) -> Intervals | None:
-    """Return the IDs for an order comparison, given those below the bound, those equal to it, and all IDs."""
+    """Return the IDs for which <, <=, > or >= is true, given the IDs below the literal, those equal to it, and all."""
     if name == "LessThan":
         return below
     if name == "LessThanOrEqual":
@@ -184,7 +184,7 @@ def _ordered(name: str, below: Intervals, equal: Intervals, all_of_it: Intervals
 
 
 def _id_ms(name: str, value: Any) -> Intervals | None:
-    """Return the IDs for a comparison of id_ms, a signed long: 2^63 and above is negative."""
+    """Return the IDs for which a comparison of id_ms is true; id_ms is a signed long, so 2^63 and above is negative."""
     if not isinstance(value, int) or isinstance(value, bool):
         return None
     equal: Intervals = (milliseconds(value % (1 << 64), value % (1 << 64)),) if -HALF <= value < HALF else NOTHING
@@ -199,7 +199,7 @@ def _id_ms(name: str, value: Any) -> Intervals | None:
 
 
 def _timestamp(name: str, value: Any, zoned: bool) -> Intervals | None:
-    """Return the IDs for a comparison of timestamp, which is null if its microseconds do not fit 64 bits."""
+    """Return the IDs for which a comparison of timestamp is true; it is null if its microseconds exceed 64 bits."""
     if not isinstance(value, datetime) or (value.tzinfo is not None) != zoned:
         return None
     moment = value if zoned else value.replace(tzinfo=UTC)
@@ -224,13 +224,13 @@ _WITH_TIMESTAMP: Intervals = (milliseconds(0, LAST_TIMESTAMP),)
 class Pushed:
     """The IDs and streams that a query's filters select; part of the pickled reader."""
 
-    zoned: dict[str, bool]  # the columns to filter by; for timestamp, whether it has a time zone
+    zoned: dict[str, bool]  # columns with push-down; True: a timestamp with time zone
     ids: Intervals = EVERYTHING
-    names: list[tuple[str, Any, bool]] = field(default_factory=list)  # on `stream`: comparison, value, negated
+    names: list[tuple[str, Any, bool]] = field(default_factory=list)  # of stream: comparison, value, negated
 
     @classmethod
     def on(cls, schema: StructType) -> Pushed:
-        """Return a selection of everything; it supports filters on the entry's own columns of a schema."""
+        """Return a selection of all entries; it accepts filters on the columns id, id_ms, timestamp and stream."""
         from pyspark.sql.types import TimestampType
 
         own = [column for column in schema.fields if "field" not in (column.metadata or {})]
@@ -243,7 +243,7 @@ class Pushed:
         )
 
     def push(self, filters: Sequence[Filter]) -> list[Filter]:
-        """Apply the supported filters, a conjunction; return the others."""
+        """Apply the supported filters, all of which must be true; return the filters that Spark must evaluate."""
         return [one for one in filters if not self._take(one)]
 
     def _take(self, one: Filter) -> bool:
@@ -302,12 +302,12 @@ class Pushed:
         return all(_true(stream, name, value) is (not negated) for name, value, negated in self.names)
 
     def bounds(self, after: StreamID, last: StreamID) -> tuple[StreamID, StreamID]:
-        """Reduce (after, last] to the hull of the selected IDs in it; the result may be empty."""
+        """Reduce (after, last] to the span from its first to its last selected ID; the result may be empty."""
         inside = intersection(self.ids, ((number(after) + 1, number(last)),))
         return (identifier(inside[0][0] - 1), identifier(inside[-1][1])) if inside else (last, last)
 
     def clip(self, task: Task) -> Task:
-        """Reduce the ranges of a task to the selected IDs."""
+        """Return the task with its ranges of entries reduced to the IDs that the filters select."""
         if len(self.ids) == 1 and self.ids == EVERYTHING:
             return task
         return tuple(piece for part in task for piece in self._clipped(part))
@@ -319,7 +319,7 @@ class Pushed:
 
 
 def _true(stream: str, name: str, value: Any) -> bool | None:
-    """Return the value of a condition on a stream's name, None for null; text compares as UTF-8 bytes, as in Spark."""
+    """Evaluate a condition on a stream's name; return None for null. Names compare as UTF-8 bytes, as in Spark."""
     if name in ("IsNull", "IsNotNull"):
         return name == "IsNotNull"
     if name == "In":

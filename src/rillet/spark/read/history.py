@@ -1,4 +1,4 @@
-"""Reads an archive and the entries that its streams hold after it as one table, without gaps or duplicates.
+"""Reads an archive, and the entries of its streams that are not archived yet, as one table without gaps or duplicates.
 
     spark.read.format("rillet").option("archive", "events.archive").option("stream", "events")...
 
@@ -8,18 +8,19 @@
 
 The planner reads the archive's manifest first. The last archived ID of each stream is the seam: entries up to it are
 read from the archive, entries after it from the stream. An entry that is in both is read from the archive. An entry
-that is archived while the query runs is read from the stream, as planned.
+that archived while the query runs is still read from the stream.
 
 The stream may be trimmed while the query runs. A trim always follows the commit that archived the trimmed entries.
-So when the stream's first entry lies after the reader's position, the reader loads the manifest again. The entries
-between the two are in it, unless another program removed them without archiving them.
+So if the stream's first entry lies after the reader's position, the reader loads the manifest again. The manifest then
+lists the entries between that position and the stream's first entry, unless another program removed them without
+archiving them.
 
-The planner makes this check before it fixes the seam. A task makes it after each record batch that it reads from the
-stream and before it returns the batch. If the check fails, the task discards the batch and reads the archive. The
-check costs one small command for each 10,000 entries.
+The planner checks for such a trim before it fixes the seam. A task checks for one after it has read a record batch from
+the stream and before it returns the batch. If entries were trimmed, the task discards the batch and reads them from the
+archive. The check costs one small command for each 10,000 entries.
 
-Three filters reduce what is read from the archive: files by their first and last ID, row groups by their statistics,
-columns by the schema.
+Three filters reduce the data that is read from the archive: the first and last ID of a file exclude files, Parquet
+statistics exclude row groups, and the schema excludes columns.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ Bounds = Mapping[str, tuple[StreamID, StreamID]]
 
 
 class HistoryReader(Protocol):
-    """The parts of a batch reader that the plan uses."""
+    """The attributes and methods of a batch reader that the planner of an archive read uses."""
 
     options: Options
     parallelism: int
@@ -60,7 +61,7 @@ class HistoryReader(Protocol):
         ...
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> Bounds:
-        """Return the range (after, last] to read of each stream."""
+        """Return the range of IDs (after, last] that the query reads of each stream."""
         ...
 
 
@@ -69,14 +70,14 @@ class HistoryReader(Protocol):
 
 @dataclass(frozen=True)
 class ArchiveShares:
-    """A task's share of the archive."""
+    """The rows of archive files that one task reads."""
 
     shares: tuple[ArchiveTask, ...]
 
 
 @dataclass(frozen=True)
 class StreamRanges:
-    """A task's share of the streams after the seam."""
+    """The ranges of streams, after the last archived IDs, that one task reads."""
 
     ranges: tuple[Range, ...]
 
@@ -107,7 +108,7 @@ def plan(reader: HistoryReader) -> list[HistoryTask]:
 def consistent_state(
     archive: Archive, reader: HistoryReader, servers: Servers
 ) -> tuple[ArchiveManifest, dict[str, StreamInfo | None]]:
-    """Return the manifest and the streams' extents, read so that no trimmed entry is missing from both."""
+    """Return the archive's manifest and the streams' counters; the manifest lists all entries trimmed by then."""
     options, manifest = reader.options, archive.existing()
     for _ in range(PLAN_ATTEMPTS):
         archived = _selected_streams(manifest, options)
@@ -132,7 +133,7 @@ def consistent_state(
             raise ConnectorError(
                 f"rillet: the stream {stream!r} at {where} ends at {info.last}, but the archive {archive.path} ends at "
                 f"{seam}: the stream was deleted and created again, or its server lost data. Set failOnDataLoss=false "
-                "to read what the archive holds"
+                "to read the archived entries only"
             )
     return manifest, extents
 
@@ -140,7 +141,7 @@ def consistent_state(
 def combined_extents(
     manifest: ArchiveManifest, extents: Mapping[str, StreamInfo | None]
 ) -> dict[str, StreamInfo | None]:
-    """Return the extents of archive and stream together; their first entries are unknown (None)."""
+    """Return the counters of each stream and its archived entries together; their first IDs are unknown (None)."""
     return {
         stream: replace(info, first=None, last=max(info.last, manifest.read_up_to(stream)))
         for stream, info in extents.items()
@@ -184,7 +185,7 @@ def archive_tasks(archive: Archive, manifest: ArchiveManifest, bounds: Bounds, p
 def share_of(
     archive: Archive, manifest: ArchiveManifest, file: ArchivedFile, after: StreamID, last: StreamID
 ) -> ArchiveTask:
-    """Return the task that reads the entries of a file with after < ID <= last."""
+    """Return the share of a task that reads the entries of an archive file with after < ID <= last."""
     return ArchiveTask(tuple(archive.places(manifest, file.path)), file.stream, after, last)
 
 
@@ -192,7 +193,7 @@ def share_of(
 
 
 def read(options: Options, task: HistoryTask, schema: Any) -> Iterator[Any]:
-    """Yield the record batches of a task."""
+    """Yield the record batches of a task that reads an archive or the stream after it."""
     if isinstance(task, ArchiveShares):
         for share in task.shares:
             yield from read_share(share, schema, options)
@@ -203,7 +204,7 @@ def read(options: Options, task: HistoryTask, schema: Any) -> Iterator[Any]:
 
 
 def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any) -> Iterator[Any]:
-    """Yield the entries of a range of a stream; entries that were archived and trimmed meanwhile, from the archive."""
+    """Yield the entries of a range of a stream; entries archived and trimmed meanwhile come from the archive."""
     import pyarrow as pa
 
     stream, after, last = part
@@ -225,7 +226,7 @@ def read_after_seam(options: Options, servers: Servers, part: Range, schema: Any
 
 
 def _with_end(batches: Iterator[Any]) -> Iterator[Any]:
-    """Yield the batches, then None."""
+    """Yield the record batches, then None to mark the end."""
     yield from batches
     yield None
 

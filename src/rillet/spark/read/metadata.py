@@ -1,4 +1,4 @@
-"""Reads metadata for the planner: which streams exist, and where their entries lie in the ID space.
+"""Reads metadata for the planner: the existing streams, and the distribution of their entries over the ID space.
 
 Requests for all streams are sent together, one pipeline per node, so a thousand streams cost about as many round trips
 as one stream.
@@ -6,8 +6,8 @@ as one stream.
     selected_streams    the keys that the options select; SCAN for a pattern
     probe               XRANGE COUNT n: the number of entries in the reply, their first and last ID. The decoder skips
                         the entries without creating Python objects
-    ranks, ids_after    RILLET.XRANK and RILLET.XAFTER: exact answers from a rillet server, in O(log n). Any other
-                        server replies with an error, once per connection; the result is then None
+    ranks, ids_after    RILLET.XRANK and RILLET.XAFTER: exact replies from a rillet server, in O(log n). On any other
+                        server the first such command fails; the result is then None, and no further one is sent
     wait_for_entries    XREAD BLOCK, so that an idle query does not poll
 """
 
@@ -37,7 +37,7 @@ _WITHOUT_RANKS: weakref.WeakSet[Connection] = weakref.WeakSet()
 
 
 def selected_streams(options: Options, servers: Servers) -> list[str]:
-    """Return the streams to read, in order; the keys that match a pattern, or all listed keys, existing or not."""
+    """Return the streams to read, in order: the keys that match the pattern, or all listed keys, missing or not."""
     keys = options.keys()
     if keys is not None:
         return list(keys)
@@ -55,7 +55,7 @@ def missing_stream(servers: Servers, stream: str) -> ConnectorError:
 
 
 def require_streams(options: Options, servers: Servers, infos: Mapping[str, StreamInfo | None]) -> None:
-    """Raise ConnectorError if a listed stream is missing, or all parts of a partitioned stream."""
+    """Raise ConnectorError if a listed stream is missing, or if all parts of a partitioned stream are missing."""
     absent = [stream for stream, info in infos.items() if info is None]
     if absent and options.keys() is not None and (options.partitioned is None or len(absent) == len(infos)):
         raise missing_stream(servers, absent[0])
@@ -65,7 +65,7 @@ def require_streams(options: Options, servers: Servers, infos: Mapping[str, Stre
 
 
 class ProbeRequest(NamedTuple):
-    """A page to read: up to `entries` of (after, last] of a stream, from the start or, backwards, from the end."""
+    """A request for up to `entries` entries in (after, last] of a stream: the first or, if `backwards`, the last."""
 
     stream: str
     after: StreamID
@@ -75,7 +75,7 @@ class ProbeRequest(NamedTuple):
 
 
 def probe(servers: Servers, requests: Sequence[ProbeRequest]) -> list[Probe]:
-    """Return the number of entries on each page, with their first and last ID."""
+    """Return, for each requested page, its number of entries and its first and last ID."""
     probes: list[Probe] = [Probe(0, request.after, request.after) for request in requests]
     for start in range(0, len(requests), IN_FLIGHT):  # limits the replies that a server buffers for this client
         part = requests[start : start + IN_FLIGHT]
@@ -87,7 +87,7 @@ def probe(servers: Servers, requests: Sequence[ProbeRequest]) -> list[Probe]:
 
 
 def _probe_redirected(servers: Servers, requests: Sequence[ProbeRequest]) -> Iterator[Probe]:
-    """Yield the probes while a slot moves: follows redirections, and parses entries into objects."""
+    """Yield the probes while a cluster slot migrates: follow redirections, and parse the entries into objects."""
     commands = [(request.stream.encode(), _range_command(request)) for request in requests]
     for request, reply in zip(requests, servers.each(commands), strict=True):
         if isinstance(reply, ReplyError):
@@ -97,7 +97,7 @@ def _probe_redirected(servers: Servers, requests: Sequence[ProbeRequest]) -> Ite
 
 
 def _probe_nodes(servers: Servers, requests: Sequence[ProbeRequest], start: int, probes: list[Probe]) -> None:
-    """Store the probes of some requests in probes[start:]; raise ReplyFailed for an error reply."""
+    """Store the results of the requests in probes[start:]; raise ReplyFailed if a server replies with an error."""
     indexes: dict[bytes, list[int]] = {}
     for index, request in enumerate(requests):
         indexes.setdefault(request.stream.encode(), []).append(index)
@@ -113,20 +113,20 @@ def _probe_nodes(servers: Servers, requests: Sequence[ProbeRequest], start: int,
             for index in of_node:
                 probes[start + index] = decoder.page(connection, requests[index])
     except BaseException:
-        for connection, _ in nodes:  # unread replies would be taken for those of the next request
+        for connection, _ in nodes:  # the next request would take the unread replies for its own
             servers.forget(connection)
         raise
 
 
 class _ProbeDecoder:
-    """Skips over the pages that a connection receives; reused, because its buffer costs more than a probe."""
+    """Skips the entries of a reply to XRANGE; reused for many replies, because allocating its buffer is expensive."""
 
     def __init__(self) -> None:
         self.rows = RowBuilder(b"")
         self.decoder = RangeDecoder(self.rows, 1 << 62, 1 << 62)
 
     def page(self, connection: Connection, request: ProbeRequest) -> Probe:
-        """Return the probe of the next reply."""
+        """Skip the next reply to XRANGE; return its number of entries and its first and last ID."""
         decoder = self.decoder
         self.rows.clear()
         decoder.max_rows = 1
@@ -148,7 +148,7 @@ _DECODERS: weakref.WeakKeyDictionary[Connection, _ProbeDecoder] = weakref.WeakKe
 
 
 def _range_command(request: ProbeRequest) -> tuple[bytes, ...]:
-    """Return the XRANGE or XREVRANGE command of a request."""
+    """Return the XRANGE or XREVRANGE command for a page of entries."""
     key, low, high = request.stream.encode(), id_text(successor(request.after)), id_text(request.last)
     if request.backwards:
         return b"XREVRANGE", key, high, low, b"COUNT", b"%d" % request.entries
@@ -156,7 +156,7 @@ def _range_command(request: ProbeRequest) -> tuple[bytes, ...]:
 
 
 def id_text(bound: StreamID) -> bytes:
-    """Return an ID as a command argument."""
+    """Return a stream ID as a command argument."""
     return b"%d-%d" % bound
 
 
@@ -185,7 +185,7 @@ def may_rank(servers: Servers, stream: str) -> bool:
 
 
 def ranks(servers: Servers, ids: Mapping[str, Sequence[StreamID]]) -> dict[str, list[int]] | None:
-    """Return for each stream how many of its entries lie up to each of these IDs; None without a rillet server."""
+    """Return, for each stream, the number of entries up to each given ID; None if a server is not rillet."""
     commands = [
         (stream.encode(), (b"RILLET.XRANK", stream.encode(), *map(id_text, bounds))) for stream, bounds in ids.items()
     ]
@@ -194,7 +194,7 @@ def ranks(servers: Servers, ids: Mapping[str, Sequence[StreamID]]) -> dict[str, 
 
 
 def ids_after(servers: Servers, requests: Sequence[tuple[str, StreamID, int]]) -> list[StreamID] | None:
-    """Return the ID `count` entries after an ID, or the last ID, for each (stream, ID, count); None without rillet."""
+    """Return, for each (stream, ID, count), the ID `count` entries later or the last ID; None if not on rillet."""
     commands = [
         (stream.encode(), (b"RILLET.XAFTER", stream.encode(), id_text(after), b"%d" % count))
         for stream, after, count in requests
@@ -214,7 +214,7 @@ def _extension_replies(servers: Servers, commands: Sequence[tuple[bytes, Sequenc
     if any(connection in _WITHOUT_RANKS for connection in nodes):
         return None
     replies = servers.each(commands)
-    if any(isinstance(reply, ReplyError) for reply in replies):  # of any text: proxies and ACLs have their own
+    if any(isinstance(reply, ReplyError) for reply in replies):  # any error text: proxies and ACLs use different ones
         _WITHOUT_RANKS.update(nodes)
         return None
     return replies
@@ -224,7 +224,7 @@ def _extension_replies(servers: Servers, commands: Sequence[tuple[bytes, Sequenc
 
 
 def wait_for_entries(servers: Servers, after: Mapping[str, StreamID]) -> bool:
-    """Wait up to IDLE_MS for an entry after a stream's ID; return False if there certainly is none.
+    """Wait up to IDLE_MS for an entry after a stream's ID; return False if there is certainly no new entry.
 
     One XREAD on a cluster can only watch streams of one slot. Entries in other slots are noticed after IDLE_MS.
     """

@@ -1,33 +1,34 @@
-"""Plans the micro-batches of a streaming query, from one offset to the next, on the driver.
+"""Plans the micro-batches of a streaming query on the driver. Each micro-batch reads from one offset to the next.
 
     next(start)   find the streams: those listed, or those that match the pattern now
                   read their counters: XINFO STREAM, for all streams at once
                   check for data loss since `start` (data_loss.py)
                   measure and cut (planner.py); the offset that is returned contains the plan
 
-**An unavailable server** is waited for, up to `timeout`, with growing pauses, if it has answered this query before or
-the query continues from a checkpoint: it is restarting, loading its data, or failing over. Then the whole trigger is
-planned again, because the state of the streams may have changed. Its side effects can be repeated: moving a group to a
-position, and taking entries, which stay pending (groups/deliverer.py). If the first contact of a new query fails, the
-error is raised immediately, because a wrong address is more likely than an outage. Rejected: returning "nothing new" to
-Spark during an outage, which would end an available-now query.
+**An unavailable server** may be restarting, loading its data, or failing over. If it has answered this query before, or
+if the query continues from a checkpoint, the query waits for it, up to `timeout`, with growing pauses. Then the whole
+trigger is planned again, because the state of the streams may have changed. The side effects of planning can be
+repeated: setting a group's last delivered ID, and reading entries for a group, which stay pending
+(groups/deliverer.py). If the first connection of a new query fails, the error is raised immediately, because a wrong
+address is more likely than an outage. Rejected: returning "nothing new" to Spark during an outage, which would end an
+available-now query.
 
 **A trigger reads the counters once.** Spark calls `report` directly after `next`, so `report` uses the state that
 `next` has read. Only a `report` without a preceding `next` reads it again.
 
 A stream that appears while a query runs is read from its start. A listed stream that is missing when the query starts
-is an error; later, its absence is a data loss. Of a partitioned stream any part may be missing until something is
-written to it.
+is an error; a stream that disappears later is a data loss. A part of a partitioned stream may be missing until a
+producer writes to it.
 
 Without a trigger interval, Spark asks an idle query for its next offset without pausing. So if there is nothing to
 read, `next` waits up to a tenth of a second for an entry and then checks again.
 
-`minEntriesPerTrigger` delays a batch until that many entries are unread, but none of them waits longer than
-`maxTriggerDelay`. An available-now query has no such delay, and it reads up to the IDs that were the last ones when it
-started.
+`minEntriesPerTrigger` delays a batch until that many entries are unread, but no entry waits longer than
+`maxTriggerDelay`. An available-now query has no such delay. It reads up to the last ID that each stream had when the
+query started.
 
-Resolving a pattern takes a SCAN of all keys. With more than FEW_KEYS keys, it does not happen for each batch, but only
-so often that it takes a twentieth of the time.
+Resolving a pattern takes a SCAN of all keys. If a server has more than FEW_KEYS keys, not every batch resolves the
+pattern again: the scans take at most a twentieth of the query's time.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ T = TypeVar("T")
 
 @dataclass
 class StreamStates:
-    """The state of a query's streams, and where reading continues."""
+    """The counters of a query's streams, and the ID in each stream after which reading continues."""
 
     infos: dict[str, StreamInfo | None]
     places: dict[str, Place] = field(default_factory=dict)
@@ -65,7 +66,7 @@ class StreamStates:
 
 @dataclass
 class TriggerState:
-    """The state that a trigger has read, for the report that follows."""
+    """The streams' state that `next` has read; the progress report after the same trigger uses it again."""
 
     streams: list[str] | None = None  # the selected streams
     infos: dict[str, StreamInfo | None] | None = None
@@ -81,7 +82,7 @@ class MicroBatchReader:
         self.group = GroupFollower(options, self.servers) if options.group is not None else None
         self.reached: Offset | None = None  # the end of the last planned batch
         self.planner = Planner(options, self.servers, parallelism, hurried=True)
-        self.targets: dict[str, StreamID] | None = None  # of an available-now query
+        self.targets: dict[str, StreamID] | None = None  # an available-now query's last IDs
         self._initial: Offset | None = None
         self._delayed_since: float | None = None
         self._matched: list[str] = []
@@ -93,9 +94,9 @@ class MicroBatchReader:
         self.servers.close()
 
     def _retry(self, ask: Callable[[], T]) -> T:
-        """Run an action; repeat it after a lost connection, as long as the server is waited for.
+        """Run an action; repeat it after a lost connection until the time to wait for the server has passed.
 
-        The first repetition has no pause, because the connection may only have been idle for too long.
+        The first repetition has no pause, because the server may merely have closed an idle connection.
         """
         patience: Patience | None = None
         while True:
@@ -113,14 +114,14 @@ class MicroBatchReader:
                 return answer
 
     def _forget_state(self) -> None:
-        """Forget which group positions were set: a server that crashed may have lost its last second."""
+        """Forget the group positions that were set: a server that crashed may have lost its last second of writes."""
         if self.group is not None:
             self.group.done.clear()
 
     # ---- called by Spark ----
 
     def initial(self) -> Offset:
-        """Return the offset at which a new query starts; computed once."""
+        """Return the offset at which a new query starts; compute it in the first call only."""
         if self._initial is None:
             self._initial = self._retry(self._start)
         return self._initial
@@ -139,12 +140,12 @@ class MicroBatchReader:
         return Offset(streams, added, initial=True)
 
     def fix_targets(self) -> None:
-        """Limit the query to the present last IDs."""
+        """Limit an available-now query to the last ID that each stream has now."""
         infos = self._retry(lambda: stream_infos(self.servers, self._streams()))
         self.targets = {stream: info.last for stream, info in infos.items() if info is not None}
 
     def report(self) -> dict[str, Any]:
-        """Return the values for the query's progress: the newest IDs, and how far the last planned batch is behind."""
+        """Return the source's metrics: each stream's newest ID, and how far the last planned batch is behind it."""
         reached = self.reached or self.initial()
 
         def told() -> dict[str, Any]:
@@ -159,7 +160,7 @@ class MicroBatchReader:
         return self._retry(told)
 
     def next(self, start: Offset, least: int | None, cap: int | None) -> Offset | None:
-        """Return the end of the next batch with its plan; None if there is nothing to read yet."""
+        """Return the end offset of the next batch with its plan; None if there is nothing to read yet."""
         self._wait_for_known_server(start)
         end = self._retry(lambda: self._plan(start, least, cap))
         self.reached = start if end is None else end
@@ -181,10 +182,10 @@ class MicroBatchReader:
         return self._end(start, states, batch.ends, batch.tasks)
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """Return the planned tasks of a batch; an offset of the first version has none, so they are planned now."""
+        """Return the planned tasks of a batch; plan them now if a version 1 checkpoint stored none."""
         self._wait_for_known_server(start)
         if end.plan is not None:
-            if end != self.reached:  # planned before a restart: its entries may be gone
+            if end != self.reached:  # planned before a restart: its entries may have been removed since
                 self._retry(lambda: self.guard.check(start, stream_infos(self.servers, start.streams)))
             return end.plan
         begin = end.start if end.start is not None else start.streams
@@ -201,13 +202,13 @@ class MicroBatchReader:
         return self._retry(plan)
 
     def _wait_for_known_server(self, start: Offset) -> None:
-        """Wait for an unavailable server from now on, if the query has read from it before."""
+        """Make later calls wait for an unavailable server if the query has read from this server before."""
         self.servers.waits = self.servers.waits or not start.initial
 
     # ---- the state of the streams ----
 
     def _streams(self, now: bool = False) -> list[str]:
-        """Return the selected streams; a pattern that is slow to resolve is resolved less often, unless `now`."""
+        """Return the selected streams; `now`: resolve a pattern again even if the previous scan is recent."""
         if self.options.keys() is not None:
             return selected_streams(self.options, self.servers)
         begun = time.monotonic()
@@ -218,7 +219,7 @@ class MicroBatchReader:
         return self._matched
 
     def _read_states(self, start: Offset) -> StreamStates:
-        """Read the state of the selected streams and those of the offset, and check for data loss."""
+        """Read the counters of the selected streams and of the offset's streams, and check for data loss."""
         streams = self._streams()
         infos = stream_infos(self.servers, [*streams, *start.streams])
         self._check_checkpoint(start, streams, infos)
@@ -226,16 +227,16 @@ class MicroBatchReader:
         places = self.guard.check(start, infos)
         for stream in streams:
             if stream in places:
-                continue  # checked by the guard
+                continue  # the data-loss guard has checked this stream
             info = infos[stream]
-            if info is not None:  # entries removed before the stream was first read are no loss
+            if info is not None:  # entries removed before the first read do not count as lost
                 places[stream] = Place(EARLIEST, None if info.added is None else info.added - info.length)
             elif self.options.keys() is not None and self.options.partitioned is None:
                 raise missing_stream(self.servers, stream)
         return StreamStates(infos, places)
 
     def _move_group(self, start: Offset, states: StreamStates) -> None:
-        """Move the group to `start`: everything up to it is in the sink."""
+        """Set the group's last delivered ID to `start`, because the sink has stored all entries up to it."""
         if self.group is not None:
             there = {
                 stream: at
@@ -245,7 +246,7 @@ class MicroBatchReader:
             self.group.committed(there, start.added)
 
     def _check_checkpoint(self, start: Offset, streams: Sequence[str], infos: Mapping[str, StreamInfo | None]) -> None:
-        """Raise ConnectorError if the checkpoint has streams that are not selected and were not just deleted."""
+        """Raise ConnectorError if the checkpoint contains streams that exist but that the query does not select."""
         named = self.options.keys()
         there = start.streams if named else [stream for stream in start.streams if infos[stream] is not None]
         if (unselected := sorted({*there}.difference(streams))) and not named:
@@ -267,12 +268,12 @@ class MicroBatchReader:
         return self.planner.measure(spans)
 
     def _wait(self, states: StreamStates) -> bool:
-        """Wait for a new entry; return False if there certainly is none."""
+        """Wait up to a tenth of a second for a new entry; return False if there is certainly no new entry."""
         bounds = {stream: EARLIEST if info is None else info.last for stream, info in states.infos.items()}
         return wait_for_entries(self.servers, bounds)
 
     def _must_wait(self, states: StreamStates, sized: Sequence[SizedRange], least: int | None) -> bool:
-        """Return whether a batch must wait for more entries, after a short wait."""
+        """Return whether fewer than `least` entries are unread and none has waited too long; pause before True."""
         if least is None or self.targets is not None or sum(one.count for one in sized) >= least:
             return False
         now = time.monotonic()
@@ -286,7 +287,7 @@ class MicroBatchReader:
     def _end(
         self, start: Offset, states: StreamStates, ends: Mapping[str, StreamID], tasks: tuple[Task, ...]
     ) -> Offset:
-        """Return the offset at the end of a batch."""
+        """Return the offset at the end of a planned batch."""
         streams, added, unread, deleted = {}, {}, set(), {}
         for stream, place in states.places.items():
             info = states.infos[stream]
@@ -295,7 +296,7 @@ class MicroBatchReader:
             if info is not None and at != place.after:
                 count, hole = info.added if at == info.last else None, info.deleted
             if count is None and info is not None and info.added is not None:
-                if info.all_after(at) and at <= info.last:  # all present entries are after it
+                if info.all_after(at) and at <= info.last:  # all entries of the stream are after `at`
                     count = info.added - info.length
             if count is not None:
                 added[stream] = count

@@ -1,4 +1,4 @@
-"""Offsets: how far each stream has been read, in the JSON that Spark's checkpoint stores.
+"""Offsets: the last ID that was read of each stream, in the JSON that Spark's checkpoint stores.
 
 An offset is the last ID that was read, so ranges exclude their start: (after, last]. IDs only increase, and a later
 entry, even one in the same millisecond, has a larger ID than the last ID of any earlier snapshot. So no entry falls
@@ -8,10 +8,10 @@ between two ranges that share a bound.
      "added":   {"events": 123},                         entries-added at that ID, if it is known exactly
      "plan":    [[["events", "<after>", "<last>"]]],     the ranges of each task of the batch that ends here
      "initial": true,                                    only in the offset at which a new query starts
-     "unread":  ["orders"],                              streams of which nothing was read or promised yet
+     "unread":  ["orders"],                              streams of which no entry was planned or read yet
      "deleted": {"events": "1526919030999-0"},           without "added": the largest ID after the offset that had been
                                                          deleted when the batch was planned
-     "from":    {"events": "<ID>"}}                      at the end of the first batch: where that batch starts; also
+     "from":    {"events": "<ID>"}}                      at the end of the first batch: the batch's start; also
                                                          for a batch that a group delivers again
 
 `plan` makes a batch repeatable. Spark stores the end of a batch before it runs the batch. If another driver with
@@ -21,9 +21,9 @@ Spark does not store the start of a query before its first batch is committed. A
 again, when "latest" is a different ID, and then runs the batch that was already planned. `from` and `plan` keep that
 batch the same.
 
-`streams` is one JSON object of strings, so it can be pasted into the option `startingOffsets`. That option includes an
-ID without parenthesis, so the last entry is then read again. The format of the first version of this source,
-{"<stream>": "<ID>", ...}, can also be read.
+`streams` is one JSON object of strings, so it can be pasted into the option `startingOffsets`. That option reads from
+an ID without a parenthesis, the ID included, so the last entry is then read again. `parse` also accepts the format of
+the first version of this source, {"<stream>": "<ID>", ...}.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ Task = tuple[Part, ...]
 
 
 class OffsetError(RilletError):
-    """A checkpoint has content from which this query cannot continue."""
+    """The checkpoint's offset is malformed, or the query cannot continue from it."""
 
 
 def number(identifier: StreamID) -> int:
-    """Return an ID as a 128-bit number."""
+    """Return a stream ID as a 128-bit number: milliseconds in the high 64 bits, sequence number in the low 64 bits."""
     return identifier.ms << 64 | identifier.seq
 
 
 def identifier(value: int) -> StreamID:
-    """Return the ID for a 128-bit number."""
+    """Return the stream ID for a 128-bit number."""
     return StreamID(value >> 64, value & MAX)
 
 
 @dataclass(frozen=True)
 class Offset:
-    """How far the streams of a query have been read."""
+    """The last ID that a query has read of each stream, with the counters and the plan that belong to it."""
 
     streams: dict[str, StreamID]
     added: dict[str, int] = field(default_factory=dict)

@@ -1,8 +1,8 @@
 """Reads a task's ranges of streams as Arrow record batches.
 
-client/pages.py reads the pages and recovers from lost connections; this module turns its rows into record batches and,
-if data loss must be noticed, checks each page for trimmed entries (trim_detection.py). The driver has just planned the
-task with the same servers, so a task also waits for a server that does not answer its first connection.
+client/pages.py reads pages of entries and recovers from lost connections. This module turns their rows into record
+batches and, if the query must notice data loss, checks each page for trimmed entries (trim_detection.py). The driver
+has just planned the task with the same servers. So if a server does not accept the first connection, the task retries.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ def read_task(
 ) -> Iterator[Any]:  # fmt: skip
     """Yield the entries of ranges as record batches of an Arrow schema, each stream's entries in order.
 
-    since: raise DataLoss if entries were removed before they were read. It maps a stream to the offset at which its
-    batch starts, where the counters at that offset are known. unread: streams of which no entry was promised yet.
+    since: raise DataLoss if entries were removed before they were read. `since` maps each stream whose counters are
+    known to the position at which the batch starts. unread: streams of which no entry was planned or read yet.
     """
     if not ranges:
         return
@@ -42,5 +42,5 @@ def read_task(
         )  # fmt: skip
         for _ in reader.read():
             batch = record_batch(rows, schema)
-            if batch.num_rows:  # mode=DROPMALFORMED may drop all rows
+            if batch.num_rows:  # mode=DROPMALFORMED may drop all rows of a batch
                 yield batch

@@ -1,4 +1,4 @@
-"""Plans a batch: how far it reads in each stream, and which task reads which ranges.
+"""Plans a batch: the last ID that it reads of each stream, and the ranges that each task reads.
 
     StreamRange   (after, last] of a stream: the unread entries
     SizedRange    its number of entries: exact if counters or the server provide it, else an estimate (splits.py)
@@ -47,9 +47,9 @@ from rillet.spark.read.splits import (
 from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
-SMALL = 4000  # a cap up to this is counted exactly
-FEW = 128  # a stream's share of the cap up to this is counted exactly: probing costs as much
-SHORT = 256  # a stream up to this length is read as a whole
+SMALL = 4000  # up to this cap, the planner finds the end of a batch by counting entries
+FEW = 128  # up to this share of the cap, entries of a stream are counted: probing them costs as much
+SHORT = 256  # up to this length, one XRANGE measures the whole stream
 SAMPLES = 48  # probes of one stream in the first round; three times as many for all streams together
 TRIGGER_ROUNDS, TRIGGER_PROBES = 3, 96
 BATCH_ROUNDS, BATCH_PROBES = 4, 8192
@@ -67,12 +67,12 @@ class StreamRange:
 
     @property
     def empty(self) -> bool:
-        """Return whether the range certainly holds no entries."""
+        """Return whether the range certainly contains no entries."""
         return self.info.first is None or self.last < self.info.first or self.last <= self.after
 
     @property
     def low(self) -> StreamID:
-        """Return the ID after which the entries begin: `after`, or the ID just before the stream's first entry."""
+        """Return the larger of `after` and the ID just before the stream's first entry: unread entries follow it."""
         return max(self.after, self.floor)
 
     @property
@@ -84,7 +84,7 @@ class StreamRange:
 
 @dataclass
 class SizedRange:
-    """A range with its number of entries, of which the batch contains the first `wanted`, up to the ID `end`."""
+    """A range of a stream with its number of entries; the batch reads the first `wanted` of them, up to ID `end`."""
 
     span: StreamRange
     count: float
@@ -94,15 +94,15 @@ class SizedRange:
     estimate: Estimate | None = None
 
     def ids(self, positions: Sequence[float]) -> list[StreamID]:
-        """Return the estimated IDs up to which so many entries lie; positions ascend."""
+        """Return, for each ascending position n, the estimated ID of the n-th entry of the range."""
         assert self.estimate is not None
-        scale = self.estimate.count() / self.count  # `count` may come from exact counters
+        scale = self.estimate.count() / self.count  # `count` may be exact, unlike the estimate's total
         return located(self.estimate.inside(), [position * scale for position in positions])
 
 
 @dataclass(frozen=True)
 class Batch:
-    """A planned batch: its last ID in each of its streams, and its tasks."""
+    """A planned batch: the last ID that it reads of each stream, and its tasks."""
 
     ends: dict[str, StreamID]
     tasks: tuple[Task, ...]
@@ -122,7 +122,7 @@ class Planner:
     # ---- sizes ----
 
     def measure(self, ranges: Sequence[StreamRange]) -> list[SizedRange]:
-        """Return the ranges that may hold entries, with their sizes; the one with the oldest unread entry is first."""
+        """Return the ranges that may contain entries, with their sizes; the oldest unread entry is in the first one."""
         ranges = sorted((span for span in ranges if not span.empty), key=lambda span: (span.low, span.stream))
         exact = None
         if ranges and may_rank(self.servers, ranges[0].stream):
@@ -151,7 +151,7 @@ class Planner:
     # ---- estimates ----
 
     def _first_probes(self, sized: Sequence[SizedRange]) -> None:
-        """Create the estimates of ranges that have none."""
+        """Create an estimate for each range that has no estimate yet."""
         sized = [one for one in sized if one.estimate is None]
         samples = max(2, min(SAMPLES, 3 * SAMPLES // max(len(sized), 1)))
         requests = []
@@ -165,7 +165,7 @@ class Planner:
         self._probe(requests)
 
     def _probe(self, requests: Sequence[tuple[SizedRange, list[tuple[int, int]]]]) -> None:
-        """Probe cells of several streams at once."""
+        """Probe cells (pieces of the ID space) of several streams with one pipeline per node."""
         pages = [
             ProbeRequest(one.span.stream, identifier(start), identifier(end), PROBE)
             for one, cells in requests
@@ -179,7 +179,7 @@ class Planner:
             place += len(cells)
 
     def _refine(self, sized: Sequence[tuple[SizedRange, list[tuple[float, float]]]]) -> None:
-        """Refine the estimates around positions (splits.py), within the planner's limit of probes."""
+        """Probe more cells around the positions of the cuts (splits.py), within the planner's limit of probes."""
         self._first_probes([one for one, _ in sized])
         for _ in range(self.rounds - 1):
             left = self.probes
@@ -227,9 +227,9 @@ class Planner:
     def _find_ends(
         self, taken: Sequence[SizedRange], boundaries: Sequence[SplitBoundaries], share: float, room: float
     ) -> None:
-        """Find the end of each range that the cap divides; the probes also serve the cuts between its tasks.
+        """Find the last ID to read of each range that the cap cuts; the probes also locate the cuts between tasks.
 
-        room: the cap divided by the entries in the batch; above 1 if, by the estimates, the batch contains everything.
+        room: the cap divided by the number of unread entries; above 1 if the estimates say that all of them fit.
         """
         total = room * sum(one.wanted for one in taken)
         counting = self.options.exact_triggers or (total <= SMALL and not any(one.span.info.large for one in taken))
@@ -255,8 +255,8 @@ class Planner:
             self._snap_to_entries([one for one, _ in estimated])
 
     def _count_out(self, sized: Sequence[SizedRange], room: float, at_once: bool) -> None:
-        """Find ends by counting entries."""
-        most = [  # at least one, even if the estimate is below one
+        """Find the last ID to read of each range by counting its entries."""
+        most = [  # count at least one entry, even if the estimate is below one
             max(1, int(one.wanted * max(room, 1.0) if one.wanted == one.count else one.wanted)) for one in sized
         ]
         if at_once:
@@ -272,9 +272,9 @@ class Planner:
             one.end = count_ahead(self.servers, span.stream, span.low, span.last, n, 10 * SMALL)
 
     def _snap_to_entries(self, sized: Sequence[SizedRange]) -> None:
-        """Move estimated ends to an entry: the last one before, or the first of the range if there is none.
+        """Move each estimated end back to the nearest earlier entry of its range, or on to the range's first entry.
 
-        A program that trims the stream can keep an offset that is an entry (XTRIM MINID), and the batch is not empty.
+        So the batch is not empty, and a program that trims the stream can keep the entry at the offset (XTRIM MINID).
         """
         ahead = [ProbeRequest(one.span.stream, one.span.low, one.end, 1, True) for one in sized]
         first = [ProbeRequest(one.span.stream, one.span.low, one.span.last, 1) for one in sized]
@@ -285,7 +285,7 @@ class Planner:
     def _cut_ids(
         self, sized: Sequence[SizedRange], boundaries: Sequence[SplitBoundaries], share: float
     ) -> list[list[StreamID]]:
-        """Return the IDs of the cuts between tasks, for each range."""
+        """Return, for each range, the IDs at which it is cut into tasks."""
         requests = [
             (one.span.stream, one.span.low, max(1, round(cut)))
             for one, split in zip(sized, boundaries, strict=True)
@@ -304,12 +304,12 @@ class Planner:
 
 
 def _cut_positions(split: SplitBoundaries, share: float) -> list[tuple[float, float]]:
-    """Return the cuts of a range as positions to refine; a cell may hold half a task around each."""
+    """Return the cuts of a range as (position, largest cell there): a cell at a cut may hold half a task's entries."""
     return [(cut, max(share / 2, PROBE)) for cut in split.cuts]
 
 
 def _counted_entries(span: StreamRange) -> float:
-    """Return the number of entries in a range if the counters provide it, else -1."""
+    """Return the number of entries in a range if the stream's counters determine it, else -1."""
     info = span.info
     if span.last < info.last:
         return -1.0
@@ -323,7 +323,7 @@ def _counted_entries(span: StreamRange) -> float:
 def ranges_between(
     infos: Mapping[str, StreamInfo | None], bounds: Mapping[str, tuple[StreamID, StreamID]]
 ) -> list[StreamRange]:
-    """Return the ranges between bounds of the streams that exist."""
+    """Return the range between the given IDs for each stream that exists."""
     ranges = []
     for stream, (after, last) in bounds.items():
         info = infos.get(stream)

@@ -16,8 +16,8 @@ A later value may not fit the inferred type. It is then null, or treated as `mod
 use an explicit schema: print the inferred one with `df.schema.simpleString()`.
 
 A field with the name of one of the entry's own columns becomes `<name>_field`. Spark's column names ignore case, so the
-second of two fields that differ only by case becomes `<name>_2`. The metadata of such columns contains the field's
-name, from which the reader finds it. A field whose name is not UTF-8 has no column.
+second of two fields that differ only by case becomes `<name>_2`. The metadata of a renamed column contains the field's
+original name. A field whose name is not UTF-8 has no column.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class FieldType:
         self.sampled = False
 
     def add(self, value: bytes) -> None:
-        """Exclude the types that a value does not fit."""
+        """Exclude the column types that a value does not fit."""
         if not value.strip():
             return
         self.sampled = True
@@ -103,7 +103,7 @@ class FieldType:
 
     @property
     def name(self) -> str:
-        """Return the type; string if all values were empty."""
+        """Return the narrowest column type that fits all values so far; string if all values were empty."""
         return self.left[0][0] if self.sampled else "string"
 
 
@@ -135,7 +135,7 @@ def sample(options: Options, servers: Servers) -> list[list[bytes]]:
 
 
 def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
-    """Return the columns for these entries; `several`: with a column for the stream's name."""
+    """Return the schema for sampled entries; `several`: include a column for the stream's name."""
     from pyspark.sql import types
 
     of_kind = {
@@ -162,7 +162,7 @@ def schema_of(entries: Iterable[list[bytes]], several: bool) -> StructType:
 
 
 def _free(name: str, taken: set[str]) -> str:
-    """Return a column name for a field that is not taken and not one of the entry's own columns."""
+    """Return a column name for a field; it differs from the names in `taken` and from the entry's own columns."""
     wanted = f"{name}_field" if name.lower() in SOURCES else name
     found, number = wanted, 1
     while found.lower() in taken:
@@ -172,6 +172,6 @@ def _free(name: str, taken: set[str]) -> str:
 
 
 def infer(options: Options) -> StructType:
-    """Return the schema inferred from a sample; raise ConnectorError if there are no entries."""
+    """Return the schema inferred from a sample of entries; raise ConnectorError if the streams are empty."""
     with Servers(options) as servers:
         return schema_of(sample(options, servers), options.keys() is None or len(options.keys() or ()) > 1)

@@ -9,8 +9,8 @@ ID space into cells, reads the first few entries (PROBE) after the start of each
 
 If a probe reaches the next cell, the cell's count is exact. Every other cell gets the density of its probe. The counts
 of these cells are then scaled so that all cells add up to XLEN, which is exact. Scaling corrects the error of bursty
-streams: each probe is wrong there, but all are wrong by about the same factor. A cell that contains a cut and holds too
-many entries for a good cut is divided into up to FINER pieces, which are probed in turn.
+streams: each of their probes is wrong, but all are wrong by about the same factor. If a cell contains a cut and holds
+too many entries for a precise cut, it is divided into up to FINER smaller cells, which are probed in turn.
 
 `line` concatenates the ranges of all streams and cuts the line into equal tasks. So a huge stream becomes many tasks,
 many small streams become one task, and the cuts add at most one range per task. A cut close to the border between two
@@ -38,12 +38,12 @@ from rillet.types.stream.id import StreamID
 PROBE = 8
 FINER = 16
 MIN_TASK_ENTRIES = 2000  # starting a Python task costs much more than reading this many entries
-TYPICAL = 4  # a cell with more than this many times the median density is an outlier
+TYPICAL = 4  # a cell with more than TYPICAL times the median density is an outlier
 NEAR = 0.1  # a cut closer than this fraction of a task to a border between streams moves to the border
 
 
 class Cell(NamedTuple):
-    """A piece of the ID space, (start, end] as numbers, with its known or estimated number of entries."""
+    """A section of the ID space, (start, end] as 128-bit numbers, with its exact or estimated number of entries."""
 
     start: int
     end: int
@@ -52,7 +52,7 @@ class Cell(NamedTuple):
 
 
 class Probe(NamedTuple):
-    """The result of reading one page: the number of entries, and their first and last ID if there are any."""
+    """The result of reading one page of entries: how many there are, and the first and last ID if there are any."""
 
     entries: int
     first: StreamID
@@ -60,13 +60,13 @@ class Probe(NamedTuple):
 
 
 def cells(start: int, end: int, count: int) -> list[tuple[int, int]]:
-    """Return the bounds of `count` equal pieces of (start, end], without empty pieces."""
+    """Return (start, end) of `count` equal sections of the ID range (start, end], without empty sections."""
     cuts = [start + (end - start) * i // count for i in range(count + 1)]
     return [(a, b) for a, b in zip(cuts, cuts[1:], strict=False) if a < b]
 
 
 class Estimate:
-    """The distribution of a stream's entries over the ID space, from probes; (after, last] is the part to read."""
+    """The estimated distribution of a stream's entries over its IDs; (after, last] is the range to read."""
 
     def __init__(self, first: StreamID, after: StreamID, last: StreamID, end: StreamID, entries: int) -> None:
         """`first` is the ID just before the first entry, `end` the last ID, `entries` the length of the stream."""
@@ -78,16 +78,16 @@ class Estimate:
         self._unit = 1 << 64 if self.low >> 64 != self.high >> 64 else 1
 
     def first_cells(self, samples: int) -> list[tuple[int, int]]:
-        """Return the first cells to probe: most inside the part to read, some outside it, to cover all entries."""
+        """Return the first cells to probe: most of them in the range to read, some outside, to cover all entries."""
         some = max(1, samples // 4)
         counts = (some, samples, some)
         return [cell for (a, b), n in zip(self._edges, counts, strict=True) if a < b for cell in cells(a, b, n)]
 
     def refine(self, positions: Sequence[tuple[float, float]], most: int) -> list[tuple[int, int]]:
-        """Return pieces, `most` at most, of the cells that contain a position and hold too many entries for it.
+        """Return up to `most` smaller cells to probe, in place of cells that hold too many entries for a precise cut.
 
-        A position is a number of entries from the start, and the number that its cell may hold; positions ascend.
-        If the probes miss most of the entries, all cells are divided.
+        Each of the ascending positions is a pair: the number of entries before the cut, and the number of entries that
+        the cell around the cut may hold. If the probes miss most of the entries, all cells are divided.
         """
         hidden = sum(cell.load for cell in self._raw) < self.entries / 2
         chosen: list[tuple[int, int]] = []
@@ -109,7 +109,7 @@ class Estimate:
         return chosen
 
     def add_probes(self, bounds: Sequence[tuple[int, int]], seen: Sequence[Probe]) -> None:
-        """Store the probes of some cells; pieces replace the cell that they divide."""
+        """Store the probes of some cells; smaller cells replace the cell that they divide."""
         coarse = {cell.start: cell for cell in self._raw}
         usual = TYPICAL * self._median_density()
         done: list[Cell] = []
@@ -134,7 +134,7 @@ class Estimate:
         return Cell(start, end, PROBE * ((end - start) / max(number(seen.last) - number(seen.first), self._unit)))
 
     def _scaled(self) -> list[Cell]:
-        """Return the cells, with the estimated ones scaled so that all add up to the stream's length."""
+        """Return the cells; scale the estimated counts so that all cells add up to the stream's length."""
         exact = sum(cell.load for cell in self._raw if cell.exact)
         estimated = sum(cell.load for cell in self._raw if not cell.exact)
         factor = max(self.entries - exact, 0) / estimated if estimated else 1.0
@@ -150,19 +150,20 @@ class Estimate:
         self.cells = self._raw
 
     def inside(self) -> list[Cell]:
-        """Return the cells of the part to read."""
+        """Return the cells in the range to read."""
         return [cell for cell in self.cells if self.low <= cell.start < self.high]
 
     def count(self) -> float:
-        """Return the estimated number of entries in the part to read."""
+        """Return the estimated number of entries in the range to read."""
         return sum(cell.load for cell in self.inside())
 
 
 def _rescaled(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Cell]:
-    """Return the pieces of a cell, scaled up to the cell's count if their own counts add up to less than half of it.
+    """Scale smaller cells up to the count of the cell that they divide if they add up to less than half of it.
 
-    Pieces usually give the better estimate. In a bursty stream, however, the error depends on the size of a cell, and
-    only cells of one size are comparable: the cell's count is then the better one, unless it was denser than `usual`.
+    Smaller cells usually give the better estimate. In a bursty stream, however, the error depends on a cell's size, and
+    only cells of one size are comparable. The larger cell's count is then better, unless its density was an outlier
+    (above `usual`).
     """
     exact = sum(cell.load for cell in pieces if cell.exact)
     estimated = sum(cell.load for cell in pieces if not cell.exact)
@@ -173,7 +174,7 @@ def _rescaled(pieces: Sequence[Cell], parent: Cell, usual: float) -> Sequence[Ce
 
 
 def located(sized: Sequence[Cell], positions: Sequence[float]) -> list[StreamID]:
-    """Return the estimated IDs up to which so many entries lie; positions ascend."""
+    """Return, for each ascending position n, the estimated ID of the n-th entry of the cells."""
     ids: list[StreamID] = []
     passed = 0.0
     for cell in sized:
@@ -187,8 +188,8 @@ def located(sized: Sequence[Cell], positions: Sequence[float]) -> list[StreamID]
 def capped(waiting: Mapping[str, float], cap: int) -> dict[str, int]:
     """Return how many entries of each stream a batch of `cap` entries contains: proportional to its unread entries.
 
-    `waiting` lists the streams by age of their oldest unread entry. Each gets at least one entry while the cap lasts,
-    so a busy stream cannot starve a quiet one.
+    `waiting` lists the streams by age of their oldest unread entry, the oldest first. In this order, each stream gets
+    at least one entry until the cap is used up, so a busy stream cannot starve a quiet one.
     """
     total = sum(waiting.values())
     if total <= cap:
@@ -208,14 +209,14 @@ def capped(waiting: Mapping[str, float], cap: int) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class SplitBoundaries:
-    """The cuts inside one stream's part of the line, and whether a task ends at the end of that part."""
+    """The cuts inside one stream's range, and whether a task also ends at the end of that range."""
 
     cuts: list[float]
     ends: bool
 
 
 def line(weights: Sequence[float], parts: int) -> list[SplitBoundaries]:
-    """Cut ranges of these weights, concatenated, into `parts` equal tasks."""
+    """Concatenate ranges of the given sizes and cut them into `parts` equal tasks."""
     weights = weights if sum(weights) > 0 else [1.0] * len(weights)
     share = sum(weights) / parts
     sized = [SplitBoundaries([], False) for _ in weights]
@@ -239,7 +240,7 @@ def line(weights: Sequence[float], parts: int) -> list[SplitBoundaries]:
 def tasks(
     ranges: Sequence[Part], boundaries: Sequence[SplitBoundaries], cuts: Sequence[Sequence[StreamID]]
 ) -> list[Task]:
-    """Return the tasks of a line: the ranges, cut at these IDs. No task is empty."""
+    """Return the tasks: the concatenated ranges, cut at the given IDs. No task is empty."""
     done: list[list[Part]] = [[]]
     for (stream, after, last), split, inner in zip(ranges, boundaries, cuts, strict=True):
         for cut in inner:

@@ -6,7 +6,7 @@
 
 Requests for many keys are sent together, one pipeline per node. The result for a missing key is None. Any other error
 reply (a key of another type, a missing permission) raises ConnectorError: a caller that trims or copies streams must
-not mistake it for a missing key.
+not treat such a key as missing.
 
 The planner and the data-loss check use these values of `StreamInfo`:
 
@@ -45,7 +45,7 @@ class StreamInfo:
 
     @classmethod
     def from_reply(cls, reply: Mapping[str, Any]) -> StreamInfo:
-        """Return the info of one reply of `xinfo_streams`."""
+        """Return the StreamInfo for one XINFO STREAM reply."""
         edges = [entry for entry in (reply.get("first-entry"), reply.get("last-entry")) if entry]
         deleted = reply.get("max-deleted-entry-id")
         return cls(
@@ -63,7 +63,7 @@ class StreamInfo:
 
 
 def stream_infos(servers: Servers, streams: Iterable[str]) -> dict[str, StreamInfo | None]:
-    """Return the info of each stream, None for a missing one; raise ConnectorError for a key of another type."""
+    """Return the counters of each stream, None for a missing one; raise ConnectorError for a key of another type."""
     names = list(dict.fromkeys(streams))
     replies = xinfo_streams(servers, [name.encode() for name in names])
     return {
@@ -94,7 +94,7 @@ def _xinfo(servers: Servers, subcommand: bytes, keys: Sequence[bytes]) -> list[A
 
 
 def pairs_to_dict(flat: Sequence[Any]) -> dict[str, Any]:
-    """Return a flat reply of alternating names and values as a dictionary."""
+    """Return a reply that is a flat list of alternating names and values as a dictionary."""
     return {name.decode(): value for name, value in zip(flat[::2], flat[1::2], strict=True)}
 
 

@@ -1,8 +1,8 @@
 """Notices entries that are trimmed after a task was planned and before the task reads them.
 
 A planned range ends at the last entry that existed. If entries are removed between planning and reading, or between two
-pages, the next page simply begins later: without a check, nobody would notice the loss. So every page must prove that
-it continues the page before (client/pages.py calls `TrimWatch.check` for a page without proof):
+pages, the next page simply begins later, and the loss would stay unnoticed. So every page must prove that it continues
+the previous page (client/pages.py calls `TrimWatch.check` for a page without proof):
 
     XRANGE          the request begins at the last entry that was read, that entry included. If the entry is in the
                     reply, nothing after it was trimmed before the page was read, because a trim removes from the front:
@@ -11,16 +11,16 @@ it continues the page before (client/pages.py calls `TrimWatch.check` for a page
                         1 2 3 4 (5)│(5) 6 7 8 9        proven: one command read both
                         1 2 3 4 (5)│ 8 9 10 11 12      5 is missing: 6 and 7 may have existed
 
-    RILLET.XNODES   the reply contains the stream's first ID; if it is not beyond the start of the page, that is proof
+    RILLET.XNODES   the reply contains the stream's first ID; proven if that ID is at or before the start of the page
 
 The first page of a range is checked in the same way: a stream's first range begins at an existing entry or just before
 one, every other range begins inside the stream. The cost is one more entry per page of 2,500, and no round trip.
 
 `check` sends XINFO STREAM on a separate connection:
 
-    the first entry is not beyond the position, or directly after it     no loss: XDEL removed an entry already read
-    entries removed since the start of the batch = entries read          no loss: the trim has reached the position
-    anything else                                                        DataLoss
+    the first entry is at or before the position, or directly after it   no loss: XDEL removed an entry already read
+    entries removed since the start of the batch = entries read          no loss: the trim removed only entries read
+    any other state                                                      DataLoss
 
 `removed` is entries-added minus the length now, less the same difference at the start of the batch (`since`).
 
@@ -29,9 +29,9 @@ batch, or continues before XINFO is executed; XDEL removed entries as well; the 
 or after an estimated cap). Entries that XDEL removes from the middle of a batch between planning and reading are not
 noticed.
 
-A stream of which nothing was read and nothing was promised yet (offsets.py: `unread`) is not checked.
+A stream of which no entry was planned or read yet (offsets.py: `unread`) is not checked.
 
-Replicas need no special case: a replica holds a prefix of its master's data, and `check` asks the master.
+Replicas need no special case: a replica holds a prefix of its master's data, and `check` sends XINFO to the master.
 
 Rejected: reading the stream's first entry with each page (XRANGE - + COUNT 1). Two commands are only atomic if they
 arrive together, a migrating slot requires ASKING before each, and checking after a page is too late, because the rows
@@ -50,18 +50,18 @@ from rillet.types.stream.id import StreamID
 
 
 class TrimWatch:
-    """Checks a task's pages for trimmed entries; `since` has the offsets at which its batch starts."""
+    """Checks the pages of a task for trimmed entries; `since` holds each stream's position at the batch's start."""
 
     def __init__(self, servers: Servers, since: Mapping[str, Place], unread: Set[str] = frozenset()) -> None:
-        """servers: must not share connections with the reader of pages; unread: streams that are not checked."""
+        """servers: connections that the reader of pages does not use; unread: streams that are not checked."""
         self.servers = servers
         self.since = since
         self.unread = unread
 
     def check(self, pages: PageRange, at: StreamID) -> None:
-        """Raise DataLoss if entries of a range after `at` may be missing.
+        """Raise DataLoss if entries of the range after the ID `at` may be missing.
 
-        ConnectionLost passes through; the page must then be read again.
+        If the connection is lost, raise ConnectionLost; the caller then reads the page again.
         """
         stream = pages.key.decode()
         if stream in self.unread:
