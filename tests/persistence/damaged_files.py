@@ -1,8 +1,8 @@
-"""RDB files, logs, manifests and redis.conf with something wrong in them, from a seed: material for fuzz_files.py.
+"""Damaged RDB files, logs, manifests and redis.conf files, generated from a seed for fuzz_files.py.
 
-A genuine file is kept as its parts (an opcode, a key with the parts of its value, a command), so that a mutation
-changes one of them and leaves the rest readable; some mutations are of bytes, for what nobody thought of. Checksums
-are made right again, of an RDB file and of a log's batches, else nothing behind them would be reached.
+A valid file is kept as its parts (an opcode, a key with the parts of its value, a command), so that a mutation changes
+one part and leaves the rest readable. Some mutations change single bytes, to cover cases that no rule foresees. The
+checksums of RDB files and of a log's batches are then recomputed; otherwise the readers would reject every file early.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NAMES = [b"", b"k", b"k2", b"12", b"name" * 30, b"\r\n", bytes(range(256))]
 
 
 def sealed_rdb(data: bytes) -> bytes:
-    """Return an RDB file with the checksum that its bytes have."""
+    """Return an RDB file with a correct checksum."""
     return data[:-8] + crc64(data[:-8]).to_bytes(8, "little")
 
 
@@ -38,7 +38,7 @@ _BATCH = re.compile(rb"#RILLET:[0-9a-f]{8} (\d{1,19}) (\d{1,19}) (\d{1,19})\r\n"
 
 
 def sealed_log(data: bytes) -> bytes:
-    """Return a log whose batches have the checksums that their bytes have."""
+    """Return a log whose batches have correct checksums."""
     out = bytearray(data)
     at = 0
     while (line := _BATCH.match(out, at)) is not None:
@@ -53,7 +53,7 @@ def sealed_log(data: bytes) -> bytes:
 
 
 def _rdb_parts(source: random.Random, streams: list[tuple[int, list[Token]]]) -> list[list[Token]]:
-    """Return the parts of an RDB file behind its header: opcodes, and keys with their values."""
+    """Return the parts of an RDB file after its header: opcodes, and keys with their values."""
     parts: list[list[Token]] = [[("raw", b"\xfa"), ("string", b"redis-ver"), ("string", b"7.0.15")]]
     for database in sorted(source.sample(range(16), source.randint(1, 2))):
         parts.append([("raw", b"\xfe"), ("length", database)])
@@ -95,7 +95,7 @@ def _mutate_parts(source: random.Random, parts: list[list[Token]]) -> None:
 
 
 def genuine_rdb(source: random.Random, streams: list[tuple[int, list[Token]]], mutations: int = 0) -> bytes:
-    """Return an RDB file, with so many of its parts changed."""
+    """Return an RDB file with the given number of changed parts."""
     if source.random() < 0.2:
         version = source.randint(1, 11)
         return rdb_files.of_version(version)
@@ -110,7 +110,7 @@ def genuine_rdb(source: random.Random, streams: list[tuple[int, list[Token]]], m
 
 
 def mutated_rdb(source: random.Random, streams: list[tuple[int, list[Token]]]) -> bytes:
-    """Return an RDB file with one or a few things wrong."""
+    """Return an RDB file with one or a few mutations."""
     way = source.random()
     data = genuine_rdb(source, streams, source.choice((1, 1, 2, 3)) if way < 0.75 else 0)
     if way > 0.7:
@@ -170,7 +170,7 @@ OBJECT FREQ k0
 
 
 def _log_commands(source: random.Random) -> list[list[list[bytes]]]:
-    """Return commands as a server logs them, in units of which each is whole: one, or a transaction."""
+    """Return logged commands in complete units: one command, or a transaction."""
     engine = Engine(Settings(compat="newest"), ManualClock(NOW))
     kept: list[list[bytes]] = []
 
@@ -214,7 +214,7 @@ def _mutate_command(source: random.Random, argv: list[bytes]) -> None:
 
 
 def mutated_log(source: random.Random, streams: list[tuple[int, list[Token]]]) -> bytes:
-    """Return a file of a log with a few things wrong, or nothing."""
+    """Return a log file with a few mutations, or none."""
     units = _log_commands(source)
     for _ in range(source.choice((0, 1, 1, 2))):
         _mutate_command(source, source.choice(source.choice(units)))
@@ -245,7 +245,7 @@ def mutated_log(source: random.Random, streams: list[tuple[int, list[Token]]]) -
 
 
 def _packed(source: random.Random, unit: list[list[bytes]]) -> bytes:
-    """Return the commands of a unit as bytes, with a time before it, or its ends missing, now and then."""
+    """Return the commands of a unit as bytes, sometimes with a timestamp or without its MULTI or EXEC."""
     packed = [pack_command(argv) for argv in unit]
     way = source.random()
     if way < 0.05:
@@ -271,7 +271,7 @@ _WORDS = (b"file", b"seq", b"type", b"b", b"h", b"i", b"1", b"0", b"-1", b"9" * 
 
 
 def mutated_manifest(source: random.Random, _streams: object) -> bytes:
-    """Return a manifest with a few words changed."""
+    """Return a manifest with a few changed words."""
     text = source.choice(_MANIFESTS)
     for _ in range(source.choice((0, 1, 1, 2, 4))):
         text = _mutate_words(source, text, _WORDS)
@@ -303,7 +303,7 @@ _DIRECTIVES = (*(name.encode() for name in PARAMETERS), b"user default", b"renam
 
 
 def mutated_config(source: random.Random, _streams: object) -> bytes:
-    """Return some lines of a redis.conf, most of which make sense."""
+    """Return some lines of a redis.conf, most of them valid."""
     settings = Settings()
     lines = []
     for _ in range(source.randint(1, 6)):

@@ -1,17 +1,15 @@
-"""Files under fire: RDB files, logs, manifests and redis.conf, damaged where it hurts, sealed again, and loaded.
+"""Fuzzes the file readers: RDB files, logs, manifests and redis.conf are damaged, given valid checksums, and loaded.
 
     python -m tests.persistence.fuzz_files rdb|aof|manifest|config|check COUNT [SEED]       both speeds: set PYTHONPATH
     python -m tests.persistence.fuzz_files rdb|aof|manifest|config|check --atheris [FOLDER] [-max_total_time=600 ...]
 
-The files come from damaged_files.py.
+The files come from damaged_files.py. With atheris (`pip install atheris`), the mutations follow the coverage of the
+interpreted readers; they start from the same files, and the checksums are recomputed in the same way.
 
-With atheris (`pip install atheris`), what is changed is led by which lines of the interpreted readers it reaches; its
-inputs begin with files from there, and checksums are made right in the same way.
-
-What must hold for each file: it is loaded, or refused by an exception of the reader's own that names the file and an
-offset in it. Nothing else is ever raised, and memory stays in proportion to the file. What was loaded is sound
-(`check`), each value comes back from its DUMP, and what is saved from it loads to the same data again. A log that was
-cut is whole when it is read again. A failure prints the number of its case, and `case` runs that one again.
+Requirements for each file: it is loaded, or rejected by an exception of the reader that names the file and an offset in
+it. No other exception is raised, and memory is proportional to the file. Loaded data passes `check`, each value
+survives DUMP and RESTORE, and saving and loading again gives the same data. A log whose end was cut off is complete at
+the next reading. A failure prints the number of its case, which `case` repeats.
 """
 
 from __future__ import annotations
@@ -72,12 +70,12 @@ State = dict[tuple[int, bytes], tuple[bytes, int]]
 
 
 def disk_with(files: dict[Path, bytes]) -> SimulatedDisk:
-    """Return a disk in memory that holds the files."""
+    """Return a disk in memory with the files."""
     return SimulatedDisk({str(path): data for path, data in files.items()}, folders=("/", "/data", str(FOLDER)))
 
 
 def new_engine() -> Engine:
-    """Return an engine at a fixed time."""
+    """Return an engine with a fixed clock."""
     return Engine(Settings(compat="newest", databases=MANY_DATABASES), ManualClock(NOW))
 
 
@@ -85,7 +83,7 @@ def new_engine() -> Engine:
 
 
 def sound(engine: Engine) -> State:
-    """Verify all that an engine holds, and return it: of each key a digest of the value, and when it expires."""
+    """Verify all data of an engine; return for each key a digest of its value and its expiry."""
     engine.check()
     found: State = {}
     for database in engine.databases:
@@ -107,7 +105,7 @@ def _digest(value: Any) -> bytes:
 
 
 def refused_well(error: Exception, path: Path, size: int | None = None) -> None:
-    """Verify that an error names the file, and where a size is given an offset in it."""
+    """Verify that an error names the file, and an offset within `size` if given."""
     assert str(path) in str(error), error
     if isinstance(error, LogCorrupt) and size is not None:
         assert error.path == str(path), error
@@ -115,7 +113,7 @@ def refused_well(error: Exception, path: Path, size: int | None = None) -> None:
 
 
 class _Trickle(io.RawIOBase):
-    """A source that gives a few bytes at a time, so that what is read meets the end of a window anywhere."""
+    """A source that returns a few bytes at a time, so that an item may cross the end of a window."""
 
     def __init__(self, data: bytes, piece: int) -> None:
         self._file = io.BytesIO(data)
@@ -148,7 +146,7 @@ def try_rdb(data: bytes) -> str:
 
 
 def try_aof(data: bytes) -> str:
-    """Replay the file of a log, with or without a preamble."""
+    """Replay a log file, with or without a preamble."""
     disk = disk_with({LOG: data})
     engine = new_engine()
     with warnings.catch_warnings():
@@ -176,7 +174,7 @@ def try_aof(data: bytes) -> str:
 
 
 def try_check(data: bytes) -> str:
-    """Let `rillet check` look at a file: it says the same of it as whoever loads it, and changes nothing."""
+    """Run `rillet check` on a file: its result agrees with a load, and it changes nothing."""
     with tempfile.TemporaryDirectory(prefix="fuzz-") as folder:
         path = Path(folder) / "appendonly.aof"
         path.write_bytes(data)
@@ -192,7 +190,7 @@ def try_check(data: bytes) -> str:
 
 
 def try_manifest(data: bytes) -> str:
-    """Read a manifest, and open the log that it describes; some of the files are there."""
+    """Read a manifest, and open the log that it describes; some of its files exist."""
     files = {FOLDER / f"appendonly.aof.{n}.{kind}": b"" for n in range(1, 4) for kind in ("incr.aof", "base.aof")}
     disk = disk_with({MANIFEST: data, **files})
     try:
@@ -216,7 +214,7 @@ def try_manifest(data: bytes) -> str:
 
 
 def try_config(data: bytes) -> str:
-    """Read a redis.conf, and one that CONFIG REWRITE makes of it."""
+    """Read a redis.conf, and the file that CONFIG REWRITE makes of it."""
     data = re.sub(rb"(?i)include", b"exclude", data)  # which would read any file of this machine
     try:
         settings = load(["-"], io.BytesIO(data)).settings
@@ -246,7 +244,7 @@ TARGETS: dict[str, tuple[Try, Mutate, Seal]] = {
 
 
 class Fuzzer:
-    """Takes file after file of one kind; `counts` tells how they fared."""
+    """Generates and loads files of one kind; `counts` has the number of each result."""
 
     def __init__(self, target: str, seed: int) -> None:
         self.target = target
@@ -260,7 +258,7 @@ class Fuzzer:
         return self.mutate(random.Random(f"{self.target}:{self.seed}:{number}"), self.streams)
 
     def case(self, number: int) -> None:
-        """Make and run one case; whatever is raised is a finding."""
+        """Generate and run one case; any exception is a finding."""
         data = self.file(number)
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         self.counts[self.attempt(data)] += 1
@@ -280,7 +278,7 @@ class Fuzzer:
 
 
 def _readers() -> Iterator[FunctionType]:
-    """Yield the functions of the readers, whose lines are to be reached; none of them is compiled."""
+    """Yield the functions of the interpreted readers, for the coverage."""
     packages = ("rillet.persistence", "rillet.types", "rillet.structs", "rillet.protocol", "rillet.server.config")
     for name, module in sorted(sys.modules.items()):
         if name.startswith(packages):
@@ -291,7 +289,7 @@ def _readers() -> Iterator[FunctionType]:
 
 
 def _with_atheris(target: str, arguments: list[str]) -> None:
-    """Let atheris choose what to change; it ends with the process."""
+    """Let atheris choose the mutations until it ends the process."""
     atheris: Any = import_module("atheris")
     attempt, mutate, seal = TARGETS[target]
     for function in _readers():

@@ -1,29 +1,28 @@
-"""Processes killed under load, again and again, and what the next one finds: a server's, and a store's in a process.
+"""Kills processes under load repeatedly and checks the data: a server, or a store inside a process.
 
     python -m tests.persistence.killing --rounds 1000 --seed 1 --jobs 2
 
-A chain is a directory and a way to keep it (`Plan`: a server or the embedded library, appendfsync, how a base is
-written). In each of its rounds a process opens the directory, clients write to it through connections of their own, and
-it is killed (SIGKILL) at a random moment: in the middle of the load, after BGREWRITEAOF or BGSAVE was asked for, while
-it starts. The logs are rewritten all the time (auto-aof-rewrite-percentage 10, min-size 16kb), so many kills fall into
-a rewrite; what the killed process had started itself lives on, as it would. For the library the clients are threads of
-two processes, the store's owner and one that is attached to it; the owner dies first, and the other may take its place
-before it is killed, too.
+A chain is a directory and its configuration (`Plan`: server or embedded library, appendfsync, format of the base). In
+each round a process opens the directory, clients write to it through their own connections, and it is killed (SIGKILL)
+at a random moment: under load, after BGREWRITEAOF or BGSAVE, or during its start. The logs are rewritten continuously
+(auto-aof-rewrite-percentage 10, min-size 16kb), so many kills interrupt a rewrite; child processes of the killed
+process continue to run. For the library, the clients are threads of two processes: the store's owner and an attached
+process. The owner is killed first, and the other process may become the owner before it is killed too.
 
-A client has keys of its own and knows what they must be (`Model`): stream, group and pending entries, string, counter,
-list, hash. It notes what it sent and what was acknowledged. After a kill the directory is opened again, and for each
+Each client has its own keys and a model of their values (`Model`): stream, group and pending entries, string, counter,
+list, hash. It records what it sent and what was acknowledged. After a kill the directory is opened again, and for each
 client
 
-    acknowledged  <=  what is there  <=  sent            in the order in which it was sent, a transaction whole or not
+    acknowledged  <=  found data  <=  sent               in the order of sending; transactions are complete or absent
 
-whatever appendfsync is: what a process has written is the kernel's, and it is written before the reply leaves. Entries
-whose IDs nobody was told are known by the number in their fields.
+This holds for every appendfsync, because a process writes to the kernel before it replies, and the kernel keeps written
+data. Entries whose IDs were not reported are identified by the number in their fields.
 
-Before that, on a copy, `check` finds nothing but a torn end, and now and then the real server that the directory is
-kept for (`compat`) loads the copy and comes to the same DEBUG DIGEST.
+Before that, `check` on a copy may find nothing but a torn end. In some rounds the real server for this configuration
+(`compat`) loads the copy and must return the same DEBUG DIGEST.
 
-The moments are those of a clock, so a seed repeats what is sent and done, and not when the kill hits. A failure keeps
-the directory as the killed process left it, and says where.
+A seed repeats the commands, but not the moments of the kills, which depend on the clock. A failure keeps the directory
+in the state after the kill, and prints its path.
 """
 
 from __future__ import annotations
@@ -60,12 +59,12 @@ _LONGEST_LOAD = 0.15
 
 @dataclass
 class Figures:
-    """What was done and found."""
+    """Counts of executed work and of findings."""
 
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, other: Figures) -> None:
-        """Add another chain's."""
+        """Add the figures of another chain."""
         self.counts.update(other.counts)
 
     def __str__(self) -> str:
@@ -81,7 +80,7 @@ class Figures:
 
 
 class Chain:
-    """The rounds of one directory."""
+    """All rounds of one directory."""
 
     def __init__(self, plan: Plan, base: Path) -> None:
         self.plan = plan
@@ -94,7 +93,7 @@ class Chain:
         self._start_takes = 0.3
 
     def run(self) -> Figures:
-        """Run the rounds; Failure tells what went wrong, and where the directory is."""
+        """Run the rounds; Failure names the defect and the directory."""
         self.folder.mkdir(parents=True)
         try:
             for _ in range(self.plan.rounds):
@@ -139,7 +138,7 @@ class Chain:
         self.figures.counts["starts"] += 1
 
     def _compare(self, subject: Subject) -> None:
-        """Hold what is there against what was acknowledged and what was sent."""
+        """Compare the found data with what was acknowledged and sent."""
         count = self.figures.counts
         for client in self.clients:
             count["flying"] += len(client.flying)
@@ -148,7 +147,7 @@ class Chain:
             self._check_kept(subject)
 
     def _check_kept(self, subject: Subject) -> None:
-        """Check the copy of the directory as the killed process left it, and let redis-server load it."""
+        """Check the copy of the killed process's directory, and load it with redis-server."""
         from rillet.persistence.checking import check
         from tests.judge import peer_binary
 
@@ -165,7 +164,7 @@ class Chain:
             count["judged"] += 1
 
     def _load(self, subject: Subject) -> None:
-        """Let the clients write, kill in the middle of it, and wait until they know."""
+        """Let the clients write, kill the process, and wait until the clients have noticed."""
         before = sum(client.acknowledged for client in self.clients)
         threads = [
             threading.Thread(target=self._write, args=(client, channel))
@@ -199,7 +198,7 @@ class Chain:
             subject.kill(source)
 
     def _operator(self, subject: Subject) -> Channel | None:
-        """Return a connection of one who gives orders, to the server or to the store's owner."""
+        """Return a connection for administrative commands, to the server or to the store's owner."""
         path = subject.socket_path or str(self.folder / "socket")
         connection = socket.socket(socket.AF_UNIX)
         try:
@@ -223,7 +222,7 @@ class Chain:
             self.problem = self.problem or error
 
     def _keep(self) -> None:
-        """Copy the directory as it was left."""
+        """Copy the directory in its present state."""
         shutil.rmtree(self.kept, ignore_errors=True)
         self.kept.mkdir()
         for path in [*self.folder.iterdir(), *(self.folder / "appendonlydir").iterdir()]:
@@ -266,18 +265,18 @@ def _digest_of_redis(folder: Path, binary: str) -> Any:
 
 
 def _end_in_order() -> None:
-    """Let SIGTERM end this process as an exception does, so that it ends what it started."""
+    """Let SIGTERM raise an exception, so that child processes are ended."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
 
 
 def _adopt_orphans() -> None:
-    """Become the parent of what a killed process had started, so that it can be ended with this one."""
+    """Become the parent of a killed process's children, so that they end with this process."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def _reap_orphans() -> None:
-    """End what a killed process had started; nothing else is a child of this process by now."""
+    """End the children of a killed process; this process has no other children at this point."""
     for number in _children():
         with contextlib.suppress(ProcessLookupError):
             os.kill(number, signal.SIGKILL)
@@ -304,7 +303,7 @@ def run_chain(plan: Plan, base: Path) -> Figures:
 
 
 def plans(rounds: int, seed: int, only: str = "") -> list[Plan]:
-    """Return the chains that make up so many rounds, of a server and of the library in turns."""
+    """Return the chains for this number of rounds, alternating between server and library."""
     found = []
     for number in range((rounds + ROUNDS_OF_A_CHAIN - 1) // ROUNDS_OF_A_CHAIN):
         here = min(ROUNDS_OF_A_CHAIN, rounds - number * ROUNDS_OF_A_CHAIN)

@@ -1,11 +1,11 @@
-"""The ledger of a client whose server may be killed at any moment: what it sent, what was acknowledged, what must be.
+"""A client's record of what it sent, what was acknowledged, and the expected data, for a server that may be killed.
 
-A client has keys of its own, and each thing that it sends carries its effect on them, in Python (`Sent`). What is
-acknowledged takes effect at once, with what the reply told: IDs, how much a `~` trim left. What is on its way when the
-other side is killed may have taken effect or not, but only in the order in which it was sent, and a transaction as a
-whole: `settle` looks for the one beginning of it that leads to what was found.
+A client has its own keys, and each item that it sends has an effect on them, in Python (`Sent`). An acknowledged item
+takes effect immediately, with data from its reply: IDs, the length that a `~` trim left. Items without a reply at the
+time of the kill may have taken effect or not, but only in the order of sending, and a transaction only as a whole:
+`settle` finds the one prefix of these items that leads to the found data.
 
-What nobody told (the ID of an entry whose XADD was not acknowledged) is None in the state, and may be anything.
+Unknown values (the ID of an entry whose XADD was not acknowledged) are None in the state and match any value.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ CONSUMERS = (b"alice", b"bob", b"carol")
 
 
 class Failure(AssertionError):
-    """Something acknowledged is gone, something is half there, or a directory does not open."""
+    """Acknowledged data is missing, a transaction is incomplete, or a directory does not open."""
 
 
 def fields_of(n: int) -> list[bytes]:
-    """Return the fields of entry number n: a few bytes, at times many, and bytes that look like a log."""
+    """Return the fields of entry n: mostly short, sometimes long, sometimes similar to a log."""
     pad = b"\r\n*1\r\n$4\r\nPING\r\n" if n % 17 == 0 else b"x" * (3000 if n % 97 == 0 else n * 7 % 60)
     return [b"n", b"%d" % n, b"pad", pad]
 
 
 @dataclass
 class Model:
-    """The keys of one client. What an unacknowledged command made of them may be unknown: None."""
+    """The expected keys of one client; None stands for unknown values of unacknowledged commands."""
 
     ids: dict[int, bytes | None] = field(default_factory=dict)
     entries: list[int] = field(default_factory=list)
@@ -48,7 +48,7 @@ class Model:
     """The first entry that a recovery found: what a `~` trim that nobody acknowledged came to."""
 
     def state(self) -> tuple[Any, ...]:
-        """Return what `read` is to return of the same keys."""
+        """Return the expected result of `read` for the same keys."""
         stream = None
         if self.there:
             stream = (
@@ -63,7 +63,7 @@ class Model:
         return stream, self.text, self.expires, count, list(self.items), dict(self.table)
 
     def learn(self, found: tuple[Any, ...]) -> None:
-        """Take the IDs that nobody told from what was found."""
+        """Take the unknown IDs from the found data."""
         if self.there:
             entries, _, last, delivered, pending, _ = found[0]
             self.ids.update(zip(self.entries, (one[0] for one in entries), strict=True))
@@ -72,13 +72,13 @@ class Model:
             self.ids[self.delivered] = delivered
 
     def trim(self, length: int) -> int:
-        """Keep the newest entries and return how many went."""
+        """Keep the newest entries and return the number of removed ones."""
         gone = max(len(self.entries) - length, 0)
         del self.entries[:gone]
         return gone
 
     def trim_roughly(self, length: int, left: int | None) -> int:
-        """Do what `~` did: it left so many, or, where nobody was told, those that were found."""
+        """Apply a `~` trim: keep the reported number of entries, or, if unknown, those that were found."""
         if left is None:
             left = sum(n >= self.first_found for n in self.entries)
         require(left >= min(length, len(self.entries)), f"{left} entries left of {len(self.entries)} by ~ {length}")
@@ -86,7 +86,7 @@ class Model:
 
 
 def same(expected: Any, found: Any) -> bool:
-    """Whether two states are the same; None among the IDs expected is any."""
+    """Return whether two states are equal; an expected ID of None matches any ID."""
     if isinstance(expected, (list, tuple)):
         return (
             isinstance(found, (list, tuple)) and len(expected) == len(found)
@@ -107,7 +107,7 @@ Effect = Callable[[Model, Any], None]
 
 @dataclass
 class Sent:
-    """Commands that a client sent together: one, or a transaction. alone: nothing else was on its way."""
+    """Commands that a client sent together: one, or a transaction. alone: no other command was without a reply."""
 
     commands: list[list[bytes]]
     effect: Effect
@@ -115,7 +115,7 @@ class Sent:
 
 
 class Client:
-    """One client: its keys, what it sent, what was acknowledged."""
+    """One client: its keys, the items it sent, and those that were acknowledged."""
 
     def __init__(self, number: int, source: random.Random) -> None:
         self.name = b"c%d:" % number
@@ -131,7 +131,7 @@ class Client:
         return self.name + kind.encode()
 
     def batch(self) -> list[Sent]:
-        """Return what is to be sent next, in one write."""
+        """Return the next items to send in one write."""
         if not self.model.there:
             return [self._made()]
         if self.source.random() < 0.1:
@@ -174,7 +174,7 @@ class Client:
         return Sent([[b"XADD", self._key("s"), *trim, given, *fields_of(n)]], effect)
 
     def _trimmed_roughly(self) -> Sent:
-        """XADD MAXLEN ~ with a look at what it left, or XTRIM MAXLEN ~; alone, for the others build on it."""
+        """Send XADD MAXLEN ~ and read the resulting length, or XTRIM MAXLEN ~; alone: later items depend on it."""
         length = self.source.randint(10, 60)
         if self.source.random() < 0.5:
 
@@ -297,7 +297,7 @@ class Client:
         return Sent([[b"HSET", self._key("h"), name, value]], effect)
 
     def _transaction(self) -> Sent:
-        """Several commands between two that count, so that no half is the same as all or nothing."""
+        """Return commands between two counters, so that an incomplete transaction is detectable."""
         makers = (self._add, self._read, self._ack, self._claim, self._set)
         inner = [self._incr(), *(self.source.choice(makers)() for _ in range(self.source.randint(1, 5))), self._incr()]
 
@@ -308,7 +308,7 @@ class Client:
         return _whole([one.commands[0] for one in inner], effect)
 
     def acknowledge(self, replies: list[Any]) -> None:
-        """Take the replies to what was sent first."""
+        """Process the replies to the oldest sent items."""
         sent = self.flying.pop(0)
         for argv, reply in zip(sent.commands, replies, strict=True):
             require(not isinstance(reply, Exception), f"{b' '.join(argv)[:200]!r} was refused: {reply}")
@@ -316,7 +316,7 @@ class Client:
         self.acknowledged += len(sent.commands)
 
     def settle(self, found: tuple[Any, ...]) -> int:
-        """Find what of the sent led to what is there, and return how much of it nobody had acknowledged."""
+        """Find the prefix of sent items that leads to the found data; return its number of unacknowledged items."""
         model = self.model
         model.first_found = int(found[0][0][0][1][1]) if found[0] and found[0][0] else 1 << 60
         acknowledged = model.state()

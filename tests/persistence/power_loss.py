@@ -1,28 +1,28 @@
-"""Every crash point of a workload: the power goes before and after each operation of the disk, and the store is opened.
+"""Every crash point of a workload: power loss before and after each disk operation, followed by opening the store.
 
     python -m tests.persistence.power_loss --seeds 50 --commands 5000
 
-A plan is a seed, an `appendfsync`, and how a base is written. From it a workload runs against an engine whose log lies
-on a simulated disk: commands of tests/persistence/workload.py in batches as a server's turns make them, the clock
-moving, rewrites, snapshots and reopenings in between. What had been reached is noted in the disk's journal:
+A plan is a seed, an `appendfsync` and the format of the base. It determines a workload that runs on an engine whose log
+is on a simulated disk: commands of tests/persistence/workload.py in batches like those of a server's loop, a moving
+clock, rewrites, snapshots and reopenings. The progress is recorded in the disk's journal:
 
-    Reached(executed, acknowledged, now)     steps that were carried out, steps whose replies left, and the time (ms)
+    Reached(executed, acknowledged, now)     executed steps, steps whose replies were sent, and the time (ms)
 
-Then, for every number of operations, the power goes there. Of what the disk may hold (simulated_disk.PowerLoss) one
-image is made for each `survivor`, and opened by an engine of its own. It must open by itself, hold `check()`, and be in
-the state that it had after one of the steps: not before the last one that was promised to be there, and not after the
-last one that was carried out. A step is a command or a whole transaction, so half of one is no such state.
+Then the power fails after every number of operations. For each `survivor`, one image of the possible disk contents
+(simulated_disk.PowerLoss) is opened by a new engine. It must open without help, pass `check()`, and have the state
+after some step: not before the last step that must be durable, and not after the last executed one. A step is a command
+or a whole transaction, so an incomplete transaction is not such a state. Durable steps:
 
-    always       all that was acknowledged
-    everysec     all that was acknowledged more than a second ago
-    no           all that was there when the log was last closed
+    always       all acknowledged steps
+    everysec     all steps acknowledged more than a second ago
+    no           all steps before the log was last closed
 
-What was opened may be killed at once: a second opening finds the same and nothing to repair. After some openings the
-power goes again while the store repairs itself, or it is written on and the power goes then. A snapshot beside the log
-is whole and of one moment.
+Some opened stores are killed at once: a second opening must find the same and nothing to repair. After some openings
+the power fails again during the repair, or after further writes. A snapshot beside the log must be complete and
+consistent.
 
-An image that was met before is not opened again; its crash point is judged by what was found then. Whatever fails tells
-the command line that brings exactly that crash back.
+An image that occurred before is not opened again; its crash point is judged by the earlier result. A failure prints the
+command line that repeats this crash.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ _KEPT_IMAGES = 64
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run depends on, all of it."""
+    """All parameters that determine a run."""
 
     seed: int = 1
     fsync: str = "always"
@@ -76,14 +76,14 @@ class Plan:
     checksums: bool = True
 
     def line(self, at: int, survivor: int) -> str:
-        """Return the command that brings a crash back."""
+        """Return the command line that repeats a crash."""
         return (f"python -m tests.persistence.power_loss --fsync {self.fsync} --preamble {self.preamble} "
                 f"--seed {self.seed} --commands {self.commands} --at {at} --survivor {survivor}"
                 + " --orderly" * self.orderly)  # fmt: skip
 
 
 class Reached(NamedTuple):
-    """A note in the journal: how far the workload was; `certain` steps are on the disk whatever the policy is."""
+    """A note in the journal about the progress; `certain` steps are durable under every policy."""
 
     executed: int
     acknowledged: int
@@ -93,11 +93,11 @@ class Reached(NamedTuple):
 
 
 class CrashFailure(AssertionError):
-    """A crash point after which something that was promised is not so."""
+    """A crash point after which a guarantee does not hold."""
 
 
 def settings_of(plan: Plan) -> Settings:
-    """Return the settings of the engines of a plan."""
+    """Return the settings for the engines of a plan."""
     return Settings(databases=str(DATABASES), aof_use_rdb_preamble=plan.preamble, save="",
                     auto_aof_rewrite_min_size="16kb", auto_aof_rewrite_percentage="300")  # fmt: skip
 
@@ -118,7 +118,7 @@ class Opened:
 
 
 class FromFiles:
-    """Writes a base from the closed files of the log, as the process that a library starts does (writers.Spawned)."""
+    """Writes a base from the closed files of the log, like the process that a library starts."""
 
     reads_memory = False
 
@@ -129,11 +129,11 @@ class FromFiles:
         self._work: tuple[Path, list[Path], Ended] | None = None
 
     def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
-        """Have it done at the next poll."""
+        """Schedule the work for the next poll."""
         self._work = path, sources, ended
 
     def poll(self) -> None:
-        """Do it, and tell."""
+        """Do the scheduled work and return the outcome."""
         if self._work is not None:
             (path, sources, ended), self._work = self._work, None
             engine = Engine(self._settings, self._clock)
@@ -141,7 +141,7 @@ class FromFiles:
             ended("", write_base(path, engine, self._disk))
 
     def stop(self) -> None:
-        """Do not do it."""
+        """Cancel the scheduled work."""
         self._work = None
 
 
@@ -149,7 +149,7 @@ class FromFiles:
 
 
 class Workload:
-    """One run over a simulated disk; `states` after each step, the journal with what was reached."""
+    """One run on a simulated disk: the state after each step, and the journal with the progress."""
 
     def __init__(self, plan: Plan, disk: SimulatedDisk | None = None) -> None:
         self.plan = plan
@@ -180,7 +180,7 @@ class Workload:
         self.openings += 1
 
     def note(self) -> None:
-        """Note in the journal how far it is."""
+        """Record the progress in the journal."""
         self.disk.note(Reached(len(self.states) - 1, self.acknowledged, self.now, self.certain, self.snapshot))
 
     def run(self) -> None:
@@ -197,7 +197,7 @@ class Workload:
         self._close()
 
     def _turn(self) -> None:
-        """Do what one turn of a server's loop does, and sometimes what an operator does."""
+        """Do the work of one iteration of a server's loop, and sometimes that of an operator."""
         random = self.random
         self._batch(1 if random.random() < 0.7 else random.randint(2, 8))
         way = random.random()
@@ -211,7 +211,7 @@ class Workload:
             self.rewriting.begin()
 
     def _batch(self, count: int) -> None:
-        """Carry out some steps of several sessions, write them in one go, and let the replies leave."""
+        """Execute steps of several sessions, write them at once, and send the replies."""
         for _ in range(count):
             session = self.random.choice(self.sessions)
             self._carry_out(session, self.commands.step(session.db.index))
@@ -230,7 +230,7 @@ class Workload:
         self.note()
 
     def _pass_time(self, ms: int) -> None:
-        """Let the clock move on, tick by tick; keys whose time has come go one by one, each a step."""
+        """Advance the clock tick by tick; expired keys are deleted one by one, each as a step."""
         for _ in range(0, ms, TICK):
             self.now += TICK
             self.clock.advance(TICK)
@@ -266,7 +266,7 @@ class Workload:
         assert self.tracker.state == self.states[-1], "closed and opened again, it is not the same"
 
     def _after_kill(self) -> None:
-        """Another process opens the store; of the steps that were not acknowledged it has the first few, or none."""
+        """Reopen the store as another process; it has a prefix, possibly empty, of the unacknowledged steps."""
         self.disk.kill_in = self.random.choice((-1, -1, self.random.randrange(8)))
         self.kills += 1
         try:
@@ -282,11 +282,11 @@ class Workload:
 
     @property
     def rewrites(self) -> int:
-        """How many bases were put in force."""
+        """The number of installed bases."""
         return sum(one.kind == "rename" and ".base." in one.target for one in self.disk.journal)
 
     def check(self) -> None:
-        """Verify that what the steps were told to change is all that they changed."""
+        """Verify that steps changed only the keys that they declare."""
         assert state(self.engine) == self.states[-1]
         self.engine.check()
 
@@ -296,7 +296,7 @@ class Workload:
 
 @dataclass
 class Found:
-    """What an image was when it was opened: its state, and whether the opening had to change anything."""
+    """The result of opening an image: its state, and whether the opening changed anything."""
 
     state: int
     repaired: bool
@@ -304,7 +304,7 @@ class Found:
 
 @dataclass
 class Figures:
-    """What was covered."""
+    """Coverage counts."""
 
     points: int = 0
     images: int = 0
@@ -319,7 +319,7 @@ class Figures:
     faults: int = 0
 
     def add(self, other: Figures) -> None:
-        """Add another run's."""
+        """Add the counts of another run."""
         for name in self.__dataclass_fields__:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
@@ -346,7 +346,7 @@ class Crashes:
         self._snapshots: dict[bytes, int] = {}
 
     def images(self, survivors: int, only: tuple[int, int] | None = None) -> Iterator[tuple[int, int, Any]]:
-        """Yield (operations done, survivor, image), with `reached` and `floor` as they were then."""
+        """Yield (operations done, survivor, image); `reached` and `floor` have the values of that moment."""
         power = PowerLoss(self.workload.disk.journal, folders=FOLDERS, orderly=self.plan.orderly)
         self.reached = Reached(0, 0, START, 0, 0)
         self.acknowledged: list[tuple[int, int]] = []
@@ -370,7 +370,7 @@ class Crashes:
         self.reached = reached
 
     def floor(self) -> int:
-        """Return the last step that was promised to outlive the power."""
+        """Return the last step that must survive the power loss."""
         certain = self.reached.certain
         if self.plan.fsync == "always":
             return max(certain, self.reached.acknowledged)
@@ -380,7 +380,7 @@ class Crashes:
         return certain
 
     def run(self, survivors: int = 1, only: tuple[int, int] | None = None) -> Figures:
-        """Try every crash point, or one; CrashFailure tells of the first that breaks a promise."""
+        """Test every crash point, or one; CrashFailure describes the first violation."""
         for at, survivor, image in self.images(survivors, only):
             self.figures.points += 1
             try:
@@ -415,7 +415,7 @@ class Crashes:
             del self._known[self._order.popleft()]
 
     def _is_promised(self, found: int, floor: int | None = None) -> int:
-        """Return the step after which the state was so; CrashFailure where it is none that may be."""
+        """Return the step after which the state occurred; CrashFailure if it is not allowed."""
         floor = self.floor() if floor is None else floor
         positions = self._positions.get(found, [])
         at = bisect_right(positions, self.reached.executed)
@@ -426,7 +426,7 @@ class Crashes:
         return positions[at - 1]
 
     def _open(self, image: SimulatedDisk, random: Random) -> Found:
-        """Open an image and see to it that this was the end of it."""
+        """Open an image, and verify that a second opening finds nothing to do."""
         kept = image.files(), set(image.folders)
         opened = Opened(image, self.workload.settings, self.plan, self.reached.now)
         opened.engine.check()
@@ -444,7 +444,7 @@ class Crashes:
         return found
 
     def _second_opening(self, image: SimulatedDisk, found: Found) -> None:
-        """The process is killed once it has opened the store: the next one finds nothing to repair."""
+        """Verify that after a kill the next process finds nothing to repair."""
         again = Opened(image.copy(), self.workload.settings, self.plan, self.reached.now)
         changes = again.repairs + [str(one) for one in again.disk.changes()]
         if changes or again.replayed.dropped:
@@ -453,7 +453,7 @@ class Crashes:
             raise CrashFailure("opened a second time, it is not the same")
 
     def _crash_again(self, image: SimulatedDisk, kept: tuple[dict[str, bytes], set[str]], random: Random) -> None:
-        """The power goes while the store repairs itself, or right after."""
+        """Cut the power again during the repair, or right after it."""
         power = PowerLoss(image.journal, *kept, self.plan.orderly)
         for _ in range(random.randint(1, len(image.journal))):
             power.step()
@@ -462,7 +462,7 @@ class Crashes:
         self._is_promised(state(again.engine))
 
     def _write_on(self, opened: Opened, kept: tuple[dict[str, bytes], set[str]], random: Random) -> None:
-        """What is written after the opening is as durable as what came before."""
+        """Verify that writes after the opening are equally durable."""
         engine, log = opened.engine, opened.log
         log.set_fsync("always")
         session = engine.session()
@@ -491,7 +491,7 @@ class Crashes:
 
 def explore(plan: Plan, survivors: int = 1, only: tuple[int, int] | None = None,
             disk: SimulatedDisk | None = None) -> Figures:  # fmt: skip
-    """Run a plan's workload and try its crash points."""
+    """Run a plan's workload and test its crash points."""
     workload = Workload(plan, disk)
     workload.run()
     workload.check()
@@ -499,7 +499,7 @@ def explore(plan: Plan, survivors: int = 1, only: tuple[int, int] | None = None,
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run many plans; the exit code is the number of those that found something."""
+    """Run many plans; the exit code is the number of plans with a failure."""
     parser = argparse.ArgumentParser(prog="python -m tests.persistence.power_loss", description=__doc__.split("\n")[0])
     parser.add_argument("--seeds", type=int, default=1, help="how many, from --seed on")
     parser.add_argument("--seed", type=int, default=1)

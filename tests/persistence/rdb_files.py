@@ -1,4 +1,4 @@
-"""RDB files byte by byte: what servers of every age have written, built here from the parts of the format."""
+"""RDB files as written by servers of every version, built here byte by byte from the parts of the format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FAR = 9_000_000_000
 
 
 def size(n: int) -> bytes:
-    """Return a length in its shortest form."""
+    """Return the shortest encoding of a length."""
     if n < 64:
         return bytes((n,))
     if n < 16384:
@@ -24,12 +24,12 @@ def size(n: int) -> bytes:
 
 
 def text(data: bytes) -> bytes:
-    """Return a string as it is."""
+    """Return an uncompressed string."""
     return size(len(data)) + data
 
 
 def block(data: bytes) -> bytes:
-    """Return a string in an LZF block."""
+    """Return a string as an LZF block."""
     packed = compress(data)
     assert packed
     return b"\xc3" + size(len(packed)) + size(len(data)) + packed
@@ -50,12 +50,12 @@ def listpack(*values: bytes | int) -> bytes:
 
 
 def key(kind: int, name: bytes, value: bytes) -> bytes:
-    """Return a key of that RDB type."""
+    """Return a key with this RDB type."""
     return bytes((kind,)) + text(name) + value
 
 
 def file(version: int | bytes, *parts: bytes, checksum: bool = True) -> bytes:
-    """Return a file; checksum False: one that was not computed."""
+    """Return a file; checksum False: its checksum is 0, which means none."""
     head = version if isinstance(version, bytes) else b"REDIS%04d" % version
     data = head + b"".join(parts) + b"\xff"
     if isinstance(version, int) and version < 5:
@@ -117,7 +117,7 @@ PARTS: list[tuple[int, bytes]] = [
 
 
 def of_version(version: int, *more: bytes, checksum: bool = True) -> bytes:
-    """Return a file with all that version had, in database 0, with what stands at the head of such a file."""
+    """Return a file with all types of this version in database 0, and its header fields."""
     head = b"\xfe\x00"
     if version >= 7:
         head = b"\xfa" + text(b"redis-ver") + text(b"old") + b"\xfe\x00\xfb" + size(30) + size(2)

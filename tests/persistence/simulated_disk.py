@@ -1,28 +1,27 @@
-"""A disk that remembers what it was told, forgets what was not synced, and fails when it is asked to.
+"""A simulated disk that records every call, loses unsynced data, and fails on request.
 
-It stands behind the calls of rillet.persistence.disk. While it works, it is a file system in memory, and each call
-that changes something is one operation of the journal:
+It implements the calls of rillet.persistence.disk. Without faults it is a file system in memory, and each call that
+changes something is one operation of the journal:
 
-    make_folder  create  write  truncate  sync  rename  remove  sync_folder      and notes, which whoever drives it adds
+    make_folder  create  write  truncate  sync  rename  remove  sync_folder      and notes, which the test adds
 
-`PowerLoss` walks along the journal and says, for any number of operations, what the disk may hold when the power goes
-right there. Of what was not synced, anything may be there:
+`PowerLoss` walks along the journal and returns, for any number of operations, the possible disk contents after a power
+loss at that point. Unsynced data may survive in any combination:
 
-    data      one sector (512 bytes) of a file is written back or not, whatever was written before it and after; it is
-              as it was after any of the writes that touched it. The file may have grown over sectors that are not
-              there: they are zeroes, or what the disk held before
-    names     the folder has had the first few of its changes, or (crueler) any of them: a rename may be there whose
-              file's data is not
+    data      each sector (512 bytes) of a file is written or not, independent of the order of the writes, in its state
+              after any of the writes to it. The file may have grown over missing sectors, which contain zeroes or old
+              disk contents
+    names     the folder has the first few of its changes, or (harder) any subset of them: a rename may survive without
+              the file's data
 
-    journal   write A   write B   sync   write C   write D  |  the power goes
+    journal   write A   write B   sync   write C   write D  |  power loss
     file      AAAAAAAAAABBBBBBBBBB       CCCCCCCC  DDDDDDDD    in the kernel
-              AAAAAAAAAABBBBBBBBBB       CC?0000000DDDD        one of many that may be on the disk
+              AAAAAAAAAABBBBBBBBBB       CC?0000000DDDD        one of many possible disk contents
 
-A sync that failed is no sync, and the kernel thinks that it has written those pages: a later sync, though it succeeds,
-puts only those sectors on the disk that were written again. With `evicts` they are forgotten at once, so that who reads
-the file sees what is on the disk.
+After a failed sync the kernel considers those pages written: a later sync, even if it succeeds, writes only the sectors
+that were written again. With `evicts` the kernel also drops the pages, so that a reader sees the disk's contents.
 
-Everything random comes from one seed, so what is found once is found again.
+All randomness comes from one seed, so a failure can be repeated.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ FOREVER = 1 << 62
 
 
 class Operation(NamedTuple):
-    """One entry of the journal: what was done to which name, of which file (a number), with which bytes or size."""
+    """One entry of the journal: the call, the name, the file's number, and the bytes or the size."""
 
     kind: str
     path: str
@@ -75,7 +74,7 @@ class Fault:
     told: int = field(default=0, init=False)
 
     def strikes(self, kind: str) -> bool:
-        """Whether this call fails; it is counted."""
+        """Count the call and return whether it fails."""
         if self.kinds and kind not in self.kinds:
             return False
         if self.at > 0:
@@ -88,11 +87,11 @@ class Fault:
 
 
 class Killed(BaseException):
-    """The process ends here, as by kill -9: nothing that it does on its way out reaches the disk."""
+    """The process ends here as by kill -9: none of its cleanup reaches the disk."""
 
 
 class _SimulatedFile:
-    """A file that is written; it stays the same file when its name changes or goes."""
+    """An open file; it stays the same file when its name changes or is removed."""
 
     def __init__(self, disk: SimulatedDisk, path: str, number: int) -> None:
         self._disk = disk
@@ -116,7 +115,7 @@ class _SimulatedFile:
 
 
 class SimulatedDisk(Disk):
-    """Files in memory, a journal of what was done to them, and calls that fail as planned."""
+    """Files in memory, a journal of their changes, and planned failures of calls."""
 
     __slots__ = ("calls", "contents", "evicts", "faults", "folders", "journal", "kill_in", "names_of", "unsynced")
 
@@ -139,17 +138,17 @@ class SimulatedDisk(Disk):
     # -- faults ----------------------------------------------------------------------------------------
 
     def fail(self, error: int, *kinds: str, at: int = 0, times: int = 1, short: int = 0) -> Fault:
-        """Let calls fail (see Fault); FOREVER is until `works`."""
+        """Plan failures of calls (see Fault); FOREVER lasts until `works`."""
         fault = Fault(error, frozenset(kinds), at, times, short)
         self.faults.append(fault)
         return fault
 
     def works(self) -> None:
-        """Forget the faults that were planned."""
+        """Remove the planned faults."""
         self.faults.clear()
 
     def _call(self, kind: str, path: str) -> Fault | None:
-        """Count a call and raise what was planned for it; a short write is the caller's to carry out."""
+        """Count a call and raise its planned fault; the caller performs a short write."""
         self.calls += 1
         if self.kill_in >= 0:
             if not self.kill_in:
@@ -206,11 +205,11 @@ class SimulatedDisk(Disk):
     # -- the calls of Disk -----------------------------------------------------------------------------
 
     def append_to(self, path: Path) -> DiskFile:
-        """Open a file to write at its end; it is made where there is none."""
+        """Open a file to write at its end; create it if it does not exist."""
         return self._open(str(path), False)
 
     def create(self, path: Path) -> DiskFile:
-        """Open an empty file to be written, in place of one that is there."""
+        """Open an empty file for writing, replacing an existing one."""
         return self._open(str(path), True)
 
     def _open(self, path: str, empty: bool) -> DiskFile:
@@ -236,15 +235,15 @@ class SimulatedDisk(Disk):
         return io.BytesIO(bytes(self.contents[self._find(str(path))]))
 
     def exists(self, path: Path) -> bool:
-        """Whether there is a file or folder of that name."""
+        """Return whether a file or folder with this name exists."""
         return str(path) in self.names_of or str(path) in self.folders
 
     def size(self, path: Path) -> int:
-        """Return the bytes that the file holds."""
+        """Return the file's size in bytes."""
         return len(self.contents[self._find(str(path))])
 
     def names(self, folder: Path) -> list[str]:
-        """Return what lies in the folder, by name; nothing where there is no folder."""
+        """Return the names in the folder, none if it does not exist."""
         if str(folder) in self.names_of or _folder(str(folder)) in self.names_of:
             raise _error(20, str(folder))
         return sorted(
@@ -252,7 +251,7 @@ class SimulatedDisk(Disk):
         )
 
     def make_folder(self, path: Path) -> None:
-        """Make the folder, and those above it, where it is not there."""
+        """Create the folder and its missing parents."""
         for one in [*reversed(path.parents), path]:
             if str(one) in self.names_of:
                 raise _error(17 if one == path else 20, str(one))
@@ -262,7 +261,7 @@ class SimulatedDisk(Disk):
                 self.journal.append(Operation("make_folder", str(one)))
 
     def rename(self, old: Path, new: Path) -> None:
-        """Give the file another name, in one step, in place of what has that name."""
+        """Rename the file atomically, replacing an existing file."""
         self._call("rename", str(old))
         self._needs_folder(str(old))
         self._needs_folder(str(new))
@@ -274,7 +273,7 @@ class SimulatedDisk(Disk):
             self.journal.append(Operation("rename", str(old), number, target=str(new)))
 
     def remove(self, path: Path) -> None:
-        """Remove the file, if it is there."""
+        """Remove the file if it exists."""
         if str(path) in self.folders:
             raise _error(21, str(path))
         if str(path) in self.names_of:
@@ -284,13 +283,13 @@ class SimulatedDisk(Disk):
             raise _error(20, str(path))
 
     def truncate(self, path: Path, size: int) -> None:
-        """Cut a file that nobody writes to so many bytes, on the disk when this returns."""
+        """Truncate a file that is not open for writing; durable on return."""
         number = self._find(str(path))
         self._truncate(str(path), number, size)
         self._sync(str(path), number)
 
     def sync_folder(self, folder: Path) -> None:
-        """Put the folder's own entries on the disk: which files it has, under which names."""
+        """Make the folder's entries durable."""
         self._call("sync_folder", str(folder))
         if str(folder) not in self.folders:
             self._find(str(folder))
@@ -312,19 +311,19 @@ class SimulatedDisk(Disk):
     # -- what only tests do ----------------------------------------------------------------------------
 
     def note(self, note: Any) -> None:
-        """Add a note to the journal: what had been reached when its operations so far were done."""
+        """Add a note to the journal about the progress so far."""
         self.journal.append(Operation("note", "", note=note))
 
     def files(self) -> dict[str, bytes]:
-        """Return every file's bytes as whoever lives sees them."""
+        """Return every file's bytes as a running process sees them."""
         return {path: bytes(self.contents[number]) for path, number in self.names_of.items()}
 
     def changes(self) -> list[Operation]:
-        """Return the operations that changed what whoever lives sees."""
+        """Return the operations that are visible to a running process."""
         return [one for one in self.journal if one.kind not in ("sync", "sync_failed", "sync_folder", "note")]
 
     def copy(self) -> SimulatedDisk:
-        """Return a disk that holds the same, with a journal of its own: what another process finds after a kill."""
+        """Return a disk with the same contents and a new journal, as a new process finds it after a kill."""
         return SimulatedDisk(self.files(), self.folders)
 
 
@@ -355,12 +354,12 @@ class _OnDisk:
         self.frozen: bytes | None = data  # the durable bytes as an object that images share
 
     def take(self, operation: Operation) -> None:
-        """Take note of a write or of a cut."""
+        """Record a write or a truncation."""
         _apply(self.cache, operation)
         self.pending.append(operation)
 
     def sync(self) -> None:
-        """All of it is on the disk, but what a failed sync left in doubt and nobody wrote again."""
+        """Make all data durable, except for sectors of a failed sync that were not written again."""
         if self.doubtful:
             self.doubtful -= {sector for one in self.pending for sector in _sectors(one)}
             kept = {sector: bytes(_sector(self.durable, sector)) for sector in self.doubtful}
@@ -375,7 +374,7 @@ class _OnDisk:
         self.frozen = None
 
     def fail(self) -> None:
-        """A sync failed: nobody knows of anything that it was for, and no later sync writes it."""
+        """Record a failed sync: its sectors are in doubt, and no later sync writes them."""
         for one in self.pending:
             self.doubtful.update(_sectors(one))
         before = self.durable[:]
@@ -391,7 +390,7 @@ class _OnDisk:
         self.durable[sector * SECTOR : end] = data[:size].ljust(size, b"\0")
 
     def image(self, random: Random, orderly: bool) -> bytes:
-        """Return what may be on the disk when the power goes now."""
+        """Return possible disk contents of the file after a power loss at this point."""
         if not self.pending and not self.doubtful:
             if self.frozen is None:
                 self.frozen = bytes(self.durable)
@@ -438,13 +437,13 @@ def _sector(data: bytearray, sector: int) -> bytearray:
 
 
 def _tear(disk: bytearray, operation: Operation, random: Random) -> None:
-    """Write the beginning of it, up to any byte."""
+    """Write a prefix that ends at any byte."""
     if operation.kind == "write":
         _apply(disk, operation._replace(data=operation.data[: random.randrange(len(operation.data) + 1)]))
 
 
 def _scatter(disk: bytearray, pending: list[Operation], random: Random) -> None:
-    """Write back some sectors of each write, in any order: each as the kernel had it after one of the writes."""
+    """Write some sectors of each write in any order, each in its state after one of the writes."""
     cache = bytearray(disk)
     survives = random.choice((0.2, 0.5, 0.9))
     for one in pending:
@@ -463,7 +462,7 @@ def _scatter(disk: bytearray, pending: list[Operation], random: Random) -> None:
 
 
 def _fill(disk: bytearray, size: int, random: Random) -> None:
-    """Let the file grow to the size: with zeroes, with bytes of nobody knows what, or with what was there once."""
+    """Extend the file to the size with zeroes, random bytes or old contents."""
     disk.extend(bytes(max(0, min(size - len(disk), -len(disk) % SECTOR))))  # the rest of a sector is empty
     missing = size - len(disk)
     if missing <= 0:
@@ -480,7 +479,7 @@ def _fill(disk: bytearray, size: int, random: Random) -> None:
 
 
 class _OnDiskFolder:
-    """A folder as the disk has it: names that are certain, and the changes since."""
+    """A folder on the disk: durable names, and the changes since."""
 
     __slots__ = ("changes", "durable")
 
@@ -494,7 +493,7 @@ class _OnDiskFolder:
         self.changes.clear()
 
     def image(self, random: Random) -> dict[str, int]:
-        """Return the names that may be there: after the first few changes, or after any of them."""
+        """Return possible names after a power loss: after the first few changes, or after any of them."""
         if not self.changes:
             return self.durable
         found = dict(self.durable)
@@ -526,7 +525,7 @@ def _rename(names: dict[str, int], operation: Operation) -> None:
 
 
 class PowerLoss:
-    """What a disk may hold after the power went, for one place in the journal after the other. O(operations) in all."""
+    """The possible disk contents after a power loss, for successive positions in the journal. O(operations) in all."""
 
     def __init__(self, journal: list[Operation], files: dict[str, bytes] | None = None,
                  folders: Iterable[str] = ("/",), orderly: bool = False) -> None:
@@ -548,7 +547,7 @@ class PowerLoss:
         return self._folders.setdefault(path, _OnDiskFolder())
 
     def step(self) -> Operation:
-        """Go past one operation and return it."""
+        """Advance by one operation and return it."""
         one = self.journal[self.at]
         self.at += 1
         kind = one.kind
@@ -577,7 +576,7 @@ class PowerLoss:
         return self._files.setdefault(number, _OnDisk())
 
     def image(self, random: Random) -> SimulatedDisk:
-        """Return a disk that holds what may be left."""
+        """Return a disk with possible contents after a power loss."""
         names: dict[str, int] = {}
         waiting = ["/"]
         while waiting:
@@ -595,7 +594,7 @@ class PowerLoss:
 
 
 def losses(disk: SimulatedDisk, files: dict[str, bytes], folders: Iterable[str], seed: int) -> Iterator[SimulatedDisk]:
-    """Yield what may be left before the first operation of the disk's journal, and after each. O(operations)"""
+    """Yield the possible contents before the first operation of the journal, and after each. O(operations)"""
     power = PowerLoss(disk.journal, files, folders)
     random = Random(seed)
     yield power.image(random)

@@ -1,4 +1,4 @@
-"""What an engine or a server holds: the DUMP, type and expiry of every key of every database."""
+"""The data of an engine or a server: DUMP, type and expiry of every key of every database."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ State = dict[tuple[int, bytes], tuple[bytes, int]]
 
 
 class Opened:
-    """An engine with a log, driven command by command; the log is flushed as before a reply."""
+    """An engine with a log, for single commands; the log is flushed after each, as before a reply."""
 
     def __init__(self, folder: Any, fsync: str = "no", now: int = 1_700_000_000_000, **options: Any) -> None:
         # The time stands still: a consumer's seen-time is not logged, it is that of the replay.
@@ -55,12 +55,12 @@ class Opened:
 
 
 def rewrite(folder: Path, engine: Engine) -> None:
-    """Let the closed log in the folder be a base of the engine's data."""
+    """Replace the closed log in the folder by a base of the engine's data."""
     Rewriting(AppendOnlyLog(folder), engine, InlineBaseWriter(engine)).rewrite_now()
 
 
 def state_of(run: Callable[..., Any]) -> State:
-    """Return the state behind a function that runs a command."""
+    """Return the data that a function for commands can read."""
     found: State = {}
     for database in range(16):
         run("SELECT", database)
@@ -71,7 +71,7 @@ def state_of(run: Callable[..., Any]) -> State:
 
 
 def content_of(run: Callable[..., Any]) -> dict[bytes, Any]:
-    """Return what database 0 holds, but for the read counters of groups (see WORK)."""
+    """Return the data of database 0 without the read counters of groups (see WORK)."""
     found: dict[bytes, Any] = {}
     for key in sorted(run("KEYS", "*")):
         if run("TYPE", key) != b"stream":

@@ -1,4 +1,4 @@
-"""The log: what is written, and that replaying it gives the same data to the byte."""
+"""The append-only log: its content, and replays that restore the same data byte by byte."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def test_reopening_gives_the_same_dump_of_every_key(tmp_path: Path, fsync: str) 
         assert again.state() == after != before
 
 
-def test_after_a_kill_everything_acknowledged_is_there(tmp_path: Path) -> None:
-    """Nothing but flush() ran: the file is whole after every reply."""
+def test_acknowledged_writes_survive_a_kill(tmp_path: Path) -> None:
+    """Only flush() was called: the file is complete after every reply."""
     first = Opened(tmp_path)
     try:
         for line in WORK:
@@ -126,7 +126,7 @@ def test_a_transaction_is_one_unit(tmp_path: Path) -> None:
         assert _bytes(tmp_path) == log[:start]
 
 
-def test_torn_at_every_byte_of_the_last_command(tmp_path: Path) -> None:
+def test_a_log_torn_at_any_byte_of_the_last_command_loads(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         opened("SET", "kept", "1")
         opened("XADD", "s", "1-1", "field", "value")
@@ -151,8 +151,8 @@ def test_torn_at_every_byte_of_the_last_command(tmp_path: Path) -> None:
         assert opened("XLEN", "s") == 2
 
 
-def test_expired_keys_while_replaying(tmp_path: Path) -> None:
-    """The log says when a key went; a command that came before must find it, whatever the time is now."""
+def test_keys_do_not_expire_during_a_replay(tmp_path: Path) -> None:
+    """The log contains the deletions, and earlier commands must find the keys."""
     with Opened(tmp_path) as opened:
         opened("SET", "k", "10", "PX", "50")
         opened("SET", "t", "5", "PX", "100000")
@@ -210,7 +210,7 @@ def test_always_syncs_before_the_reply(tmp_path: Path) -> None:
             assert opened.log.synced == opened.log.size == len(_bytes(tmp_path)) > 0
 
 
-def test_progress_and_figures(tmp_path: Path) -> None:
+def test_a_replay_reports_its_progress_and_counts(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         for _ in range(2000):
             opened("XADD", "s", "*", "n", "x" * 1000)
@@ -227,7 +227,7 @@ def test_progress_and_figures(tmp_path: Path) -> None:
     assert replayed.commands == 2001 and replayed.bytes == total and replayed.seconds > 0
 
 
-def test_a_command_of_a_later_version(tmp_path: Path) -> None:
+def test_a_command_of_a_newer_server_is_named(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         opened("SET", "a", "1")
     size = len(_bytes(tmp_path))
@@ -252,7 +252,7 @@ def test_a_missing_manifest_or_file_is_not_an_empty_log(tmp_path: Path) -> None:
         Opened(tmp_path)
 
 
-def test_several_files_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+def test_several_files_are_read_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     def command(*words: str) -> bytes:
         return b"*%d\r\n" % len(words) + b"".join(b"$%d\r\n%b\r\n" % (len(word), word.encode()) for word in words)
 
@@ -287,7 +287,7 @@ def test_a_base_without_an_incremental_file_gets_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("inside", [False, True])
 def test_effects_before_an_exception_are_logged(tmp_path: Path, inside: bool) -> None:
-    """An exception that is no refusal (^C, no memory) ends a transaction in the middle: memory and log say the same."""
+    """An exception such as KeyboardInterrupt ends a transaction in the middle: memory and log agree."""
     with Opened(tmp_path) as opened:
         session, engine = opened.session, opened.engine
         strange: list[Any] = [b"APPEND", b"k", "no bytes"]

@@ -1,4 +1,4 @@
-"""A log's commands are carried out the same however its bytes come in, and what cannot be is told with its place."""
+"""A log's commands have the same effect however its bytes are split, and errors have their offset."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ NOW = 1_700_000_000_000
 
 
 def adds(count: int, key: bytes = b"s", first: int = 1) -> list[bytes]:
-    """Return XADDs as a log has them."""
+    """Return XADDs in the form of a log."""
     return [pack_command([b"XADD", key, b"%d-%d" % (number // 3 + 1, number % 3), b"f", b"%d" % number])
             for number in range(first, first + count)]  # fmt: skip
 
 
 def loading() -> Engine:
-    """Return an engine that loads."""
+    """Return an engine in the loading state."""
     engine = Engine(clock=ManualClock(NOW))
     engine.loading = True
     return engine
 
 
 def played(engine: Engine, data: bytes, sizes: random.Random | None = None) -> CommandApplier:
-    """Play the bytes back, in one piece or in many."""
+    """Replay the bytes in one piece or in many."""
     playback = CommandApplier("a.aof", engine.session(trusted=True), 0)
     at = 0
     while at < len(data):
@@ -44,14 +44,14 @@ def played(engine: Engine, data: bytes, sizes: random.Random | None = None) -> C
 
 
 def values(engine: Engine) -> dict[tuple[int, bytes], bytes]:
-    """Return the keys and their payloads."""
+    """Return the keys and their DUMP payloads."""
     engine.check()
     return {(database.index, key): dump(value) for database in engine.databases
             for key, value in database.values.items()}  # fmt: skip
 
 
 def some_log(chance: random.Random) -> bytes:
-    """Return a log of many plain XADDs, and between them whatever else a log holds."""
+    """Return a log of many plain XADDs, with other content between them."""
     parts = [pack_command([b"SELECT", b"0"])]
     for number in range(60):
         parts += adds(chance.randrange(1, 9), chance.choice([b"s", b"t"]), 100 * number)
@@ -65,7 +65,7 @@ def some_log(chance: random.Random) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_a_log_in_pieces_is_the_log(seed: int) -> None:
+def test_a_log_read_in_pieces_gives_the_same_data(seed: int) -> None:
     chance = random.Random(seed)
     data = some_log(chance)
     whole, pieces, handled = loading(), loading(), loading()
@@ -84,7 +84,7 @@ def test_a_log_in_pieces_is_the_log(seed: int) -> None:
     pack_command([b"XADD", b"text", b"99-0", b"f", b"v"]),
     pack_command([b"XADD", b"s", b"x", b"f", b"v"]),
 ])  # fmt: skip
-def test_a_rejected_command_is_reported_with_its_place(bad: bytes) -> None:
+def test_a_rejected_command_is_reported_with_its_offset(bad: bytes) -> None:
     before = pack_command([b"SET", b"text", b"1"]) + b"".join(adds(50))
     engine = loading()
     with pytest.raises(LogCorrupt, match=rf"a\.aof: offset {len(before)}: .*XADD .* was refused: "):
@@ -99,13 +99,13 @@ def test_an_unknown_command_is_reported() -> None:
 
 
 @pytest.mark.parametrize("noise", [b"x", b"\0", b"\r\n", b"PING\r\n"])
-def test_invalid_bytes_are_reported_with_their_place(noise: bytes) -> None:
+def test_invalid_bytes_are_reported_with_their_offset(noise: bytes) -> None:
     before = b"".join(adds(9))
     with pytest.raises(LogCorrupt, match=f"offset {len(before)}: Bad file format .*: a command expected"):
         played(loading(), before + noise + before)
 
 
-def test_half_a_transaction_is_not_carried_out() -> None:
+def test_an_incomplete_transaction_is_not_executed() -> None:
     before = b"".join(adds(9))
     engine = loading()
     playback = played(engine, before + pack_command([b"MULTI"]) + b"".join(adds(5, first=50)))
@@ -115,8 +115,8 @@ def test_half_a_transaction_is_not_carried_out() -> None:
     assert engine.databases[0].values[b"s"].length == 14 and playback.transaction is None
 
 
-def test_a_torn_end_anywhere(tmp_path: Path) -> None:
-    """Whatever is missing of the last command: those before are carried out, and the file ends behind them."""
+def test_an_incomplete_last_command_is_ignored(tmp_path: Path) -> None:
+    """The commands before it are executed, and the reported end of the log is after them."""
     before, last = b"".join(adds(5)), adds(1, first=70)[0]
     path = tmp_path / "a.aof"
     for kept in range(1, len(last)):

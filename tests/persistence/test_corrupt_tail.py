@@ -1,4 +1,4 @@
-"""aof-load-corrupt-tail-max-size: how much at the end of a log may be no command at all, as newer servers have it."""
+"""aof-load-corrupt-tail-max-size: the length of an invalid end of a log that is cut off, as in newer servers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ GARBAGE = {
 
 
 def written(folder: Path) -> Path:
-    """Return the file of a log of one SET."""
+    """Return the path of a log with one SET."""
     local = Local(Engine(Settings()))
     log = AppendOnlyLog(folder, fsync="no")
     log.open(local.engine)
@@ -32,7 +32,7 @@ def written(folder: Path) -> Path:
 
 
 def opened(folder: Path, corrupt_tail: int, truncates: bool = True) -> Local:
-    """Open the log, which is closed again, and return who holds its data."""
+    """Open and close the log, and return the engine with its data."""
     local = Local(Engine(Settings()))
     log = AppendOnlyLog(folder, fsync="no")
     log.corrupt_tail_max_size, log.load_truncated = corrupt_tail, truncates
@@ -59,7 +59,7 @@ def test_an_invalid_tail_is_cut_off_up_to_the_configured_size(tmp_path: Path, wh
     assert opened(tmp_path / "log", 0)("GET", "k") == b"v"
 
 
-def test_only_the_last_file_has_such_a_tail(tmp_path: Path) -> None:
+def test_an_invalid_tail_of_an_earlier_file_is_rejected(tmp_path: Path) -> None:
     path = written(tmp_path / "log")
     path.write_bytes(path.read_bytes() + b"garbage\r\n")
     shutil.copy(written(tmp_path / "other"), tmp_path / "log" / "appendonly.aof.2.incr.aof")

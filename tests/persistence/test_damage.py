@@ -1,4 +1,4 @@
-"""Damaged logs: whatever byte is wrong, the log is refused with file and offset, or what is loaded makes sense."""
+"""Damaged logs: after damage to any byte, the log is rejected with file and offset, or the loaded data is valid."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> bytes:
 
 
 def _load(folder: Path, data: bytes) -> tuple[str, int]:
-    """Return how opening a log of these bytes ends, and at which offset: "loads", "torn" or "corrupt"."""
+    """Return the result of opening a log of these bytes and its offset: "loads", "torn" or "corrupt"."""
     folder.mkdir(exist_ok=True)
     (folder / NAME).write_bytes(data)
     (folder / "appendonly.aof.manifest").write_text(f"file {NAME} seq 1 type i\n")
@@ -52,7 +52,7 @@ def _load(folder: Path, data: bytes) -> tuple[str, int]:
 
 
 def _commands(data: bytes) -> list[int]:
-    """Return where each command begins."""
+    """Return the start of each command."""
     starts, at = [], 0
     while at < len(data):
         starts.append(at)
@@ -64,7 +64,7 @@ def _commands(data: bytes) -> list[int]:
     return starts
 
 
-def test_every_kind_of_single_byte_damage(whole: bytes, tmp_path: Path) -> None:
+def test_a_damaged_byte_is_detected_or_harmless(whole: bytes, tmp_path: Path) -> None:
     seed = random.randrange(2**32)
     chosen = random.Random(seed)
     ends = {"corrupt": 0, "torn": 0, "loads": 0}
@@ -81,13 +81,13 @@ def test_every_kind_of_single_byte_damage(whole: bytes, tmp_path: Path) -> None:
 
 
 def _transaction_of(data: bytes, start: int) -> int:
-    """Return the start of the transaction in which a command stands, or its own."""
+    """Return the start of the transaction that contains a command, or of the command itself."""
     multi = data.rfind(b"*1\r\n$5\r\nMULTI", 0, start)
     return multi if multi >= 0 and data.find(b"*1\r\n$4\r\nEXEC", multi) >= start else start
 
 
-def test_damage_of_every_byte_of_a_frame(whole: bytes, tmp_path: Path) -> None:
-    """The count and the lengths of one command in the middle: each byte, each of a few other bytes."""
+def test_damage_to_a_command_header_is_detected(whole: bytes, tmp_path: Path) -> None:
+    """Each byte of the count and the lengths of a command in the middle is changed to several values."""
     start = _commands(whole)[len(_commands(whole)) // 2]
     for at in [start, start + 1, start + 2, start + 4, start + 5, start + 6]:
         for other in b"*$0959\r\nX\x00-":
@@ -106,19 +106,19 @@ def test_invalid_bytes_at_the_end_are_rejected(whole: bytes, tmp_path: Path, tai
     assert _load(tmp_path, whole + tail) == ("corrupt", len(whole))
 
 
-def test_zeros_in_the_middle(whole: bytes, tmp_path: Path) -> None:
+def test_zeros_in_the_middle_are_rejected(whole: bytes, tmp_path: Path) -> None:
     start = _commands(whole)[10]
     assert _load(tmp_path, whole[:start] + bytes(512) + whole[start + 512 :]) == ("corrupt", start)
 
 
-def test_a_missing_piece(whole: bytes, tmp_path: Path) -> None:
+def test_missing_bytes_are_detected(whole: bytes, tmp_path: Path) -> None:
     starts = _commands(whole)
     for first in (3, 8, 20):
         ended, _ = _load(tmp_path, whole[: starts[first] + 9] + whole[starts[first + 1] + 5 :])
         assert ended == "corrupt"
 
 
-def test_a_command_that_is_refused_names_itself(tmp_path: Path) -> None:
+def test_a_rejected_command_is_named_in_the_error(tmp_path: Path) -> None:
     good = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\nx\r\n"
     tmp_path.joinpath("log").mkdir()
     folder = tmp_path / "log"
@@ -139,7 +139,7 @@ def test_a_torn_write_leaves_a_prefix_of_a_command() -> None:
         assert not begins_a_command(other), other
 
 
-def test_a_command_without_a_name_is_refused_with_its_place(tmp_path: Path) -> None:
+def test_a_command_without_a_name_is_rejected_with_its_offset(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     folder.mkdir()
     (folder / NAME).write_bytes(b"*1\r\n$0\r\n\r\n")

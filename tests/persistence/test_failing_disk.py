@@ -1,4 +1,4 @@
-"""A full disk, a failing sync: writes are refused from then on, reads go on, nothing acknowledged is lost."""
+"""A full disk or a failed sync: writes are rejected, reads work, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ print("closed")
 
 @pytest.mark.parametrize("door", ["owner", "attached"])
 @pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
-def test_a_full_disk(tmp_path: Path, fsync: str, door: str) -> None:
+def test_a_full_disk_rejects_writes_and_loses_none(tmp_path: Path, fsync: str, door: str) -> None:
     path = tmp_path / "store"
     environment = {**os.environ, "PYTHONPATH": str(Path(rillet.__file__).parent.parent)}
     told = subprocess.run([sys.executable, "-c", FULL, str(path), fsync, door], env=environment, cwd=ROOT, text=True,
@@ -86,7 +86,7 @@ def test_a_full_disk(tmp_path: Path, fsync: str, door: str) -> None:
 
 @pytest.fixture
 def full_device(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB, where root may mount one."""
+    """A file system of 1 MB, if root can mount one."""
     folder = tmp_path / "mount"
     folder.mkdir()
     if (
@@ -98,7 +98,7 @@ def full_device(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", folder], check=True)
 
 
-def test_a_file_system_without_space(full_device: Path) -> None:
+def test_a_full_file_system_rejects_writes(full_device: Path) -> None:
     with rillet.open(full_device / "store", appendfsync="always") as store:
         stream = store.stream("s")
         told = pytest.warns(RuntimeWarning, match="No space left on device; writes are refused from now on")
@@ -114,7 +114,7 @@ def test_a_file_system_without_space(full_device: Path) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_a_sync_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str) -> None:
+def test_a_failed_sync_rejects_writes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fsync: str) -> None:
     opened = Opened(tmp_path, fsync)
     opened("SET", "before", "1")
 
@@ -153,7 +153,7 @@ def test_closing_raises_if_the_sync_fails(tmp_path: Path, monkeypatch: pytest.Mo
     opened.__exit__()
 
 
-def test_half_a_command_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_partly_written_command_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with Opened(tmp_path) as opened:
         opened("SET", "a", "1")
         size = opened.log.size
@@ -210,7 +210,7 @@ def _fail(_file: int, _data: bytes) -> int:
 def test_a_blocked_client_receives_nothing_that_the_log_lacks(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str, disk: str
 ) -> None:
-    """A client of the owner's socket adds, and its thread lets go of the lock before it flushes the log."""
+    """A client of the owner's socket adds an entry; its thread releases the lock before it flushes the log."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
         link = store.transport
         assert isinstance(link, InProcessTransport)
@@ -236,7 +236,7 @@ def test_a_blocked_client_receives_nothing_that_the_log_lacks(
 def test_a_blocked_client_is_rejected_if_another_thread_met_the_failure(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, door: str
 ) -> None:
-    """Who serves a waiting call writes the log itself, and fails, before the one that waited looks at it."""
+    """The serving thread writes the log and fails before the blocked thread checks the result."""
     with rillet.open(tmp_path / "store", appendfsync="always") as store, ThreadPoolExecutor(1) as pool:
         link = store.transport
         assert isinstance(link, InProcessTransport)

@@ -1,9 +1,9 @@
-"""Every call of the disk fails once, or from then on: what is decided for it holds (docs/durability.md).
+"""Every disk call fails once, or permanently: the guarantees of docs/durability.md hold.
 
-A small workload with rewrites runs over a simulated disk; its calls are counted first. Then it runs again for every
-call, with the call failing. Whatever fails: no reply tells of a change that is not as safe as promised, writes are
-refused with MISCONF, reads go on, and a second or so after the disk works again writes are taken; what is on the disk
-then is what is in memory. And the power may go after any operation of that, too.
+A small workload with rewrites runs on a simulated disk, and its calls are counted. Then it runs once for every call,
+with that call failing. After any failure no reply acknowledges a change that is less durable than promised, writes are
+rejected with MISCONF, and reads work. About a second after the disk works again, writes are accepted, and the disk has
+the same data as the memory. The power may also fail after any of these operations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CRASHED = 10 if rillet.compiled() else 40
 
 
 class FaultyRun(Workload):
-    """A workload whose disk fails; what was refused is counted, and is in `states` as what may be there."""
+    """A workload with a failing disk; rejected steps are counted, and `states` includes them as possible."""
 
     def __init__(self, plan: Plan, disk: SimulatedDisk) -> None:
         self.refused = 0
@@ -64,9 +64,9 @@ class FaultyRun(Workload):
         log.failures.on_recovery = recovered
 
     def note(self) -> None:
-        """Note how far it is; from a failed sync until there is a new base, nothing more becomes a second old.
+        """Record the progress; after a failed sync, no step becomes older than a second until there is a new base.
 
-        What was acknowledged in the second before it is in doubt, and stays so.
+        Steps acknowledged in the second before the failure stay in doubt.
         """
         broken = self.log.state == WAIT_REWRITE or self.log.syncer.error is not None
         self.stopped = min(self.stopped, self.now) if broken else FOREVER
@@ -87,7 +87,7 @@ class FaultyRun(Workload):
         self.note()
 
     def _look_at_refusal(self) -> None:
-        """Writes are refused in Redis's words, and reads go on."""
+        """Verify that writes are rejected with Redis's text and reads work."""
         session = self.engine.session()
         self.engine.execute(session, [b"SET", b"refused", b"1"])
         self.engine.execute(session, [b"EXISTS", b"refused"])
@@ -97,7 +97,7 @@ class FaultyRun(Workload):
         assert said[1] == 0
 
     def run(self) -> None:
-        """Run, with a rewrite every few turns; the disk works again after two thirds of it."""
+        """Run with a rewrite every few iterations; the disk works again after two thirds."""
         turn = 0
         while len(self.states) <= STEPS:
             turn += 1
@@ -115,7 +115,7 @@ class FaultyRun(Workload):
         self._reopen()
 
     def recover(self) -> None:
-        """The disk works; some seconds later all is well, and what is on it is what is in memory."""
+        """Repair the disk; some seconds later writes are accepted, and the disk has the data of the memory."""
         self.disk.works()
         for _ in range(3):
             self._pass_time(1200)
@@ -147,7 +147,7 @@ def _each_call(plan: Plan, error: int, times: int) -> Iterator[tuple[int, Simula
 
 @pytest.fixture(scope="module")
 def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
-    """What all runs covered, told at the end: calls that failed are its `faults`."""
+    """The coverage of all runs, printed at the end; `faults` counts the failed calls."""
     figures = Figures()
     yield figures
     capture = request.config.pluginmanager.getplugin("capturemanager")
@@ -160,7 +160,7 @@ def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
 @pytest.mark.parametrize("times", [1, FOREVER], ids=["once", "from then on"])
 @pytest.mark.parametrize("error", NAMES, ids=list(NAMES.values()))
 @pytest.mark.parametrize(("fsync", "preamble"), [("always", "yes"), ("everysec", "no"), ("no", "yes")])
-def test_every_call_fails(fsync: str, preamble: str, error: int, times: int, total: Figures) -> None:
+def test_any_failure_is_safe(fsync: str, preamble: str, error: int, times: int, total: Figures) -> None:
     plan = _plan(fsync, preamble)
     struck = crashed = 0
     for call, disk in _each_call(plan, error, times):

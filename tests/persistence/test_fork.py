@@ -1,4 +1,4 @@
-"""A forked child: its job, its reports through the pipe, its end; the parent never waits."""
+"""A forked child: its job, its reports through the pipe, and its end; the parent never waits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from rillet.persistence.fork import Child, ChildOutcome, Children, ChildReport, 
 
 @pytest.fixture
 def started() -> Iterator[Callable[..., Child]]:
-    """Start children; none outlives the test."""
+    """Start children, and end all of them after the test."""
     all_of_them: list[Child] = []
 
     def start(job: Callable[[ChildReport], Any], **more: Any) -> Child:
@@ -36,7 +36,7 @@ def forever(_report: ChildReport) -> None:
     signal.pause()
 
 
-def test_a_job_and_its_result(started: Callable[..., Child]) -> None:
+def test_a_job_returns_its_result(started: Callable[..., Child]) -> None:
     data = [1, 2, 3]
 
     def job(_report: ChildReport) -> list[int]:
@@ -73,21 +73,21 @@ def fails_with(error: BaseException) -> Callable[[ChildReport], None]:
         (RuntimeError("x" * 10_000), "x" * 2000),
     ],
 )
-def test_a_job_that_fails(started: Callable[..., Child], error: BaseException, text: str) -> None:
+def test_a_failed_job_returns_its_error(started: Callable[..., Child], error: BaseException, text: str) -> None:
     outcome = started(fails_with(error)).wait()
     assert not outcome.ok and outcome.error == text and outcome.result is None and not outcome.wanted
 
 
-def test_a_result_that_no_line_can_carry(started: Callable[..., Child]) -> None:
+def test_a_result_that_json_cannot_encode_is_an_error(started: Callable[..., Child]) -> None:
     assert "not JSON serializable" in started(lambda _report: object()).wait().error
 
 
-def test_a_child_that_just_goes(started: Callable[..., Child]) -> None:
+def test_a_child_that_exits_without_a_report_has_failed(started: Callable[..., Child]) -> None:
     assert started(lambda _report: os._exit(0)).wait().error == "ended with status 0"
     assert started(lambda _report: os._exit(7)).wait().error == "ended with status 7"
 
 
-def test_a_kill(started: Callable[..., Child]) -> None:
+def test_a_child_can_be_killed(started: Callable[..., Child]) -> None:
     child = started(forever)
     assert child.poll() is None
     child.kill()
@@ -96,14 +96,14 @@ def test_a_kill(started: Callable[..., Child]) -> None:
     child.kill()
 
 
-def test_a_kill_by_somebody_else(started: Callable[..., Child]) -> None:
+def test_a_kill_by_another_process_is_a_failure(started: Callable[..., Child]) -> None:
     child = started(forever)
     os.kill(child.pid, signal.SIGTERM)
     outcome = child.wait()
     assert outcome.signal == signal.SIGTERM and not outcome.wanted and not outcome.ok
 
 
-def test_a_loop_learns_of_news_and_of_the_end(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_pipe_is_readable_at_each_report(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REPORT_SECONDS", 0.0)
     reading, writing = os.pipe()
     closed: list[int] = []
@@ -127,7 +127,7 @@ def test_a_loop_learns_of_news_and_of_the_end(started: Callable[..., Child], mon
     os.close(writing)
 
 
-def test_it_tells_at_once_and_then_rarely(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_reported_then_rarely(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_REPORT_SECONDS", 1e6)
 
     def job(report: ChildReport) -> None:
@@ -138,7 +138,7 @@ def test_it_tells_at_once_and_then_rarely(started: Callable[..., Child], monkeyp
     assert child.wait().ok and child.done == 1
 
 
-def test_the_memory_that_was_copied(started: Callable[..., Child]) -> None:
+def test_copied_memory_is_reported(started: Callable[..., Child]) -> None:
     ballast = bytearray(32 << 20)
     ballast[::1024] = b"x" * len(ballast[::1024])
     reading, writing = os.pipe()
@@ -155,8 +155,8 @@ def test_the_memory_that_was_copied(started: Callable[..., Child]) -> None:
     assert private_bytes() > 32 << 20
 
 
-def test_no_descriptor_of_the_parent_is_left(started: Callable[..., Child]) -> None:
-    """A client whom the parent closes sees the end, though the child lives on."""
+def test_the_child_closes_the_descriptors_of_the_parent(started: Callable[..., Child]) -> None:
+    """A client that the parent disconnects sees the end, although the child still runs."""
     here, there = socket.socketpair()
     kept, other = os.pipe()
 
@@ -185,7 +185,7 @@ def test_a_child_has_only_the_named_descriptors(started: Callable[..., Child]) -
         os.close(number)
 
 
-def test_signals_are_those_of_a_fresh_process(started: Callable[..., Child]) -> None:
+def test_a_child_has_default_signal_handlers(started: Callable[..., Child]) -> None:
     taken: list[int] = []
     before = signal.signal(signal.SIGUSR1, lambda number, _frame: taken.append(number))
     ignored = signal.signal(signal.SIGUSR2, signal.SIG_IGN)
@@ -214,7 +214,7 @@ def test_signals_are_those_of_a_fresh_process(started: Callable[..., Child]) -> 
 
 
 def test_a_child_whose_parent_has_ended_stops_at_its_next_report(tmp_path: Path) -> None:
-    """The grandchild holds a file of ours open for as long as it lives."""
+    """The grandchild keeps a file of the test open as long as it runs."""
     reading, writing = os.pipe()
 
     def grandchild(report: ChildReport) -> None:
@@ -233,7 +233,7 @@ def test_a_child_whose_parent_has_ended_stops_at_its_next_report(tmp_path: Path)
     os.close(reading)
 
 
-def test_where_the_status_is_lost_the_pipe_says_how_it_went(started: Callable[..., Child]) -> None:
+def test_the_pipe_has_the_result_if_the_exit_status_is_lost(started: Callable[..., Child]) -> None:
     before = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         assert started(lambda _report: 5).wait().result == 5
@@ -242,7 +242,7 @@ def test_where_the_status_is_lost_the_pipe_says_how_it_went(started: Callable[..
         signal.signal(signal.SIGCHLD, before)
 
 
-def test_a_fork_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fork_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     def no_memory() -> int:
         raise OSError(12, "Cannot allocate memory")
 
@@ -258,7 +258,7 @@ def test_a_fork_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert children.active is None and children.forks == 0
 
 
-def test_one_at_a_time() -> None:
+def test_only_one_child_runs_at_a_time() -> None:
     children, seen, watched = Children(), list[ChildOutcome](), list[Child]()
     children.watch = watched.append
     nothing = children.facts()

@@ -38,7 +38,7 @@ class Store:
         self.session = self.engine.session()
 
     def run(self, *lines: str) -> None:
-        """Run commands, each in a write of its own."""
+        """Run commands, each in a separate write."""
         for line in lines:
             self.engine.execute(self.session, line.encode().split())
             self.engine.before_reply()
@@ -73,7 +73,7 @@ def _read(data: bytes) -> tuple[bytes, FrameReader]:
 
 
 @given(parts=st.lists(st.binary(max_size=300), max_size=6), at=st.integers(0, 10_000), flip=st.integers(1, 255))
-def test_no_byte_of_a_frame_can_change(parts: list[bytes], at: int, flip: int) -> None:
+def test_a_changed_byte_of_a_frame_is_detected(parts: list[bytes], at: int, flip: int) -> None:
     made = frame(b"", offset=0, synced=0, seq=7)
     starts = [0]
     for part in parts:
@@ -95,7 +95,7 @@ def test_no_byte_of_a_frame_can_change(parts: list[bytes], at: int, flip: int) -
         start for start in [*starts, len(made)] if start <= at)]  # fmt: skip
 
 
-def test_a_frame_at_another_place_is_invalid() -> None:
+def test_a_frame_at_another_offset_is_invalid() -> None:
     head = frame(b"", offset=0, synced=0, seq=1)
     moved = frame(b"*1\r\n$4\r\nPING\r\n", offset=0, synced=0, seq=1)
     other = frame(b"*1\r\n$4\r\nPING\r\n", offset=len(head), synced=0, seq=2)
@@ -110,7 +110,7 @@ def test_a_large_frame_is_read() -> None:
     assert _read(data)[0] == data
 
 
-def test_damage_is_refused_and_a_torn_end_is_cut(tmp_path: Path) -> None:
+def test_damage_is_rejected_and_a_torn_end_is_cut_off(tmp_path: Path) -> None:
     before = _log(tmp_path)
     assert _state_of(tmp_path) == before
     path = tmp_path / FILE
@@ -135,7 +135,7 @@ def test_damage_is_refused_and_a_torn_end_is_cut(tmp_path: Path) -> None:
         _state_of(tmp_path)
 
 
-def test_a_log_that_was_opened_and_closed_has_not_grown(tmp_path: Path) -> None:
+def test_opening_and_closing_does_not_extend_a_log(tmp_path: Path) -> None:
     _log(tmp_path)
     size = (tmp_path / FILE).stat().st_size
     _state_of(tmp_path)
@@ -143,7 +143,7 @@ def test_a_log_that_was_opened_and_closed_has_not_grown(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
-def test_redis_reads_it_writes_on_and_is_read(tmp_path: Path) -> None:
+def test_redis_reads_and_continues_a_log_with_frames(tmp_path: Path) -> None:
     folder = tmp_path / "appendonlydir"
     before = _log(folder)
     checked = shutil.which("redis-check-aof")
@@ -188,7 +188,7 @@ def test_a_frame_that_ends_inside_a_transaction_or_command_is_damage(
 
 
 def test_commands_of_a_redis_server_after_a_torn_frame_are_kept(tmp_path: Path) -> None:
-    """redis-server cuts a torn frame at a command and continues; the loader cannot check that, but keeps a copy."""
+    """redis-server cuts a torn frame at a command and continues; the loader cannot verify that, but keeps a copy."""
     before = _log(tmp_path / "a", "SET a 1")
     store = Store(tmp_path / "log")
     store.run("SET a 1")

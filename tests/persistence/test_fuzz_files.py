@@ -1,4 +1,4 @@
-"""The readers of files under fire, for a moment (fuzz_files.py), and what that found once."""
+"""A short run of the file fuzzer (fuzz_files.py), and the defects that it found."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.persistence.fuzz_files import RDB, Fuzzer, disk_with, new_engine
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("target", fuzz_files.TARGETS)
-def test_under_fire(target: str, seed: int) -> None:
+def test_readers_reject_or_load_fuzzed_files(target: str, seed: int) -> None:
     count = {"rdb": 400, "aof": 300, "check": 100}.get(target, 1500)
     fuzzer = Fuzzer(target, seed)
     fuzzer.run(count)
@@ -24,7 +24,7 @@ def test_under_fire(target: str, seed: int) -> None:
     assert count - fuzzer.counts["refused"] > count // 10, fuzzer.counts
 
 
-def test_the_checksums_are_made_right_again() -> None:
+def test_the_fuzzer_restores_checksums() -> None:
     whole = rdb_files.of_version(10)
     assert sealed_rdb(whole[:-8] + bytes(8)) == whole
     fuzzer = Fuzzer("aof", 1)
@@ -35,7 +35,7 @@ def test_the_checksums_are_made_right_again() -> None:
             assert sealed_log(log) == log
 
 
-def test_a_file_that_names_no_offset_would_be_seen() -> None:
+def test_the_fuzzer_detects_an_error_without_a_valid_offset() -> None:
     error = LogCorrupt(str(RDB), 101, "a key expected")
     fuzz_files.refused_well(error, RDB, 101)
     for wrong in (LogCorrupt(str(RDB), 102, "x"), LogCorrupt("another", 1, "x"), ValueError("x")):
@@ -43,7 +43,7 @@ def test_a_file_that_names_no_offset_would_be_seen() -> None:
             fuzz_files.refused_well(wrong, RDB, 101)
 
 
-def test_damage_behind_a_checksum_is_seen_there() -> None:
+def test_damage_with_a_valid_checksum_is_reported_with_its_offset() -> None:
     data = sealed_rdb(rdb_files.of_version(10).replace(b"\x10\x09hlistpack", b"\x11\x09hlistpack"))
     with pytest.raises(LogCorrupt, match=f"{RDB}: offset "):
         load_rdb(RDB, new_engine(), disk=disk_with({RDB: data}))
@@ -57,7 +57,7 @@ def test_an_invalid_address_is_written_unchanged(line: bytes) -> None:
     assert fuzz_files.try_config(line + b"\n") == "loaded"
 
 
-def test_a_command_that_no_memory_is_large_enough_for_is_refused() -> None:
+def test_a_command_larger_than_memory_is_rejected() -> None:
     good = pack_command([b"SET", b"k", b"v"])
     data = good + pack_command([b"SETRANGE", b"k", b"9223372036854775806", b"x"]) + good
     assert fuzz_files.try_aof(data) == "refused"

@@ -1,4 +1,4 @@
-"""What a stream knows of its producers outlives a restart: from the log, from a base of commands, from an RDB base."""
+"""The state of idempotent producers survives a restart: from a log, a base of commands, or an RDB base."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(folder: Path, now: int, **settings: Any) -> Opened:
 
 
 def whole(one: Opened) -> dict[bytes, bytes]:
-    """Return all that each stream holds, expired or not, as bytes."""
+    """Return the complete content of each stream as bytes, including expired messages."""
     values = one.engine.databases[0].values
     for value in values.values():
         value.check()
@@ -46,7 +46,7 @@ def work(one: Opened) -> None:
     one("RENAME", "t", "named")
 
 
-def test_a_log_brings_everything_back(tmp_path: Path) -> None:
+def test_a_log_restores_the_producers(tmp_path: Path) -> None:
     with opened(tmp_path, T0) as first:
         work(first)
         now = first.clock.now_ms()
@@ -65,7 +65,7 @@ def test_a_log_brings_everything_back(tmp_path: Path) -> None:
 
 
 def _tracked(one: Opened, now: int) -> dict[bytes, Any]:
-    """Return limits, counters and what is remembered, once the cron has passed."""
+    """Return limits, counters and recorded messages, after a run of the cron."""
     found = {}
     for key, stream in one.engine.databases[0].values.items():
         known = stream.idmp
@@ -77,7 +77,7 @@ def _tracked(one: Opened, now: int) -> dict[bytes, Any]:
 
 @pytest.mark.parametrize("preamble", ["yes", "no"], ids=["an RDB base", "a base of commands"])
 @pytest.mark.parametrize("duration", [100, 3])
-def test_a_base_holds_it_all_whatever_the_settings_are_then(tmp_path: Path, preamble: str, duration: int) -> None:
+def test_a_base_restores_the_producers_under_any_settings(tmp_path: Path, preamble: str, duration: int) -> None:
     with opened(tmp_path, T0) as first:
         work(first)
         before = whole(first)
@@ -96,8 +96,8 @@ def test_a_base_holds_it_all_whatever_the_settings_are_then(tmp_path: Path, prea
         assert not any(value.idmp.producers for value in again.engine.databases[0].values.values())
 
 
-def test_a_log_of_an_older_server_is_read_by_stricter_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Up to 7.0 the last ID could be set to one before a deleted one."""
+def test_a_log_of_an_older_server_is_read_at_any_compat(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Up to 7.0, XSETID could set the last ID below a deleted one."""
     with Opened(tmp_path) as first:
         for line in ("XADD s 5-5 a b", "XDEL s 5-5", "XSETID s 3-3"):
             first(*line.split())

@@ -1,4 +1,4 @@
-"""Killed processes lose nothing that was acknowledged: a few rounds, and that the harness would see it (killing.py)."""
+"""Killed processes lose no acknowledged writes: a few rounds of killing.py, and tests of the harness itself."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUNDS = 5 if rillet.compiled() else 2
 
 
 def carried_out(client: Client, batches: int) -> list[Any]:
-    """Let the client send so many batches to nobody, and return its states after each of the things sent."""
+    """Let the client send batches without a server, and return its expected states after each item."""
     model = Model()
     states = [model.state()]
     for _ in range(batches):
@@ -41,13 +41,13 @@ def carried_out(client: Client, batches: int) -> list[Any]:
 
 
 def loaded_client(number: int, seed: int) -> tuple[Client, list[Any]]:
-    """Return a client that chooses its IDs and had commands on their way, and the states after each of them."""
+    """Return a client with unacknowledged commands, and the states after each of them."""
     client = Client(number, random.Random(seed))
     return client, carried_out(client, 12)
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_state_between_acknowledged_and_sent_is_taken(seed: int) -> None:
+def test_a_state_between_acknowledged_and_sent_is_accepted(seed: int) -> None:
     client, states = loaded_client(1, seed)
     for at in sorted(random.Random(seed).sample(range(len(states)), 5)):
         client, again = loaded_client(1, seed)
@@ -57,7 +57,7 @@ def test_a_state_between_acknowledged_and_sent_is_taken(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_state_that_lacks_something_acknowledged_is_refused(seed: int) -> None:
+def test_a_state_without_an_acknowledged_write_is_a_failure(seed: int) -> None:
     client, states = loaded_client(1, seed)
     for sent in client.flying[:]:
         client.flying.pop(0)
@@ -69,7 +69,7 @@ def test_a_state_that_lacks_something_acknowledged_is_refused(seed: int) -> None
             client.settle(state)
 
 
-def test_half_a_transaction_is_refused() -> None:
+def test_an_incomplete_transaction_is_a_failure() -> None:
     client = Client(1, random.Random(5))
     client.flying = [client._made(), client._transaction()]
     half = Model()
@@ -79,14 +79,14 @@ def test_half_a_transaction_is_refused() -> None:
         client.settle(half.state())
 
 
-def test_a_refused_write_is_a_failure() -> None:
+def test_a_rejected_write_is_a_failure() -> None:
     client = Client(0, random.Random(1))
     client.flying = [client._incr()]
     with pytest.raises(Failure, match="was refused: MISCONF"):
         client.acknowledge([Exception("MISCONF")])
 
 
-def test_the_chains_of_a_seed_are_the_same_again() -> None:
+def test_a_seed_repeats_its_chains() -> None:
     once, again = plans(100, 7), plans(100, 7)
     assert once == again and len(once) == 10
     assert [one.settings() for one in once] == [one.settings() for one in again]
@@ -96,7 +96,7 @@ def test_the_chains_of_a_seed_are_the_same_again() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["server", "library"])
-def test_acknowledged_changes_survive_the_process(kind: str, tmp_path: Path) -> None:
+def test_acknowledged_changes_survive_kills(kind: str, tmp_path: Path) -> None:
     # `python -m tests.persistence.killing --rounds 1000` is the long form of this.
     with killing(tmp_path, "--rounds", str(ROUNDS), "--only", kind, "--seed", "3") as process:
         said = process.communicate(timeout=300)[0]
@@ -109,7 +109,7 @@ def test_acknowledged_changes_survive_the_process(kind: str, tmp_path: Path) -> 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes in /proc")
 @pytest.mark.parametrize("kind", ["server", "library"])
-def test_ended_in_the_middle_it_leaves_no_process_behind(kind: str, tmp_path: Path) -> None:
+def test_an_interrupted_run_leaves_no_process(kind: str, tmp_path: Path) -> None:
     with killing(tmp_path, "--rounds", "50", "--only", kind) as process:
         while not processes_in(tmp_path):
             assert process.poll() is None
@@ -121,7 +121,7 @@ def test_ended_in_the_middle_it_leaves_no_process_behind(kind: str, tmp_path: Pa
 
 
 def killing(folder: Path, *arguments: str) -> subprocess.Popen[str]:
-    """Start the command, whose directories are in the folder then."""
+    """Start the command with its directories in the folder."""
     paths = str(Path(rillet.__file__).parent.parent)
     return subprocess.Popen(
         [sys.executable, "-m", "tests.persistence.killing", *arguments], cwd=ROOT, text=True,
@@ -131,7 +131,7 @@ def killing(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 
 def processes_in(folder: Path) -> list[str]:
-    """Return the command lines of the processes that hold a directory in the folder."""
+    """Return the command lines of the processes that use a directory in the folder."""
     found = []
     for path in Path("/proc").glob("[0-9]*/cmdline"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""The manifest: Redis's lines, nothing that leads out of the folder, and in force only with the files that it names."""
+"""The manifest: Redis's format, no path outside of the folder, and in force only if its files exist."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_written_manifest_is_read_back(tmp_path: Path) -> None:
     ('my "log" \\ 1.aof', r'"my \"log\" \\ 1.aof"'), (" file seq \n\n.aof ", r'" file seq \n\n.aof "'),
     ("it's", '"it\'s"'), ("f\xfcr", r'"f\xc3\xbcr"'), ("plain-1.2_a[b]+~", "plain-1.2_a[b]+~"),
 ])  # fmt: skip
-def test_names_that_are_quoted(tmp_path: Path, name: str, shown: str) -> None:
+def test_unusual_names_are_quoted(tmp_path: Path, name: str, shown: str) -> None:
     path = tmp_path / "m"
     commit(path, AofManifest(incrs=(LogFile(name, 1, "i"),)), [])
     assert path.read_text() == f"file {shown} seq 1 type i\n"
@@ -57,7 +57,7 @@ def test_comments_and_fields_of_newer_servers_are_skipped(tmp_path: Path) -> Non
     ("file b seq 3 type b", "Found duplicate base file information"),
     ("file b seq 4 type i" + " k v" * 300, "The AOF manifest file contains too long line"),
 ])  # fmt: skip
-def test_a_line_that_makes_no_sense(tmp_path: Path, line: str, reason: str) -> None:
+def test_an_invalid_line_is_rejected(tmp_path: Path, line: str, reason: str) -> None:
     path = tmp_path / "m"
     path.write_text("file base seq 1 type b\nfile ok seq 3 type i\n" + line + "\n")
     with pytest.raises(LogCorrupt, match=reason) as caught:
@@ -65,7 +65,7 @@ def test_a_line_that_makes_no_sense(tmp_path: Path, line: str, reason: str) -> N
     assert caught.value.path == str(path) and caught.value.offset == 44
 
 
-def test_an_empty_one_and_one_that_was_cut_off(tmp_path: Path) -> None:
+def test_an_empty_or_truncated_manifest_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "m").write_text("")
     with pytest.raises(LogCorrupt, match="Found an empty AOF manifest"):
         read_manifest(tmp_path / "m")
@@ -74,8 +74,8 @@ def test_an_empty_one_and_one_that_was_cut_off(tmp_path: Path) -> None:
         read_manifest(tmp_path / "m")
 
 
-def test_a_rewrite_and_one_that_failed_before_it() -> None:
-    """The order of the lines, and the numbers, are those of redis-server 7.0.15."""
+def test_a_rewrite_after_a_failed_one_numbers_files_as_redis_does() -> None:
+    """The order of the lines and the numbers are those of redis-server 7.0.15."""
     first = AofManifest().with_base("a", True, 0).with_incr("a")
     lines = [file.line() for file in first.files]
     assert lines == ["file a.1.base.rdb seq 1 type b\n", "file a.1.incr.aof seq 1 type i\n"]
@@ -91,7 +91,7 @@ def test_a_rewrite_and_one_that_failed_before_it() -> None:
     assert off.loaded == [LogFile("a.4.base.rdb", 4, "b")] and off.incr_seq == 4
 
 
-def test_a_crash_in_the_first_commit(tmp_path: Path) -> None:
+def test_a_crash_in_the_first_commit_is_recovered(tmp_path: Path) -> None:
     path = tmp_path / NAME
     files = AofManifest().with_base("appendonly.aof", True, 0).with_incr("appendonly.aof")
     commit(path, files, [])

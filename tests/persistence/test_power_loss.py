@@ -1,4 +1,4 @@
-"""The power goes at every operation of a workload (power_loss.py), and a store that cuts a corner is found out."""
+"""Power loss at every operation of a workload (power_loss.py), and stores that omit a call are detected."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SIZE = (1500, 4) if rillet.compiled() else (400, 1)
 
 @pytest.fixture(scope="module")
 def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
-    """What all runs covered, told at the end."""
+    """The coverage of all runs, printed at the end."""
     figures = Figures()
     yield figures
     capture = request.config.pluginmanager.getplugin("capturemanager")
@@ -47,7 +47,7 @@ def total(request: pytest.FixtureRequest) -> Iterator[Figures]:
 @pytest.mark.slow
 @pytest.mark.parametrize("preamble", ["yes", "no"])
 @pytest.mark.parametrize("fsync", POLICIES)
-def test_every_crash_point(fsync: str, preamble: str, total: Figures) -> None:
+def test_every_crash_point_keeps_the_guarantees(fsync: str, preamble: str, total: Figures) -> None:
     steps, survivors = SIZE
     figures = explore(Plan(1, fsync, preamble, steps), survivors)
     total.add(figures)
@@ -61,7 +61,7 @@ def test_every_crash_point(fsync: str, preamble: str, total: Figures) -> None:
 
 
 class Lying(SimulatedDisk):
-    """A disk of which some calls do nothing: what a store that forgot to make them would see."""
+    """A disk on which some calls do nothing, as if the store had omitted them."""
 
     __slots__ = ("forgets",)
 
@@ -75,14 +75,14 @@ class Lying(SimulatedDisk):
             super()._sync(path, number)
 
     def sync_folder(self, folder: Path) -> None:
-        """Put the names on the disk, perhaps."""
+        """Sync the folder, unless this call is omitted."""
         if self.forgets != "sync_folder":
             super().sync_folder(folder)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("forgets", ["sync of incr", "sync of base", "sync of manifest", "sync_folder"])
-def test_a_forgotten_call_is_found_and_found_again(forgets: str) -> None:
+def test_an_omitted_call_is_detected_and_the_failure_repeats(forgets: str) -> None:
     plan = Plan(1, "always", "yes", 150)
     with pytest.raises(CrashFailure, match="again: python -m tests.persistence.power_loss --fsync always") as found:
         explore(plan, 2, disk=Lying(forgets))
@@ -96,14 +96,14 @@ def test_a_forgotten_call_is_found_and_found_again(forgets: str) -> None:
 
 
 @pytest.mark.slow
-def test_without_checksums_a_lost_sector_is_found() -> None:
-    """RESP alone does not tell what a disk left that writes in any order; of one that keeps the order it does."""
+def test_without_checksums_a_lost_sector_is_detected() -> None:
+    """RESP alone detects only the losses of a disk that keeps the order of writes."""
     with pytest.raises(CrashFailure, match="again: "):
         explore(Plan(1, "no", "yes", 300, checksums=False), 4)
     explore(Plan(1, "no", "yes", 150, checksums=False, orderly=True), 2)
 
 
-def test_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line_runs_plans_and_single_crash_points(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--commands", "30", "--fsync", "always", "--preamble", "yes", "--seeds", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 3 and lines[0].startswith("always   yes seed 1: ") and lines[2].endswith("; 0 failed")
@@ -134,8 +134,8 @@ def _after_power_loss(disk: SimulatedDisk, seed: int) -> SimulatedDisk:
 
 
 @pytest.mark.parametrize("fsync", POLICIES)
-def test_the_next_process_syncs_what_a_killed_one_wrote(fsync: str) -> None:
-    """It is seen, so it may be answered with; and nobody would write, and so sync, that file again."""
+def test_the_next_process_syncs_the_writes_of_a_killed_one(fsync: str) -> None:
+    """Readers see these writes, and an idle store would never sync the file again."""
     disk = SimulatedDisk(folders=FOLDERS)
     _run(_opened(disk, "no"), "SET a 1", "SET b 2")
     before = state(_opened(disk, fsync).engine)
@@ -144,8 +144,8 @@ def test_the_next_process_syncs_what_a_killed_one_wrote(fsync: str) -> None:
 
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
-def test_a_key_that_was_kept_after_the_rotation_is_in_the_base(preamble: str) -> None:
-    """The writer reads what was logged before, later than its keys should have gone."""
+def test_a_key_persisted_after_the_rotation_is_in_the_base(preamble: str) -> None:
+    """The writer reads the log later than the key's original expiry."""
     disk = SimulatedDisk(folders=FOLDERS)
     opened = _opened(disk, "always", preamble)
     engine: Engine = opened.engine

@@ -1,4 +1,4 @@
-"""RDB files that we write: what they hold, what they leave when they fail, and that redis-server loads them."""
+"""RDB files that rillet writes: their content, failures while writing, and loading by redis-server."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOW = 1_700_000_000_000
 
 
 class Bare:
-    """An engine without a log, driven command by command."""
+    """An engine without a log, for single commands."""
 
     def __init__(self, now: int = NOW, **settings: Any) -> None:
         self.clock = ManualClock(now)
@@ -47,7 +47,7 @@ class Bare:
 
 
 def full(now: int = NOW, **settings: Any) -> Bare:
-    """An engine that holds a bit of everything."""
+    """An engine with keys of every type."""
     return Bare(now, **settings).work("\n".join(WORK), STREAMS)
 
 
@@ -65,8 +65,8 @@ def test_written_values_are_read_back(tmp_path: Path, compression: bool) -> None
     assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
 
 
-def test_the_bytes(tmp_path: Path) -> None:
-    """Each part in its place, and the checksum over all of them."""
+def test_the_parts_of_a_file_are_in_order(tmp_path: Path) -> None:
+    """The checksum covers all parts."""
     one = Bare().work("SET k v", "SELECT 3", "SET n 12 PXAT 1700000000777")
     write_rdb(tmp_path / "dump.rdb", one.engine, log_base=True)
     data = (tmp_path / "dump.rdb").read_bytes()
@@ -80,8 +80,8 @@ def test_the_bytes(tmp_path: Path) -> None:
     assert (tmp_path / "dump.rdb").read_bytes().endswith(b"\xff" + bytes(8))
 
 
-def test_more_than_a_piece(tmp_path: Path) -> None:
-    """A file of several pieces, one value being larger than a piece by itself."""
+def test_a_file_of_several_pieces_is_read_back(tmp_path: Path) -> None:
+    """One value is larger than a piece."""
     one = Bare(rdbcompression=False)
     for number in range(40):
         one("SET", f"k{number}", os.urandom(100_000))
@@ -93,8 +93,8 @@ def test_more_than_a_piece(tmp_path: Path) -> None:
     assert two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
 
 
-def test_expired_keys(tmp_path: Path) -> None:
-    """They are in the file; a log's base gives them back, a file that stands alone does not."""
+def test_expired_keys_are_written(tmp_path: Path) -> None:
+    """The base of a log restores them; an independent file does not."""
     one = Bare().work("SET gone x PX 100", "SET kept y PX 1000", "SET ever z")
     one.clock.advance(500)
     write_rdb(tmp_path / "dump.rdb", one.engine)
@@ -105,9 +105,9 @@ def test_expired_keys(tmp_path: Path) -> None:
     assert alone.engine.databases[0].values.keys() == {b"kept", b"ever"} and alone("PTTL", "kept") == 500
 
 
-def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> None:
+def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     class FullDisk(Disk):
-        """A disk that fails in one call, by its name."""
+        """A disk on which one call, given by name, fails."""
 
         failing = ""
 
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path: Path) -> Non
     assert path.read_bytes() != first
 
 
-def test_merging(tmp_path: Path) -> None:
+def test_merging_replaces_existing_keys(tmp_path: Path) -> None:
     one, path = full(), tmp_path / "dump.rdb"
     before = state_of(one)
     write_rdb(path, one.engine)
@@ -149,7 +149,7 @@ def test_merging(tmp_path: Path) -> None:
         load_rdb(path, one.engine)
 
 
-def test_records_of_other_servers_between_keys_are_read(tmp_path: Path) -> None:
+def test_records_of_other_servers_between_keys_are_skipped(tmp_path: Path) -> None:
     def load(head: bytes, body: bytes) -> Bare:
         data = head + body + b"\xff"
         (tmp_path / "x.rdb").write_bytes(data + crc64(data).to_bytes(8, "little"))
@@ -174,7 +174,7 @@ def _reload(one: Bare, folder: Path) -> None:
 
 
 def _as_log(one: Bare, folder: Path) -> None:
-    """Leave a log whose base is what the engine holds."""
+    """Write a log whose base is the engine's data."""
     log = AppendOnlyLog(folder, fsync="no")
     log.start(one.engine, lambda path: write_base(path, one.engine))
     log.close()
@@ -188,7 +188,7 @@ MAKERS = {"7.0": 10, "7.2": 11, "7.4": 11, "8.0": 11, "8.6": 13, "newest": 14, "
 
 
 @pytest.mark.parametrize("compat", MAKERS)
-def test_the_oldest_version_that_carries_all(tmp_path: Path, compat: str) -> None:
+def test_the_oldest_sufficient_version_is_written(tmp_path: Path, compat: str) -> None:
     one = full(compat=compat).work(LATER)
     write_rdb(tmp_path / "dump.rdb", one.engine)
     assert (tmp_path / "dump.rdb").read_bytes().startswith(b"REDIS%04d" % MAKERS[compat])
@@ -212,7 +212,7 @@ def test_the_oldest_version_that_carries_all(tmp_path: Path, compat: str) -> Non
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
 @pytest.mark.parametrize("compat", ["7.0", "7.2", "8.6", "newest", "valkey"])
-def test_a_rewritten_log_keeps_it_all(tmp_path: Path, compat: str, preamble: str) -> None:
+def test_a_rewritten_log_keeps_all_data(tmp_path: Path, compat: str, preamble: str) -> None:
     one = full(compat=compat, aof_use_rdb_preamble=preamble).work(LATER)
     _as_log(one, tmp_path)
     two = Bare(compat=compat)
@@ -223,7 +223,7 @@ def test_a_rewritten_log_keeps_it_all(tmp_path: Path, compat: str, preamble: str
 
 
 def test_data_unknown_to_an_older_compat_is_kept(tmp_path: Path) -> None:
-    """Only when consumers were active may be left out: what commands put in is there when the compat goes back."""
+    """Only the active-times of consumers may be omitted; data written by commands returns with the newer compat."""
     one = full(compat="newest").work(LATER)
     told = _told(one)
     one.engine.settings.set_text("compat", "7.0")
@@ -238,13 +238,13 @@ def test_data_unknown_to_an_older_compat_is_kept(tmp_path: Path) -> None:
 
 
 def _told(run: Any) -> dict[bytes, Any]:
-    """Return what XINFO tells of every stream of database 0, and its entries."""
+    """Return XINFO of every stream of database 0, and its entries."""
     streams = [key for key in sorted(run("KEYS", "*")) if run("TYPE", key) == b"stream"]
     return {key: (run("XRANGE", key, "-", "+"), run("XINFO", "STREAM", key, "FULL", "COUNT", 0)) for key in streams}
 
 
 def _judged(tmp_path: Path, one: Bare, binary: str | None, same: bool, *options: str) -> None:
-    """A server loads what is there: the same digest and expiries, and of one that is the same, the same groups."""
+    """Verify that a server loads the files: the same digest and expiries, and on the same version the same groups."""
     with running_redis("--dir", str(tmp_path), *options, binary=binary) as server:
         client = server.client()
         run = client.execute_command
@@ -259,7 +259,7 @@ def _judged(tmp_path: Path, one: Bare, binary: str | None, same: bool, *options:
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
 @pytest.mark.parametrize("compression", [True, False])
-def test_redis_loads_what_we_write(tmp_path: Path, compression: bool) -> None:
+def test_redis_loads_the_written_file(tmp_path: Path, compression: bool) -> None:
     now = time.time_ns() // 1_000_000
     one = full(now, rdbcompression=compression)
     write_rdb(tmp_path / "dump.rdb", one.engine)
@@ -270,7 +270,7 @@ def test_redis_loads_what_we_write(tmp_path: Path, compression: bool) -> None:
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
 @pytest.mark.parametrize("compat", PEERS)
-def test_servers_load_a_log_that_we_rewrote(tmp_path: Path, compat: str, preamble: str) -> None:
+def test_servers_load_a_rewritten_log(tmp_path: Path, compat: str, preamble: str) -> None:
     binary = peer_binary(compat)
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
@@ -281,8 +281,8 @@ def test_servers_load_a_log_that_we_rewrote(tmp_path: Path, compat: str, preambl
 
 
 @pytest.mark.parametrize("compat", ["8.6", "newest", "valkey"])
-def test_a_newer_server_loads_what_we_write(tmp_path: Path, compat: str) -> None:
-    """A file of its own kind, and one that every server from 7.0 on loads."""
+def test_a_newer_server_loads_the_written_file(tmp_path: Path, compat: str) -> None:
+    """One file in its own version, and one in the version that every server from 7.0 on loads."""
     binary = peer_binary(compat)
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}: {PEERS[compat]} names none")

@@ -1,4 +1,4 @@
-"""RDB files of every version: read as a real server reads them, refused where damaged, and written for any of them."""
+"""RDB files of every version: read as by a real server, rejected if damaged, and written for any version."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ no_redis = pytest.mark.skipif(redis_binary() is None, reason="redis-server is no
 
 
 def loaded(data: bytes, compat: str = "7.0", **options: Any) -> Bare:
-    """An engine that has read the file from a source that cannot seek, a few bytes at a time."""
+    """An engine that has loaded the file from a pipe, a few bytes at a time."""
     fresh = Bare(compat=compat)
     load_rdb_from(_Trickle(data), "x.rdb", fresh.engine, **options)
     fresh.engine.check()
@@ -40,7 +40,7 @@ def loaded(data: bytes, compat: str = "7.0", **options: Any) -> Bare:
 
 
 class _Trickle(io.RawIOBase):
-    """Bytes that come in pieces of odd sizes, and once only."""
+    """A source without seek that returns bytes in pieces of odd sizes."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -82,8 +82,8 @@ def test_every_version_is_read(version: int) -> None:
 
 @no_redis
 @pytest.mark.parametrize("version", range(1, 11))
-def test_redis_reads_the_same_in_old_files(tmp_path: Path, version: int) -> None:
-    """The files above are genuine: a server loads them, to the same digest, and what we then write, too."""
+def test_redis_reads_the_same_data_from_old_files(tmp_path: Path, version: int) -> None:
+    """The test files are genuine: a server loads them and rillet's files of the same data to the same digest."""
     data = of_version(version)
     (tmp_path / "dump.rdb").write_bytes(data)
     one = loaded(data)
@@ -103,8 +103,8 @@ def test_redis_reads_the_same_in_old_files(tmp_path: Path, version: int) -> None
         client.connection_pool.disconnect()
 
 
-def test_values_without_an_element_are_left_out() -> None:
-    """Bugs of old servers wrote such (redis/redis: rdbLoadObject skipping empty key)."""
+def test_values_without_elements_are_omitted() -> None:
+    """Bugs in old servers produced such values (rdbLoadObject skipping empty key)."""
     empty = [
         key(1, b"l", size(0)), key(2, b"s", size(0)), key(3, b"z", size(0)), key(4, b"h", size(0)),
         key(5, b"y", size(0)),
@@ -118,8 +118,8 @@ def test_values_without_an_element_are_left_out() -> None:
 
 
 @pytest.mark.skipif("RILLET_SUITE_7_0" not in os.environ, reason="RILLET_SUITE_7_0 names no tree of Redis 7.0's tests")
-def test_the_public_suites_files() -> None:
-    """What redis-server's own tests load: each is read, or refused as there."""
+def test_the_files_of_the_public_suites_are_read_or_rejected_as_in_redis() -> None:
+    """These are the files that redis-server's own tests load."""
     folder = Path(os.environ["RILLET_SUITE_7_0"], "tests", "assets")
     files = sorted(folder.glob("*.rdb"))
     assert files
@@ -168,7 +168,7 @@ FOREIGN = [
 ]
 
 
-def test_functions_and_modules_data() -> None:
+def test_functions_and_module_data_are_rejected_skipped_or_kept() -> None:
     data = file(10, *FOREIGN)
     with pytest.raises(NewerFormat, match="offset 9: data of a module"):
         loaded(data)
@@ -219,13 +219,13 @@ def test_redis_loads_the_kept_data(tmp_path: Path) -> None:
 
 
 def everything(version: int, checksum: bool = True) -> bytes:
-    """A file with every type that is read."""
+    """A file with every supported type."""
     parts = [] if version < 10 else [_newest_stream(kind) for kind in (19, 21, 26, 27)]
     return of_version(version, *parts, checksum=checksum)
 
 
 def _newest_stream(kind: int) -> bytes:
-    """A stream with a group, pending and released entries, and producers, as far as the type has them."""
+    """A stream with a group, pending and released entries, and producers, as far as the type supports them."""
     node = listpack(2, 0, 1, b"a", 0, 2, 0, 0, 1, 4, 2, 5, 0, 2, 4)
     body = [size(1), text(raw_id(1, 1)), text(node), size(2), size(6), size(1)]
     body += [size(1), size(1), size(0), size(0), size(5), size(1), text(b"g"), size(6), size(1), size(2)]
@@ -243,8 +243,8 @@ def _newest_stream(kind: int) -> bytes:
 
 
 @pytest.mark.parametrize("version", [4, 9, 14])
-def test_any_damaged_byte_is_refused(version: int) -> None:
-    """The checksum vouches for all of it; a version that has none, for as much as the structure shows."""
+def test_any_damaged_byte_is_rejected(version: int) -> None:
+    """By the checksum, or in versions without one, as far as the structure shows the damage."""
     source, data = random.Random(version), everything(version)
     assert loaded(data, "newest")("DBSIZE") > 15
     refused = 0
@@ -262,13 +262,13 @@ def test_any_damaged_byte_is_refused(version: int) -> None:
     assert refused > len(data) // STEP // 5
 
 
-def test_a_version_that_is_damaged_to_one_without_a_checksum() -> None:
+def test_a_version_damaged_to_one_without_a_checksum_is_rejected() -> None:
     with pytest.raises(LogCorrupt, match="the end of a file of version 1 expected"):
         loaded(b"REDIS0001" + of_version(9)[9:])
 
 
 @pytest.mark.parametrize("version", [9, 14])
-def test_damage_without_a_checksum_does_no_harm(version: int) -> None:
+def test_damage_without_a_checksum_raises_only_reader_errors(version: int) -> None:
     source, data = random.Random(version), everything(version, checksum=False)
     loaded(data, "newest")
     for number in range(0, len(data), STEP):
@@ -286,7 +286,7 @@ def test_damage_without_a_checksum_does_no_harm(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [9, 14])
-def test_a_truncated_file_is_refused_at_each_length(version: int) -> None:
+def test_a_file_truncated_at_any_length_is_rejected(version: int) -> None:
     data = everything(version)
     for cut in range(0, len(data), STEP):
         with pytest.raises(LogCorrupt, match=r"x.rdb: offset \d+: \d+ bytes expected, \d+ left"):
@@ -303,14 +303,14 @@ def test_a_truncated_file_is_refused_at_each_length(version: int) -> None:
     (key(15, b"s", size(1) + text(raw_id(1, 1)) + text(b"x" * 20)), 30, "an invalid node"),
     (b"\xfe\xc0", 10, "a length expected, found the special form 0"),
 ])  # fmt: skip
-def test_errors_tell_where_and_what(part: bytes, offset: int, told: str) -> None:
+def test_errors_name_the_offset_and_the_defect(part: bytes, offset: int, told: str) -> None:
     with pytest.raises(LogCorrupt, match=f"x.rdb: offset {offset}: {told}") as caught:
         loaded(file(10, part))
     assert caught.value.offset == offset
 
 
 def test_a_false_length_allocates_no_memory() -> None:
-    """A gigabyte that is not there, and 30 MB of values that are dropped: neither is ever in memory."""
+    """Neither a claimed gigabyte nor 30 MB of dropped values is ever in memory."""
     claimed = b"REDIS0010" + key(0, b"k", b"\x80\x40\x00\x00\x00") + bytes(100_000)
     gone = b"\xfc" + (1000).to_bytes(8, "little")
     value = os.urandom(30_000)
@@ -381,7 +381,7 @@ def test_any_version_is_written(tmp_path: Path, version: int) -> None:
 @pytest.mark.parametrize(("compat", "versions"), [
     ("7.0", (9, 10)), ("8.6", (9, 10, 11, 12, 13)), ("newest", (9, 10, 11, 12, 13, 14)), ("valkey", (9, 10, 11, 80)),
 ])  # fmt: skip
-def test_a_server_of_that_age_loads_it(tmp_path: Path, compat: str, versions: tuple[int, ...]) -> None:
+def test_a_server_of_that_version_loads_the_file(tmp_path: Path, compat: str, versions: tuple[int, ...]) -> None:
     binary = peer_binary(compat)
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
@@ -398,8 +398,8 @@ def test_a_server_of_that_age_loads_it(tmp_path: Path, compat: str, versions: tu
 
 
 @pytest.mark.parametrize("compat", ["7.0", "8.6", "newest", "valkey"])
-def test_there_and_back(tmp_path: Path, compat: str) -> None:
-    """A server writes, rillet loads and writes, the same server loads: nothing has changed at either step."""
+def test_a_round_trip_through_rillet_changes_nothing(tmp_path: Path, compat: str) -> None:
+    """A server writes a file, rillet loads and writes it, and the same server loads it."""
     binary = peer_binary(compat)
     if binary is None:
         pytest.skip(f"no server to judge compat {compat}: {PEERS[compat] or 'redis-server'} names none")
@@ -430,7 +430,7 @@ MIX = [
 
 
 def _seen(run: Any) -> dict[bytes, Any]:
-    """What there is to see of database 0 beside its digest: encodings, expiries, groups."""
+    """Return the visible properties of database 0 beside its digest: encodings, expiries, groups."""
     seen: dict[bytes, Any] = {}
     for name in sorted(run("KEYS", "*")):
         seen[name] = run("OBJECT", "ENCODING", name), run("PEXPIRETIME", name)
@@ -463,8 +463,8 @@ ALIKE = [
 @no_redis
 @pytest.mark.parametrize("lines", ALIKE, ids=range(len(ALIKE)))
 @pytest.mark.parametrize("compression", ["yes", "no"])
-def test_the_same_bytes(tmp_path: Path, lines: list[str], compression: str) -> None:
-    """With compat 7.0 and one key, the file is redis-server's but for when it was written and what memory was used."""
+def test_the_bytes_are_those_of_redis(tmp_path: Path, lines: list[str], compression: str) -> None:
+    """With compat 7.0 and one key, the file equals redis-server's except for ctime and used-mem."""
     one = Bare(time.time_ns() // 1_000_000, rdbcompression=compression == "yes").work(*lines)
     write_rdb(tmp_path / "ours.rdb", one.engine)
     with running_redis("--dir", str(tmp_path), "--rdbcompression", compression) as server:
@@ -478,7 +478,7 @@ def test_the_same_bytes(tmp_path: Path, lines: list[str], compression: str) -> N
 
 
 def _timeless(data: bytes) -> bytes:
-    """Return a file without the values of ctime and used-mem, and without the checksum over them."""
+    """Return a file without the values of ctime and used-mem, and without the checksum."""
     data = re.sub(rb"(\xfa\x05ctime)\xc2.{4}", rb"\1", data, count=1, flags=re.DOTALL)
     used = rb"(\xfa\x08used-mem)(\xc2.{4}|\xc1.{2}|\x0a.{10}|\x0b.{11})"
     return re.sub(used, rb"\1", data, count=1, flags=re.DOTALL)[:-8]

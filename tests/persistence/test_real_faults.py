@@ -1,7 +1,7 @@
-"""Faults of real disks, and clocks that jump: no space, a limit, a folder that goes, a file system for reading only.
+"""Real faults: a full disk, a file size limit, a removed folder, a read-only file system, and jumps of the clock.
 
-Where this user may not mount a small file system, those tests are skipped; tests/persistence/test_faults.py makes every
-call fail on a disk that is simulated.
+Tests that mount a small file system are skipped if the user may not. tests/persistence/test_faults.py lets every call
+fail on a simulated disk.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ REFUSED = b"-MISCONF Errors writing to the AOF file: "
 
 @pytest.fixture
 def small_device(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MB, where root may mount one."""
+    """A file system of 1 MB, if root can mount one."""
     folder = tmp_path / "mount"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)]
@@ -41,19 +41,19 @@ def small_device(tmp_path: Path) -> Iterator[Path]:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    """Ask again and again; the test's own time limit ends it."""
+    """Retry until the condition holds; the test's time limit ends the loop."""
     while not done():
         threading.Event().wait(0.01)
 
 
 def _takes(server: Running, command: str = "SET again 1") -> bool:
-    """Whether the server takes a change from a new client."""
+    """Return whether the server accepts a write from a new client."""
     with server.client() as client:
         return not client.call(command).startswith(b"-")
 
 
 def _fill(server: Running) -> int:
-    """Add entries until one is refused; return how many were taken."""
+    """Add entries until one is rejected; return the number of accepted ones."""
     count = 0
     with server.client() as client:
         while (reply := client.call("XADD s * pad " + "x" * 5000)).startswith(b"$"):
@@ -63,7 +63,7 @@ def _fill(server: Running) -> int:
 
 
 def _is_refused(server: Running, count: int) -> None:
-    """Changes are refused, and reads go on; the refused entry is seen."""
+    """Verify that writes are rejected and reads work; the rejected entry is visible."""
     with server.client() as client:
         assert client.call("SET a 1").startswith(REFUSED) and client.call("DEL s").startswith(REFUSED)
         assert client.call("XLEN s") in (b":%d\r\n" % count, b":%d\r\n" % (count + 1))
@@ -71,7 +71,7 @@ def _is_refused(server: Running, count: int) -> None:
 
 
 def _restarted(folder: Path, server: Running, count: int) -> None:
-    """What was acknowledged is there after a kill; the refused entry, which was seen, came to the log later."""
+    """Verify the data after a kill: the acknowledged entries, and the rejected one, which was logged later."""
     server.stop(signal.SIGKILL)
     with running(folder, *LOG) as again, again.client() as client:
         assert client.call("XLEN s") == b":%d\r\n" % (count + 1)
@@ -80,7 +80,7 @@ def _restarted(folder: Path, server: Running, count: int) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fsync", ["always", "everysec", "no"])
-def test_a_server_on_a_full_disk_recovers_when_there_is_space(small_device: Path, fsync: str) -> None:
+def test_a_server_recovers_from_a_full_disk(small_device: Path, fsync: str) -> None:
     filler = small_device / "filler"
     filler.write_bytes(bytes(400_000))
     with running(small_device, *LOG, "--appendfsync", fsync) as server:
@@ -93,7 +93,7 @@ def test_a_server_on_a_full_disk_recovers_when_there_is_space(small_device: Path
 
 
 @pytest.mark.slow
-def test_a_server_at_its_file_size_limit_recovers_when_it_is_raised(tmp_path: Path) -> None:
+def test_a_server_recovers_from_a_file_size_limit(tmp_path: Path) -> None:
     limit = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)"
     limit += "; resource.setrlimit(resource.RLIMIT_FSIZE, (50000, -1))"
     with running(tmp_path, *LOG, "--appendfsync", "always", before=limit) as server:
@@ -122,7 +122,7 @@ def test_a_server_whose_folder_is_removed_writes_a_new_one(tmp_path: Path, fsync
         _restarted(tmp_path, server, 10)
 
 
-def test_a_store_on_a_full_disk_recovers_when_there_is_space(small_device: Path) -> None:
+def test_a_store_recovers_from_a_full_disk(small_device: Path) -> None:
     filler = small_device / "filler"
     filler.write_bytes(bytes(400_000))
     with rillet.open(small_device / "store", appendfsync="always") as store:
@@ -144,7 +144,7 @@ def test_a_store_on_a_full_disk_recovers_when_there_is_space(small_device: Path)
         assert len(store.stream("s")) == count + 1
 
 
-def test_a_folder_for_reading_only(small_device: Path) -> None:
+def test_a_read_only_file_system_is_an_error(small_device: Path) -> None:
     with rillet.open(small_device / "store") as store:
         store.execute("SET", "a", 1)
     with running(small_device, *LOG) as server, server.client() as client:
@@ -167,8 +167,8 @@ HOUR = 3_600_000
 
 @pytest.mark.parametrize("jump", [-HOUR, HOUR, -50_000 * HOUR, 50_000 * HOUR])
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_a_clock_that_jumps(fsync: str, jump: int) -> None:
-    """IDs rise all the same, a key goes by the clock that there is, and what was logged is read as it was."""
+def test_a_clock_that_jumps_causes_no_damage(fsync: str, jump: int) -> None:
+    """IDs still rise, keys expire by the current clock, and the log is replayed unchanged."""
     disk = SimulatedDisk(folders=FOLDERS)
     plan = Plan(1, fsync)
     now = 2_000_000_000_000

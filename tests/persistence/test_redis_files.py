@@ -1,4 +1,4 @@
-"""Redis's files and ours: redis-server 7.0 loads the log that we leave, we load the one that it leaves."""
+"""Logs of redis-server 7.0 and of rillet: each loads the other's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(redis_binary() is None, reason="redis-server is 
 
 @contextmanager
 def _redis(folder: Path, *options: str) -> Iterator[redis.Redis]:
-    """A redis-server with its log in the folder; it ends in good order."""
+    """A redis-server with its log in the folder; it is shut down in order."""
     arguments = ("--dir", str(folder), "--appendonly", "yes", *options)
     with running_redis(*arguments) as server:
         client = server.client()
@@ -35,7 +35,7 @@ def _redis(folder: Path, *options: str) -> Iterator[redis.Redis]:
 
 
 def _without_times(content: dict[bytes, Any]) -> dict[bytes, Any]:
-    """Leave out the consumers' seen-times: no log keeps them."""
+    """Remove the consumers' seen-times, which no log contains."""
     for value in content.values():
         if isinstance(value, tuple):
             for group in value[1]:
@@ -45,7 +45,7 @@ def _without_times(content: dict[bytes, Any]) -> dict[bytes, Any]:
 
 
 def _nodes_of(run: Any) -> dict[Any, Any]:
-    """Return the DUMP of every key, of streams without their groups."""
+    """Return the DUMP of every key; streams without their groups."""
     found: dict[Any, Any] = {}
     for database in range(16):
         run("SELECT", database)
@@ -62,7 +62,7 @@ def _nodes_of(run: Any) -> dict[Any, Any]:
     return found
 
 
-def test_redis_loads_the_log_that_we_leave(tmp_path: Path) -> None:
+def test_redis_loads_the_log_of_rillet(tmp_path: Path) -> None:
     folder = tmp_path / "appendonlydir"
     now = time.time_ns() // 1_000_000
     with Opened(folder, now=now) as opened:
@@ -99,7 +99,7 @@ def test_redis_and_rillet_continue_each_others_logs(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
 @pytest.mark.parametrize("compression", ["yes", "no"])
-def test_we_load_the_log_that_redis_leaves_after_a_rewrite(tmp_path: Path, preamble: str, compression: str) -> None:
+def test_rillet_loads_the_log_of_redis_after_a_rewrite(tmp_path: Path, preamble: str, compression: str) -> None:
     with _redis(tmp_path, "--aof-use-rdb-preamble", preamble, "--rdbcompression", compression) as client:
         run = client.execute_command
         for line in WORK:
@@ -134,7 +134,7 @@ def test_we_load_the_log_that_redis_leaves_after_a_rewrite(tmp_path: Path, pream
 
 @pytest.fixture(scope="module")
 def base(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """An RDB base that redis-server wrote, with streams, strings, expiries and two databases."""
+    """An RDB base written by redis-server, with streams, strings, expiries and two databases."""
     folder = tmp_path_factory.mktemp("redis")
     with _redis(folder) as client:
         run = client.execute_command
@@ -156,7 +156,7 @@ def _adopt(folder: Path, rdb: bytes) -> Opened:
     return Opened(folder)
 
 
-def test_a_damaged_base(base: bytes, tmp_path: Path) -> None:
+def test_a_damaged_base_is_rejected(base: bytes, tmp_path: Path) -> None:
     with _adopt(tmp_path / "a", base) as opened:
         assert opened("DBSIZE") >= 3
     for at in range(0, len(base), 7):
@@ -171,7 +171,7 @@ def test_a_damaged_base(base: bytes, tmp_path: Path) -> None:
             _adopt(tmp_path / "a", base[:end])
 
 
-def test_a_checksum_that_was_not_computed(base: bytes, tmp_path: Path) -> None:
+def test_a_base_without_a_checksum_is_read(base: bytes, tmp_path: Path) -> None:
     with _adopt(tmp_path / "a", base[:-8] + bytes(8)) as opened:
         assert opened("DBSIZE") >= 3
 
@@ -181,7 +181,7 @@ def _sealed(body: bytes, version: bytes = b"0010") -> bytes:
     return data + crc64(data).to_bytes(8, "little")
 
 
-def test_everything_that_may_stand_between_keys(tmp_path: Path) -> None:
+def test_records_between_keys_are_read(tmp_path: Path) -> None:
     body = (
         b"\xfa\x09redis-ver\x057.0.0\xfa\x08aof-base\xc0\x01" + b"\xfe\x02" + b"\xfb\x04\x02"
         + b"\xfc" + struct.pack("<q", 1_900_000_000_123) + b"\x00\x01a\x01x"
@@ -211,7 +211,7 @@ def test_an_unsupported_type_is_named(tmp_path: Path, body: bytes, told: str) ->
         _adopt(tmp_path / "a", _sealed(body))
 
 
-def test_a_file_of_a_newer_redis_and_other_nonsense(tmp_path: Path) -> None:
+def test_a_newer_or_invalid_file_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(NewerFormat, match="RDB version 99; rillet reads up to 14: upgrade"):
         _adopt(tmp_path / "a", _sealed(b"", b"0099"))
     for body, told in (
@@ -226,7 +226,7 @@ def test_a_file_of_a_newer_redis_and_other_nonsense(tmp_path: Path) -> None:
         _adopt(tmp_path / "a", b"REDIS0010\xff" + (1).to_bytes(8, "little"))
 
 
-def test_a_directory_of_redis_is_adopted_as_it_is(base: bytes, tmp_path: Path) -> None:
+def test_a_directory_of_redis_is_adopted_unchanged(base: bytes, tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     with _redis(tmp_path / "x", "--appendfilename", "other.aof") as client:
         client.execute_command("XADD", "s", "1-1", "a", "b")

@@ -1,4 +1,4 @@
-"""A log that is rewritten while it is written on: every state of its files leads to the same data, in Redis, too."""
+"""Rewriting a log during writes: in every state of its files, rillet and Redis load the same data."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NAME = "appendonly.aof"
 
 
 class Slow:
-    """A writer that writes when it is told to."""
+    """A writer that writes when the test triggers it."""
 
     reads_memory = True
 
@@ -59,7 +59,7 @@ class Slow:
 
 
 class Rewritten(Opened):
-    """An engine whose log is rewritten, without threads, by a clock that is told."""
+    """An engine whose log is rewritten without threads, by a manual clock."""
 
     def __init__(self, folder: Path, fsync: str = "everysec", **options: Any) -> None:
         super().__init__(folder, fsync, threads=False, on_recovery=self._recovered, **options)
@@ -84,7 +84,7 @@ class Rewritten(Opened):
 
 
 class FailingDisk(Disk):
-    """The real disk, whose calls of some kinds fail."""
+    """The real disk; selected kinds of calls fail."""
 
     def __init__(self) -> None:
         self.failing: dict[str, int] = {}
@@ -154,7 +154,7 @@ def _copied(folder: Path) -> Iterator[Path]:
 
 
 def _same_after_a_crash(opened: Opened, folder: Path, judged: bool = False) -> None:
-    """What is on disk now leads to what is in memory; and for redis-server too."""
+    """Verify that the files on the disk lead to the data in memory, also in redis-server."""
     expected = opened.state()
     with _copied(folder) as copy:
         shutil.copytree(copy, folder.parent / "again" / "appendonlydir")
@@ -179,7 +179,7 @@ def _strings(run: Any) -> dict[bytes, object]:
 
 
 @pytest.mark.skipif(redis_binary() is None, reason="redis-server is not installed")
-def test_every_state_leads_to_the_same_data(tmp_path: Path) -> None:
+def test_every_state_of_the_files_leads_to_the_same_data(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     with Rewritten(folder) as opened:
         for line in WORK:
@@ -202,7 +202,7 @@ def test_every_state_leads_to_the_same_data(tmp_path: Path) -> None:
             (folder / file.name).stat().st_size for file in read_manifest(folder / f"{NAME}.manifest").files)
 
 
-def test_a_writer_that_fails(tmp_path: Path) -> None:
+def test_a_failed_writer_leaves_the_log_valid(tmp_path: Path) -> None:
     with Rewritten(tmp_path / "log") as opened:
         for n in range(3):
             opened("SET", "n", n)
@@ -223,7 +223,7 @@ def test_a_writer_that_fails(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["create", "sync", "sync_folder", "rename", "manifest"])
 @pytest.mark.parametrize("when", ["rotating", "finishing"])
-def test_a_disk_that_fails_while_the_manifest_changes(tmp_path: Path, kind: str, when: str) -> None:
+def test_a_failed_change_of_the_manifest_leaves_the_log_valid(tmp_path: Path, kind: str, when: str) -> None:
     disk = FailingDisk()
     folder = tmp_path / "log"
     with Rewritten(folder, "always", disk=disk) as opened:
@@ -252,7 +252,7 @@ def test_a_disk_that_fails_while_the_manifest_changes(tmp_path: Path, kind: str,
     assert len(_names(folder)) == 3
 
 
-def test_the_first_base_of_a_log_that_begins_late(tmp_path: Path) -> None:
+def test_a_log_enabled_later_gets_a_first_base(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     opened = Rewritten(folder)
     opened("SET", "a", "1")
@@ -282,7 +282,7 @@ def test_the_first_base_of_a_log_that_begins_late(tmp_path: Path) -> None:
     assert opened.log.state == OFF
 
 
-def test_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:
+def test_a_failed_write_is_retried(tmp_path: Path) -> None:
     disk = FailingDisk()
     with Rewritten(tmp_path / "log", disk=disk) as opened:
         opened("SET", "a", "1")
@@ -306,7 +306,7 @@ def test_a_write_that_fails_is_tried_again(tmp_path: Path) -> None:
         _same_after_a_crash(opened, tmp_path / "log")
 
 
-def test_a_write_that_fails_and_stays_in_part(tmp_path: Path) -> None:
+def test_a_partial_write_that_cannot_be_undone_is_handled(tmp_path: Path) -> None:
     disk = FailingDisk()
     with Rewritten(tmp_path / "log", disk=disk) as opened:
         disk.failing.update(write=errno.ENOSPC, truncate=errno.EIO)
@@ -320,7 +320,7 @@ def test_a_write_that_fails_and_stays_in_part(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("fsync", ["always", "everysec"])
-def test_after_a_failed_sync_only_new_files_are_believed(tmp_path: Path, fsync: str) -> None:
+def test_after_a_failed_sync_the_data_is_written_to_new_files(tmp_path: Path, fsync: str) -> None:
     disk = FailingDisk()
     folder = tmp_path / "log"
     with Rewritten(folder, fsync, disk=disk) as opened:
@@ -350,7 +350,7 @@ def test_after_a_failed_sync_only_new_files_are_believed(tmp_path: Path, fsync: 
         _same_after_a_crash(opened, folder)
 
 
-def test_a_folder_that_goes_and_comes_back(tmp_path: Path) -> None:
+def test_a_removed_folder_is_recreated(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     with Rewritten(folder) as opened:
         opened("SET", "a", "1")
@@ -370,7 +370,7 @@ def test_a_folder_that_goes_and_comes_back(tmp_path: Path) -> None:
         _same_after_a_crash(opened, folder)
 
 
-def test_a_rewrite_that_comes_by_itself(tmp_path: Path) -> None:
+def test_a_rewrite_starts_automatically(tmp_path: Path) -> None:
     with Rewritten(tmp_path / "log") as opened:
         settings = opened.engine.settings
         settings.set_text("auto-aof-rewrite-min-size", "10kb")
@@ -410,7 +410,7 @@ def test_a_rewrite_that_comes_by_itself(tmp_path: Path) -> None:
         assert opened.rewriting.failures == 0
 
 
-def test_another_child_goes_first(tmp_path: Path) -> None:
+def test_a_rewrite_waits_for_another_child(tmp_path: Path) -> None:
     busy = [True]
     with Rewritten(tmp_path / "log") as opened:
         opened.rewriting = Rewriting(opened.log, opened.engine, opened.writer, busy=lambda: busy[0])
@@ -435,7 +435,7 @@ def test_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
     assert _names(tmp_path) == ["1.incr.aof", "manifest", "temp base"]
 
 
-def test_history_that_could_not_be_removed_goes_later(tmp_path: Path) -> None:
+def test_history_is_removed_at_the_next_opening(tmp_path: Path) -> None:
     with Rewritten(tmp_path) as opened:
         opened.log.keep_history = True
         opened("SET", "a", "1")
@@ -454,7 +454,7 @@ def test_history_that_could_not_be_removed_goes_later(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
-def test_a_base_written_by_a_process_of_its_own(tmp_path: Path, preamble: str) -> None:
+def test_a_separate_process_writes_the_base(tmp_path: Path, preamble: str) -> None:
     with Opened(tmp_path) as opened:
         opened.engine.settings.set_text("aof-use-rdb-preamble", preamble)
         opened.engine.settings.set_text("stream-node-max-entries", "7")
@@ -478,7 +478,7 @@ def test_a_base_written_by_a_process_of_its_own(tmp_path: Path, preamble: str) -
         assert {key for key in before if after[key] != before[key]} == {(0, b"s")}
 
 
-def test_a_process_that_cannot_read_the_log_says_so(tmp_path: Path) -> None:
+def test_a_process_that_cannot_read_the_log_reports_an_error(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         opened("SET", "a", "1")
         said: list[str] = []
@@ -495,7 +495,7 @@ def test_a_process_that_cannot_read_the_log_says_so(tmp_path: Path) -> None:
         assert not rewriting.in_progress and opened("INCR", "a") == 2
 
 
-def test_the_process_itself(tmp_path: Path) -> None:
+def test_the_writing_process_writes_a_base_and_ends_with_its_parent(tmp_path: Path) -> None:
     with Opened(tmp_path / "log") as opened:
         opened("SET", "a", "1")
     request = {"path": str(tmp_path / "base"), "sources": [str(tmp_path / "log" / f"{NAME}.1.incr.aof")],
@@ -507,7 +507,7 @@ def test_the_process_itself(tmp_path: Path) -> None:
     assert ended == [1]
 
 
-def test_a_single_log_of_an_older_server(tmp_path: Path) -> None:
+def test_the_single_file_log_of_an_older_server_is_adopted(tmp_path: Path) -> None:
     command = b"*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n"
     folder = tmp_path / "appendonlydir"
     (tmp_path / NAME).write_bytes(command + command[:-5])
@@ -533,14 +533,14 @@ def test_a_single_log_of_an_older_server(tmp_path: Path) -> None:
     assert (tmp_path / NAME).exists()
 
 
-def test_settings_reach_the_other_process() -> None:
+def test_the_relevant_settings_reach_the_writing_process() -> None:
     settings = Settings(compat="7.0", requirepass="secret", save="60 1", rdbcompression="no")
     from rillet.persistence.aof.rewrite_format import _texts
 
     assert _texts(settings) == {"compat": "7.0", "rdbcompression": "no"}
 
 
-def test_a_torn_end_is_refused_where_the_settings_say_so(tmp_path: Path) -> None:
+def test_a_torn_end_is_rejected_if_the_settings_require_it(tmp_path: Path) -> None:
     with Opened(tmp_path) as opened:
         opened("SET", "a", "1")
     path = tmp_path / f"{NAME}.1.incr.aof"
@@ -551,7 +551,7 @@ def test_a_torn_end_is_refused_where_the_settings_say_so(tmp_path: Path) -> None
         log.load(Engine())
 
 
-def test_the_temporary_file_has_valid_checksums_at_the_second_try(tmp_path: Path) -> None:
+def test_the_temporary_file_has_valid_checksums_after_a_retry(tmp_path: Path) -> None:
     folder = tmp_path / "log"
     opened = Rewritten(folder)
     opened.engine.log = None
@@ -577,7 +577,7 @@ def test_the_temporary_file_has_valid_checksums_at_the_second_try(tmp_path: Path
 
 
 def test_a_failure_rejects_all_replies_that_were_not_sent_yet(tmp_path: Path) -> None:
-    """A door writes the log for all that it answers; BGREWRITEAOF, or another door, may have written it before."""
+    """One write of the log covers all pending replies; BGREWRITEAOF or another thread may have caused it."""
     disk = FailingDisk()
     with Rewritten(tmp_path / "log", "always", disk=disk) as opened:
         log = opened.log
@@ -613,8 +613,8 @@ def test_a_failure_rejects_all_replies_that_were_not_sent_yet(tmp_path: Path) ->
         _same_after_a_crash(opened, tmp_path / "log")
 
 
-def test_a_thread_that_asks_while_a_log_fails_sees_the_failure(tmp_path: Path) -> None:
-    """Positions count what is given up, so the failure has to be seen before they do."""
+def test_a_waiting_thread_sees_the_failure_of_a_log(tmp_path: Path) -> None:
+    """Log positions include data that is given up, so the failure must be visible before they advance."""
     disk = FailingDisk()
     with Rewritten(tmp_path / "log", "always", disk=disk) as opened:
         log = opened.log
@@ -625,7 +625,7 @@ def test_a_thread_that_asks_while_a_log_fails_sees_the_failure(tmp_path: Path) -
         told: list[object] = []
 
         class Asking:
-            """The lock of the log; another thread asks in the moment in which it is let go."""
+            """The lock of the log; another thread checks the log at the moment of its release."""
 
             def __enter__(self) -> None: ...
 

@@ -1,4 +1,4 @@
-"""The simulated disk: the real one while all works; when the power goes as cruel as disk.py allows, and no crueler."""
+"""The simulated disk: equal to the real one without faults, and as cruel at a power loss as disk.py allows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def disk_with_folder() -> SimulatedDisk:
 
 
 def left(disk: SimulatedDisk, name: str, before: dict[str, bytes] | None = None) -> set[bytes | None]:
-    """Return what may be found under the name when the power goes now, over many seeds."""
+    """Return the possible contents of the name after a power loss, over many seeds."""
     found: set[bytes | None] = set()
     for seed in range(SEEDS):
         power = PowerLoss(disk.journal, before, ["/", "/d"])
@@ -60,7 +60,7 @@ _STEP = st.one_of(
 
 
 class Driven:
-    """One of the two disks with the files that were opened."""
+    """One of the two disks, and its open files."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self.disk = disk
@@ -68,7 +68,7 @@ class Driven:
         self.opened: list[Any] = []
 
     def do(self, step: tuple[Any, ...]) -> Any:
-        """Return what the step gives: a value, or the number of the error."""
+        """Return the result of the step: a value, or the number of the error."""
         try:
             return self._do(*step)
         except OSError as error:
@@ -93,7 +93,7 @@ class Driven:
         return getattr(self.disk, what)(*args)
 
     def is_folder(self, path: Path) -> bool:
-        """Whether the path is a folder's."""
+        """Return whether the path is a folder."""
         return path.is_dir() if self.disk is REAL else str(path) in getattr(self.disk, "folders", ())
 
     def tree(self) -> dict[str, bytes | None]:
@@ -110,7 +110,7 @@ class Driven:
 
 @settings(max_examples=300, deadline=None)
 @given(steps=st.lists(_STEP, max_size=40))
-def test_without_faults_it_is_as_the_real_disk(steps: list[tuple[Any, ...]]) -> None:
+def test_without_faults_it_equals_the_real_disk(steps: list[tuple[Any, ...]]) -> None:
     root = Path(tempfile.mkdtemp())
     real = Driven(REAL, root)
     folders = [str(one) for one in [*root.parents, root]]
@@ -149,7 +149,7 @@ def test_synced_bytes_survive_a_power_loss() -> None:
     assert left(disk, "a") == {b"x" * 2000}
 
 
-def test_any_sector_that_was_not_synced_may_survive() -> None:
+def test_any_unsynced_sector_may_survive() -> None:
     disk = disk_with_folder()
     put(disk, "a", b"a" * 700)
     disk.sync_folder(ROOT)
@@ -168,7 +168,7 @@ def test_any_sector_that_was_not_synced_may_survive() -> None:
     assert left(disk, "a") == {whole}
 
 
-def test_a_cut_that_was_not_synced_may_be_undone() -> None:
+def test_an_unsynced_truncation_may_be_undone() -> None:
     before = {"/d/a": b"x" * 3000}
     disk = SimulatedDisk(before, ["/", "/d"])
     file = disk.append_to(ROOT / "a")
@@ -182,7 +182,7 @@ def test_a_cut_that_was_not_synced_may_be_undone() -> None:
     assert left(disk, "a", before) == {b"x" * 10}
 
 
-def test_a_rename_may_be_there_without_the_data() -> None:
+def test_a_rename_may_survive_without_the_data() -> None:
     before = {"/d/a": b"old"}
     disk = SimulatedDisk(before, ["/", "/d"])
     put(disk, "temp", b"new", sync=False)
@@ -223,7 +223,7 @@ def test_a_file_moved_to_another_folder_is_in_one_of_them() -> None:
         assert found == {None: everywhere, ROOT: {("/d/sub/a",)}, ROOT / "sub": everywhere - {("/d/a",)}}[synced]
 
 
-def test_a_folder_that_was_not_synced_may_be_gone_with_all_in_it() -> None:
+def test_an_unsynced_folder_may_be_lost_with_its_content() -> None:
     disk = SimulatedDisk()
     disk.make_folder(ROOT)
     put(disk, "a", b"x")
@@ -239,7 +239,7 @@ def test_a_folder_that_was_not_synced_may_be_gone_with_all_in_it() -> None:
         assert image.files() == {"/d/a": b"x"}
 
 
-def test_after_a_failed_sync_a_good_one_says_nothing_of_the_same_bytes() -> None:
+def test_a_sync_after_a_failed_one_does_not_cover_the_same_bytes() -> None:
     before = {"/d/a": b"a" * SECTOR}
     disk = SimulatedDisk(before, ["/", "/d"])
     file = disk.append_to(ROOT / "a")
@@ -255,7 +255,7 @@ def test_after_a_failed_sync_a_good_one_says_nothing_of_the_same_bytes() -> None
     assert left(disk, "a", before) == {all_of_it + b"d" * 10, b"a" * SECTOR + bytes(SECTOR) + b"c" * 100 + b"d" * 10}
 
 
-def test_a_failed_sync_may_be_seen_at_once() -> None:
+def test_a_failed_sync_may_drop_the_cache() -> None:
     disk = SimulatedDisk({"/d/a": b"a" * 10}, ["/", "/d"])
     disk.evicts = True
     file = disk.append_to(ROOT / "a")
@@ -266,7 +266,7 @@ def test_a_failed_sync_may_be_seen_at_once() -> None:
     assert disk.files() == {"/d/a": b"a" * 10 + bytes(10)}
 
 
-def test_one_seed_gives_one_image() -> None:
+def test_a_seed_repeats_its_image() -> None:
     disk = disk_with_folder()
     put(disk, "a", Random(1).randbytes(5000), sync=False)
     disk.rename(ROOT / "a", ROOT / "b")
@@ -305,7 +305,7 @@ def test_any_call_can_fail(kind: str, error: int) -> None:
     CALLS[kind](disk)
 
 
-def test_a_fault_has_its_place() -> None:
+def test_a_fault_occurs_at_its_planned_call() -> None:
     disk = disk_with_folder()
     file = disk.create(ROOT / "a")
     assert disk.calls == 1
@@ -322,7 +322,7 @@ def test_a_fault_has_its_place() -> None:
     assert disk.files() == {"/d/a": b"124"}
 
 
-def test_writes_that_are_short() -> None:
+def test_short_writes_are_completed() -> None:
     disk = disk_with_folder()
     file = disk.create(ROOT / "a")
     disk.fail(0, "write", short=3)

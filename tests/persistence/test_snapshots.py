@@ -1,4 +1,4 @@
-"""When a snapshot is due, what counts as changed since, what is refused after one that failed; the clock is moved."""
+"""Save points, counted changes, and rejected writes after a failed snapshot, with a manual clock."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from rillet.runtime.settings import Settings
 
 
 class Kept:
-    """An engine with an RDB file, driven command by command; `said` is what was told whoever runs it."""
+    """An engine with an RDB file, for single commands; `said` has the log lines."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
         self.clock = ManualClock(1_700_000_000_000)
@@ -40,7 +40,7 @@ class Kept:
         return parse_all(self.session.out.take())[0]
 
     def tick(self, seconds: float = 0) -> bool:
-        """Let time pass and the cron run; whether a child was begun. It is waited for."""
+        """Advance the time and run the cron; return whether a child started, and wait for it."""
         self.clock.advance(round(seconds * 1000))
         before = self.children.forks
         self.snapshots.cron()
@@ -61,7 +61,7 @@ class Kept:
         return {**self.children.facts(), **self.snapshots.facts()}
 
 
-def test_a_point_needs_its_changes_and_more_than_its_seconds(tmp_path: Path) -> None:
+def test_a_save_point_needs_its_changes_and_more_than_its_seconds(tmp_path: Path) -> None:
     kept = Kept(tmp_path, save=((60, 3), (10, 100)))
     assert not kept.tick(1000)  # no changes
     kept = Kept(tmp_path, save=((60, 3), (10, 100)))
@@ -78,9 +78,9 @@ def test_a_point_needs_its_changes_and_more_than_its_seconds(tmp_path: Path) -> 
     assert kept.snapshots.loaded.keys == 0 and load_rdb(kept.snapshots.path, Engine(Settings())).keys == 100
 
 
-def test_a_clock_that_is_set_back_delays_nothing(tmp_path: Path) -> None:
+def test_a_clock_that_is_set_back_does_not_delay_a_save(tmp_path: Path) -> None:
     class Wall(ManualClock):
-        """Its time of day jumps, its ticks do not."""
+        """A clock whose time of day jumps while its ticks do not."""
 
         back = 0
 
@@ -113,7 +113,7 @@ def test_changes_while_a_child_writes_are_not_in_its_file(tmp_path: Path) -> Non
     assert kept.said[-1] == "Background saving terminated with success"
 
 
-def test_another_child_comes_first(tmp_path: Path) -> None:
+def test_a_snapshot_waits_for_another_child(tmp_path: Path) -> None:
     kept = Kept(tmp_path, save=((1, 1),))
     kept("SET a 1")
     ends: list[ChildOutcome] = []
@@ -129,7 +129,7 @@ def test_another_child_comes_first(tmp_path: Path) -> None:
     assert not kept.snapshots.background(later=True) and kept.snapshots.scheduled and kept.tick()
 
 
-def test_one_that_failed_is_tried_again_after_a_while(tmp_path: Path) -> None:
+def test_a_failed_snapshot_is_retried_after_a_delay(tmp_path: Path) -> None:
     kept = Kept(tmp_path, save=((10, 1),), dbfilename="dump.rdb")
     (tmp_path / "dump.rdb").mkdir()
     kept("SET a 1")
@@ -145,7 +145,7 @@ def test_one_that_failed_is_tried_again_after_a_while(tmp_path: Path) -> None:
     assert kept.tick(2) and kept.facts["rdb_last_bgsave_status"] == "ok" and kept("SET a 2") == b"OK"
 
 
-def test_a_save_on_demand_that_fails_refuses_nothing(tmp_path: Path) -> None:
+def test_a_failed_save_command_does_not_reject_writes(tmp_path: Path) -> None:
     kept = Kept(tmp_path, save=((10, 1),))
     (tmp_path / "dump.rdb").mkdir()
     with pytest.raises(CommandError, match="the RDB file cannot be written: Is a directory"):
@@ -153,7 +153,7 @@ def test_a_save_on_demand_that_fails_refuses_nothing(tmp_path: Path) -> None:
     assert kept.facts["rdb_last_bgsave_status"] == "ok" and kept.facts["rdb_saves"] == 1 and kept("SET a 1") == b"OK"
 
 
-def test_a_fork_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_fork_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none_left() -> int:
         raise OSError(11, "Resource temporarily unavailable")
 
@@ -169,7 +169,7 @@ def test_a_fork_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert kept.tick(6) and kept("SET a 2") == b"OK"
 
 
-def test_a_child_that_is_killed(tmp_path: Path) -> None:
+def test_a_killed_child_is_a_failed_snapshot(tmp_path: Path) -> None:
     kept = Kept(tmp_path, rdb_key_save_delay=10**8)
     kept("SET a 1")
     for by_us in (True, False):
@@ -188,7 +188,7 @@ def test_a_child_that_is_killed(tmp_path: Path) -> None:
     kept.snapshots.stop_child()
 
 
-def test_everything_is_deleted(tmp_path: Path) -> None:
+def test_flushall_kills_the_child_and_writes_an_empty_file(tmp_path: Path) -> None:
     kept = Kept(tmp_path, rdb_key_save_delay=10**8)
 
     class FilesHost(DefaultHost):
@@ -213,7 +213,7 @@ def test_everything_is_deleted(tmp_path: Path) -> None:
     assert kept("FLUSHALL") == b"OK" and kept.facts["rdb_changes_since_last_save"] == 2
 
 
-def test_causes_come_and_go_by_themselves() -> None:
+def test_causes_for_rejecting_writes_are_independent() -> None:
     engine = Engine(Settings())
     refusals = WriteGate(engine)
     refusals.set(LOG, "the log")

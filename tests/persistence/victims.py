@@ -1,8 +1,8 @@
-"""What is killed: the processes that hold a directory open, and channels to them that see every reply.
+"""The processes that the kill tests kill: they open a directory, and channels to them return every reply.
 
-A `Subject` is a server, started as a user starts it, or two processes with a store of the same directory, of which one
-is attached to the other. The clients of a store are threads of these processes: what they are to send comes through a
-pair of sockets, and the replies go back the same way, so that whoever kills the process knows what was acknowledged.
+A `Subject` is a server, started as a user starts it, or two processes with the same store, one of them attached to the
+other. The clients of a store are threads of these processes. They receive their commands through a pair of sockets and
+return the replies the same way, so that the killing process knows what was acknowledged.
 
     python -m tests.persistence.victims FOLDER SETTINGS NUMBER ...      such a process; the numbers of its sockets
 """
@@ -44,7 +44,7 @@ class Gone(Exception):
 
 @dataclass(frozen=True)
 class Plan:
-    """A chain: its seed, how many rounds it has, what is killed in it, and the settings."""
+    """A chain: its seed, its number of rounds, its kind of process, and the settings."""
 
     seed: int
     number: int
@@ -52,11 +52,11 @@ class Plan:
     library: bool
 
     def source(self) -> random.Random:
-        """Return the chances of this chain."""
+        """Return the random numbers of this chain."""
         return random.Random(f"{self.seed}:{self.number}")
 
     def settings(self) -> dict[str, str]:
-        """Return what the directory is kept by."""
+        """Return the settings of the directory."""
         source = self.source()
         found = {
             "appendfsync": source.choice(("always", "everysec", "no")),
@@ -84,7 +84,7 @@ def _environment() -> dict[str, str]:
 
 
 class Channel:
-    """A way to send commands and get replies: to a server in RESP, to a process that holds a store in frames."""
+    """Sends commands and receives replies: to a server in RESP, to a process with a store in frames."""
 
     def __init__(self, connection: socket.socket, library: bool) -> None:
         self.socket = connection
@@ -98,7 +98,7 @@ class Channel:
         connection.settimeout(TIMEOUT)
 
     def send(self, commands: list[list[bytes]]) -> None:
-        """Send commands; Gone where nobody is there."""
+        """Send commands; Gone if the other side has ended."""
         if self.library:
             data = pickle.dumps(commands)
             data = _FRAME.pack(len(data)) + data
@@ -110,7 +110,7 @@ class Channel:
             raise Gone from error
 
     def reply(self) -> Any:
-        """Return the next reply, an exception for an error; Gone where none will come."""
+        """Return the next reply, or an exception for an error; Gone if the other side has ended."""
         while not self._replies:
             try:
                 data = self.socket.recv(1 << 16)
@@ -152,7 +152,7 @@ def _frame(data: bytes) -> bytes | None:
 
 
 class Subject:
-    """The processes that hold a directory open, and a channel to them for each client."""
+    """The processes that open a directory, and a channel to them for each client."""
 
     def __init__(self, folder: Path, plan: Plan) -> None:
         self.folder = folder
@@ -164,7 +164,7 @@ class Subject:
         self.socket_path = ""
 
     def begin(self) -> None:
-        """Start the first process, and do not wait for it."""
+        """Start the first process without waiting for it."""
         if self.plan.library:
             self._hold(CLIENTS // 2)
             return
@@ -174,7 +174,7 @@ class Subject:
                      str(self.folder), *words], ())  # fmt: skip
 
     def open(self) -> None:
-        """Wait until the first process is ready, start what else there is, and connect."""
+        """Wait until the first process is ready, start the others, and connect."""
         self._ready(self.processes[0], "listening" if not self.plan.library else "ready")
         if self.plan.library:
             self._hold(CLIENTS - CLIENTS // 2)
@@ -222,7 +222,7 @@ class Subject:
         self._readers.append(reader)
 
     def kill(self, source: random.Random) -> None:
-        """Kill what there is, the owner first; the others get a moment for what they make of it."""
+        """Kill all processes, the owner first; the others get a moment to react."""
         for process in self.processes:
             process.kill()
             if process is not self.processes[-1]:
@@ -230,7 +230,7 @@ class Subject:
         self._gone()
 
     def end(self) -> None:
-        """End it as an operator does; the clients go on meanwhile."""
+        """End it as an operator does, while the clients continue."""
         for process in reversed(self.processes):
             process.send_signal(signal.SIGTERM)
         self._gone()
@@ -286,7 +286,7 @@ def _serve(store: rillet.Store, connection: socket.socket) -> None:
 
 
 def _parts(commands: list[list[bytes]]) -> Iterator[list[list[bytes]]]:
-    """Yield the commands one by one, or all of them together: a call for each, or one."""
+    """Yield the commands one by one, or all of them together."""
     if len(commands) % 2:
         yield commands
         return
@@ -304,7 +304,7 @@ def _answer(connection: socket.socket, replies: list[Any]) -> None:
 
 
 def read(channel: Channel, name: bytes) -> tuple[Any, ...]:
-    """Return the state of a client's keys, as Model.state tells what it must be."""
+    """Return the state of a client's keys, in the form of Model.state."""
     exists, text, expires, count, items, table = channel.ask([
         [b"EXISTS", name + b"s"], [b"GET", name + b"t"], [b"PEXPIRETIME", name + b"t"], [b"GET", name + b"n"],
         [b"LRANGE", name + b"l", b"0", b"-1"], [b"HGETALL", name + b"h"],

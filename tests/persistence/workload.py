@@ -1,10 +1,10 @@
-"""A workload for durable stores: random commands over a few keys of every type, and the state of an engine as bytes.
+"""A workload for durable stores: random commands on a few keys of every type, and the state of an engine as a number.
 
-`Commands` makes what clients send; it looks at the engine where a command needs an ID that is there. A step is one
-command, or a transaction, and the keys that it may have changed: so the state after each step can be told by looking at
-those alone (`StateTracker`). What the state leaves out is what no log holds: when consumers were seen, and how many
-entries a group has read (Redis logs it with NOACK only). For the same reason no consumer reads its own pending entries
-again: that counts as a delivery, and Redis logs none of it.
+`Commands` generates the commands of clients; it reads the engine if a command needs an existing ID. A step is one
+command or a transaction, with the keys that it may change, so the state after each step is computed from those keys
+alone (`StateTracker`). The state omits what no log contains: the seen-times of consumers, and the read counters of
+groups (Redis logs them with NOACK only). For the same reason, consumers do not read their own pending entries again:
+that counts as a delivery, which Redis does not log.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ Key = tuple[int, bytes]
 
 
 class Step(NamedTuple):
-    """Commands of one session that are carried out together, or one; and the keys that they may change."""
+    """Commands that one session executes together, and the keys that they may change."""
 
     commands: list[list[bytes]]
     keys: set[Key]
@@ -84,7 +84,7 @@ def _value_parts(value: object) -> Iterator[bytes]:
 
 
 def key_state(engine: Engine, database: int, key: bytes) -> int:
-    """Return a number that tells a key's value and expiry from any other; 0 where there is no key. O(size)"""
+    """Return a number that identifies a key's value and expiry; 0 if the key does not exist. O(size)"""
     found = engine.databases[database]
     value = found.values.get(key)
     if value is None:
@@ -97,7 +97,7 @@ def key_state(engine: Engine, database: int, key: bytes) -> int:
 
 
 def state(engine: Engine) -> int:
-    """Return a number that tells the engine's data from other data. O(data)"""
+    """Return a number that identifies the engine's data. O(data)"""
     whole = 0
     for database in engine.databases:
         for key in database.values:
@@ -106,7 +106,7 @@ def state(engine: Engine) -> int:
 
 
 class StateTracker:
-    """The state of an engine, known again after each step at the cost of the keys that changed."""
+    """The state of an engine, updated after each step at the cost of the changed keys."""
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
@@ -119,7 +119,7 @@ class StateTracker:
             self.state ^= one
 
     def changed(self, keys: set[Key]) -> int:
-        """Return the state, now that these keys may be others."""
+        """Return the state after these keys may have changed."""
         for key in keys:
             now = key_state(self.engine, *key)
             self.state ^= self.keys.get(key, 0) ^ now
@@ -131,7 +131,7 @@ class StateTracker:
 
 
 class Commands:
-    """Random commands, weighted so that streams and their groups come most."""
+    """Random commands, mostly on streams and their groups."""
 
     def __init__(self, random: Random, engine: Engine) -> None:
         self.random = random
@@ -175,7 +175,7 @@ class Commands:
         return key
 
     def _text(self) -> bytes:
-        """Return a value: mostly short, sometimes one that fills sectors, sometimes one that looks like a log."""
+        """Return a value: mostly short, sometimes several sectors long, sometimes similar to a log."""
         way = self.random.random()
         if way < 0.03:
             return b"%d." % self.count * self.random.randint(100, 300)
@@ -203,7 +203,7 @@ class Commands:
         return key, value if isinstance(value, Stream) else None
 
     def _ids(self, stream: Stream | None, group: bytes | None = None) -> list[bytes]:
-        """Return some IDs of the stream: pending ones of a group, or any between the first and the last."""
+        """Return some IDs of the stream: pending ones of a group, or any in its range."""
         random = self.random
         if stream is not None and group is not None and group in stream.groups:
             slots = stream.groups[group].index.slots()
