@@ -1,4 +1,4 @@
-"""Groups: an entry has one owner whatever happens, and nothing of a dropped group stays in memory."""
+"""Groups: every pending entry has one owner, and deleting a group frees all its memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ group_names = st.sampled_from([b"g", b"h"])
 
 
 class GroupsAndModel(RuleBasedStateMachine):
-    """Random operations on two groups of a stream, and on a dict from ID to [owner, time, count] for each, in order."""
+    """Random operations on two groups, and on a dict from ID to [owner, time, count] for each, in order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class GroupsAndModel(RuleBasedStateMachine):
         return group.find_consumer(name) or group.create_consumer(name, 1)
 
     def reorder(self, name: bytes, number: int, time: int) -> None:
-        """Put the number where its time belongs: behind all of no greater time, and behind the released ones."""
+        """Move the number behind the released entries and those with the same or an earlier time."""
         order, model = self.order[name], self.model[name]
         if number in order:
             order.remove(number)
@@ -50,7 +50,7 @@ class GroupsAndModel(RuleBasedStateMachine):
 
     @rule(group=group_names, number=numbers, name=names, passed=st.integers(0, 1))
     def deliver(self, group: bytes, number: int, name: bytes, passed: int) -> None:
-        self.now = now = self.now + passed  # the order by time is what it says while the clock does not go back
+        self.now = now = self.now + passed  # the order by time is exact only while the clock is not set back
         g = self.stream.groups[group]
         slot = g.deliver(number, number, self.consumer(g, name), now)
         assert (g.table.delivery_count(slot), g.table.delivery_time(slot)) == (1, now)
@@ -147,7 +147,7 @@ TestGroupsAndModel = GroupsAndModel.TestCase
 TestGroupsAndModel.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
 
 
-def test_a_name_is_taken_once() -> None:
+def test_the_names_of_groups_and_consumers_are_unique() -> None:
     stream = Stream()
     group = stream.create_group(b"g", 0, 0, 0)
     assert group is not None and stream.create_group(b"g", 1, 0, 0) is None and stream.find_group(b"g") is group
@@ -160,7 +160,7 @@ def test_a_name_is_taken_once() -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_thousands_of_entries_come_and_go_in_any_order(seed: int) -> None:
+def test_thousands_of_entries_are_acknowledged_in_any_order(seed: int) -> None:
     random_ = random.Random(seed)
     stream = Stream()
     group = stream.create_group(b"g", 0, 0, 0)
@@ -197,7 +197,7 @@ def test_thousands_of_entries_come_and_go_in_any_order(seed: int) -> None:
     assert [len(consumer.index.pages) for consumer in consumers] == [0, 0, 0]
 
 
-def test_pages_that_keep_one_slot_each_become_one_whichever_way_they_are_emptied() -> None:
+def test_nearly_empty_pages_are_merged() -> None:
     for ids in (range(10_000), range(9_999, -1, -1)):
         group = Group(b"g", 0, 0, 0)
         consumer = group.create_consumer(b"c", 0)
@@ -214,7 +214,7 @@ def test_pages_that_keep_one_slot_each_become_one_whichever_way_they_are_emptied
         assert consumer.index.count == len(consumer.index.pages) == len(consumer.index.bounds) == 0
 
 
-def test_an_index_has_bounds_once_it_has_pages_to_choose_from() -> None:
+def test_an_index_has_bounds_if_it_has_several_pages() -> None:
     group = Group(b"g", 0, 0, 0)
     consumer = group.create_consumer(b"c", 0)
     for ms in range(256, 0, -1):
@@ -229,7 +229,7 @@ def test_an_index_has_bounds_once_it_has_pages_to_choose_from() -> None:
     assert len(other.index.pages) == len(other.index.bounds) == 0
 
 
-def test_an_iterator_goes_on_behind_the_last_whatever_changes() -> None:
+def test_an_iterator_continues_after_its_last_id_whatever_changes() -> None:
     group = Group(b"g", 0, 0, 0)
     consumer = group.create_consumer(b"c", 0)
     pending = PendingIterator(group.table, group.index)
@@ -253,7 +253,7 @@ def test_an_iterator_goes_on_behind_the_last_whatever_changes() -> None:
     assert group.pending_count == group.table.count == 0
 
 
-def test_loading_gives_each_entry_one_owner_and_sorts_by_time() -> None:
+def test_loading_assigns_one_owner_per_entry_and_sorts_by_time() -> None:
     stream = Stream()
     group = stream.create_group(b"g", 0, 0, 0)
     for ms, time in ((1, 30), (2, 10), (3, 30), (4, 20), (5, 7), (6, 5)):
@@ -276,7 +276,7 @@ def test_loading_gives_each_entry_one_owner_and_sorts_by_time() -> None:
     group.check()
 
 
-def test_the_count_of_deliveries_stops_or_goes_round() -> None:
+def test_the_delivery_count_saturates_or_wraps() -> None:
     group = Group(b"g", 0, 0, 0)
     slot = group.deliver(1, 0, group.create_consumer(b"c", 0), 5)
     group.set_delivery(slot, 5, (1 << 63) - 1)
@@ -289,7 +289,7 @@ def test_the_count_of_deliveries_stops_or_goes_round() -> None:
     assert group.table.delivery_count(slot) == 0
 
 
-def test_a_dropped_stream_is_freed_at_once() -> None:
+def test_a_deleted_stream_is_freed_without_the_garbage_collector() -> None:
     gc.collect()
     gc.disable()
     try:
@@ -300,7 +300,7 @@ def test_a_dropped_stream_is_freed_at_once() -> None:
             group.deliver(ms, 0, consumer, 0)
         held = sys.getrefcount(consumer)
         del stream, group
-        assert sys.getrefcount(consumer) == held - 2  # the group's dict and the table's list of owners
+        assert sys.getrefcount(consumer) == held - 2  # those of the group's dict and the list of owners
         del consumer
         assert gc.collect() == 0
     finally:

@@ -1,4 +1,4 @@
-"""Groups of so many pending entries that pages split and merge and the table is packed, against a dict."""
+"""Groups with so many pending entries that pages split and merge and the table is packed, compared with a dict."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Bench:
             self.model[group][self.last] = (consumer.name, self.now, 1)
 
     def acknowledge(self, group: bytes) -> None:
-        """Acknowledge a run of entries, of which some stay."""
+        """Acknowledge a run of entries, but not all of them."""
         start = self.random.randrange(self.last + 1)
         steps = range(start, start + self.random.randrange(1500))
         for ms in reversed(steps) if self.random.random() < 0.3 else steps:
@@ -48,7 +48,7 @@ class Bench:
         self.stream.tidy_pending()
 
     def scatter(self, group: bytes) -> None:
-        """Claim, release and drop entries anywhere, pending or not."""
+        """Claim, release and drop random entries, pending or not."""
         found, model = self.stream.groups[group], self.model[group]
         for _ in range(100):
             ms = self.random.randrange(self.last + 1)
@@ -70,7 +70,7 @@ class Bench:
             model[ms] = (consumer.name, time, count)
 
     def walk(self, group: bytes) -> None:
-        """Walk from anywhere, dropping what is met and what was met before it."""
+        """Iterate from a random ID, dropping current and earlier entries."""
         found, model = self.stream.groups[group], self.model[group]
         start = self.random.randrange(self.last + 1)
         expected = sorted(ms for ms in model if ms >= start)[:200]
@@ -107,7 +107,7 @@ class Bench:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_pages_and_table_hold_what_a_dict_holds(seed: int) -> None:
+def test_pages_and_table_equal_a_dict_after_random_operations(seed: int) -> None:
     bench = Bench(seed)
     for number in range(60):
         bench.now += bench.random.randrange(2)

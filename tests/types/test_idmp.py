@@ -1,4 +1,4 @@
-"""Producers: what is remembered, for how long and how much, and the name that IDMPAUTO makes."""
+"""Producers: how long and how many iids they keep, and the iid that IDMPAUTO generates."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from rillet.types.stream.idmp import Producers, idempotency_hash
 T0 = 1_700_000_000_000
 
 
-def test_a_message_is_found_until_its_time_has_come() -> None:
+def test_a_message_is_found_until_it_expires() -> None:
     producers = Producers(duration=10)
     assert producers.find(b"p", b"a", T0) == -1
     producers.add(b"p", b"a", T0, 3)
     assert producers.find(b"p", b"a", T0 + 9_999) == T0 << 64 | 3
     assert producers.find(b"q", b"a", T0) == -1
     assert producers.find(b"p", b"a", T0 + 10_000) == -1
-    assert producers.find(b"p", b"a", 0) == -1, "it is gone"
+    assert producers.find(b"p", b"a", 0) == -1, "the message expired"
     assert (producers.added, producers.tracked()) == (1, 0)
 
 
-def test_a_now_of_0_lets_nothing_expire() -> None:
+def test_no_message_expires_at_time_0() -> None:
     producers = Producers(duration=1)
     producers.add(b"p", b"a", 5, 0)
     assert producers.find(b"p", b"a", 0) == 5 << 64
@@ -29,7 +29,7 @@ def test_a_now_of_0_lets_nothing_expire() -> None:
     assert producers.unexpired(b"p", 0) == [(b"a", 5 << 64)]
 
 
-def test_each_producer_keeps_its_youngest() -> None:
+def test_each_producer_keeps_its_newest_messages() -> None:
     producers = Producers(max_entries=3)
     for number in range(10):
         producers.add(b"p", b"%d" % number, T0 + number, 0)
@@ -40,7 +40,7 @@ def test_each_producer_keeps_its_youngest() -> None:
     producers.check()
 
 
-def test_a_later_record_of_the_same_message_replaces_the_earlier() -> None:
+def test_adding_a_message_again_replaces_it() -> None:
     producers = Producers()
     for iid, ms in ((b"a", 1), (b"b", 2), (b"a", 3)):
         producers.add(b"p", iid, ms, 0)
@@ -48,7 +48,7 @@ def test_a_later_record_of_the_same_message_replaces_the_earlier() -> None:
     producers.check()
 
 
-def test_the_cron_takes_what_expired_and_producers_without_messages() -> None:
+def test_the_cron_removes_expired_messages_and_empty_producers() -> None:
     producers = Producers(duration=1)
     producers.find(b"failed", b"x", T0)
     producers.add(b"old", b"a", T0, 0)
@@ -60,7 +60,7 @@ def test_the_cron_takes_what_expired_and_producers_without_messages() -> None:
     assert not producers.expire(T0 + 1500)
 
 
-def test_silent_producers_go_without_a_cron() -> None:
+def test_expired_producers_are_removed_without_a_cron() -> None:
     producers = Producers(duration=1)
     for number in range(10_000):
         producers.find(b"%d" % number, b"x", T0 + number)
@@ -69,7 +69,7 @@ def test_silent_producers_go_without_a_cron() -> None:
     producers.check()
 
 
-def test_other_limits_forget_everything_the_same_ones_nothing() -> None:
+def test_changing_the_limits_removes_all_messages() -> None:
     producers = Producers(100, 100)
     producers.add(b"p", b"a", T0, 0)
     assert not producers.configure(100, 100) and producers.tracked() == 1
@@ -77,7 +77,7 @@ def test_other_limits_forget_everything_the_same_ones_nothing() -> None:
     assert (producers.added, producers.is_default) == (1, False)
 
 
-def test_a_copy_shares_nothing() -> None:
+def test_a_copy_is_independent() -> None:
     producers = Producers(7, 8)
     producers.add(b"p", b"a", T0, 0)
     twin = producers.copy()
@@ -88,7 +88,7 @@ def test_a_copy_shares_nothing() -> None:
 
 
 @given(st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=300)), min_size=1, max_size=6), st.randoms())
-def test_the_order_of_the_pairs_is_no_matter(pairs: list[tuple[bytes, bytes]], source: object) -> None:
+def test_the_order_of_the_pairs_does_not_change_the_hash(pairs: list[tuple[bytes, bytes]], source: object) -> None:
     shuffled = list(pairs)
     source.shuffle(shuffled)  # type: ignore[attr-defined]
     one = idempotency_hash([word for pair in pairs for word in pair], 0)
@@ -96,6 +96,6 @@ def test_the_order_of_the_pairs_is_no_matter(pairs: list[tuple[bytes, bytes]], s
     assert len(one) == 16
 
 
-def test_the_border_between_name_and_value_matters() -> None:
+def test_the_boundary_between_name_and_value_changes_the_hash() -> None:
     made = {idempotency_hash([b"abc"[:at], b"abc"[at:]], 0) for at in range(4)}
     assert len(made) == 4

@@ -1,4 +1,4 @@
-"""Nodes that two threads unpack: what comes out, and what is refused, is what one thread makes of them."""
+"""Nodes that two threads decompress: the results and the errors are those of one thread."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ROUNDS = 400 if rillet.compiled() else 100
 
 
 def stream_of(nodes: int, seed: int, compressible: bool = True) -> bytes:
-    """The RDB bytes of a stream of so many nodes, some with tombstones."""
+    """Return the RDB bytes of a stream of that many nodes, some with tombstones."""
     source, stream = random.Random(seed), Stream()
     for number in range(nodes * 4):
         value = b"abc" * source.randrange(1, 30) if compressible else source.randbytes(30)
@@ -33,7 +33,7 @@ def stream_of(nodes: int, seed: int, compressible: bool = True) -> bytes:
 
 
 def outcome(data: bytes, helper: WorkerThread | None) -> Any:
-    """What loading gives: the stream's own bytes, or what it is refused for, and where."""
+    """Return the RDB bytes of the loaded stream, or the error and its position."""
     reader = RdbReader.of(io.BytesIO(data).readinto)
     reader.helper = helper
     try:
@@ -49,7 +49,7 @@ def outcome(data: bytes, helper: WorkerThread | None) -> Any:
 
 @pytest.mark.parametrize("nodes", [1, 15, 16, 17, 100, 1023, 1024, 1025, MANY])
 @pytest.mark.parametrize("compressible", [True, False])
-def test_two_threads_read_what_one_reads(nodes: int, compressible: bool) -> None:
+def test_two_threads_load_the_same_stream_as_one(nodes: int, compressible: bool) -> None:
     data = stream_of(nodes, nodes, compressible)
     helper = WorkerThread()
     try:
@@ -60,7 +60,7 @@ def test_two_threads_read_what_one_reads(nodes: int, compressible: bool) -> None
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damage_is_refused_as_one_thread_refuses_it(seed: int) -> None:
+def test_two_threads_reject_damage_like_one(seed: int) -> None:
     source, data = random.Random(seed), stream_of(60, seed, seed % 2 == 0)
     helper = WorkerThread()
     refused = 0
@@ -82,7 +82,7 @@ def test_damage_is_refused_as_one_thread_refuses_it(seed: int) -> None:
 
 
 def test_nodes_out_of_order_are_sorted() -> None:
-    """A payload that no server writes: each node in a place of its own choosing."""
+    """No server writes such a payload: the nodes are in random order."""
     data = stream_of(64, 1)
     reader = RdbReader(data)
     pairs = [(reader.raw(0), reader.string(), reader.string()) for _ in range(reader.length())]

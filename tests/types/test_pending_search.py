@@ -1,4 +1,4 @@
-"""Looking for IDs in an index of pending entries, however unevenly they lie."""
+"""Searches for IDs in an index of pending entries whose distances vary widely."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ IDS = st.tuples(NUMBERS, NUMBERS)
 
 
 def group_of(ids: set[tuple[int, int]]) -> Group:
-    """Return a group in which the IDs are pending, delivered in rising order."""
+    """Return a group in which the IDs are pending, delivered in ascending order."""
     group = Group(b"g", 0, 0, -1)
     consumer = group.create_consumer(b"c", 0)
     for ms, seq in sorted(ids):
@@ -26,11 +26,11 @@ def group_of(ids: set[tuple[int, int]]) -> Group:
 
 
 @given(st.sets(IDS, max_size=60), st.lists(IDS, max_size=60))
-def test_any_ids(ids: set[tuple[int, int]], asked: list[tuple[int, int]]) -> None:
-    """What is there is found, what is not is not, and an iterator begins behind it."""
+def test_any_set_of_ids_can_be_searched(ids: set[tuple[int, int]], others: list[tuple[int, int]]) -> None:
+    """Pending IDs are found, others are not, and an iterator starts at the next pending one."""
     group = group_of(ids)
     rising = sorted(ids)
-    for ms, seq in asked + rising:
+    for ms, seq in others + rising:
         assert (group.find(ms, seq) >= 0) == ((ms, seq) in ids)
         pending = PendingIterator(group.table, group.index, ms, seq)
         later = [ident for ident in rising if ident >= (ms, seq)]
@@ -46,8 +46,8 @@ SPREADS = {
 
 
 @pytest.mark.parametrize("name", SPREADS)
-def test_many_pages(name: str) -> None:
-    """Three thousand IDs on a dozen pages, found before and behind what was acknowledged, too."""
+def test_ids_on_many_pages_can_be_searched(name: str) -> None:
+    """Three thousand IDs on a dozen pages are searched before and after some are acknowledged."""
     ids = [SPREADS[name](n) for n in range(3000)]
     group = group_of(set(ids))
     source = random.Random(name)

@@ -1,6 +1,7 @@
-"""A stream's RDB forms, held against real servers: what they write is read, and what is written they read.
+"""The RDB forms of a stream compared with real servers: rillet reads their payloads, and they read rillet's.
 
-Each server needs its binary named (tests/judge.py: PEERS); Redis 7.0's is the installed one.
+Each server requires the path of its binary (tests/judge.py: PEERS); Redis 7.0 is the installed one.
+
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ def _runner(client: redis.Redis) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize("compat", PEERS)
-def test_what_a_server_writes_is_read_and_comes_back_byte_for_byte(compat: str, peer_of: PeerOf) -> None:
+def test_a_payload_of_a_server_is_read_and_written_back_unchanged(compat: str, peer_of: PeerOf) -> None:
     with peer_of(compat).client() as client:
         run = _runner(client)
         ours = Bench(compat=compat, dump_format="native")
@@ -51,7 +52,7 @@ def test_what_a_server_writes_is_read_and_comes_back_byte_for_byte(compat: str, 
 
 
 @pytest.mark.parametrize("source", PEERS)
-def test_what_is_written_by_default_is_read_by_all_who_know_the_form(source: str, peer_of: PeerOf) -> None:
+def test_every_server_with_the_type_reads_the_default_payload(source: str, peer_of: PeerOf) -> None:
     with peer_of(source).client() as client:
         run = _runner(client)
         for seed in SEEDS:
@@ -72,7 +73,7 @@ def test_what_is_written_by_default_is_read_by_all_who_know_the_form(source: str
                         assert ask(b"DEBUG", b"DIGEST-VALUE", b"t") == digest, (seed, reader)
 
 
-def test_the_iid_that_is_made_is_the_one_that_redis_makes(peer_of: PeerOf) -> None:
+def test_the_generated_iid_is_that_of_redis(peer_of: PeerOf) -> None:
     with peer_of("newest").client() as client:
         run = _runner(client)
         ours = Bench(compat="newest", dump_format="native")
@@ -89,7 +90,7 @@ def test_the_iid_that_is_made_is_the_one_that_redis_makes(peer_of: PeerOf) -> No
         assert ours("XLEN", "auto") == length == 40
 
 
-def test_a_payload_of_every_form_is_accepted_whatever_is_shown(peer_of: PeerOf) -> None:
+def test_a_payload_of_every_type_is_accepted_with_every_compat(peer_of: PeerOf) -> None:
     payloads = []
     for compat in PEERS:
         with peer_of(compat).client() as client:

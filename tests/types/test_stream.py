@@ -1,4 +1,4 @@
-"""The stream against a model, a dict of entries; and the corners that a random walk seldom meets."""
+"""A stream compared with a model, a dict of entries, and the corner cases that random operations seldom reach."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class StreamAndModel(RuleBasedStateMachine):
             del self.model[entry]
 
     @rule(keep=st.integers(0, 30), limit=st.sampled_from([0, 3, 7]))
-    def trim_about_to_length(self, keep: int, limit: int) -> None:
+    def trim_approximately_to_length(self, keep: int, limit: int) -> None:
         before = len(self.model)
         deleted = self.stream.trim_maxlen(keep, True, limit)
         assert deleted <= max(0, before - keep) and (not limit or deleted <= limit)
@@ -120,7 +120,7 @@ class StreamAndModel(RuleBasedStateMachine):
                 it.remove_current()
         for entry in removed:
             del self.model[entry]
-        # The iterator leaves the first ID to its user.
+        # The iterator does not update the first ID; its caller does.
         first = min(self.model, default=(0, 0))
         self.stream.first_ms, self.stream.first_seq = first
 
@@ -144,7 +144,7 @@ TestStreamAndModel = StreamAndModel.TestCase
 TestStreamAndModel.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
-def test_ids_at_the_end_of_the_range() -> None:
+def test_the_greatest_ids_can_be_added_read_and_deleted() -> None:
     stream = Stream()
     assert add(stream, 0, 1) and add(stream, 1, MAX) and add(stream, MAX, MAX - 1) and add(stream, MAX, MAX)
     assert ids(stream) == [(0, 1), (1, MAX), (MAX, MAX - 1), (MAX, MAX)]
@@ -155,7 +155,7 @@ def test_ids_at_the_end_of_the_range() -> None:
     assert ids(stream, reverse=True) == [(MAX, MAX - 1), (1, MAX), (0, 1)]
 
 
-def test_a_clock_that_goes_back_keeps_ids_rising() -> None:
+def test_ids_increase_even_if_the_clock_is_set_back() -> None:
     stream = Stream()
     assert stream.next_id(0) and (stream.next_ms, stream.next_seq) == (0, 1)
     add(stream, 1000, 5)
@@ -168,7 +168,7 @@ def test_a_clock_that_goes_back_keeps_ids_rising() -> None:
     assert stream.next_seq_of(1002) and (stream.next_ms, stream.next_seq) == (1002, 0)
 
 
-def test_start_behind_end_is_empty_both_ways() -> None:
+def test_a_range_whose_start_is_after_its_end_is_empty() -> None:
     stream = Stream()
     for ms in range(1, 10):
         add(stream, ms, 0)
@@ -176,7 +176,7 @@ def test_start_behind_end_is_empty_both_ways() -> None:
     assert ids(stream, start=(4, 1), end=(4, 9)) == ids(stream, start=(4, 1), end=(4, 9), reverse=True) == []
 
 
-def test_an_id_that_is_not_beyond_the_last_changes_nothing() -> None:
+def test_an_id_that_is_not_greater_than_the_last_is_rejected() -> None:
     stream = Stream()
     with pytest.raises(ValueError, match="greater"):
         add(stream, 0, 0)
@@ -189,7 +189,7 @@ def test_an_id_that_is_not_beyond_the_last_changes_nothing() -> None:
 
 
 @pytest.mark.parametrize("words", [[b"f", None], [None, b"v"], [b"f", 3], [b"f"]])
-def test_a_wrong_word_is_refused_before_anything_is_written(words: list[bytes]) -> None:
+def test_an_argument_of_a_wrong_type_is_rejected_before_the_stream_changes(words: list[bytes]) -> None:
     stream = Stream()
     add(stream, 1, 0)
     with pytest.raises((TypeError, IndexError)):
@@ -198,14 +198,14 @@ def test_a_wrong_word_is_refused_before_anything_is_written(words: list[bytes]) 
     stream.check()
 
 
-def test_an_entry_of_more_than_a_gibibyte_is_refused() -> None:
+def test_an_entry_of_more_than_a_gibibyte_is_rejected() -> None:
     stream = Stream()
     part = bytes(1 << 26)
     assert not stream.append([b"f", part] * 17, 0, 17, 1, 0, 4096, 100)
     assert stream.length == 0 and stream.node_count == 0 and stream.last_ms == 0
 
 
-def test_full_nodes_hold_no_spare_room() -> None:
+def test_full_nodes_have_no_spare_capacity() -> None:
     stream = Stream()
     for ms in range(1, 1000):
         add(stream, ms, 0, b"name", b"value-%d" % ms)
@@ -216,7 +216,7 @@ def test_full_nodes_hold_no_spare_room() -> None:
     assert len(nodes[-1].buf) == 4096
 
 
-def test_the_last_living_entry_takes_its_node_along() -> None:
+def test_deleting_the_last_entry_of_a_node_removes_the_node() -> None:
     stream = Stream()
     for ms in range(1, 7):
         stream.append([b"f", b"v"], 0, 1, ms, 0, 4096, 2)
@@ -229,7 +229,7 @@ def test_the_last_living_entry_takes_its_node_along() -> None:
     stream.check()
 
 
-def test_tombstones_are_shown_on_request_only() -> None:
+def test_tombstones_are_skipped_unless_they_are_requested() -> None:
     stream = Stream()
     for ms in range(1, 6):
         add(stream, ms, 0)
@@ -246,7 +246,7 @@ def test_tombstones_are_shown_on_request_only() -> None:
     assert seen == [1, 2, 3, 4, 5]
 
 
-def test_fields_may_be_read_in_part_or_not_at_all() -> None:
+def test_an_iterator_need_not_read_all_fields_of_an_entry() -> None:
     stream = Stream()
     add(stream, 1, 0, b"a", b"1", b"b", b"2")
     add(stream, 2, 0, b"c", b"3", b"d", b"4", b"e", b"5")
@@ -265,7 +265,7 @@ def test_fields_may_be_read_in_part_or_not_at_all() -> None:
         it.remove_current()
 
 
-def test_an_iterator_may_be_overtaken_by_appends() -> None:
+def test_an_iterator_returns_entries_that_were_appended_after_its_creation() -> None:
     stream = Stream()
     for ms in range(1, 4):
         stream.append([b"f", b"v"], 0, 1, ms, 0, 4096, 2)
@@ -279,7 +279,7 @@ def test_an_iterator_may_be_overtaken_by_appends() -> None:
     assert rest == list(range(2, 300))
 
 
-def test_a_loaded_node_is_appended_to() -> None:
+def test_a_loaded_node_accepts_new_entries() -> None:
     source, copy = Stream(), Stream()
     for ms in range(1, 151):
         add(source, ms, 0, b"name", b"%d" % ms)
@@ -299,7 +299,7 @@ def test_a_loaded_node_is_appended_to() -> None:
 
 
 @given(st.integers(1, 40), st.integers(1, 12), st.integers(0, 3))
-def test_memory_usage_samples_nodes(entries: int, per_node: int, samples: int) -> None:
+def test_memory_usage_estimates_from_a_sample_of_nodes(entries: int, per_node: int, samples: int) -> None:
     stream = Stream()
     for ms in range(1, entries + 1):
         stream.append([b"f", b"v"], 0, 1, ms, 0, 4096, per_node)
@@ -310,7 +310,7 @@ def test_memory_usage_samples_nodes(entries: int, per_node: int, samples: int) -
     assert abs(stream.memory_usage(samples) - exact) <= whole
 
 
-def test_check_notices_what_is_wrong() -> None:
+def test_check_detects_wrong_counters_and_nodes() -> None:
     stream = Stream()
     for ms in range(1, 5):
         add(stream, ms, 0)

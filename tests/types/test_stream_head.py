@@ -1,4 +1,4 @@
-"""A stream that remembers its first and last node trims as one that remembers nothing."""
+"""The caches of the first and last node do not change the results of trims."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ NAMES = [b"a", b"temperature", b"17"]
 
 
 def nodes(stream: Stream) -> list[tuple[bytes, bytes]]:
-    """Return every node's key and bytes."""
+    """Return the key and bytes of every node."""
     return [(key, lp.to_bytes()) for key, lp in stream.rax.items()]
 
 
 def facts(stream: Stream) -> tuple[object, ...]:
-    """Return what a stream keeps beside its nodes."""
+    """Return the counters of a stream."""
     return (stream.length, stream.first_ms, stream.first_seq, stream.last_ms, stream.last_seq, stream.entries_added,
             stream.max_deleted_ms, stream.max_deleted_seq, stream.stopped)  # fmt: skip
 
 
 def forget(stream: Stream) -> None:
-    """Let the stream find its nodes anew."""
+    """Clear the caches of the stream."""
     stream.tail = None
     stream.head = None
 
 
 def act(chance: random.Random, streams: tuple[Stream, Stream], node_entries: int) -> list[object]:
-    """Do one thing to both streams and return what each said."""
+    """Run the same operation on both streams and return both results."""
     kind = chance.random()
     ms, seq = streams[0].last_ms, streams[0].last_seq
     if kind < 0.55:
@@ -55,28 +55,28 @@ def act(chance: random.Random, streams: tuple[Stream, Stream], node_entries: int
         below = chance.randrange(streams[0].first_ms, ms + 2)
         return [stream.trim_minid(below, seq, approx, limit if approx else 0, strategy) for stream in streams]
     if streams[0].length == 0:
-        for stream in streams:  # XSETID goes back behind tombstones and gone nodes
+        for stream in streams:  # XSETID sets the last ID back before tombstones and removed nodes
             stream.last_ms, stream.last_seq = ms // 2, 0
     return [0, 0]
 
 
 @pytest.mark.parametrize("node_entries", [1, 4, 100, 300])
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_remembered_changes_nothing(seed: int, node_entries: int) -> None:
+def test_a_stream_with_caches_equals_one_without(seed: int, node_entries: int) -> None:
     chance = random.Random(f"{seed} {node_entries}")
     kept, forgetful = Stream(), Stream()
     for step in range(120):
         forget(forgetful)
-        said = act(chance, (kept, forgetful), node_entries)
-        assert said[0] == said[1]
+        results = act(chance, (kept, forgetful), node_entries)
+        assert results[0] == results[1]
         assert facts(kept) == facts(forgetful)
         assert nodes(kept) == nodes(forgetful)
         if step % 5 == 0:
             kept.check()
 
 
-def test_the_head_that_is_also_the_tail() -> None:
-    """One node: its count grows by a byte at 128, and what was remembered of it moves."""
+def test_a_node_that_is_head_and_tail_keeps_its_caches_correct() -> None:
+    """The count of the only node grows by a byte at 128, which moves the cached positions."""
     stream, plain = Stream(), Stream()
     for number in range(1, 400):
         for one in (stream, plain):

@@ -1,4 +1,4 @@
-"""Stream IDs: their forms turn into each other, order stays order, and deltas wrap."""
+"""Stream IDs: conversions between their forms, their order, and deltas modulo 2**64."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ u64 = st.one_of(st.integers(0, MAX), st.sampled_from([0, 1, MAX - 1, MAX, 1 << 6
 
 
 @given(u64, u64)
-def test_every_form_of_an_id_leads_back_to_it(ms: int, seq: int) -> None:
+def test_every_form_of_an_id_converts_back(ms: int, seq: int) -> None:
     key = encode_key(ms, seq)
     assert key == ms.to_bytes(8, "big") + seq.to_bytes(8, "big")
     assert (key_ms(key), key_seq(key)) == (ms, seq)
@@ -37,26 +37,26 @@ def test_every_form_of_an_id_leads_back_to_it(ms: int, seq: int) -> None:
 
 
 @given(u64, u64, u64, u64)
-def test_keys_and_objects_sort_as_ids_do(a: int, b: int, c: int, d: int) -> None:
+def test_keys_and_objects_have_the_order_of_ids(a: int, b: int, c: int, d: int) -> None:
     assert less(a, b, c, d) == ((a, b) < (c, d)) == (encode_key(a, b) < encode_key(c, d))
     assert (StreamID(a, b) < StreamID(c, d)) == less(a, b, c, d)
 
 
 @given(u64, u64)
-def test_a_delta_is_signed_and_comes_back(value: int, base: int) -> None:
+def test_a_delta_is_signed_and_reversible(value: int, base: int) -> None:
     stored = delta(value, base)
     assert -(1 << 63) <= stored < 1 << 63 and (stored - (value - base)) % (1 << 64) == 0
     assert undelta(base, stored) == value
 
 
 @given(st.binary(max_size=30))
-def test_any_bytes_are_read_or_refused(text: bytes) -> None:
+def test_any_bytes_are_a_valid_id_or_rejected(text: bytes) -> None:
     reader = IDReader()
     if reader.read(text, 5, False):
         assert 0 <= reader.ms <= MAX and 0 <= reader.seq <= MAX
 
 
-def test_the_ends_of_the_range_and_a_missing_sequence() -> None:
+def test_minus_plus_and_a_missing_sequence_number_are_parsed() -> None:
     reader = IDReader()
     assert reader.read(b"-", 9, False) and (reader.ms, reader.seq) == (0, 0)
     assert reader.read(b"+", 9, False) and (reader.ms, reader.seq) == (MAX, MAX)
@@ -64,7 +64,7 @@ def test_the_ends_of_the_range_and_a_missing_sequence() -> None:
     assert not reader.read(b"-", 9, True) and not reader.read(b"+", 9, True)
 
 
-def test_a_new_entrys_id_may_leave_its_sequence_open() -> None:
+def test_the_id_of_a_new_entry_may_omit_its_sequence_number() -> None:
     reader = IDReader()
     assert reader.read_new(b"5-*") and (reader.ms, reader.seq, reader.seq_given) == (5, 0, False)
     assert reader.read_new(b"5-3") and (reader.ms, reader.seq, reader.seq_given) == (5, 3, True)
@@ -72,7 +72,7 @@ def test_a_new_entrys_id_may_leave_its_sequence_open() -> None:
         assert not reader.read_new(text)
 
 
-def test_a_bracket_excludes_the_end_of_a_range() -> None:
+def test_a_parenthesis_excludes_the_end_of_a_range() -> None:
     reader = IDReader()
     assert reader.read_interval(b"(5-1", 0) and reader.exclusive and (reader.ms, reader.seq) == (5, 1)
     assert reader.read_interval(b"5", MAX) and not reader.exclusive and reader.seq == MAX
@@ -80,7 +80,7 @@ def test_a_bracket_excludes_the_end_of_a_range() -> None:
     assert not reader.read_interval(b"(-", 0) and not reader.read_interval(b"(", 0)
 
 
-def test_what_is_no_id_is_named() -> None:
+def test_the_error_quotes_an_invalid_id() -> None:
     with pytest.raises(ValueError, match="not a stream ID: 'abc'"):
         StreamID.parse("abc")
     with pytest.raises(ValueError, match="16 bytes"):

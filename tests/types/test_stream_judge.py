@@ -1,4 +1,4 @@
-"""The same commands to a real server and to a Stream: node bytes, counters, tree and replies are the same."""
+"""The same commands on a real server and on a Stream give the same replies, counters, tree and bytes of nodes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LIMITS = ("stream-node-max-bytes", "stream-node-max-entries", "rdbcompression")
 
 @pytest.fixture
 def server(judge: Judge) -> Iterator[redis.Redis]:
-    """The judge, its node limits put back afterwards."""
+    """The server, whose node limits are restored afterward."""
     with judge.client() as client:
         old = {name: client.execute_command("CONFIG", "GET", name)[1] for name in LIMITS}
         client.execute_command("CONFIG", "SET", "rdbcompression", "no")
@@ -40,7 +40,7 @@ def server(judge: Judge) -> Iterator[redis.Redis]:
 
 
 class Twin:
-    """A Stream and the server's stream, given the same commands."""
+    """A Stream and the server's stream, to which the same commands are applied."""
 
     def __init__(self, server: redis.Redis, max_bytes: int, max_entries: int) -> None:
         self.server = server
@@ -52,7 +52,7 @@ class Twin:
         self.call("CONFIG", "SET", "stream-node-max-entries", max_entries)
 
     def call(self, *words: Any) -> Any:
-        """Ask the server."""
+        """Send a command to the server."""
         return self.server.execute_command(*words)
 
     def add(self, ms: int, seq: int, words: list[bytes]) -> None:
@@ -71,13 +71,13 @@ class Twin:
         assert trim(**ours) == self.call("XTRIM", KEY, *options)
 
     def range(self, start: tuple[int, int], end: tuple[int, int]) -> None:
-        """XRANGE and XREVRANGE give the same entries."""
+        """Assert that XRANGE and XREVRANGE give the same entries."""
         first, last = format_id(*start), format_id(*end)
         assert entries(self.stream, start, end, False) == self.call("XRANGE", KEY, first, last)
         assert entries(self.stream, start, end, True) == self.call("XREVRANGE", KEY, last, first)
 
     def compare(self) -> None:
-        """All that DUMP and XINFO show is the same."""
+        """Assert that DUMP and XINFO show the same."""
         self.stream.check()
         payload = self.call("DUMP", KEY)
         if payload is None:
@@ -91,7 +91,7 @@ class Twin:
 
 
 def entries(stream: Stream, start: tuple[int, int], end: tuple[int, int], reverse: bool) -> list[list[Any]]:
-    """Return a range as a client receives it."""
+    """Return a range in the form of a client's reply."""
     it = StreamIterator(stream, *start, *end, reverse)
     found = []
     while it.next_entry():
@@ -100,7 +100,7 @@ def entries(stream: Stream, start: tuple[int, int], end: tuple[int, int], revers
 
 
 def some_words(rnd: random.Random) -> list[bytes]:
-    """Return names and values: mostly the usual names, numbers of all sizes, strings of all lengths."""
+    """Return random names and values: mostly the same names, numbers of all sizes, strings of all lengths."""
     names = [b"carrier", b"origin", b"42", b"-7"][: rnd.randint(1, 4)]
     if rnd.random() < 0.2:
         names = [rnd.choice([b"", b"x" * rnd.choice([1, 63, 64, 200]), b"0", b"00"]) for _ in range(rnd.randint(1, 5))]
@@ -113,7 +113,7 @@ def some_words(rnd: random.Random) -> list[bytes]:
 
 
 def next_id(rnd: random.Random, last: tuple[int, int]) -> tuple[int, int]:
-    """Return an ID beyond the last, near or far."""
+    """Return an ID after the last one, near or far."""
     ms, seq = last
     if rnd.random() < 0.3 and seq < MAX:
         return ms, min(MAX, seq + rnd.choice([1, 1, 5, 1 << 40, 1 << 63]))
@@ -121,7 +121,7 @@ def next_id(rnd: random.Random, last: tuple[int, int]) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize("seed", range(14))
-def test_random_commands_leave_the_same_bytes(server: redis.Redis, seed: int) -> None:
+def test_random_commands_give_the_same_bytes(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)
     twin = Twin(server, rnd.choice([0, 150, 512, 4096]), rnd.choice([0, 1, 3, 10, 100]))
     stream = twin.stream
@@ -155,7 +155,7 @@ def test_random_commands_leave_the_same_bytes(server: redis.Redis, seed: int) ->
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_unlimited_nodes_count_past_the_widths_of_their_numbers(server: redis.Redis, seed: int) -> None:
+def test_the_counts_of_unlimited_nodes_reach_every_integer_size(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)
     twin = Twin(server, 0, 0)
     for i in range(1, 140):
@@ -169,7 +169,7 @@ def test_unlimited_nodes_count_past_the_widths_of_their_numbers(server: redis.Re
     twin.range((0, 0), (MAX, MAX))
 
 
-def test_the_count_of_a_node_grows_to_three_bytes(server: redis.Redis) -> None:
+def test_the_count_of_a_node_can_take_three_bytes(server: redis.Redis) -> None:
     twin = Twin(server, 0, 0)
     twin.add(1, 0, [b"f", b"v"])
     pipe = server.pipeline(transaction=False)
@@ -184,7 +184,7 @@ def test_the_count_of_a_node_grows_to_three_bytes(server: redis.Redis) -> None:
 
 
 def read_group(stream: Stream, group: Group, consumer: bytes, count: int) -> int:
-    """Do what XREADGROUP with `>` does, a consumer being made only when there is something to give it."""
+    """Do what XREADGROUP with `>` does, and create the consumer only if there is a new entry."""
     it = StreamIterator(stream, group.last_ms, group.last_seq + 1, MAX, MAX, False)
     given = 0
     while given < count and it.next_entry():
@@ -196,7 +196,7 @@ def read_group(stream: Stream, group: Group, consumer: bytes, count: int) -> int
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_groups_keep_the_same_counters_and_pending_entries(server: redis.Redis, seed: int) -> None:
+def test_groups_have_the_same_counters_and_pending_entries(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)
     twin = Twin(server, 4096, rnd.choice([2, 5, 100]))
     stream = twin.stream
@@ -258,7 +258,7 @@ def test_groups_keep_the_same_counters_and_pending_entries(server: redis.Redis, 
      b"5--9223372036854775808", b"5--9223372036854775809", b"5--18446744073709551615", b"5--18446744073709551616",
      b"00000000000000000000000000000000005-1", b"1" * 128, b"5 -1", b"5- 1", b"5-\t\v\f 1", b"5-1 "],
 )  # fmt: skip
-def test_ids_are_read_as_the_server_reads_them(server: redis.Redis, text: bytes) -> None:
+def test_ids_are_parsed_like_the_server(server: redis.Redis, text: bytes) -> None:
     server.execute_command("XGROUP", "CREATE", KEY, b"g", b"0", "MKSTREAM")
     reader = IDReader()
     if not reader.read(text, 0, True):
@@ -272,7 +272,7 @@ def test_ids_are_read_as_the_server_reads_them(server: redis.Redis, text: bytes)
 
 
 def restorable(node: bytes) -> bytes:
-    """Return the payload of a stream of that one node, written by RDB version 10."""
+    """Return the payload of a stream with only that node, in RDB version 10."""
     ids = bytes([3, 1, 1, 9, 9, 1, 1, 0, 0, 3, 0])
     framed = b"\x80" + len(node).to_bytes(4, "big") + node
     body = bytes([STREAM_LISTPACKS_2, 1, 16]) + encode_key(1, 1) + framed + ids + (10).to_bytes(2, "little")
@@ -280,7 +280,7 @@ def restorable(node: bytes) -> bytes:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_damaged_nodes_are_refused_where_the_server_refuses_them(server: redis.Redis, seed: int) -> None:
+def test_damaged_nodes_are_rejected_if_the_server_rejects_them(server: redis.Redis, seed: int) -> None:
     rnd = random.Random(seed)
     stream = Stream()
     for ms in range(1, 4):

@@ -1,4 +1,4 @@
-"""Nodes from outside: what Redis would refuse is refused, and nothing that passes or fails leaves its buffer."""
+"""Untrusted nodes: invalid ones are rejected like in Redis, and no access leaves the buffer of the node."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def node_of(*values: int | bytes) -> Listpack:
 
 
 def as_text(lp: Listpack, index: int, text: bytes) -> Listpack:
-    """Replace an entry's bytes by a short string, as no writer of listpacks would."""
+    """Replace the bytes of an element by a short string, which no writer of listpacks does."""
     pos = lp.seek(index)
     raw = lp.to_bytes()
     entry = bytes([0x80 | len(text)]) + text + bytes([1 + len(text)])
@@ -39,7 +39,7 @@ def as_text(lp: Listpack, index: int, text: bytes) -> Listpack:
 
 
 def a_real_node() -> Listpack:
-    """Return a node as the stream makes it: same fields, others, a tombstone."""
+    """Return a node of a stream, with entries of equal and different names and a tombstone."""
     stream = Stream()
     for ms in range(1, 9):
         stream.append([b"a", b"%d" % (ms * 1000), b"b", b"text" * ms], 0, 2, ms, ms, 4096, 100)
@@ -83,17 +83,17 @@ BAD = [
 
 
 @pytest.mark.parametrize("values", GOOD)
-def test_sound_nodes_pass(values: tuple[int | bytes, ...]) -> None:
+def test_valid_nodes_pass(values: tuple[int | bytes, ...]) -> None:
     assert validate_node(node_of(*values))
 
 
 @pytest.mark.parametrize("values", BAD)
-def test_unsound_nodes_fail_and_shallow_looks_at_the_frame_alone(values: tuple[int | bytes, ...]) -> None:
+def test_invalid_nodes_fail_the_deep_validation_only(values: tuple[int | bytes, ...]) -> None:
     assert not validate_node(node_of(*values))
     assert validate_node(node_of(*values), False)
 
 
-def test_numbers_kept_as_text_are_numbers() -> None:
+def test_numbers_may_be_stored_as_text() -> None:
     lp = as_text(as_text(node_of(*GOOD[0]), 0, b"1"), 7, b"0")
     assert lp.get(6) == b"1" and validate_node(lp)
     stream = Stream()
@@ -104,7 +104,7 @@ def test_numbers_kept_as_text_are_numbers() -> None:
     assert not validate_node(as_text(lp, 0, b"01"))
 
 
-def test_a_real_node_passes_and_none_of_its_cuts() -> None:
+def test_a_node_is_valid_and_its_truncations_are_not() -> None:
     node = a_real_node()
     assert validate_node(node)
     raw = node.to_bytes()
@@ -115,7 +115,7 @@ def test_a_real_node_passes_and_none_of_its_cuts() -> None:
 
 
 def use_everything(stream: Stream) -> None:
-    """Call all that reads or writes a node."""
+    """Call every function that reads or writes a node."""
     for reverse in (False, True):
         it = StreamIterator(stream, 0, 0, MAX, MAX, reverse)
         while it.next_entry():
@@ -129,7 +129,7 @@ def use_everything(stream: Stream) -> None:
 
 
 @given(st.integers(0, 1 << 62))
-def test_damaged_nodes_raise_corrupt_at_worst(seed: int) -> None:
+def test_damaged_nodes_raise_no_other_error_than_corrupt(seed: int) -> None:
     rnd = random.Random(seed)
     raw = bytearray(a_real_node().to_bytes())
     for _ in range(rnd.choice([1, 1, 2, 5])):

@@ -1,4 +1,4 @@
-"""Trimming with a delete strategy: which entries go, which references go with them, and where the trim ended."""
+"""Trims with a delete strategy: the removed entries, the removed references, and the end of the trim."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ENTRIES_OF_A_NODE = 3
 
 @dataclass(frozen=True)
 class Plan:
-    """A stream of entries 1-0 to count-0, some deleted, and its groups: how far each has read, what is pending."""
+    """A stream of entries 1-0 to count-0, some deleted, and its groups: last delivered ID and pending entries."""
 
     count: int
     deleted: frozenset[int]
@@ -52,7 +52,7 @@ def plans(draw: st.DrawFn) -> Plan:
 
 
 def ids(stream: Stream) -> list[int]:
-    """Return the milliseconds of the living entries."""
+    """Return the milliseconds of the entries that are not deleted."""
     it = StreamIterator(stream, 0, 0, MAX, MAX, False)
     found = []
     while it.next_entry():
@@ -61,20 +61,20 @@ def ids(stream: Stream) -> list[int]:
 
 
 def nodes(stream: Stream) -> list[tuple[bytes, bytes]]:
-    """Return the bytes of all nodes, tombstones and all."""
+    """Return the bytes of all nodes, with tombstones."""
     return [(key, bytes(lp.buf[: lp.used])) for key, lp in stream.rax.items()]
 
 
 def pending(stream: Stream) -> list[set[int]]:
-    """Return what is pending in each group."""
+    """Return the pending entries of each group."""
     return [
         {ms for ms in range(1, 15) if group.find(ms, 0) >= 0} for _, group in sorted(stream.groups.items())
     ]
 
 
 @given(plans(), st.integers(0, 15), st.booleans(), st.booleans())
-def test_delref_takes_the_oldest_and_their_references(plan: Plan, threshold: int, by_id: bool, approx: bool) -> None:
-    """DELREF removes as many as an exact trim, `~` or not; what stays keeps its references."""
+def test_delref_removes_the_oldest_and_their_references(plan: Plan, threshold: int, by_id: bool, approx: bool) -> None:
+    """DELREF removes as many as an exact trim, with or without `~`; remaining entries keep their references."""
     stream = plan.build()
     living = plan.living()
     gone = [ms for ms in living if ms < threshold] if by_id else living[: max(0, len(living) - threshold)]
@@ -87,8 +87,8 @@ def test_delref_takes_the_oldest_and_their_references(plan: Plan, threshold: int
 
 
 @given(plans(), st.integers(0, 15), st.booleans())
-def test_acked_below_an_id_takes_all_that_nobody_needs(plan: Plan, threshold: int, approx: bool) -> None:
-    """ACKED with MINID removes exactly the unreferenced entries before the ID, wherever they lie."""
+def test_acked_with_minid_removes_unreferenced_entries(plan: Plan, threshold: int, approx: bool) -> None:
+    """Referenced entries stay, wherever they are."""
     stream = plan.build()
     kept = [ms for ms in plan.living() if ms >= threshold or plan.referenced(ms)]
     assert stream.trim_minid(threshold, 0, approx, 0, ACKED) == len(plan.living()) - len(kept)
@@ -98,8 +98,8 @@ def test_acked_below_an_id_takes_all_that_nobody_needs(plan: Plan, threshold: in
 
 
 @given(plans(), st.integers(0, 15), st.booleans())
-def test_acked_to_a_length_takes_the_oldest_that_nobody_needs(plan: Plan, keep: int, approx: bool) -> None:
-    """ACKED with MAXLEN removes unreferenced entries from the oldest on, and never more than are too many."""
+def test_acked_with_maxlen_removes_the_oldest_unreferenced_entries(plan: Plan, keep: int, approx: bool) -> None:
+    """It never removes more entries than exceed the length."""
     stream = plan.build()
     living = plan.living()
     free = [ms for ms in living if not plan.referenced(ms)]
@@ -114,10 +114,10 @@ def test_acked_to_a_length_takes_the_oldest_that_nobody_needs(plan: Plan, keep: 
 @given(
     plans(), st.integers(0, 15), st.booleans(), st.sampled_from([0, 1, 3, 4, 7]), st.sampled_from([DELREF, ACKED])
 )
-def test_limited_trim_can_be_told_without_its_limit(
+def test_a_limited_trim_equals_an_exact_trim_up_to_stop(
     plan: Plan, threshold: int, by_id: bool, limit: int, strategy: int
 ) -> None:
-    """Where a limit ended a trim, an exact one up to the node named as `stop` leaves the same bytes; else the same."""
+    """If the limit ended a trim, an exact trim up to the ID `stop` leaves the same bytes."""
     stream, other = plan.build(), plan.build()
     if by_id:
         deleted = stream.trim_minid(threshold, 0, True, limit, strategy)
@@ -133,8 +133,8 @@ def test_limited_trim_can_be_told_without_its_limit(
     assert nodes(stream) == nodes(other) and pending(stream) == pending(other)
 
 
-def test_node_that_acked_cannot_empty_does_not_end_the_trim() -> None:
-    """A pending entry in the first node keeps that alone: the trim goes on with the next."""
+def test_a_node_with_a_pending_entry_does_not_end_an_acked_trim() -> None:
+    """A pending entry in the first node stays, and the trim continues with the next node."""
     plan = Plan(9, frozenset(), ((9, frozenset({2})),))
     for approx in (False, True):
         stream = plan.build()
@@ -145,16 +145,16 @@ def test_node_that_acked_cannot_empty_does_not_end_the_trim() -> None:
         assert ids(stream) == [7, 8, 9] and stream.node_count == 1
 
 
-def test_node_that_may_not_go_whole_ends_the_trim() -> None:
-    """The last node that is looked at is the one with which the stream would be too short, as in Redis's streamTrim."""
+def test_a_node_that_cannot_be_removed_as_a_whole_ends_the_trim() -> None:
+    """The trim ends at the node without which the stream would be too short, as in Redis's streamTrim."""
     plan = Plan(9, frozenset(), ((9, frozenset({1, 2, 3})),))
     stream = plan.build()
     assert stream.trim_maxlen(7, False, 0, ACKED) == 0  # the second node has two entries too many
     assert stream.trim_maxlen(6, False, 0, ACKED) == 3
 
 
-def test_node_of_tombstones_goes_with_a_strategy_too() -> None:
-    """What an exact MINID trim left of a node is removed when the ID has passed it."""
+def test_a_trim_with_a_strategy_removes_a_node_of_tombstones() -> None:
+    """An exact MINID trim leaves such a node; a later trim removes it."""
     for strategy in (KEEPREF, DELREF, ACKED):
         stream = Plan(3, frozenset(), ()).build()
         stream.append([b"f", b"v"], 0, 1, 9, 0, 4096, ENTRIES_OF_A_NODE)
@@ -165,16 +165,16 @@ def test_node_of_tombstones_goes_with_a_strategy_too() -> None:
 
 
 @pytest.mark.parametrize("strategy", [DELREF, ACKED])
-def test_limit_counts_the_living_entries_of_a_node(strategy: int) -> None:
-    """A node goes whole or not at all where its living entries would be beyond the limit."""
+def test_the_limit_counts_the_entries_of_a_node_that_are_not_deleted(strategy: int) -> None:
+    """A node is kept if its entries would exceed the limit."""
     stream = Plan(9, frozenset({1}), ((9, frozenset()),)).build()
     assert stream.trim_maxlen(0, True, 4, strategy) == 2
     assert stream.stopped and (stream.stop_ms, stream.stop_seq) == (4, 0)
     assert stream.trim_maxlen(8, True, 4, strategy) == 0 and not stream.stopped
 
 
-def test_references_are_those_of_every_group() -> None:
-    """An entry is referenced while any group has it pending or before it; dropping takes it from all."""
+def test_an_entry_is_referenced_if_any_group_needs_it() -> None:
+    """A group needs an entry that is pending in it or that it has not read; dropping removes all references."""
     stream = Plan(4, frozenset(), ((4, frozenset({1, 2})), (2, frozenset({2})))).build()
     assert [stream.is_referenced(ms, 0) for ms in (1, 2, 3, 4, 9)] == [True] * 5
     stream.groups[b"g1"].set_id(4, 0, -1)

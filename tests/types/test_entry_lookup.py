@@ -1,4 +1,4 @@
-"""StreamFinder against looking every entry up for itself."""
+"""EntryLookup compared with a separate lookup of every entry."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rillet.types.stream.value import Stream
 
 
 def stream_of(ids: set[int], deleted: set[int]) -> Stream:
-    """Return a stream of the entries n-1, some of them deleted, in nodes of three."""
+    """Return a stream of the entries n-1 in nodes of three; some entries are deleted."""
     stream = Stream()
     for ms in sorted(ids):
         stream.append([b"n", b"%d" % ms], 0, 1, ms, 1, 4096, 3)
@@ -23,8 +23,8 @@ NUMBERS = st.integers(1, 60)
 
 
 @given(st.sets(NUMBERS), st.sets(NUMBERS), st.lists(st.tuples(NUMBERS, st.integers(0, 2)), max_size=60))
-def test_any_order(ids: set[int], deleted: set[int], asked: list[tuple[int, int]]) -> None:
-    """Whatever was asked before, an entry is found where it is, and its fields are all there."""
+def test_entries_are_found_in_any_order(ids: set[int], deleted: set[int], asked: list[tuple[int, int]]) -> None:
+    """An entry is found with all its fields, whatever lookups precede it."""
     stream = stream_of(ids, deleted)
     finder = EntryLookup(stream)
     for ms, seq in asked:
@@ -36,8 +36,8 @@ def test_any_order(ids: set[int], deleted: set[int], asked: list[tuple[int, int]
 
 
 @given(st.sets(NUMBERS), st.lists(NUMBERS, max_size=40))
-def test_rising_order(ids: set[int], asked: list[int]) -> None:
-    """As pending entries are asked for."""
+def test_entries_are_found_in_ascending_order(ids: set[int], asked: list[int]) -> None:
+    """Commands look pending entries up in this order."""
     stream = stream_of(ids, set())
     finder = EntryLookup(stream)
     assert [ms for ms in sorted(asked) if finder.find(ms, 1)] == [ms for ms in sorted(asked) if ms in ids]
