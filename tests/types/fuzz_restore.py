@@ -1,17 +1,18 @@
-"""RESTORE under fire: genuine payloads of every type, mutated where it hurts, sealed again, restored and used.
+"""A fuzzer of RESTORE: it mutates genuine payloads of every type, fixes their checksum, restores and uses them.
 
-    python -m tests.types.fuzz_restore COUNT [SEED]                     both speeds: set PYTHONPATH to the build
+    python -m tests.types.fuzz_restore COUNT [SEED]                     to test the compiled build, set PYTHONPATH
     python -m tests.types.fuzz_restore COUNT [SEED] --all               every type, not only streams
-    python -m tests.types.fuzz_restore COUNT [SEED] --against SERVER    compare what a real server accepts
+    python -m tests.types.fuzz_restore COUNT [SEED] --against SERVER    compare with what a real server accepts
 
-A payload is recorded as the lengths, strings and times that it is made of (`Recorder`), so a mutation changes one of
-these and leaves the rest readable: a count that is one off, or absurd, a pending entry with two owners, a
-listpack whose values contradict each other. Some mutations are of bytes, for what nobody thought of. Version and
-checksum are made right again, else nothing behind them would be reached.
+A payload is recorded as its lengths, strings and times (`Recorder`), so that a mutation changes one of them and the
+rest stays readable: a count that is wrong by one or absurd, a pending entry with two owners, a listpack whose values
+contradict each other. Other mutations change random bytes. The version and checksum are corrected afterward, because
+RESTORE would otherwise reject the payload before it reads the value.
 
-What must hold: RESTORE answers OK or `ERR Bad data format`; nothing else is ever raised; memory stays in proportion to
-the payload. What was accepted is sound (`check`), comes back from its own DUMP as it was, and stays sound under
-every command of its type. A failure prints the seed of its case, and `case` runs that one again.
+Invariants: RESTORE replies OK or `ERR Bad data format` and raises nothing else; its memory is proportional to the
+payload. An accepted value is valid (`check`), restoring its DUMP gives the same value, and it stays valid under every
+command of its type. A failure prints the seed of its case, and `case` runs that case again.
+
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ from tests.types.genuine import build
 EXTREMES = (0, 1, 2, 63, 64, 100, 16383, 16384, 2**31, 2**32 - 1, 2**32, 2**63 - 1, 2**63, 2**64 - 2, 2**64 - 1)
 VERSIONS = (10, 11, 12, 13, 14, 80)
 REFUSED = "ERR Bad data format"
-# A pool's payloads are small, so that a case is quick and a mutation likely to matter.
+# Payloads are small, so that a case is fast and a mutation probably has an effect.
 LARGEST = 2000
 MEMORY_PER_BYTE = 600
 MEMORY_AT_ALL = 16 << 20
@@ -57,34 +58,34 @@ Token = tuple[str, Any]
 
 
 class Recorder(RdbWriter):
-    """A writer that notes the parts of a value instead of their bytes."""
+    """A writer that records the parts of a value instead of their bytes."""
 
     def __init__(self) -> None:
         super().__init__(False)
         self.tokens: list[Token] = []
 
     def raw(self, data: bytes | bytearray) -> bool:
-        """Note bytes."""
+        """Record bytes."""
         return self._note("raw", bytes(data))
 
     def raw_id(self, ms: int, seq: int) -> bool:
-        """Note the bytes of an ID."""
+        """Record the bytes of an ID."""
         return self._note("raw", (ms << 64 | seq).to_bytes(16, "big"))
 
     def length(self, n: int) -> bool:
-        """Note a length."""
+        """Record a length."""
         return self._note("length", n)
 
     def string(self, data: bytes) -> bool:
-        """Note a string."""
+        """Record a string."""
         return self._note("string", data)
 
     def buffer(self, data: bytearray, size: int) -> bool:
-        """Note a string that is in a buffer."""
+        """Record a string from a buffer."""
         return self._note("string", bytes(data[:size]))
 
     def milliseconds(self, ms: int) -> bool:
-        """Note a time."""
+        """Record a time."""
         return self._note("milliseconds", ms)
 
     def _note(self, method: str, value: Any) -> bool:
@@ -110,7 +111,7 @@ def pool(seed: int, size: int = 12) -> list[tuple[int, list[Token]]]:
 
 
 def pool_of_all(seed: int, size: int = 12) -> list[tuple[int, list[Token]]]:
-    """Return (type, tokens) of genuine values of every type: as many of each as of streams."""
+    """Return (type, tokens) of genuine values of every type, the same number of each."""
     found = pool(seed, size)
     source = random.Random(seed)
     for kind in genuine_values.KINDS:
@@ -142,7 +143,7 @@ def _length(source: random.Random, value: int, tokens: list[Token]) -> int:
 
 
 def _bytes(source: random.Random, value: bytes, tokens: list[Token]) -> bytes:
-    """Return bytes of the same length mostly, so that what is behind them is read as before."""
+    """Return other bytes, mostly of the same length, so that the following parts can be read."""
     others = [other for method, other in tokens if method in ("raw", "string") and len(other) == len(value)]
     if others and source.random() < 0.5:
         return bytes(source.choice(others))
@@ -163,7 +164,7 @@ def _string(source: random.Random, value: bytes, tokens: list[Token]) -> bytes:
 
 
 def _node(source: random.Random, value: bytes) -> bytes:
-    """Return a node's listpack whose values are changed and whose frame is sound, or whose bytes are."""
+    """Return a node's listpack with either changed values or changed bytes."""
     if source.random() < 0.3:
         changed = bytearray(_bytes(source, value, []))
         changed[:4] = len(changed).to_bytes(4, "little")
@@ -195,7 +196,7 @@ def _node(source: random.Random, value: bytes) -> bytes:
 
 
 def mutate_tokens(source: random.Random, tokens: list[Token]) -> None:
-    """Change one of the parts, or leave some out, or have some twice or in another order."""
+    """Change, remove, repeat or reorder parts."""
     action = source.random()
     at = source.randrange(len(tokens))
     method, value = tokens[at]
@@ -217,12 +218,12 @@ def mutate_tokens(source: random.Random, tokens: list[Token]) -> None:
     elif action < 0.96:
         tokens[at:end] = reversed(tokens[at:end])
     else:
-        # One more, or one less, of what is counted here.
+        # A count that is wrong by one.
         tokens[at:end] = [("length", len(tokens[at:end])), *tokens[at:end]]
 
 
 def mutate_bytes(source: random.Random, body: bytes) -> bytes:
-    """Return the bytes with a few changed, left out or put in, or the end missing."""
+    """Return the bytes with a few changed, removed or inserted, or truncated."""
     changed = bytearray(body)
     for _ in range(source.choice((1, 1, 1, 2, 4))):
         at = source.randrange(len(changed) + 1)
@@ -239,7 +240,7 @@ def mutate_bytes(source: random.Random, body: bytes) -> bytes:
 
 
 def mutated(source: random.Random, genuine: list[tuple[int, list[Token]]]) -> bytes:
-    """Return a payload: a genuine one with one or a few things wrong."""
+    """Return a genuine payload with one or a few mutations."""
     kind, tokens = source.choice(genuine)
     tokens = list(tokens)
     way = source.random()
@@ -255,11 +256,11 @@ def mutated(source: random.Random, genuine: list[tuple[int, list[Token]]]) -> by
     return sealed(kind, body, source.choice(VERSIONS))
 
 
-# -- what is done with a payload -------------------------------------------------------------------------
+# -- use of an accepted payload ------------------------------------------------------------------------
 
 
 def _exercise(bench: Bench, stream: Stream, source: random.Random) -> None:
-    """Run every kind of stream command on the key, in random order, and look whether the stream is still sound."""
+    """Run all kinds of stream commands on the key, in random order, and check the stream."""
     groups = sorted(stream.groups)
     group = source.choice(groups) if groups else b"none"
     last = b"%d-%d" % (stream.last_ms, stream.last_seq)
@@ -290,12 +291,12 @@ def _exercise(bench: Bench, stream: Stream, source: random.Random) -> None:
     was_set_back = set_back(stream)
     for words in source.sample(commands, source.choice((4, 8, 12))):
         assert bench.run(list(words)), words
-    if not was_set_back:  # else nothing is in order, and the entry that shows it may be gone
+    if not was_set_back:  # otherwise the IDs are not in order
         check(stream)
 
 
 def _exercise_value(bench: Bench, value: object, source: random.Random) -> None:
-    """Run commands of the value's type on the key, and look whether it is still sound after each of them."""
+    """Run commands of the value's type on the key, and check the value after each of them."""
     kind = type(value).__name__.lower()
     commands = genuine_values.commands(kind, b"s")
     for words in source.sample(commands, min(len(commands), source.choice((4, 8, 12)))):
@@ -307,7 +308,7 @@ def _exercise_value(bench: Bench, value: object, source: random.Random) -> None:
 
 
 def set_back(stream: Stream) -> bool:
-    """Whether the stream has entries before their node's own ID (`stream_order`)."""
+    """Return whether the stream has entries below the ID of their node."""
     living = LivingEntries()
     for key, node in stream.rax.items():
         living.add_node(key, node)
@@ -315,14 +316,14 @@ def set_back(stream: Stream) -> bool:
 
 
 def check(stream: Stream) -> None:
-    """Verify a stream with all that hangs on it."""
+    """Verify a stream with its groups and producers."""
     stream.check()
     if stream.idmp is not None:
         stream.idmp.check()
 
 
 class Fuzzer:
-    """One engine that takes payload after payload; `counts` tells how they fared. every: of every type."""
+    """An engine that restores payload after payload and counts the results; every: use all types, not only streams."""
 
     def __init__(self, seed: int, every: bool = False) -> None:
         self.seed = seed
@@ -337,7 +338,7 @@ class Fuzzer:
         return mutated(random.Random(f"{self.seed}:{number}"), self.genuine)
 
     def case(self, number: int) -> None:
-        """Make and run one case; whatever is raised is a finding."""
+        """Create and run one case; any exception is a finding."""
         payload = self.payload(number)
         bench = self.bench
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -384,11 +385,11 @@ class Fuzzer:
                 tell(number)
 
 
-# -- by hand ---------------------------------------------------------------------------------------------
+# -- command line------------------------------------------------------------------------------------------
 
 
 def _compare(fuzzer: Fuzzer, count: int, server: str) -> None:
-    """Count where a real server, sanitizing, accepts what is refused here, and the other way round; print examples."""
+    """Count and print differences from a real server that sanitizes payloads."""
     cases = iter(range(count))
     alive = False
     while not alive:
@@ -424,7 +425,7 @@ def _compare_one(fuzzer: Fuzzer, number: int, client: redis.Redis) -> None:
 
 
 def main() -> None:
-    """Run from the command line."""
+    """Run the fuzzer from the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("count", type=int)
     parser.add_argument("seed", type=int, nargs="?", default=1)
@@ -437,7 +438,7 @@ def main() -> None:
     if options.against:
         _compare(fuzzer, options.count, options.against)
     else:
-        # A hang is a finding too: no case takes this long (s).
+        # A case that takes longer than 60 s is a finding.
         fuzzer.run(options.count, lambda _number: signal.alarm(60))
         signal.alarm(0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

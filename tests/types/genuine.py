@@ -1,8 +1,8 @@
-"""Streams that real servers build, from a seed: material for what reads and writes their payloads.
+"""Random streams that real servers build, to test readers and writers of their payloads.
 
-`build` sends commands that the server of a `compat` knows; every stream comes out with nodes of several shapes,
-tombstones, groups, consumers that were seen and never active, and what newer servers have beside: released entries,
-idempotent producers.
+`build` sends only commands that the server of a `compat` has. The streams have nodes of several shapes, tombstones,
+groups, and consumers that were never active; on newer servers also released entries and idempotent producers.
+
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Run = Callable[..., Any]
 
 
 def build(run: Run, compat: str, seed: int, key: bytes = b"s") -> None:
-    """Make the stream `key` anew by way of run(*words), which may answer with an error where there is nothing to do."""
+    """Delete the stream `key` and build it by run(*words), which may return an error if a command has no effect."""
     source = random.Random(seed)
     run(b"DEL", key)
     run(b"CONFIG", b"SET", b"stream-node-max-entries", b"%d" % source.choice((1, 3, 10, 100)))

@@ -1,4 +1,4 @@
-"""Reading a stream's DUMP payload (RDB type 19, uncompressed) for comparison, and ours in the same shape."""
+"""A parser of a stream's DUMP payload (RDB type 19, uncompressed), and the same structure made from a Stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DumpedGroup:
 
 @dataclass
 class DumpedStream:
-    """What a payload says of a stream."""
+    """The contents of a payload."""
 
     nodes: list[tuple[bytes, bytes]]
     length: int
@@ -85,7 +85,7 @@ class PayloadReader:
 
 
 def parse_payload(payload: bytes) -> DumpedStream:
-    """Return what the payload says."""
+    """Return the contents of a payload."""
     reader = PayloadReader(payload)
     assert reader.take(1)[0] == STREAM_LISTPACKS_2
     nodes = [(reader.string(), reader.string()) for _ in range(reader.length())]
@@ -98,7 +98,7 @@ def parse_payload(payload: bytes) -> DumpedStream:
 
 
 def dump_of(stream: Stream) -> DumpedStream:
-    """Return the same of one of our streams."""
+    """Return the same structure for a Stream."""
     dumped = DumpedStream(
         [(key, lp.to_bytes()) for key, lp in stream.rax.items()],
         stream.length,

@@ -1,7 +1,8 @@
-"""Payloads that are written to do harm: each is refused with Redis's error, or does none.
+"""Malicious payloads: RESTORE rejects them with Redis's error, or they do no harm.
 
-The cases by hand are the bug classes that upstream's releases tell of, and what one sees in the form's drawing; the
-fuzzer (fuzz_restore.py) looks for the rest, here for a moment only.
+The cases below are the classes of bugs that Redis's release notes describe, and those that the drawing of the format
+suggests. The fuzzer (fuzz_restore.py) searches for others; these tests run it briefly.
+
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def raw(ms: int, seq: int = 0) -> bytes:
 
 
 def node(*entries: tuple[int, int], count: int | None = None, deleted: int | None = None) -> bytes:
-    """Return the listpack of a node with master ID 1-0: entries are (ms, flags), each with the field a and a number."""
+    """Return the listpack of a node with master ID 1-0; entries are (ms, flags), each with the field a and a number."""
     gone = sum(flags & 1 for _, flags in entries)
     counts = (len(entries) - gone if count is None else count), (gone if deleted is None else deleted)
     values: list[Any] = [*counts, 1, b"a", 0]
@@ -47,7 +48,7 @@ def payload(
     kind: int = 27, nodes: tuple[tuple[bytes, bytes], ...] = ((raw(1), THREE),), length: int = 3, last: int = 3,
     first: int = 1, added: int = 3, group: Write | None = None, idmp: Write | None = None, groups: int | None = None,
 ) -> bytes:  # fmt: skip
-    """Return a payload of three entries, with what is given put in its place."""
+    """Return a payload of three entries, in which the arguments replace parts."""
     out = RdbWriter(False)
     out.length(len(nodes))
     for key, lp in nodes:
@@ -67,7 +68,7 @@ def group(
     pending: tuple[int, ...] = (), consumers: tuple[tuple[bytes, tuple[int, ...]], ...] = (), nacked: Any = (),
     kind: int = 27, read: int = 3, counts: tuple[int, int, int] | None = None, time: int = 5,
 ) -> Write:  # fmt: skip
-    """Return what writes a group; counts are what it claims to have: pending, consumers, released."""
+    """Return a function that writes a group; counts are the stored counts: pending, consumers, released."""
     claims = counts or (len(pending), len(consumers), len(nacked))
 
     def write(out: RdbWriter) -> None:
@@ -99,7 +100,7 @@ def producers(
     duration: int = 100, size: int = 100, pids: tuple[tuple[bytes, tuple[bytes, ...]], ...] = (),
     count: int | None = None, messages: int | None = None,
 ) -> Write:  # fmt: skip
-    """Return what writes the producers; count and messages are what it claims to have."""
+    """Return a function that writes the producers; count and messages are the stored counts."""
 
     def write(out: RdbWriter) -> None:
         out.length(duration)
@@ -134,54 +135,54 @@ HOSTILE = {
     "one NACK of two consumers": payload(group=group((1,), ((b"a", (1,)), (b"b", (1,))))),
     "one NACK twice of a consumer": payload(group=group((1,), ((b"a", (1, 1)),))),
     "a pending entry twice": payload(group=group((1, 1), ((b"a", (1,)),))),
-    "a pending entry of nobody": payload(group=group((1, 2), ((b"a", (1,)),))),
+    "a pending entry without an owner": payload(group=group((1, 2), ((b"a", (1,)),))),
     "a consumer's entry that is not pending": payload(group=group((1,), ((b"a", (1, 2)),))),
     "a consumer twice": payload(group=group((), ((b"a", ()), (b"a", ())))),
     "a group twice": payload(group=lambda out: (group()(out), group()(out), None)[2], groups=2),
     "a released entry that is not pending": payload(group=group((1,), ((b"a", (1,)),), (2,))),
     "a released entry with a consumer": payload(group=group((1,), ((b"a", (1,)),), (1,))),
     "a released entry twice": payload(group=group((1, 2), ((b"a", (2,)),), (1, 1))),
-    "released entries without number": payload(group=group((1,), (), (1,), counts=(1, 0, U64))),
-    "pending entries without number": payload(group=group((1,), ((b"a", (1,)),), counts=(U64, 1, 0))),
-    "consumers without number": payload(group=group((1,), ((b"a", (1,)),), counts=(1, 2**63, 0))),
-    "groups without number": payload(groups=2**62),
-    "a delivery before all time": payload(group=group((1,), ((b"a", (1,)),), time=-(2**63))),
-    "a delivery after all time": payload(group=group((1,), ((b"a", (1,)),), time=2**63 - 1)),
+    "a huge number of released entries": payload(group=group((1,), (), (1,), counts=(1, 0, U64))),
+    "a huge number of pending entries": payload(group=group((1,), ((b"a", (1,)),), counts=(U64, 1, 0))),
+    "a huge number of consumers": payload(group=group((1,), ((b"a", (1,)),), counts=(1, 2**63, 0))),
+    "a huge number of groups": payload(groups=2**62),
+    "the smallest delivery time": payload(group=group((1,), ((b"a", (1,)),), time=-(2**63))),
+    "the greatest delivery time": payload(group=group((1,), ((b"a", (1,)),), time=2**63 - 1)),
     "more read than added": payload(group=group(read=4)),
-    "fewer read than none": payload(group=group(read=-2)),
+    "a negative number of entries read": payload(group=group(read=-2)),
     "more added than can be counted": payload(added=2**63),
     "fewer added than there are": payload(added=2),
-    "a length that is not": payload(length=4),
-    "producers without number": payload(idmp=producers(pids=((b"p", (b"i",)),), count=U64)),
-    "messages without number": payload(idmp=producers(pids=((b"p", (b"i",)),), messages=U64)),
+    "a wrong length": payload(length=4),
+    "a huge number of producers": payload(idmp=producers(pids=((b"p", (b"i",)),), count=U64)),
+    "a huge number of messages": payload(idmp=producers(pids=((b"p", (b"i",)),), messages=U64)),
     "a producer twice": payload(idmp=producers(pids=((b"p", (b"i",)), (b"p", (b"j",))))),
     "a duration of 0": payload(idmp=producers(duration=0)),
-    "a duration of ages": payload(idmp=producers(duration=U64)),
+    "a huge duration": payload(idmp=producers(duration=U64)),
     "a size of 0": payload(idmp=producers(size=0)),
     "a size of 10001": payload(idmp=producers(size=10001)),
     "a node twice": payload(nodes=((raw(1), THREE), (raw(1), THREE)), length=6),
     "nodes that overlap": payload(nodes=((raw(1), THREE), (raw(2), node((2, 0)))), length=4),
-    "IDs that fall": payload(nodes=((raw(1), node((1, 0), (3, 0), (2, 0))),)),
-    "IDs that stay": payload(nodes=((raw(1), node((1, 0), (2, 0), (2, 0))),)),
-    "an ID beyond the last": payload(last=2),
+    "descending IDs": payload(nodes=((raw(1), node((1, 0), (3, 0), (2, 0))),)),
+    "equal IDs": payload(nodes=((raw(1), node((1, 0), (2, 0), (2, 0))),)),
+    "an ID above the last one": payload(last=2),
     "a node that counts too many": payload(nodes=((raw(1), node((1, 0), (2, 0), count=3)),)),
     "a node that counts a tombstone as alive": payload(
         nodes=((raw(1), node((1, 0), (2, 1), (3, 0), count=3, deleted=0)),)
     ),
     "a node that counts below zero": payload(nodes=((raw(1), node((1, 0), count=-1, deleted=2)),), length=U64),
-    "a node that begins elsewhere": payload(nodes=((raw(1), node((2, 0), (3, 0), (4, 0))),), last=9),
+    "a node whose first ID is not its master ID": payload(nodes=((raw(1), node((2, 0), (3, 0), (4, 0))),), last=9),
     "an empty node": payload(nodes=((raw(1), Listpack().to_bytes()),), length=0),
     "a node without a frame": payload(nodes=((raw(1), b""),), length=0),
     "a short ID": payload(nodes=((raw(1)[:15], THREE),)),
-    "nothing": sealed(27, b"", 14),
-    "nodes without number": sealed(27, b"\x81" + b"\xff" * 8, 14),
-    "a string that claims to be long": sealed(27, b"\x01\x10" + raw(1) + LONG, 14),
-    "a block that claims to be long": sealed(27, b"\x01\x10" + raw(1) + b"\xc3\x05" + LONG + b"12345", 14),
+    "an empty value": sealed(27, b"", 14),
+    "a huge number of nodes": sealed(27, b"\x81" + b"\xff" * 8, 14),
+    "a string with a huge length": sealed(27, b"\x01\x10" + raw(1) + LONG, 14),
+    "a compressed string with a huge length": sealed(27, b"\x01\x10" + raw(1) + b"\xc3\x05" + LONG + b"12345", 14),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", SOUND)
-def test_sound(case: str) -> None:
+def test_valid_payloads_are_accepted(case: str) -> None:
     bench = Bench(compat="newest")
     assert bench("RESTORE", "s", 0, SOUND[case]) == b"OK"
     stream = bench.engine.databases[0].values[b"s"]
@@ -190,13 +191,13 @@ def test_sound(case: str) -> None:
 
 
 @pytest.mark.parametrize("case", HOSTILE)
-def test_hostile(case: str) -> None:
+def test_malicious_payloads_are_rejected(case: str) -> None:
     bench = Bench(compat="newest")
     assert bench("RESTORE", "s", 0, HOSTILE[case]) == "ERR Bad data format"
     assert bench("EXISTS", "s") == 0
 
 
-def test_a_backlen_that_reads_on_into_its_entry_is_healed_when_the_value_changes() -> None:
+def test_an_overlong_backlen_is_accepted_and_deleting_the_entry_works() -> None:
     bench = Bench(compat="newest")
     odd = THREE[:9] + b"\x81" + THREE[10:]
     assert bench("RESTORE", "s", 0, payload(nodes=((raw(1), odd),))) == b"OK"
@@ -205,19 +206,19 @@ def test_a_backlen_that_reads_on_into_its_entry_is_healed_when_the_value_changes
     assert bench("XREVRANGE", "s", "+", "-") == [[b"3-0", [b"a", b"3"]], [b"1-0", [b"a", b"1"]]]
 
 
-def test_what_earlier_servers_write_is_taken_where_they_are_shown() -> None:
+def test_counters_that_older_servers_write_are_accepted_with_their_compat() -> None:
     over = payload(19, group=group(kind=19, read=99))
     assert Bench(compat="newest")("RESTORE", "s", 0, over) == "ERR Bad data format"
     bench = Bench(compat="7.0")
     assert bench("RESTORE", "s", 0, over) == b"OK"
     assert bench("DUMP", "s") == over
-    # And a log is taken whatever is shown: it holds what was accepted once.
+    # A log is accepted with any compat, because its writer accepted the payload.
     trusted = Bench(compat="newest")
     trusted.session.trusted = True
     assert trusted("RESTORE", "s", 0, over) == b"OK"
 
 
-def test_entries_before_their_node_s_id_are_what_a_set_back_leaves() -> None:
+def test_entries_below_the_id_of_their_node_are_accepted() -> None:
     bench = Bench(compat="7.0")
     for ms in (101, 102, 103):
         bench("XADD", "s", f"{ms}-0", "a", "b")
@@ -233,8 +234,8 @@ def test_entries_before_their_node_s_id_are_what_a_set_back_leaves() -> None:
     bench.engine.check()
 
 
-def test_many_pending_entries_in_any_order_load_in_time_that_is_theirs() -> None:
-    """A payload may list its pending entries backwards; what was quadratic would meet the suite's time limit."""
+def test_pending_entries_in_descending_order_load_in_linear_time() -> None:
+    """With a quadratic algorithm this test would exceed the time limit of the suite."""
     many = range(10_000, 0, -1)
     write = group(tuple(many), ((b"a", tuple(many)),))
     stream = rdb.restore(payload(group=write))
@@ -248,14 +249,14 @@ def test_many_pending_entries_in_any_order_load_in_time_that_is_theirs() -> None
 
 
 @pytest.mark.parametrize("seed", [101, 102])
-def test_under_fire(seed: int) -> None:
+def test_mutated_payloads_of_streams_do_no_harm(seed: int) -> None:
     fuzzer = Fuzzer(seed)
     fuzzer.run(700)
     assert fuzzer.counts["refused"] > 300 and fuzzer.counts["accepted"] > 50
 
 
 @pytest.mark.parametrize("seed", [103, 104])
-def test_every_type_under_fire(seed: int) -> None:
+def test_mutated_payloads_of_every_type_do_no_harm(seed: int) -> None:
     fuzzer = Fuzzer(seed, every=True)
     fuzzer.run(1500)
     assert fuzzer.counts["refused"] > 300 and fuzzer.counts["other types"] > 300
