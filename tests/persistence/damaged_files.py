@@ -118,7 +118,7 @@ def mutated_rdb(source: random.Random, streams: list[tuple[int, list[Token]]]) -
     return sealed_rdb(data) if source.random() < 0.9 else data
 
 
-# Commands that are in no log, and would do harm to whoever carried them out as if they were.
+# Commands that no log contains, and that would do harm if a replay executed them.
 ODD = """
 BLPOP none 0
 BRPOP none 0
@@ -234,7 +234,7 @@ def mutated_log(source: random.Random, streams: list[tuple[int, list[Token]]]) -
             odd = source.random() < 0.03
             synced = source.choice(EXTREMES) if odd else source.randrange(len(out) + 1)
             data = frame(data, offset=len(out), synced=synced % 10**19, seq=source.choice((1, 2)) if odd else 1)
-            in_batches = source.random() > 0.03  # a redis-server wrote on
+            in_batches = source.random() > 0.03  # continued by a redis-server
         out += data
     way = source.random()
     if way < 0.5:

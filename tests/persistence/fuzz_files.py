@@ -62,7 +62,7 @@ from tests.types.fuzz_restore import mutate_bytes, pool
 
 FOLDER = Path("/data/appendonlydir")
 RDB, LOG, MANIFEST = FOLDER / "dump.rdb", FOLDER / "appendonly.aof", FOLDER / "appendonly.aof.manifest"
-# An engine with its databases costs some; what a file claims to be large must not cost more than this.
+# The memory limit: an engine with its databases, and some for a file that claims large sizes.
 MEMORY_AT_ALL = 24 << 20
 MEMORY_PER_BYTE = 600
 
@@ -98,7 +98,7 @@ def sound(engine: Engine) -> State:
 
 
 def _digest(value: Any) -> bytes:
-    # Of streams everything counts, of the others what clients see: their encoding may change.
+    # Streams must be identical; other values may change their encoding.
     if type(value).__name__ == "Stream":
         return rdb.dump(value, True, COMPATS["newest"])
     return value_digest(value, False)
@@ -215,7 +215,7 @@ def try_manifest(data: bytes) -> str:
 
 def try_config(data: bytes) -> str:
     """Read a redis.conf, and the file that CONFIG REWRITE makes of it."""
-    data = re.sub(rb"(?i)include", b"exclude", data)  # which would read any file of this machine
+    data = re.sub(rb"(?i)include", b"exclude", data)  # it could read any file of this machine
     try:
         settings = load(["-"], io.BytesIO(data)).settings
     except ConfigurationError as error:

@@ -330,7 +330,7 @@ def main() -> int:
     print(f"rillet {'compiled' if rillet.compiled() else 'interpreted'}, seed {options.seed}", flush=True)
     figures, failed = Figures(), 0
     with get_context("spawn").Pool(options.jobs, maxtasksperchild=1) as pool:
-        # The pool is terminated, not closed, where this ends before its time; each worker then ends its own processes.
+        # After an interruption the pool is terminated, not closed; each worker then ends its own processes.
         for plan, result in [(plan, pool.apply_async(run_chain, (plan, base))) for plan in chosen]:
             try:
                 figures.add(result.get())

@@ -124,7 +124,7 @@ class Client:
         self.flying: list[Sent] = []
         self.acknowledged = 0
         self.next = 0
-        # Half of them choose their IDs, as a producer does that may have to send again.
+        # Half of the clients choose their IDs, like a producer that retries.
         self.tells_ids = number % 2 == 1
 
     def _key(self, kind: str) -> bytes:
@@ -237,7 +237,7 @@ class Client:
             for n in some:
                 if n not in model.pending:
                     continue
-                if n not in model.entries:  # t_stream.c: one that is gone is taken from the pending entries
+                if n not in model.entries:  # t_stream.c: a deleted entry is removed from the pending entries
                     del model.pending[n]
                     continue
                 claimed += 1

@@ -276,7 +276,7 @@ class Workload:
             return
         self.disk.kill_in = -1
         assert self.tracker.state in self.states[self.acknowledged :], "killed, it is none of what it may be"
-        # What was lost will not come back: from here on the history is another one.
+        # Lost steps do not return: the expected history changes here.
         self.states.append(self.tracker.state)
         self.note()
 

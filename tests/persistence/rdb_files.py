@@ -86,7 +86,7 @@ def stream_5() -> bytes:
     ))  # fmt: skip
 
 
-# What each version had, oldest first: from the first version that had it, a key.
+# A key for each type, with the first version that had the type, oldest first.
 PARTS: list[tuple[int, bytes]] = [
     (1, key(0, b"plain", text(b"value"))),
     (1, key(0, b"int8", b"\xc0\xfb")),

@@ -125,9 +125,9 @@ class SimulatedDisk(Disk):
         self.contents: list[bytearray] = []
         self.journal: list[Operation] = []
         self.faults: list[Fault] = []
-        # How many calls were made that may fail, by which a fault's place is named.
+        # The number of calls that may fail; a fault is planned for one of these numbers.
         self.calls = 0
-        # So many calls go well until the process is killed, -1: it is not.
+        # The number of calls before the process is killed; -1: never.
         self.kill_in = -1
         self.evicts = False
         self.unsynced: dict[int, bytes] = {}
@@ -170,7 +170,7 @@ class SimulatedDisk(Disk):
             data = data[: fault.short]
             fault.short = 0
             if fault.error:
-                fault.told -= 1  # the next one has no room at all
+                fault.told -= 1  # the next write finds no space at all
         content = self.contents[number]
         if self.evicts and number not in self.unsynced:
             self.unsynced[number] = bytes(content)
@@ -401,7 +401,7 @@ class _OnDisk:
                 start = sector * SECTOR
                 disk[start : start + SECTOR] = _sector(self.cache, sector)[: max(0, len(disk) - start)]
         way = random.randrange(3 if orderly else 4)
-        if way == 0 or not self.pending:  # nothing more was written back
+        if way == 0 or not self.pending:  # no further data was written
             return bytes(disk)
         if way == 1:  # all of it was
             for one in self.pending:
@@ -568,7 +568,7 @@ class PowerLoss:
 
     def _sync_folder(self, folder: _OnDiskFolder) -> None:
         for one in folder.changes:
-            if one.kind == "remove" and one.target:  # the file cannot be in neither folder
+            if one.kind == "remove" and one.target:  # the file must be in one of the folders
                 self._folder(_folder(one.target)).durable[one.target] = one.file
         folder.sync()
 
@@ -584,7 +584,7 @@ class PowerLoss:
             names.update(found)
             waiting += [path for path, number in found.items() if number == FOLDER]
         for folder in self._folders.values():
-            for one in folder.changes:  # what moves to another folder is in one of them, or in both
+            for one in folder.changes:  # a file moved to another folder is in one of them, or in both
                 if one.target and one.kind == "remove" and one.file not in names.values():
                     names[one.path] = one.file
         files = {

@@ -22,7 +22,7 @@ class Opened:
     """An engine with a log, for single commands; the log is flushed after each, as before a reply."""
 
     def __init__(self, folder: Any, fsync: str = "no", now: int = 1_700_000_000_000, **options: Any) -> None:
-        # The time stands still: a consumer's seen-time is not logged, it is that of the replay.
+        # The clock is fixed, because a consumer's seen-time is not logged: it becomes the time of the replay.
         self.clock = ManualClock(now)
         self.engine = Engine(Settings(compat="7.0"), self.clock)
         self.failures: list[str] = []

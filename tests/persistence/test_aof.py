@@ -36,7 +36,7 @@ def test_reopening_gives_the_same_dump_of_every_key(tmp_path: Path, fsync: str) 
             assert again.state() == before
             again.engine.check()
             assert again.replayed.bytes == size and again.replayed.dropped == 0
-    assert len(_bytes(tmp_path)) == size  # reading adds nothing
+    assert len(_bytes(tmp_path)) == size  # a replay appends nothing
     with Opened(tmp_path, fsync) as more:
         more("XADD", "s", "*", "later", "1")
         after = more.state()
@@ -117,7 +117,7 @@ def test_a_transaction_is_one_unit(tmp_path: Path) -> None:
     assert log.count(b"MULTI") == 1 and log.rstrip().endswith(b"EXEC")
     with Opened(tmp_path) as again:
         assert again.state() == before and again("GET", "a") == b"2"
-    # Cut anywhere inside, none of it is there.
+    # If it is cut anywhere inside, none of it is loaded.
     start = log.index(b"*1\r\n$5\r\nMULTI")
     for end in (start + 1, log.index(b"INCR"), len(log) - 1, len(log) - 14):
         (tmp_path / "appendonly.aof.1.incr.aof").write_bytes(log[:end])
@@ -166,7 +166,7 @@ def test_keys_do_not_expire_during_a_replay(tmp_path: Path) -> None:
         with Opened(tmp_path, now=1_700_000_000_000 + later) as again:
             assert again.state() == before and again("GET", "k") == b"1" and again("PTTL", "k") == -1
 
-    # Without its DEL (the process was killed before anyone looked): the key goes when it is looked at.
+    # Without its DEL (the process was killed before an access), the key is deleted at the next access.
     with Opened(tmp_path / "other") as opened:
         opened("SET", "k", "10", "PX", "50")
         opened("APPEND", "k", "0")
@@ -187,7 +187,7 @@ def test_blocked_consumers_are_logged_when_they_are_served(tmp_path: Path) -> No
         assert consumer.group.pending_count() == 1
     with rillet.open(tmp_path / "store") as store:
         after = store.stream("s").info(full=True)["groups"]
-        # When a consumer was seen, and active, is not logged: it is when the log was read.
+        # The seen-time and active-time of consumers are not logged: they become the time of the replay.
         for one in (before, after):
             del one[0]["consumers"][0]["seen-time"], one[0]["consumers"][0]["active-time"]
         assert after == before
@@ -263,7 +263,7 @@ def test_several_files_are_read_in_the_order_of_their_numbers(tmp_path: Path) ->
         "file i1.aof seq 1 type i\nfile i2.aof seq 2 type i\nfile old.aof seq 9 type h\nfile b.aof seq 1 type b\n"
     )
     with Opened(tmp_path) as opened:
-        # Each file begins in database 0.
+        # Each file starts with database 0.
         assert opened("GET", "a") == b"12"
         opened("SELECT", "2")
         assert opened("GET", "a") == b"base"

@@ -74,7 +74,7 @@ def test_a_damaged_byte_is_detected_or_harmless(whole: bytes, tmp_path: Path) ->
         damaged[at] ^= chosen.choice((0x01, 0x80, 0xFF, 0x20, 0x0F))
         ended, offset = _load(tmp_path, bytes(damaged))
         ends[ended] += 1
-        # What is before the damaged command is never blamed, nor cut off.
+        # Commands before the damaged one are never reported and never cut off.
         begins = max(start for start in _commands(whole) if start <= at)
         assert offset == -1 or offset >= _transaction_of(whole, begins), (seed, at, ended, offset)
     assert ends["corrupt"] > 100 and ends["loads"] > 20, (seed, ends)

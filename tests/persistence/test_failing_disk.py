@@ -22,7 +22,7 @@ from rillet.store.transports.in_process import InProcessTransport
 from tests.persistence.state import Opened
 from tests.store.process import ROOT, repeat
 
-# In a process of its own, because the limit of a file's size holds for all of it.
+# In a separate process, because the file size limit applies to the whole process.
 FULL = """
 import resource, signal, sys, warnings
 import rillet
@@ -76,7 +76,7 @@ def test_a_full_disk_rejects_writes_and_loses_none(tmp_path: Path, fsync: str, d
     assert lines[0] == "5" and lines[-1] == "closed" and lines[2] == "True"
     count, unacknowledged, last, exists = lines[1].split()
     assert int(count) > 50 and unacknowledged in ("0", "1") and last == str(int(count) - 1) and exists == "1"
-    # What was refused is not there after reopening, all that was acknowledged is, and there is no torn end.
+    # After reopening, all acknowledged writes exist, no rejected one does, and there is no torn end.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         with rillet.open(path) as store:
@@ -104,7 +104,7 @@ def test_a_full_file_system_rejects_writes(full_device: Path) -> None:
         told = pytest.warns(RuntimeWarning, match="No space left on device; writes are refused from now on")
         with told, pytest.raises(Misconf, match="^MISCONF Errors writing to the AOF file: No space left on device$"):
             repeat(lambda: stream.add({"pad": "x" * 5000}))
-        count = len(stream) - 1  # the last one was refused, and is seen until the store is closed
+        count = len(stream) - 1  # the last write was rejected, but stays visible until the store is closed
         assert count > 100 and len(stream.range(count=count)) == count
         with pytest.raises(Misconf):
             store.execute("DEL", "s")
@@ -132,7 +132,7 @@ def test_a_failed_sync_rejects_writes(tmp_path: Path, monkeypatch: pytest.Monkey
         opened.log.tick(0)
     monkeypatch.undo()
     assert opened.failures == ["Errors writing to the AOF file: Input/output error"]
-    for _ in range(2):  # it works again, and nobody knows since when: still refused
+    for _ in range(2):  # the disk works again, but the lost data is unknown: writes stay rejected
         assert str(opened("SET", "after", "1")) == "MISCONF Errors writing to the AOF file: Input/output error"
         assert opened("GET", "before") == b"1"
     opened.__exit__()

@@ -48,7 +48,7 @@ class FaultyRun(Workload):
                 super()._open()
                 break
             except (OSError, StoreError) as error:
-                # A store that cannot be opened says so, and can be opened once the disk works.
+                # A store that cannot be opened raises an error, and opens once the disk works.
                 self.trouble.append(f"opening: {error}")
                 self.disk.works()
         engine, log = self.engine, self.log
@@ -172,7 +172,7 @@ def test_any_failure_is_safe(fsync: str, preamble: str, error: int, times: int, 
             raise AssertionError(f"call {call} ({NAMES[error]}): {type(problem).__name__}: {problem}; {run.trouble}"
                                  ) from problem  # fmt: skip
         if fault is not None and not fault.told:
-            break  # the later ones are too late for this kind of fault
+            break  # later calls cannot have this kind of fault
         struck += 1
         total.faults += 1
         if struck % CRASHED == CRASHED // 2:

@@ -180,7 +180,7 @@ def test_the_child_closes_the_descriptors_of_the_parent(started: Callable[..., C
 def test_a_child_has_only_the_named_descriptors(started: Callable[..., Child]) -> None:
     numbers = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
     found = started(lambda _report: sorted(map(int, os.listdir("/proc/self/fd")))).wait().result
-    assert found[:3] == [0, 1, 2] and len(found) == 5  # the pipe, and the folder that is being read
+    assert found[:3] == [0, 1, 2] and len(found) == 5  # the pipe, and the folder that is listed
     for number in numbers:
         os.close(number)
 

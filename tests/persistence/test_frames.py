@@ -89,7 +89,7 @@ def test_a_changed_byte_of_a_frame_is_detected(parts: list[bytes], at: int, flip
     else:
         assert got == made[:broken] and reader.break_at == broken
         assert reader.was_synced() == (broken != starts[-1])
-    # A cut is a break, too, and nothing behind it says otherwise.
+    # A missing part is detected, whatever follows it.
     got, reader = _read(made[:at])
     assert at < starts[0] + len(frame(b"", offset=0, synced=0, seq=7)) or got == made[: max(
         start for start in [*starts, len(made)] if start <= at)]  # fmt: skip
@@ -120,7 +120,7 @@ def test_damage_is_rejected_and_a_torn_end_is_cut_off(tmp_path: Path) -> None:
     for at in range(starts[1], len(whole), 7):
         path.write_bytes(whole[:at] + bytes((whole[at] ^ 0x20,)) + whole[at + 1 :])
         start = max(one for one in starts if one <= at)
-        if start == starts[-1]:  # which only says that all before it is on the disk
+        if start == starts[-1]:  # it only states that everything before it is on the disk
             with pytest.warns(TornLog, match=f"of an unfinished frame were dropped at offset {start}"):
                 assert _state_of(tmp_path) == before
         else:
@@ -160,7 +160,7 @@ def test_redis_reads_and_continues_a_log_with_frames(tmp_path: Path) -> None:
         client.append("by-redis", "y")
     store = Store(folder)
     assert store.engine.databases[0].values[b"by-redis"].value() == b"x" * 1000 + b"y"
-    # What Redis wrote has no checksums, so what is written next begins a file.
+    # Redis writes no checksums, so the next write starts a new file.
     assert [file.seq for file in store.log.manifest.incrs] == [1, 2]
     store.run("DEL by-redis")
     assert store.close() == before
@@ -205,5 +205,5 @@ def test_commands_of_a_redis_server_after_a_torn_frame_are_kept(tmp_path: Path) 
         assert _state_of(tmp_path / "log") == before
     (kept,) = (tmp_path / "log").glob("*.torn-*")
     assert kept.read_bytes() == written_on
-    # There is nothing more to repair, and what is kept is in nobody's way.
+    # Nothing remains to be repaired, and the kept copy has no effect.
     assert _state_of(tmp_path / "log") == before and kept.exists()

@@ -28,13 +28,13 @@ def carried_out(client: Client, batches: int) -> list[Any]:
     states = [model.state()]
     for _ in range(batches):
         batch = client.batch()
-        if batch[0].alone:  # what `~` came to is told by what is found, so nothing follows it
+        if batch[0].alone:  # the result of `~` is only known from the found data, so no command follows it
             continue
         for sent in batch:
             sent.effect(model, None)
             client.flying.append(sent)
             states.append(model.state())
-        # What it sends next depends on what it knows to be there.
+        # The next commands depend on the known state.
         client.model.there, client.model.added = model.there, model.added
     client.model = Model()
     return states
@@ -116,7 +116,7 @@ def test_an_interrupted_run_leaves_no_process(kind: str, tmp_path: Path) -> None
             threading.Event().wait(0.01)
         process.terminate()
         process.communicate(timeout=60)
-    while processes_in(tmp_path):  # the workers, a moment later
+    while processes_in(tmp_path):  # the workers end a moment later
         threading.Event().wait(0.01)
 
 

@@ -99,7 +99,7 @@ def test_a_crash_in_the_first_commit_is_recovered(tmp_path: Path) -> None:
     path.rename(draft_of(path))
     base.write_bytes(b"base")
     incr.write_bytes(b"")
-    recover(path)  # all of it was there, but the last name
+    recover(path)  # everything was complete except for the last rename
     assert read_manifest(path) == files and base.exists() and not draft_of(path).exists()
 
     path.rename(draft_of(path))
@@ -113,5 +113,5 @@ def test_a_crash_in_the_first_commit_is_recovered(tmp_path: Path) -> None:
 
     commit(path, files, [])
     draft_of(path).write_bytes(b"anything")
-    recover(path)  # where there is a manifest, a draft says nothing
+    recover(path)  # a draft beside a manifest has no effect
     assert read_manifest(path) == files

@@ -52,7 +52,7 @@ def test_every_crash_point_keeps_the_guarantees(fsync: str, preamble: str, total
     figures = explore(Plan(1, fsync, preamble, steps), survivors)
     total.add(figures)
     assert figures.steps >= steps and figures.points > steps * survivors / 2
-    # All that the run is about has happened.
+    # The run has covered every kind of event.
     met = (figures.rewrites, figures.kills, figures.torn, figures.repaired, figures.twice, figures.snapshots)
     assert all(met), str(figures)
 
@@ -90,7 +90,7 @@ def test_an_omitted_call_is_detected_and_the_failure_repeats(forgets: str) -> No
     only = int(words[words.index("--at") + 1]), int(words[words.index("--survivor") + 1])
     with pytest.raises(CrashFailure) as again:
         explore(plan, 2, only, Lying(forgets))
-    # The name of a draft is made up anew each time.
+    # The name of a draft is random.
     first, second = (re.sub("temp-[^ ]+", "temp", str(one.value)) for one in (found, again))
     assert second == first
 

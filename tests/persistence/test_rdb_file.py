@@ -116,7 +116,7 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
                 raise OSError(13, "Permission denied")
             file = super().create(path)
             if self.failing == "sync":
-                file.close()  # what is done to it next fails
+                file.close()  # the next operation on it fails
             return file
 
         def rename(self, old: Path, new: Path) -> None:
@@ -202,7 +202,7 @@ def test_the_oldest_sufficient_version_is_written(tmp_path: Path, compat: str) -
         one.engine.expire_cycle()
         assert b"pids-tracked" in (row := one("XINFO", "STREAM", "sent")) and row[row.index(b"pids-tracked") + 1] == 0
     if compat == "newest":
-        # The order in which released entries are claimed is theirs, not that of their IDs.
+        # Released entries are claimed in the order of release, not of their IDs.
         claim = ("XREADGROUP", "GROUP", "g", "three", "CLAIM", "0", "STREAMS", "back", ">")
         twin = full(compat=compat).work(LATER)
         twin.clock.advance(200_000)

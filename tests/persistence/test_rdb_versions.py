@@ -125,7 +125,7 @@ def test_the_files_of_the_public_suites_are_read_or_rejected_as_in_redis() -> No
     assert files
     for path in files:
         one = Bare()
-        if path.name == "corrupt_ziplist.rdb":  # which their server refuses when it is told to look closely
+        if path.name == "corrupt_ziplist.rdb":  # the server rejects this with strict validation
             with pytest.raises(LogCorrupt, match="ziplist"):
                 load_rdb(path, one.engine)
             continue
@@ -331,7 +331,7 @@ def test_a_false_length_allocates_no_memory() -> None:
 
 VERSIONS = {9: b"REDIS0009", 10: b"REDIS0010", 11: b"REDIS0011", 12: b"REDIS0012", 13: b"REDIS0013", 14: b"REDIS0014",
             80: b"VALKEY080"}  # fmt: skip
-# What has no place in a version of these streams and consumers.
+# The losses of these streams and consumers by version.
 LOST = {
     9: {b"back": 2, b"sent": 1, b"tuned": 1, b"tombs": 3}, 10: {b"back": 1, b"sent": 1, b"tuned": 1, b"tombs": 1},
     11: {b"back": 1, b"sent": 1, b"tuned": 1}, 12: {b"back": 1, b"sent": 1, b"tuned": 1}, 13: {b"back": 1}, 14: {},
@@ -406,7 +406,7 @@ def test_a_round_trip_through_rillet_changes_nothing(tmp_path: Path, compat: str
     path = tmp_path / "dump.rdb"
     with _served(tmp_path, binary) as run:
         for line in [*WORK, *STREAMS.splitlines(), *MIX, *(LATER.splitlines() if compat == "newest" else ())]:
-            with suppress(redis.ResponseError):  # some ask for what is not there yet
+            with suppress(redis.ResponseError):  # some read data that does not exist yet
                 if line:
                     run(*line.split())
         run("SAVE")
@@ -443,7 +443,7 @@ def _seen(run: Any) -> dict[bytes, Any]:
 def _served(folder: Path, binary: str | None) -> Iterator[Any]:
     with running_redis("--dir", str(folder), binary=binary) as server:
         client = server.client()
-        # What redis-py makes of replies is not asked for.
+        # Replies are compared without redis-py's conversions.
         client.response_callbacks.clear()
         yield client.execute_command
         client.close()

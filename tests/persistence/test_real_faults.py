@@ -136,7 +136,7 @@ def test_a_store_recovers_from_a_full_disk(small_device: Path) -> None:
 
         with pytest.warns(RuntimeWarning, match="No space left on device; writes are refused"):
             _until(lambda: not taken())
-        count = len(stream)  # the last one was refused, and is seen
+        count = len(stream)  # the last write was rejected, but is visible
         assert count > 50 and not taken() and len(stream) == count
         filler.unlink()
         _until(taken)

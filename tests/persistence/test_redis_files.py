@@ -82,7 +82,7 @@ def test_redis_and_rillet_continue_each_others_logs(tmp_path: Path) -> None:
     with rillet.open(tmp_path) as store:
         store.stream("s").add_many((n, {"n": n}) for n in range(1, 300))
         store.stream("s").group("g").consumer("c").read(10)
-    (tmp_path / "rillet.json").unlink()  # as it came from Redis
+    (tmp_path / "rillet.json").unlink()  # unchanged from Redis
     with _redis(tmp_path, "--aof-use-rdb-preamble", "no") as client:
         assert client.execute_command("XLEN", "s") == 299
         client.execute_command("XADD", "s", "1000-0", "from", "redis")
@@ -115,7 +115,7 @@ def test_rillet_loads_the_log_of_redis_after_a_rewrite(tmp_path: Path, preamble:
         while b"2.base" not in (tmp_path / "appendonlydir/appendonly.aof.manifest").read_bytes():
             pass
         run("XADD", "s", "9300000000000", "after", "rewrite")
-    # The judge of what these files hold is another start of Redis: commands do not keep everything.
+    # A restart of Redis shows the content of these files: commands do not preserve everything.
     shutil.copytree(tmp_path, tmp_path / "copy")
     with _redis(tmp_path / "copy", "--rdbcompression", compression) as client:
         content, nodes = _without_times(content_of(client.execute_command)), _nodes_of(client.execute_command)
@@ -194,7 +194,7 @@ def test_records_between_keys_are_read(tmp_path: Path) -> None:
         opened("SELECT", 2)
         assert [opened("GET", key) for key in "abcd"] == [b"x", b"12345", b"-1", b"abc"]
         assert [opened("PEXPIRETIME", key) for key in "abcd"] == [1_900_000_000_123, 1_900_000_000_000, -1, -1]
-        assert opened("GET", "e") is None  # its time had come
+        assert opened("GET", "e") is None  # it had expired
 
 
 @pytest.mark.parametrize(("body", "told"), [

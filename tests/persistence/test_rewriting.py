@@ -266,7 +266,7 @@ def test_a_log_enabled_later_gets_a_first_base(tmp_path: Path) -> None:
     opened.rewriting.begin()
     opened("SET", "collected", "1")
     assert _names(folder) == ["temp base", "temp-appendonly.aof.incr"]
-    with _copied(folder) as copy, Opened(copy) as again:  # a crash now: nothing was promised
+    with _copied(folder) as copy, Opened(copy) as again:  # after a crash here, no data is guaranteed
         assert again.state() == {} and _names(copy) == ["1.incr.aof", "manifest"]
     opened.writer.end("killed")
     assert _names(folder) == [] and opened.rewriting.scheduled
@@ -296,7 +296,7 @@ def test_a_failed_write_is_retried(tmp_path: Path) -> None:
         for _ in range(3):
             opened.tick()
             assert str(opened("SET", "c", "3")).startswith("MISCONF ") and opened("GET", "b") == b"2"
-            assert opened("GET", "t") is None  # what goes by itself is not forgotten
+            assert opened("GET", "t") is None  # the expiry stays in the buffer for the log
         assert opened.fact("aof_last_write_status") == "err" and len(opened.failures) == 1
         disk.failing.clear()
         assert str(opened("SET", "c", "3")).startswith("MISCONF ")
@@ -335,7 +335,7 @@ def test_after_a_failed_sync_the_data_is_written_to_new_files(tmp_path: Path, fs
             opened.tick()
         assert opened.failures == ["Errors writing to the AOF file: No luck"]
         assert str(opened("SET", "a", "3")).startswith("MISCONF ") and opened("GET", "a") == b"2"
-        opened.tick()  # a base is begun, and its file cannot be synced either
+        opened.tick()  # a base is started, and its file cannot be synced either
         if opened.writer.started:
             opened.writer.end()
             opened.tick(0.01)
@@ -393,7 +393,7 @@ def test_a_rewrite_starts_automatically(tmp_path: Path) -> None:
         opened.tick(0.1)
         assert not opened.rewriting.in_progress
         settings.set_text("auto-aof-rewrite-percentage", "100")
-        # Three may fail before the next has to wait.
+        # Three failures are allowed before the next attempt waits.
         for _ in range(3):
             opened.tick(0.1)
             opened.writer.end("again")
@@ -404,7 +404,7 @@ def test_a_rewrite_starts_automatically(tmp_path: Path) -> None:
             assert not opened.rewriting.in_progress
             opened.tick(1.1)
             opened.writer.end("again")
-        opened.rewriting.begin()  # who asks for it does not wait
+        opened.rewriting.begin()  # an explicit request does not wait
         opened.writer.end()
         opened.tick(0.1)
         assert opened.rewriting.failures == 0
@@ -472,7 +472,7 @@ def test_a_separate_process_writes_the_base(tmp_path: Path, preamble: str) -> No
     kind = "rdb" if preamble == "yes" else "aof"
     assert _names(tmp_path) == [f"1.base.{kind}", "2.incr.aof", "manifest"]
     with Opened(tmp_path, now=1_700_000_000_000) as again:
-        # When a consumer was seen is not logged: it is when the process read the log.
+        # The seen-time of consumers is not logged: it becomes the time at which the process read the log.
         after = again.state()
         assert set(after) == set(before)
         assert {key for key in before if after[key] != before[key]} == {(0, b"s")}
@@ -526,7 +526,7 @@ def test_the_single_file_log_of_an_older_server_is_adopted(tmp_path: Path) -> No
     (folder / f"{NAME}.1.incr.aof").unlink()
     with Opened(folder) as again:
         assert again("GET", "a") == b"1"
-    # Where there is a log, a file beside it is nobody's.
+    # A file beside an existing log is ignored.
     (tmp_path / NAME).write_bytes(b"anything")
     with Opened(folder) as again:
         assert again("GET", "a") == b"1"

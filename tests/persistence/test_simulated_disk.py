@@ -250,7 +250,7 @@ def test_a_sync_after_a_failed_one_does_not_cover_the_same_bytes() -> None:
     file.sync()
     all_of_it = b"a" * SECTOR + b"b" * SECTOR + b"c" * 100
     assert {all_of_it, b"a" * SECTOR + bytes(SECTOR) + b"c" * 100} <= left(disk, "a", before)
-    file.write(b"d" * 10)  # the last sector is written again, with what it held
+    file.write(b"d" * 10)  # the last sector is written again with the same content
     file.sync()
     assert left(disk, "a", before) == {all_of_it + b"d" * 10, b"a" * SECTOR + bytes(SECTOR) + b"c" * 100 + b"d" * 10}
 

@@ -122,7 +122,7 @@ def test_a_snapshot_waits_for_another_child(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"^ERR Another child process is active \(AOF\?\): can't BGSAVE right now"):
         kept.snapshots.background()
     assert not kept.snapshots.background(schedule=True) and kept.snapshots.scheduled
-    kept.snapshots.save()  # which forks nothing
+    kept.snapshots.save()  # no fork
     assert not kept.tick()
     kept.end()
     assert ends[0].ok and kept.tick() and not kept.snapshots.scheduled and not kept.tick()
@@ -140,7 +140,7 @@ def test_a_failed_snapshot_is_retried_after_a_delay(tmp_path: Path) -> None:
     assert refused.startswith("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist")
     assert kept("GET a") == b"1" and kept.facts["rdb_changes_since_last_save"] == 1
     assert not kept.tick(5) and kept.tick(0.1) and not kept.tick()
-    assert not kept.snapshots.background(later=True) and not kept.tick(4)  # a scheduled one waits as well
+    assert not kept.snapshots.background(later=True) and not kept.tick(4)  # a scheduled save waits too
     (tmp_path / "dump.rdb").rmdir()
     assert kept.tick(2) and kept.facts["rdb_last_bgsave_status"] == "ok" and kept("SET a 2") == b"OK"
 

@@ -273,7 +273,7 @@ def _hold(folder: str, settings: dict[str, str], numbers: list[int]) -> None:
 
 def _serve(store: rillet.Store, connection: socket.socket) -> None:
     data = b""
-    with connection:  # so that who waits for a reply sees the end of this thread
+    with connection:  # so that a waiting reader sees the end of this thread
         while piece := connection.recv(1 << 16):
             data += piece
             while (frame := _frame(data)) is not None:
@@ -281,7 +281,7 @@ def _serve(store: rillet.Store, connection: socket.socket) -> None:
                 try:
                     for part in _parts(pickle.loads(frame)):
                         _answer(connection, store.execute_many(part) if len(part) > 1 else [store.execute(*part[0])])
-                except StoreError:  # the owner was killed, and whether this was carried out nobody knows
+                except StoreError:  # the owner was killed; it is unknown whether this command was executed
                     return
 
 

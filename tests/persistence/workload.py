@@ -148,7 +148,7 @@ class Commands:
             makers.append((5, self._zset))
         self._makers = [make for _, make in makers]
         self._weights = [weight for weight, _ in makers]
-        # The keys of which the command that is being made may change.
+        # The keys that the generated command may change.
         self._keys: list[bytes] = []
 
     def step(self, database: int) -> Step:
@@ -156,7 +156,7 @@ class Commands:
         if self.random.random() < 0.06:
             steps = [self._one(database) for _ in range(self.random.randint(2, 5))]
             commands = [command for step in steps for command in step.commands]
-            counter = b"tx"  # so that no half of it is the same as all or nothing
+            counter = b"tx"  # so that an incomplete transaction is detectable
             keys = {key for step in steps for key in step.keys} | {(database, counter)}
             ends = [b"INCR", counter]
             return Step([[b"MULTI"], ends, *commands, ends, [b"EXEC"]], keys)

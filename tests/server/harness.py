@@ -22,7 +22,7 @@ from tests.judge import free_port
 
 LOOPS = ("uvloop", "asyncio")
 TIMEOUT = 20.0
-# What stands before the console script: modules that must not be there, limits that the process gets.
+# Code that runs before the console script: hides modules, sets limits of the process.
 _LAUNCH = "import sys; {before}; from rillet.cli import main; sys.exit(main())"
 
 

@@ -23,7 +23,7 @@ from tests.judge import running_redis
 from tests.server.harness import LOOPS, TIMEOUT, Client, Running, running
 
 COMMON = ("--compat", "7.0", "--save", "", "--enable-protected-configs", "yes", "--enable-debug-command", "yes")
-# Microseconds that a child waits at each key: no test waits for so long.
+# Microseconds that a child sleeps at each key: longer than any test.
 SLOW = "CONFIG SET rdb-key-save-delay 100000000"
 
 
@@ -224,8 +224,8 @@ def test_reaching_a_save_point_starts_a_save(tmp_path: Path, loop: str) -> None:
 # -- when there can be no child ------------------------------------------------------------------------
 
 
-# Nobody's real user, the effective one as it is for the files, and no capability to have more processes than he may;
-# at a signal he may have none beside this one.
+# The real user is `nobody`, the effective user stays for the files, and the capability to exceed the limit of processes
+# is dropped; on a signal, the limit is lowered to this process.
 _NOBODY = """
 import ctypes, os, resource, signal
 def limit(number, frame):
@@ -261,7 +261,7 @@ def test_a_failed_fork_is_reported(open_folder: Path) -> None:
         assert client.info("rdb_last_bgsave_status") == "err" and client.info("rdb_saves") == "1"
         assert client.call("SET k w").startswith(b"-MISCONF Redis is configured to save RDB snapshots")
         assert client.call("GET k") == b"$1\r\nv\r\n"
-        # What needs no child works, and makes all well again.
+        # SAVE needs no child, so it works and ends the failure.
         assert client.call("SAVE") == b"+OK\r\n" and client.call("SET k w") == b"+OK\r\n"
         assert client.info("rdb_last_bgsave_status") == "ok"
         _, said = server.stop()
@@ -346,7 +346,7 @@ def test_a_shutdown_stops_if_the_file_cannot_be_written(tmp_path: Path, loop: st
         assert client.call("SHUTDOWN") == b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
         server.process.send_signal(signal.SIGTERM)
         assert client.call("SHUTDOWN NOW") == b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
-        assert client.call("SET k w") == b"+OK\r\n"  # it was no BGSAVE that failed
+        assert client.call("SET k w") == b"+OK\r\n"  # no BGSAVE has failed
         assert client.call("SHUTDOWN FORCE") == b""
         status, said = server.ended()
         assert status == 0 and said.count("Error trying to save the DB, can't exit.") in (2, 3)

@@ -20,7 +20,7 @@ OWN = frozenset(
     "port bind dir tcp-backlog enable-protected-configs enable-debug-command save appendonly slowlog-log-slower-than "
     "slowlog-max-len latency-tracking".split()
 )
-# Each value is set on both sides; what is refused, and what is shown afterwards, is the same.
+# Each value is set on both servers; errors and the values shown afterwards must be equal.
 CHANGES = {
     "appendfsync": "always everysec no sometimes ALWAYS",
     "no-appendfsync-on-rewrite": "yes no maybe YES 1",

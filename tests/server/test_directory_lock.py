@@ -14,7 +14,7 @@ from rillet.persistence.directory_lock import DirectoryLock
 from tests.server.harness import running
 from tests.server.test_lifecycle import LOG, refused
 
-# Where the system does not tell who holds a lock (no /proc), it is "another process".
+# If the system does not report a lock's holder (no /proc), the error names "another process".
 WHO = "is in use: (process {}|another process) writes the log there"
 
 
@@ -23,7 +23,7 @@ def test_a_second_server_fails_until_the_first_has_ended(tmp_path: Path) -> None
         with first.client() as client:
             assert client.call("SET k v") == b"+OK\r\n"
         assert "writes the log there" in refused("--dir", str(tmp_path), "--port", "0", *LOG)
-        with running(tmp_path) as other, other.client() as client:  # without a log there is nothing to share
+        with running(tmp_path) as other, other.client() as client:  # without a log there is no conflict
             assert client.call("CONFIG SET appendonly yes").startswith(b"-ERR CONFIG SET failed")
             assert client.call("CONFIG SET appendonly no") == b"+OK\r\n"
         first.process.kill()

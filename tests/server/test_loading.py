@@ -145,7 +145,7 @@ def test_a_server_can_be_stopped_while_it_loads(tmp_path: Path, how: str) -> Non
             process.send_signal(signal.SIGTERM)
         said = rest_of(process)
     assert process.returncode == 0 and "Ready to accept" not in said and "Traceback" not in said, said
-    # What was read so far is a part: no file was written from it.
+    # Only a part was loaded, so no file was written from it.
     assert before == {one.name: one.read_bytes() for one in tmp_path.glob("appendonlydir/*")}
     assert not (tmp_path / "dump.rdb").exists()
 

@@ -91,7 +91,7 @@ def test_a_disconnected_subscriber_is_removed(server: Running, client: Client) -
         subscribe(one, "SUBSCRIBE a")
         one.send("QUIT")
         assert one.rest() == b"+OK\r\n"
-    # The server sees the end of a connection when its loop comes to it: no later than after these turns.
+    # The server notices the end of the connection within this number of loop iterations.
     for _ in range(1000):
         if client.call("PUBLISH a x") == b":0\r\n":
             break
@@ -102,7 +102,7 @@ def test_subscribers_are_exempt_from_the_idle_timeout(server: Running, client: C
     with server.client() as one, server.client() as bystander:
         subscribe(one, "SUBSCRIBE a")
         configure(client, "timeout", "1")
-        assert bystander.rest() == b""  # it was idle too long; the listener is so for longer
+        assert bystander.rest() == b""  # disconnected as idle; the subscriber has been idle for longer
         with server.client() as last:
             configure(last, "timeout", "0")
             assert last.call("PUBLISH a x") == b":1\r\n"
@@ -170,7 +170,7 @@ def test_a_slow_subscriber_is_disconnected_at_the_hard_limit(server: Running, cl
         count = fill(client, who, (2 << 20) - 2 * MESSAGE)
         answers = [client.call("PUBLISH a " + "x" * MESSAGE) for _ in range(4)]
         assert answers[0] == b":2\r\n" and answers[-1] == b":1\r\n"
-        assert len(slow.rest()) < count * MESSAGE - (1 << 20)  # what the kernel had; the rest was not kept
+        assert len(slow.rest()) < count * MESSAGE - (1 << 20)  # the bytes in the kernel's buffer; the rest was dropped
         assert client.call(f"CLIENT LIST ID {who}") == b"$0\r\n\r\n"
         assert quick.reply() == message("a", "x" * MESSAGE)
     configure(client, "client-output-buffer-limit", "pubsub 32mb 8mb 60")
@@ -181,7 +181,7 @@ def test_a_slow_subscriber_is_disconnected_some_time_after_the_soft_limit(server
     slow, who = slow_listener(server)
     with slow:
         fill(client, who, 1 << 20)
-        # The kernel still has something for it, so it cannot see that the server hung up.
+        # The kernel still buffers data for the client, so it does not see the disconnect yet.
         until = time.monotonic() + TIMEOUT
         while client.call("PUBSUB NUMSUB a").endswith(b":1\r\n"):
             assert time.monotonic() < until, "the server kept it"

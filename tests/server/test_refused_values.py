@@ -39,7 +39,7 @@ REFUSED = {
     **STREAMS,
 }
 
-# Where Redis's log says nothing of a payload: it ends too early, its type is not known, or there is nothing in it.
+# Payloads that Redis's log does not mention: truncated, of an unknown type, or empty.
 SILENT = ("", "Unexpected EOF reading RDB file", "Unknown RDB encoding type", "Quicklist integrity check failed")
 
 

@@ -19,8 +19,8 @@ LOG = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", "--save", ""
 STARTED = b"+Background append only file rewriting started\r\n"
 SCHEDULED = b"+Background append only file rewriting scheduled\r\n"
 ACTIVE = b"-ERR Background append only file rewriting already in progress\r\n"
-SLOW = 10_000_000  # microseconds a key: a child that is at work for as long as a test lasts
-# A disk that cannot sync while a file of that name is there.
+SLOW = 10_000_000  # microseconds per key: the child runs for the whole test
+# A disk that cannot sync while a file with this name exists.
 FAILING = """
 import os
 import resource
@@ -172,7 +172,7 @@ def test_a_log_can_be_enabled_at_run_time(folder: Path) -> None:
             client.call("SET during 1")
             assert "appendonly.aof.manifest" not in _names(folder)
             os.kill(_child_of(server), signal.SIGKILL)
-            while client.info("aof_rewrites") != "2":  # the next one begins by itself
+            while client.info("aof_rewrites") != "2":  # the next one starts automatically
                 threading.Event().wait(0.01)
             assert client.call("SHUTDOWN") == b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
             _slow(client, 0)
@@ -191,7 +191,7 @@ def test_a_log_can_be_enabled_at_run_time(folder: Path) -> None:
             _slow(client)
             assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
             client.call("SET lost again")
-            assert _manifest(folder) == ["2.base.rdb"]  # the old log is the log until the new base is whole
+            assert _manifest(folder) == ["2.base.rdb"]  # the old log stays in force until the new base is complete
         child = _child_of(server)
         _kill(server, child)
     with running(folder, *LOG) as server, server.client() as client:
@@ -252,7 +252,7 @@ def test_only_replies_to_writes_wait_for_the_sync(folder: Path) -> None:
         with server.client() as client:
             client.send(*["INCR n"] * 2000)
             assert [client.reply() for _ in range(2000)][-1] == b":2400\r\n"
-            # What is answered in parts is answered in order.
+            # Replies that are sent in parts stay in order.
             client.send("SET big " + "x" * 300_000)
             assert client.reply() == b"+OK\r\n"
             client.send(*["INCR n", "GET big"] * 50)
@@ -288,7 +288,7 @@ def test_a_server_recovers_from_a_failed_sync(folder: Path, fsync: str) -> None:
         with server.client() as client:
             if fsync == "always":
                 assert client.call("SET k 2").startswith(b"-MISCONF Errors writing to the AOF file: Input/output")
-                assert client.rest() == b""  # which of its replies are true cannot be told
+                assert client.rest() == b""  # it is unknown which of its replies are true
             else:
                 assert client.call("SET k 2") == b"+OK\r\n"
         with server.client() as client:
@@ -366,7 +366,7 @@ def test_a_reply_is_rejected_if_an_earlier_write_failed(folder: Path) -> None:
     with running(folder, *LOG, before=limit) as server, server.client() as client:
         assert client.call("SET before 1") == b"+OK\r\n"
         resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (200, resource.RLIM_INFINITY))
-        client.send(f"SET k {'v' * 300}", "BGREWRITEAOF")  # which writes the log, too
+        client.send(f"SET k {'v' * 300}", "BGREWRITEAOF")  # this also writes the log
         assert client.reply() == b"-MISCONF Errors writing to the AOF file: File too large\r\n"
         assert client.rest() == b""
         with server.client() as other:  # what is in memory only is not given up for what is in the file

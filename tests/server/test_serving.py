@@ -83,7 +83,7 @@ def test_an_http_request_is_disconnected(server: Running, judge: Judge, head: by
             client.socket.sendall(head + b"SET k v\r\n")
             return client.rest()
 
-    # What stands before may be answered or not: it depends on when the client is let go.
+    # Earlier commands may be answered or not, depending on the time of the disconnect.
     assert b"+OK" not in answer(server.client())
     assert b"+OK" not in answer(Client(_connect(judge.port)))
 
@@ -112,7 +112,7 @@ def test_a_slow_reader_delays_no_other_client_and_receives_everything(server: Ru
     with server.client() as slow:
         who = int(slow.call("CLIENT ID")[1:])
         slow.socket.sendall(b"".join(pack_command([b"GET", b"big"]) for _ in range(asked)))
-        while int(client.info("total_net_output_bytes")) < asked * size:  # kept for it, as Redis keeps replies
+        while int(client.info("total_net_output_bytes")) < asked * size:  # buffered for the client, as in Redis
             pass
         assert all(slow.reply() == b"$%d\r\n%b\r\n" % (size, b"x" * size) for _ in range(asked))
         assert slow.call("PING") == b"+PONG\r\n"
@@ -150,7 +150,7 @@ def test_a_password_is_required(server: Running, client: Client) -> None:
         with server.client() as outside:
             assert outside.call("GET k").startswith(b"-NOAUTH ")
             many = pack_command([b"DEL", *[b"k"] * 50])
-            # The limits of strangers end with the AUTH before, in the same write.
+            # After the AUTH in the same write, the limits of unauthenticated clients no longer apply.
             outside.socket.sendall(b"AUTH secret\r\n" + many)
             assert [outside.reply(), outside.reply()] == [b"+OK\r\n", b":0\r\n"]
         with server.client() as outside:

@@ -59,7 +59,7 @@ def test_a_saved_file_is_loaded_at_the_next_start(tmp_path: Path) -> None:
     with running(tmp_path, "--dbfilename", "other.rdb") as server, server.client() as client:
         assert client.call("DBSIZE") == b":0\r\n"
     with running(tmp_path, "--appendonly", "yes", "--save", "") as server, server.client() as client:
-        assert client.call("DBSIZE") == b":0\r\n"  # the log is what counts, as in Redis
+        assert client.call("DBSIZE") == b":0\r\n"  # the log takes precedence, as in Redis
     with running(tmp_path) as server, server.client() as client:
         assert client.call("DBSIZE") == b":4\r\n"
 
@@ -126,7 +126,7 @@ def test_debug_reload_keeps_the_data(tmp_path: Path, log: str) -> None:
         assert b"woken" in waiting.reply()
         waiting.close()
     if log == "yes":
-        # What NOSAVE brought back is what the log holds, too.
+        # The log has the data that NOSAVE loaded.
         with running(tmp_path, *DEBUG, "--appendonly", log) as server, server.client() as client:
             assert client.call("DBSIZE") == b":3\r\n" and client.call("XLEN other") == b":1\r\n"
 

@@ -41,7 +41,7 @@ async def _crowd(path: Path) -> int:
         crowd = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(300)]
         for one in crowd:
             one.setblocking(False)
-            one.connect(str(path))  # BlockingIOError where the queue is full
+            one.connect(str(path))  # BlockingIOError if the queue is full
         loop = asyncio.get_running_loop()
         served = 0
         for one in crowd:

@@ -56,7 +56,7 @@ def test_unread_replies_are_bounded_by_the_query_buffer_limit(server: Running) -
         sender = threading.Thread(target=send, args=(client.socket,))
         sender.start()
         before, now = -1, 0
-        while now < 1 << 20 or now != before:  # it grows until nothing more is read
+        while now < 1 << 20 or now != before:  # grows until the server stops reading
             before, now = now, waiting(operator, who)
         assert now < 5 << 20
         read(client)
