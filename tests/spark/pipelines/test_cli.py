@@ -72,7 +72,8 @@ def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, cap
         assert what in err
     err = wrong("archive", str(tmp_path), "--compact", "--trim", "--every", "5s")
     assert (
-        err == "rillet: --compact only merges files: not with --trim; --compact only merges files: not with --every\n"
+        err == "rillet: --compact only merges: it cannot be combined with --trim; "
+        "--compact only merges: it cannot be combined with --every\n"
     )
     assert "or write there with Spark's own sink (writeStream.format('parquet'))" in wrong("archive", "s3a://bucket/a")
     err = wrong("migrate", "--url", "http://x", "--prefix", "a:")
@@ -88,7 +89,7 @@ def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, cap
     err = wrong("aggregate", "--url", "redis://x", "--batch", "--every", "1s", "--sql-file", str(tmp_path / "no.sql"),
                 "--watermark", "soon")  # fmt: skip
     for what in (
-        "--stream is missing", "--batch reads the whole stream once: not with --every", "--watermark is 'soon'",
+        "--stream is missing", "--batch reads once: it cannot be combined with --every", "--watermark is 'soon'",
         "no.sql': cannot be read: No such file", "give --parquet, --to, or both", "give one of --sql and --sql-file",
     ):  # fmt: skip
         assert what in err

@@ -1,18 +1,19 @@
-"""The standard pipelines around streams, each a function over DataFrames and a command, `rillet pipeline NAME`.
+"""The standard pipelines for streams. Each is a function over DataFrames and a command, `rillet pipeline NAME`.
 
     archive.py            streams to Parquet files by date, exactly once, compacted; trims archived entries
                           (archive_offsets.py, archive_trim.py, parquet.py; the folder's format: spark/archive)
-    history.py            archive and live stream as one table (the reader: spark/read/history.py)
-    replay.py             rows with IDs to a stream, in order, at full speed or at their recorded pace
-                          (replay_writer.py: the task, which resumes exactly)
+    history.py            an archive and its live stream as one table (the reader: spark/read/history.py)
+    replay.py             writes rows with IDs to a stream, in order, at full speed or at their recorded pace
+                          (replay_writer.py: the Spark task that writes; after a stop it resumes at the next row)
     dead_letters.py       failed entries by group, reason and age; requeue.py moves them back into their stream
-    lag.py                groups and consumers over time: a sample, a history, a report, a chart (lag_sampling.py)
+    lag.py                lag of groups and work of consumers over time: sample, history, report, chart
+                          (lag_sampling.py)
     snapshot.py           RDB files as tables, and a report on their memory
-    migrate.py            streams from server to server with groups and counters, each verified
+    migrate.py            copies streams from server to server with groups and counters, and verifies each copy
                           (migrate_stream.py, migrate_compare.py, copying.py: entries as bytes)
     aggregate.py          a Spark SQL query over a stream, with watermark and exactly-once outputs
-    group_info.py         XINFO and XPENDING, in pages
-    tables.py             progress of Spark's tasks, and tables of text
+    group_info.py         reads the state of groups with XINFO and, page by page, XPENDING
+    tables.py             progress of Spark's tasks, and text tables
     cli_arguments.py      the parser and the arguments that the commands share
     cli_common.py         the Spark session and the messages that the commands share
 

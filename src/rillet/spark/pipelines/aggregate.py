@@ -6,14 +6,15 @@
     SELECT window.start AS hour, origin, count(*) AS flights, percentile_approx(dep_delay, 0.95) AS p95
     FROM entries GROUP BY window(timestamp, '1 hour'), origin
 
-The view `entries` holds the source's rows: the typed columns of `schema`, or the connector's own columns without one.
+The view `entries` holds the source's rows: the typed columns of `schema` or, without a schema, the connector's default
+columns.
 The query is ordinary Spark SQL. A streaming query groups by `window(...)` or `session_window(...)` of the time column.
 
 Streaming: a window is written once, when an entry arrives that is `watermark` newer than the window's end. Entries
 that arrive later for that window are dropped. Batch: every window is written, because no later entries can arrive.
 
 Outputs are exactly once. A micro-batch is one Parquet folder, batch=<number>, which a repeated batch overwrites. A
-write to a stream carries the name (query, batch), by which the sink skips a write that it has already done. Rows are
+write to a stream is named (query, batch), so the sink skips a write that it has already completed. Rows are
 sorted by their columns in SELECT order, so that a repeated batch has the same rows in the same order. Therefore select
 the window and the grouping columns before the measures: a sum of doubles may differ in its last bit when it is
 repeated.
@@ -43,14 +44,14 @@ POLL = 1  # seconds between two reads of the query's progress
 
 @dataclass
 class AggregateSummary:
-    """Result rows, entries read (streaming only) and micro-batches of an aggregation."""
+    """The result of an aggregation: numbers of rows written, entries read (streaming only) and micro-batches."""
 
     rows: int = 0
     entries: int = 0
     batches: int = 0
 
     def line(self, outputs: Outputs) -> str:
-        """Return the summary as one line."""
+        """Return the result of the aggregation as one line of text."""
         source = f" from {counted(self.entries, 'entry', 'entries')}" if self.entries else ""
         return f"{outputs}: {counted(self.rows, 'row')}{source}"
 
@@ -69,7 +70,7 @@ class Outputs:
         return " and ".join(names)
 
     def overwrite(self, rows: DataFrame, parquet: str | None, **transaction: str) -> None:
-        """Write rows to both outputs; `parquet` is the folder to replace."""
+        """Write rows to the stream and the Parquet files, if requested; `parquet` is the folder to replace."""
         if parquet is not None:
             rows.write.mode("overwrite").parquet(parquet)
         if self.sink is not None:
@@ -148,7 +149,7 @@ def with_timestamp(schema: str) -> str:
 
 
 def in_one_order(frame: DataFrame) -> DataFrame:
-    """Return the rows as one partition, sorted by every column that has an order, and cached."""
+    """Return the rows as one cached partition, sorted by every column of a sortable type."""
     columns = [field.name for field in frame.schema if "map<" not in field.dataType.simpleString()]
     return frame.repartition(1).sortWithinPartitions(*(f"`{name}`" for name in columns)).persist()
 
@@ -208,7 +209,7 @@ def _follow(
 
 
 def _require_own_folder(outputs: Outputs, checkpoint: str) -> None:
-    """Reject a new checkpoint with a Parquet folder that holds files: its batch numbers would overwrite them."""
+    """Raise an error if the checkpoint is new but the Parquet folder holds files, which new batches would overwrite."""
     begun = Path(checkpoint.removeprefix("file:")) / "offsets"
     folder = outputs.parquet
     if folder is None or "://" in checkpoint or "://" in folder or begun.exists():
@@ -221,7 +222,7 @@ def _require_own_folder(outputs: Outputs, checkpoint: str) -> None:
 
 
 def write_batch(rows: DataFrame, outputs: Outputs, query_id: str, number: int) -> None:
-    """Write the rows of a micro-batch to every output; idempotent."""
+    """Write the rows of a micro-batch to every output; a repetition has no further effect."""
     folder = None if outputs.parquet is None else str(Path(outputs.parquet) / f"batch={number}")
     outputs.overwrite(rows, folder, txnAppId=query_id, txnVersion=str(number))
 
@@ -239,7 +240,7 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline aggregate`."""
     cli_arguments.source_arguments(parser)
     group = parser.add_argument_group("query")
     group.add_argument("--sql", help="a SELECT of Spark SQL over the view `entries`")
@@ -254,7 +255,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cli_arguments.target_arguments(group, required=False)
     group = parser.add_argument_group("run")
     group.add_argument("--batch", action="store_true", help="read the whole stream once, and write every window")
-    group.add_argument("--checkpoint", metavar="FOLDER", help="where a streaming run stores its position")
+    group.add_argument("--checkpoint", metavar="FOLDER", help="the folder in which a streaming run stores its position")
     group.add_argument("--every", type=duration, metavar="TIME",
                        help="keep running, with a micro-batch every 30s, 5m ... (default: run once)")  # fmt: skip
     cli_arguments.spark_arguments(parser)
@@ -269,22 +270,22 @@ def sql_file(path: str) -> str:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     errors = cli_arguments.source_errors(options) + cli_arguments.target_errors(options)
     if (options.sql is None) == (options.sql_file is None):
         errors.append("give one of --sql and --sql-file")
     if options.parquet is None and options.to is None:
-        errors.append("give --parquet, --to, or both: where the result goes")
+        errors.append("give --parquet, --to, or both: the destination of the result")
     if options.batch:
         given = {"--checkpoint": options.checkpoint, "--every": options.every}
-        errors += [f"--batch reads the whole stream once: not with {flag}" for flag, value in given.items() if value]
+        errors += [f"--batch reads once: it cannot be combined with {flag}" for flag, value in given.items() if value]
     elif options.checkpoint is None:
         errors.append("--checkpoint is missing (or --batch)")
     return errors
 
 
 def run(options: argparse.Namespace) -> int:
-    """Aggregate; print one line."""
+    """Run the aggregation and print a summary line; return the exit status."""
     source = cli_arguments.source_options(options)
     sink = None if options.to is None else {**cli_arguments.target_options(options), "stream": options.to}
     spark = cli_common.open_session(options, "aggregate")

@@ -1,4 +1,4 @@
-"""archive: streams into Parquet files by date and stream, each entry exactly once; optionally trims archived entries.
+"""archive: copies streams into Parquet files, one folder per date and stream, each entry exactly once; can also trim.
 
     archive(spark, "events.archive", url="redis://localhost", stream="events", trim=True)
 
@@ -9,8 +9,8 @@
 The job drives the connector's streaming reader directly: `latestOffset` plans a batch, `partitions` returns its tasks,
 `read` runs in them. It does not use Spark's checkpoint. The archive's manifest holds the offset together with the list
 of files, in one commit, so the two cannot disagree, and no checkpoint can be lost separately from the data. Caps,
-patterns, clusters, groups and the data-loss guard are the source's and work as in any query. A task writes its Arrow
-batches to Parquet itself; Spark's own rows would pass through the JVM.
+patterns, clusters, groups and the data-loss check work as in any query on the source. A task writes its Arrow batches
+to Parquet itself; Spark's writer would send every row through the JVM.
 
 Cost: each entry is read and written once, about 1 us per core for an entry of five fields. A commit costs a few fsyncs
 and one rename per file. Compaction reads and writes each byte again, log(target / batch) times, to the base
@@ -67,11 +67,11 @@ class ArchiveSummary:
     merged: int = 0
     into: int = 0
     lost: int = 0  # entries known to have been removed before they were archived
-    unsure: bool = False  # there may be more of them
-    trims: bool = False  # trimming was requested; it removes nothing while a group needs every entry
+    unsure: bool = False  # more entries may have been lost
+    trims: bool = False  # trimming was requested, even if groups still need every entry
 
     def line(self, to: object) -> str:
-        """Return the summary as one line."""
+        """Return the counts of an archive run as one line of text."""
         text = f"{to}: {counted(self.entries, 'entry', 'entries')} archived in {counted(self.files, 'file')}"
         text += f" ({self.bytes / 1e6:,.1f} MB)"
         if self.trims:
@@ -100,9 +100,9 @@ def archive(
     progress: Progress = silent,
     **options: str,
 ) -> ArchiveSummary:
-    """Append the streams' new entries to an archive: once, or every `every` seconds until `stop` is set.
+    """Append the new entries of streams to an archive: once, or every `every` seconds until `stop` is set.
 
-    options: the source's. schema: typed columns instead of the map `fields`; an archive keeps its first schema.
+    options: those of the source. schema: typed columns instead of the map `fields`; an archive keeps its first schema.
     """
     job = Job(Archive(to), options, schema, spark_work(spark), spark.sparkContext.defaultParallelism)
     job.settings(trim, small_files, target_bytes, compression, keep_replaced, progress)
@@ -134,7 +134,7 @@ def compact(
 
 
 def spark_work(spark: SparkSession) -> Work:
-    """Return a function that runs tasks on the executors of a session."""
+    """Return a function that runs (function, arguments ...) tuples as tasks on the executors of a Spark session."""
 
     def work(tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
         if not tasks:
@@ -150,7 +150,7 @@ def _do(task: tuple[Any, ...]) -> Any:
 
 
 class Job:
-    """An archive run over the streams that the options name; use it inside `Archive.writing`."""
+    """An archive run over the selected streams; use it inside `Archive.writing`, which locks the archive."""
 
     trim = False
     small_files, target_bytes, compression, keep = SMALL_FILES, TARGET, "zstd", KEEP_REPLACED
@@ -177,12 +177,12 @@ class Job:
     def settings(
         self, trim: bool, small_files: int, target_bytes: int, compression: str, keep: float, progress: Progress
     ) -> None:
-        """Set the options of the archive itself."""
+        """Set the options that concern the archive instead of the source."""
         self.trim, self.small_files, self.target_bytes = trim, small_files, target_bytes
         self.compression, self.keep, self.progress = compression, keep, progress
 
     def round(self, manifest: ArchiveManifest) -> ArchiveManifest:
-        """Archive all entries that the streams hold now, fewer if `stop` is set; return the new manifest."""
+        """Archive all entries that the streams hold now, or stop early if `stop` is set; return the new manifest."""
         from rillet.client.servers import Servers
 
         schema = self.columns.json()
@@ -197,7 +197,7 @@ class Job:
             with Servers(self.parsed) as servers:
                 self.total = self.done.entries + entries_behind(servers, Offset.parse(start))
                 while True:
-                    if self.trim:  # even without new entries: a group may have advanced
+                    if self.trim:  # even without new entries, because a group may have advanced
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
                     end = reader.latestOffset(start, limit)
                     for stream in Offset.parse(end).streams:
@@ -217,7 +217,7 @@ class Job:
         )  # fmt: skip
 
     def _guarded(self, follower: MicroBatchReader) -> None:
-        """Count losses over all rounds, each loss once, and let the guard's errors name the remedy for an archive."""
+        """Count each lost entry once over all rounds, and make data-loss errors name the remedy for an archive."""
         guard, before = follower.guard, self.guard
         guard.restart = "use another folder to start over"
         if before is not None:
@@ -229,7 +229,7 @@ class Job:
             self.done.lost, self.done.unsure = sum(self.guard.lost.values()), bool(self.guard.unsure)
 
     def batch(self, manifest: ArchiveManifest, partitions: Sequence[Any], end: dict[str, Any]) -> ArchiveManifest:
-        """Write one batch and commit it."""
+        """Write one batch of entries to Parquet files and commit it to the manifest."""
         staging = self.archive.stage()
         schema = self.columns.json()
         root = str(self.archive.path.absolute())
@@ -277,7 +277,7 @@ def replace_type(column: StructField, kind: DataType | None) -> StructField:
 
 
 def columns_of(schema: str | StructType) -> StructType:
-    """Return the columns of an archive: those of the ID, then those of a schema."""
+    """Return the columns of an archive: the stream and ID columns, then the other columns of a schema."""
     from pyspark.sql.types import StructType
 
     own, requested = (StructType.fromDDL(one) if isinstance(one, str) else one for one in (OWN, schema))
@@ -299,7 +299,7 @@ def merge_small(
     archive: Archive, manifest: ArchiveManifest, least: int, target: int, compression: str, keep: float, work: Work,
     done: ArchiveSummary,
 ) -> ArchiveManifest:  # fmt: skip
-    """Merge the small files of folders with at least `least` of them; return the new manifest.
+    """Merge the small files of each folder that has at least `least` small files; return the new manifest.
 
     Also remove files that were replaced more than `keep` seconds ago.
     """
@@ -339,7 +339,7 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline archive`."""
     parser.add_argument("to", type=_folder, metavar="FOLDER", help="the archive's folder; created if it does not exist")
     cli_arguments.source_arguments(parser)
     group = parser.add_argument_group("archive")
@@ -365,16 +365,16 @@ def _folder(text: str) -> Path:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     if options.compact:
         others = {"--trim": options.trim, "--every": options.every, "--schema": options.schema}
-        return [f"--compact only merges files: not with {flag}" for flag, value in others.items() if value]
+        return [f"--compact only merges: it cannot be combined with {flag}" for flag, value in others.items() if value]
     errors = cli_arguments.source_errors(options)
     return errors or (trim_errors(parse(cli_arguments.source_options(options))) if options.trim else [])
 
 
 def run(options: argparse.Namespace) -> int:
-    """Archive or compact; print one line."""
+    """Archive the streams or compact the archive; print a summary line and return the exit status."""
     spark = cli_common.open_session(options, "archive")
     try:
         if options.compact:

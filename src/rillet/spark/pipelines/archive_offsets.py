@@ -28,7 +28,7 @@ def position_only(offset: dict[str, Any]) -> dict[str, Any]:
 def merged(kept: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return the archive's offset after a batch; the streams of other jobs keep their positions.
 
-    The counters of a stream are stored with its position, so that the next run reports no loss that this run would not.
+    The counters of a stream are stored with its position, so that the next run detects data loss as this run does.
     """
     before, after = (Offset.parse({"streams": {}, **one}) for one in (kept, new))
     return combined(before, after, after.streams.keys()).json()
@@ -50,7 +50,7 @@ def combined(offset: Offset, other: Offset, streams: Set[str]) -> Offset:
 
 
 def starting_offset(manifest: ArchiveManifest, initial: dict[str, Any], options: Options) -> dict[str, Any]:
-    """Return the offset at which a job starts: the archive's, and for streams new to the archive the options'."""
+    """Return the offset at which a job starts: the archive's or, for streams not in the archive, the options' start."""
     keys, pattern = options.keys(), options.stream_pattern
     kept, first = Offset.parse({"streams": {}, **manifest.offset}), Offset.parse(initial)
     archived = {

@@ -2,12 +2,12 @@
 
 Trimming never removes
 
-    the last archived entry          the data-loss guard finds it in the next batch, and sees that nothing was lost
-    what a group has yet to read     entries after its last-delivered-id, and its oldest pending entry
+    the last archived entry          if the next batch finds it, no entry after it can have been trimmed
+    entries that a group needs       entries after its last-delivered-id, and its oldest pending entry
 
-so a stream keeps what its slowest group needs. A stream that no longer has the last archived entry is not trimmed: it
-may be another stream of the same name, whose entries are not archived. The server does not know readers without a
-group, such as another Spark job, so trimming does not wait for them.
+So a stream keeps the entries that its slowest group needs. If a stream no longer has the last archived entry, it is not
+trimmed: it may be another stream of the same name, whose entries are not archived. The server does not know readers
+without a group, such as another Spark job, so trimming does not wait for them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def trim_errors(options: Options) -> list[str]:
-    """Return why a stream that is read with these options cannot be trimmed: some entries are not archived."""
+    """Return errors for read options that keep entries out of the archive: trimming would delete those entries."""
     skipping = [name for name in ("startingOffsets", "startingTimestamp") if name.lower() in options.named]
     errors = [f"trim would remove entries before {name}, which are not archived" for name in skipping]
     if options.mode == "DROPMALFORMED":
@@ -44,7 +44,7 @@ def trim_streams(servers: Servers, manifest: ArchiveManifest, streams: Iterable[
         try:
             last_id = b"%d-%d" % last
             if not servers.call(key, b"XRANGE", key, last_id, last_id):
-                continue  # another stream of the same name, or trimmed further by someone else
+                continue  # another stream of the same name, or another client trimmed further
             bound = min([last, *needed(servers, key)])
             removed += servers.call(key, b"XTRIM", key, b"MINID", b"=", b"%d-%d" % bound)
         except ConnectorError as error:
@@ -54,7 +54,7 @@ def trim_streams(servers: Servers, manifest: ArchiveManifest, streams: Iterable[
 
 
 def needed(servers: Servers, key: bytes) -> list[StreamID]:
-    """Return for each group of a stream its last-delivered-id and the ID of its oldest pending entry."""
+    """Return the last-delivered-id of each group of a stream, and the ID of the group's oldest pending entry."""
     from rillet.spark.pipelines.group_info import xinfo_groups
 
     bounds = []

@@ -1,8 +1,8 @@
 """Command-line arguments of the pipelines: a parser that reports every error at once, value types, shared groups.
 
-argparse stops at the first bad argument. `PipelineParser` collects instead: values that a `type` rejects, missing
-arguments, unknown arguments, and the errors that the pipeline's own `argument_errors` finds in the combination. The
-user gets all of them in one message.
+argparse stops at the first bad argument. `PipelineParser` instead collects all errors and reports them in one message:
+values that a `type` function rejects, missing arguments, unknown arguments, and the invalid combinations that the
+pipeline's `argument_errors` finds.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from rillet.spark.options import OptionError, parse
 
 
 class _Missing:
-    """Stands for the value of an option that was given without one."""
+    """Marks an option that was given without a value."""
 
 
 class PipelineParser(argparse.ArgumentParser):
@@ -69,7 +69,7 @@ def _reported(errors: list[str], action: argparse.Action) -> bool:
 
 
 def _collecting(action: argparse.Action, errors: list[str]) -> Callable[[str], Any]:
-    """Return a type function that converts as the action's own does, but appends a rejection to `errors`."""
+    """Return a `type` function that converts an argument's text; if the text is invalid, it appends to `errors`."""
     convert: Callable[[str], Any] = action.type if callable(action.type) else str
     choices = action.choices
 
@@ -109,7 +109,7 @@ def positive_number(text: str) -> float:
 
 
 def name_value(text: str) -> tuple[str, str]:
-    """Return the two parts of NAME=VALUE."""
+    """Return (NAME, VALUE) from an argument of the form NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise ValueError("expected NAME=VALUE")
@@ -159,7 +159,7 @@ def source_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def source_errors(options: argparse.Namespace, **more: str) -> list[str]:
-    """Return the connector's errors about its options, with command-line names."""
+    """Return the connector's errors about its options, with command-line flags in place of option names."""
     try:
         parse({**source_options(options), **more}).require_stream()
     except OptionError as error:
@@ -171,7 +171,7 @@ def with_flags(message: str) -> str:
     """Return an error message of the connector with its option names replaced by command-line flags."""
     parts = message.replace("one of url (", "one of --url (").replace(" and path (", " and --path (").split("; ")
     for number, part in enumerate(parts):
-        before, colon, text = part.rpartition("of the source: ")  # migrate has two sides and names them
+        before, colon, text = part.rpartition("of the source: ")  # `migrate` checks a source and a target
         word, _, rest = text.partition(" ")
         for flag, name, line in (*_LOCATION, *_STREAMS):
             if word == name:
@@ -184,14 +184,14 @@ def with_flags(message: str) -> str:
 # ---- the target: --to, --to-url, --to-path ------------------------------------------------------------------------
 
 _CONNECTION = ("url", "path", "user", "password", "cafile", "certfile", "keyfile", "tlsverify", "timeout")
-"""The source's options that describe the connection; a target at the same server uses them too."""
+"""The source's options for the connection; a target without its own server uses the same connection options."""
 
 
 def target_arguments(group: Any, required: bool = True) -> None:
-    """Declare the arguments that name a stream to write to; `target_options` reads them."""
+    """Declare the arguments that name the stream to write to; `target_options` reads them."""
     group.add_argument("--to", required=required, metavar="KEY", help="the stream to write to")
-    group.add_argument("--to-url", metavar="URL", help="its server (default: the source's)")
-    group.add_argument("--to-path", metavar="FOLDER", help="its embedded store, instead of a server")
+    group.add_argument("--to-url", metavar="URL", help="the target's server (default: the source's)")
+    group.add_argument("--to-path", metavar="FOLDER", help="the target's embedded store, instead of a server")
 
 
 def target_options(options: argparse.Namespace) -> dict[str, str]:
@@ -204,7 +204,7 @@ def target_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> list[str]:
-    """Return the errors in the combination of the target's arguments with the source's."""
+    """Return the errors in the combination of the arguments for the target with those for the source."""
     errors = []
     if options.to_url is not None and options.to_path is not None:
         errors.append("give one of --to-url and --to-path")
@@ -216,7 +216,7 @@ def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> lis
 
 
 def spark_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of the Spark session."""
+    """Declare the arguments that configure the Spark session."""
     group = parser.add_argument_group("Spark")
     group.add_argument("--master", default="local[*]", help="local[n], spark://host:port, ... (default: local[*])")
     group.add_argument("--conf", type=name_value, action="append", default=[], metavar="NAME=VALUE",

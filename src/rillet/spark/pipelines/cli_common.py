@@ -3,7 +3,7 @@
 A pipeline is a module of this package with a function over DataFrames. For `rillet pipeline NAME` it also has
 
     add_arguments(parser)                 declares arguments as for argparse: required=, type=, choices=
-    argument_errors(options) -> list      optional: errors in the combination of arguments; an unreadable value is None
+    argument_errors(options) -> list      optional: errors in the combination of arguments; an invalid value is None
     run(options) -> int                   runs the pipeline, prints one line, returns the exit status
 """
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 DONE, FAILED, WRONG = 0, 1, 2
 
 Progress = Callable[[int, int | None], None]
-"""Called with the work done and the total (None if unknown), in the unit of the progress bar."""
+"""A function that is called with the work done and the total (None if unknown), in the unit of the progress bar."""
 
 
 class PipelineError(RilletError):
@@ -65,7 +65,7 @@ def open_session(options: argparse.Namespace, name: str) -> SparkSession:
 
 
 def _check_connection(given: Mapping[str, str]) -> None:
-    """Connect to the source: this fails in milliseconds with one line, where Spark needs seconds and prints more."""
+    """Connect to the source, to report an error in milliseconds as one line; Spark needs seconds and many lines."""
     from rillet.client.servers import Servers
     from rillet.spark.server_address import require_store
 
@@ -82,7 +82,7 @@ def _check_connection(given: Mapping[str, str]) -> None:
 
 @contextmanager
 def _deferred_interrupt() -> Iterator[None]:
-    """Defer Ctrl-C until the JVM has started: a half-started JVM would keep running and print errors later."""
+    """Defer Ctrl-C until the JVM has started: a JVM that is interrupted earlier keeps running and prints errors."""
     ignored = signal.getsignal(signal.SIGINT) == signal.SIG_IGN
     if ignored or threading.current_thread() is not threading.main_thread():
         yield
@@ -112,7 +112,7 @@ def _has_own_log(options: argparse.Namespace) -> bool:
 
 @contextmanager
 def _quiet(options: argparse.Namespace, conf: dict[str, str]) -> Iterator[None]:
-    """Limit the log of a JVM that starts in this context to errors."""
+    """Limit the log of a JVM that starts inside this context manager to errors."""
     warnings.filterwarnings("ignore", category=FutureWarning, module="pyspark")
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j logs an error for every Ctrl-C
     if _has_own_log(options):
@@ -139,7 +139,7 @@ appender.stderr.layout.pattern = %d{yy/MM/dd HH:mm:ss} %p %c{1}: %m%n
 
 
 def progress_bar(title: str, unit: str = "entries") -> ProgressBar:
-    """Return the bar of a pipeline: on a terminal a bar, elsewhere a log line every few seconds."""
+    """Return a pipeline's progress display: a bar on a terminal, otherwise a log line every few seconds."""
     return ProgressBar(title, unit=unit, log=True)
 
 
@@ -147,7 +147,7 @@ def progress_bar(title: str, unit: str = "entries") -> ProgressBar:
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error's message as one line without the prefix `rillet: `, also from inside a Spark traceback."""
+    """Return an error's message as one line without the prefix `rillet: `; find it in a Spark traceback if needed."""
     return reason(error).removeprefix("rillet: ") or type(error).__name__
 
 
@@ -157,7 +157,7 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
 
 
 def foreign_files(path: str | Path) -> list[str]:
-    """Return an error if a folder that would be overwritten holds anything other than a Parquet table."""
+    """Return an error if a folder to overwrite holds files other than a Parquet table's; else an empty list."""
     for file in Path(path).rglob("*"):
         if file.is_file() and file.suffix not in (".parquet", ".crc") and not file.name.startswith("_"):
             return [f"{path} would be overwritten, but it holds {file.relative_to(path)}, which is not a Parquet file"]

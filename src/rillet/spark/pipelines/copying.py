@@ -1,6 +1,6 @@
-"""Entries copied from one server to another as RESP bytes; no value becomes a Python object.
+"""Copies entries from one server to another as RESP bytes; no value becomes a Python object.
 
-An entry of XRANGE's reply ends with the words that XADD takes, in the form that XADD takes them:
+The fields and values in XRANGE's reply have the same bytes as the last arguments of XADD:
 
     reply     *2 $15 1526919030474-0   *4 $1 a $1 1 $1 b $1 2
                       ID                  └──────┬──────┘
@@ -8,8 +8,9 @@ An entry of XRANGE's reply ends with the words that XADD takes, in the form that
 
 So names that are not UTF-8, and fields that occur twice, are copied unchanged. The connector's compiled decoder
 (columns.resp_decoder) finds the end of each entry: it fills no column, and is advanced entry by entry. Python only
-replaces the head of each entry: 2.4 us an entry with sending and receiving, however many words it has. Digests are
-over the same bytes. Every server writes them alike, so two streams with equal digests hold equal entries.
+replaces the head of each entry: 2.4 us per entry with sending and receiving, regardless of the number of fields. The
+digests are computed from the same bytes. All servers encode an entry identically, so two streams with equal digests
+hold equal entries.
 
 `RawPages` reads ahead: it requests the next page as soon as the last ID of a page is known. It opens its own
 connections, because replies are pending on them.
@@ -36,7 +37,7 @@ CHUNK = 1 << 20
 
 
 class RawEntry(NamedTuple):
-    """An entry: its ID, the number of its fields and values, and these as RESP."""
+    """An entry: its ID, the number of its fields and values, and the RESP bytes of its fields and values."""
 
     id: bytes
     words: int
@@ -44,7 +45,7 @@ class RawEntry(NamedTuple):
 
 
 class _Reply:
-    """A reply to XRANGE that is being received; Connection.receive fills it."""
+    """The reply to an XRANGE that is being received; Connection.receive fills it."""
 
     def __init__(self) -> None:
         self.decoder = RangeDecoder(RowBuilder(b""), 0, 1 << 62)
@@ -55,7 +56,7 @@ class _Reply:
     def entries(self) -> list[RawEntry]:
         """Return the entries that have arrived completely; raise ReplyFailed with the text of an error reply."""
         decoder, decode, ends = self.decoder, self.decoder.decode, []
-        state = decode()  # decodes the head of the reply only, because no row is allowed yet
+        state = decode()  # the limit of rows is still zero, so only the reply's head is decoded
         start = decoder.pos
         while state == FULL:
             decoder.max_rows += 1
@@ -82,7 +83,7 @@ class _Reply:
 
 
 class RawPages:
-    """The entries of (start, last] of a stream in pages; a context manager and an iterator."""
+    """Iterates over the entries of (start, last] of a stream, page by page; a context manager."""
 
     def __init__(self, options: Options, key: bytes, start: StreamID, last: StreamID, page: int = PAGE) -> None:
         self.servers = Servers(options)
@@ -147,7 +148,7 @@ class RawEntryWriter:
         self.written = self.bytes = 0
 
     def add(self, entries: Iterable[RawEntry]) -> None:
-        """Send entries with their IDs, which must rise."""
+        """Send entries with their IDs; each ID must be larger than the one before."""
         commands: list[bytes] = []
         size = 0
         for one in entries:
@@ -160,7 +161,7 @@ class RawEntryWriter:
             self._send(commands)
 
     def _send(self, commands: list[bytes]) -> None:
-        """Send a chunk, then read the replies to the previous one."""
+        """Send a chunk of commands, then read the replies to the previous chunk."""
         before, self.unanswered = self.unanswered, commands
         if not before:  # otherwise replies are pending on the current connection
             self.connection = self.servers.connection(self.key)
@@ -169,7 +170,7 @@ class RawEntryWriter:
         self._read_replies(before, ahead=len(commands))
 
     def finish(self) -> None:
-        """Read the replies to the last chunk."""
+        """Read the replies to the last chunk of commands."""
         before, self.unanswered = self.unanswered, []
         self._read_replies(before)
 

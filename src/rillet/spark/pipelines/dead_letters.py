@@ -1,4 +1,4 @@
-"""dead-letters: failed entries as one table, from dead-letter streams or from the pending entries of groups.
+"""dead-letters: shows failed entries, from dead-letter streams or from the pending entries of groups, as one table.
 
     letters = dead_letters(spark, url=..., stream="billing.dead")                 # written by rillet's consumers
     stuck = pending(spark, url=..., stream="events", min_deliveries=5)            # delivered again and again
@@ -6,14 +6,15 @@
     reprocess(spark, letters.where("reason LIKE '%timeout%'"), url=...)           # back into the stream (requeue.py)
 
     stream group consumer id   the entry's stream, group, last consumer if known, and its ID there
-    reason                     the letter's `_reason`, or the first field of REASONS that it has, or why it is here
-    deliveries failed added    number of deliveries; time of burial or of the last delivery; time of the entry's ID
+    reason                     the letter's first field of REASONS, or "delivered too often"; or a pending entry's state
+    deliveries failed added    number of deliveries; time of the letter or of the last delivery; time of the entry's ID
     age_seconds age            time since `failed`, by the server's clock, as a number and as a range for reports
     letter_stream letter_id    the dead letter itself; null for pending entries
     fields                     the entry's own fields
 
-A consumer of rillet (`messages(max_deliveries=..., dead_letters=...)`) appends `_stream`, `_group`, `_id` and
-`_deliveries` to an entry that it gives up. Letters of other libraries may lack them; then `to` names their stream.
+A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
+(`messages(max_deliveries=..., dead_letters=...)`) appends the fields `_stream`, `_group`, `_id` and `_deliveries` to
+it. Dead letters of other libraries may lack these fields; then `to` names the stream for requeuing.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ _LATEST_MS = 253_402_300_799_999  # the largest time of Python's datetime
 
 
 def dead_letters(spark: SparkSession, *, reasons: Iterable[str] = REASONS, **options: str) -> DataFrame:
-    """Return the letters of dead-letter streams; the first of the fields `reasons` that a letter has is its reason."""
+    """Return the entries of dead-letter streams; the column `reason` is the first field of `reasons` that exists."""
     from pyspark.sql import functions as F
 
     now = _now(checked_options(options))
@@ -100,7 +101,7 @@ def pending(spark: SparkSession, *, min_deliveries: int = 1, min_idle_ms: int = 
 
 
 def _pending_rows(options: Options, least: int, idle: int, part: tuple[bytes, bytes]) -> Iterator[tuple[Any, ...]]:
-    """Yield the pending entries of a group with their fields; runs in a task."""
+    """Yield the pending entries of a group with their fields; runs in a Spark task."""
     key, group = part
     with Servers(options) as servers:
         for page in pending_pages(servers, key, group, idle=idle):
@@ -169,10 +170,10 @@ rillet pipeline dead-letters --url redis://localhost --stream events --pending -
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline dead-letters`."""
     source_arguments(parser)
     parser.add_argument(
-        "--pending", action="store_true", help="list the pending entries of the streams' groups instead"
+        "--pending", action="store_true", help="list the pending entries of the streams' groups instead of dead letters"
     )
     parser.add_argument(
         "--min-deliveries", type=whole_number(1), metavar="N", help="with --pending: delivered at least N times"
@@ -183,13 +184,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--where", metavar="SQL", help="a condition on the columns, such as \"group = 'billing'\"")
     parser.add_argument("--show", type=whole_number(1), metavar="N", help="print N of the selected entries")
     parser.add_argument("--out", type=local_folder, help="write the selected entries to this folder as Parquet")
-    parser.add_argument("--reprocess", action="store_true", help="requeue the selected entries into their stream")
+    parser.add_argument("--reprocess", action="store_true", help="append the selected entries to their stream again")
     parser.add_argument("--to", metavar="STREAM", help="with --reprocess: requeue into this stream")
     spark_arguments(parser)
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     errors = source_errors(options)
     if not options.pending and (options.min_deliveries is not None or options.min_idle is not None):
         errors.append("--min-deliveries and --min-idle need --pending")
@@ -207,7 +208,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print the report, requeue if requested; return the exit status."""
+    """Print the report on failed entries, requeue them if requested; return the exit status."""
     spark = open_session(options, "dead-letters")
     given = source_options(options)
     idle = round((options.min_idle or 0) * 1000)

@@ -1,4 +1,7 @@
-"""history: the command that prints or writes an archive together with the rest of its streams (read/history.py)."""
+"""history: prints an archive and the entries of its streams that are not archived yet, or writes both to Parquet.
+
+spark/read/history.py describes how the two are combined without gaps or duplicates.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline history`."""
     parser.add_argument("archive", type=cli_arguments.local_folder, metavar="FOLDER", help="the archive's folder")
     cli_arguments.source_arguments(parser)
     group = parser.add_argument_group("history")
@@ -30,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     errors = cli_arguments.source_errors(options)
     if options.to is not None and Path(options.to).exists():
         errors.append(f"--to is {options.to!r}: this path exists already")
@@ -38,7 +41,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Print or write the rows; print one line."""
+    """Print the rows of archive and streams or write them to Parquet, then print a summary; return the exit status."""
     spark = cli_common.open_session(options, "history")
     try:
         table = history(spark, archive=options.archive, schema=options.schema, **cli_arguments.source_options(options))

@@ -1,4 +1,4 @@
-"""lag: how far groups are behind, and how their consumers work, over time.
+"""lag: samples how many entries each group is behind, and the work of its consumers, over time.
 
     lag(spark, url="redis://localhost").show()                   # now: a row for each group of each stream
     history(spark, "lag/")                                       # the samples that the command wrote to Parquet
@@ -38,14 +38,14 @@ from rillet.spark.server_address import require_store
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN = 8  # the most groups in a chart
+SHOWN = 8  # a chart shows at most this many groups
 
 
 # -- over DataFrames -------------------------------------------------------------------------------------------------
 
 
 def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str) -> DataFrame:
-    """Return one sample of the groups; the options are the source's, and without a stream all streams are sampled."""
+    """Return one sample of the groups of the selected streams; without a stream option, those of all streams."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     checked = _checked(options)
@@ -58,12 +58,12 @@ def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str
 
 
 def history(spark: SparkSession, place: str | Path) -> DataFrame:
-    """Return all samples of a folder; the command may still be writing to it."""
+    """Return all samples in a folder of Parquet files; `rillet pipeline lag` may still be writing to it."""
     return spark.read.parquet(str(place))
 
 
 def report(samples: DataFrame) -> DataFrame:
-    """Return a row for each group: the course of lag, pending entries and deliveries, and the longest standstill."""
+    """Summarize samples, a row per group: lag, pending entries, deliveries, longest time without progress."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -108,7 +108,7 @@ def chart(samples: DataFrame, target: str | Path, most: int = SHOWN) -> list[str
 
 
 def _draw(names: list[str], rows: list[Any], target: Path) -> None:
-    """Draw three panels, one above the other, with a line for each group."""
+    """Draw the lag chart: three panels, one above the other, with a line for each group."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -148,7 +148,7 @@ rillet pipeline lag --report lag --chart lag.png                               t
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline lag`."""
     source_arguments(parser)
     parser.add_argument("--every", type=timeout, default=10.0, help="time between samples (default: 10s)")
     parser.add_argument("--for", dest="lasting", type=timeout, help="how long to sample (default: until ^C)")
@@ -156,20 +156,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=local_folder, help="write samples to this folder as Parquet files (default: print one sample)"
     )
     parser.add_argument("--most-pending", type=whole_number(1), default=MOST_PENDING,
-                        help="the most pending entries of a group that a sample reads")  # fmt: skip
+                        help="the maximum number of pending entries of a group that a sample reads")  # fmt: skip
     parser.add_argument("--report", type=local_folder, help="summarise the samples of this folder instead of sampling")
     parser.add_argument("--chart", type=Path, help="with --report: also draw a PNG")
     spark_arguments(parser)
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     errors = []
     if options.report is not None:
         if options.out is not None or options.lasting is not None or source_options(options):
-            errors.append("--report reads a folder: it can be combined with --chart only")
+            errors.append("--report can only be combined with --chart")
         if not any(options.report.glob("**/*.parquet")):
-            errors.append(f"--report {options.report} holds no samples")
+            errors.append(f"--report is {options.report}: this folder holds no samples")
     else:
         errors += source_errors(options, **_streams(source_options(options)))
         if options.chart is not None:
@@ -180,7 +180,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 
 def _streams(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the option that selects all streams, unless the options name streams."""
+    """Return the option that selects all streams; no option if the user has named streams."""
     names = {name.lower() for name in given}
     return {} if names & {"stream", "streams", "streampattern"} else {"streamPattern": "*"}
 
@@ -192,7 +192,7 @@ def _checked(given: Mapping[str, str]) -> Options:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Sample, or report on samples; return the exit status."""
+    """Sample the lag of groups, or report on stored samples; return the exit status."""
     if options.report is not None:
         return _report(options)
     checked = _checked(source_options(options))
@@ -201,12 +201,12 @@ def run(options: argparse.Namespace) -> int:
     before = signal.getsignal(signal.SIGINT)
 
     def stop(number: int, frame: Any) -> None:
-        if stopped.is_set() and number == signal.SIGINT:  # the second Ctrl-C, because the server does not answer
+        if stopped.is_set() and number == signal.SIGINT:  # a second Ctrl-C stops even if the server does not reply
             raise KeyboardInterrupt
         stopped.set()
 
     if samples is None:
-        stopped.set()  # one sample; Ctrl-C interrupts it
+        stopped.set()  # take one sample only; Ctrl-C interrupts it
     else:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)

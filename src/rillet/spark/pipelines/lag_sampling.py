@@ -1,12 +1,12 @@
 """Samples of group lag: the rows that the command `lag` prints or writes to Parquet, one per group and sample.
 
-A sample sends XINFO STREAM and XINFO GROUPS for each stream, and for each group XINFO CONSUMERS and XPENDING in pages,
-up to `most_pending` entries with the lowest IDs (`pending_seen` is their number). So its cost is bounded, whatever is
-pending. All times are the server's (TIME), never those of the sampling machine.
+A sample sends XINFO STREAM and XINFO GROUPS for each stream. For each group, it sends XINFO CONSUMERS and reads pages
+of XPENDING, up to `most_pending` entries with the lowest IDs (`pending_seen` is the number read). So its cost is
+bounded, even if millions of entries are pending. All times are from the server's clock (TIME).
 
-    lag            entries behind, as the server counts them; null if it cannot tell, and before 7.0
-    behind_ms      from the last delivered ID to the newest one, by their times; from the stream's first entry if the
-                   group has received nothing; always available
+    lag            undelivered entries, as XINFO reports them; null if the server cannot count them, and before 7.0
+    behind_ms      time between the last delivered ID and the newest ID; from the stream's first entry if the group
+                   has received nothing; always available
     age_p50_ms ... time since the last delivery of the pending entries: quantiles and maximum
     oldest_ms      age of the oldest pending entry
 
@@ -41,7 +41,7 @@ from rillet.spark.pipelines.group_info import (
 from rillet.types.stream.id import StreamID
 
 MOST_PENDING = 100_000
-FLUSH = 60.0  # seconds of samples in a file
+FLUSH = 60.0  # seconds of samples that one Parquet file holds
 _MAX_LONG = (1 << 63) - 1  # an ID's milliseconds may exceed a Parquet long
 
 _LONGS = (
@@ -51,7 +51,7 @@ _LONGS = (
 
 
 def schema() -> Any:
-    """Return the Arrow schema of a sample."""
+    """Return the Arrow schema of a sample of group lag."""
     import pyarrow as pa
 
     consumer = [("name", pa.string()), *((name, pa.int64()) for name in ("pending", "idle_ms", "inactive_ms"))]
@@ -76,7 +76,7 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
         (clock,) = servers.calls(key, [(b"TIME",)])
         now = milliseconds(clock)
         newest, last = StreamID.parse(stream["last-generated-id"]), StreamID.parse(group["last-delivered-id"])
-        first = stream["first-entry"]  # earlier entries no longer exist, and 0-0 is not a time
+        first = stream["first-entry"]  # a group at 0-0 is behind since the first entry that still exists
         since = last if first is None else max(last, StreamID.parse(first[0]))
         yield {
             "sampled": now * 1000,
@@ -114,7 +114,7 @@ def _pending_columns(servers: Servers, key: bytes, group: bytes, now: int, most:
             oldest = max(now - page[0].id.ms, 0)
         for one in page[: most - read]:
             read += 1
-            if one.consumer:  # empty for a released entry
+            if one.consumer:  # no consumer owns an entry that XNACK released
                 ages.append(max(now - one.delivered, 0))
             redelivered += one.deliveries > 1
             deliveries = max(deliveries, one.deliveries)
@@ -147,7 +147,7 @@ class Samples:
         self._since = 0.0
 
     def add(self, rows: list[dict[str, Any]]) -> None:
-        """Add the rows of a sample; write a file if one is due."""
+        """Add the rows of a sample; write a file if the buffer covers a minute."""
         if rows and not self.rows:
             self._since = time.monotonic()
         self.rows += rows

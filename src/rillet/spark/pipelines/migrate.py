@@ -1,4 +1,4 @@
-"""migrate: streams from server to server, with their groups, pending entries and counters; verified.
+"""migrate: copies streams from server to server with their groups, pending entries and counters, and verifies them.
 
     migrate(spark, {"url": "redis://old", "streamPattern": "orders:*"}, {"url": "redis+cluster://new"}).show()
 
@@ -8,13 +8,13 @@ describes the steps, and what commands cannot copy). Each stream is a Spark task
 has one row per stream:
 
     stream, target   the keys                      equal          both sides were compared and are equal
-    how              restored, rebuilt, resumed    differences    the differences, as text
+    how              restored, rebuilt, resumed    differences    the differences between the two, as text
     entries, bytes, groups, pending, digest        notes          data that commands cannot copy, if there is any
     rounds           how often new data was copied
 
 If a stream already exists at the target, the run is rejected before anything is copied, with the names of all such
-streams. `policy="resume"` continues from the target's current state; `"replace"` deletes the stream first. There is no
-other state: a run after a stop, or a task that Spark repeats, resumes from the target itself.
+streams. `policy="resume"` continues from the target's current state; `"replace"` deletes the stream first. The progress
+of a migration is not stored elsewhere: a run after a stop, or a task that Spark repeats, resumes from the target.
 
 **A source that still receives writes**: `follow=True` copies new data until both sides are equal, or for `follow_for`
 seconds. To switch over: follow, stop producers and consumers, wait for the end, then start them at the target.
@@ -70,7 +70,7 @@ def migrate(
 ) -> DataFrame:
     """Copy the streams that the source's options name, or all streams; return the report.
 
-    prefix: precedes each name at the target. target: connection options only; they name no stream.
+    prefix: precedes each stream's name at the target. target: connection options only, without a stream.
     """
     plan = Plan(*checked(source, target, policy), policy=policy, follow=follow, follow_for=follow_for, verify=verify)
     rows = [asdict(one) for one in copy_all(spark, plan, prefix)]
@@ -78,7 +78,7 @@ def migrate(
 
 
 def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = REFUSE) -> tuple[Options, Options]:
-    """Return the options of both sides; raise one OptionError that lists every error."""
+    """Return the checked options of source and target; raise one OptionError that lists every error."""
     wrong = [] if policy in POLICIES else [f"policy is {policy!r}: expected one of {', '.join(POLICIES)}"]
     sides: list[Options] = []
     everything = {} if {name.lower() for name in source} & set(_NAMES) else {"streamPattern": "*"}
@@ -122,13 +122,13 @@ def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMi
 
 
 def places(servers: Servers) -> set[tuple[bytes, int]]:
-    """Return identifiers of the servers' data, which are equal for every address and replica of the same data."""
+    """Return identifiers of the servers' data: two addresses of the same server, or its replica, return equal ones."""
     identifiers = set()
     for connection in servers.masters():
         replies = connection.replies([(b"INFO", b"server"), (b"INFO", b"replication")])
         for line in b"\n".join(
             [one for one in replies if isinstance(one, bytes)]
-        ).splitlines():  # an ACL may forbid INFO
+        ).splitlines():  # no text if an ACL forbids INFO
             if line.startswith((b"run_id:", b"master_replid:")):
                 identifiers.add((line, connection.address.db))
     return identifiers
@@ -173,7 +173,7 @@ rillet pipeline migrate --url redis://old --to-url redis://new --resume --follow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline migrate`."""
     source_arguments(parser)
     group = parser.add_argument_group("target")
     group.add_argument("--to-url", help="redis://, rediss://, unix://, redis+cluster://")
@@ -198,7 +198,7 @@ def _target(options: argparse.Namespace) -> dict[str, str]:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     errors = []
     try:
         checked(source_options(options), _target(options))
@@ -214,14 +214,14 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 
 def _with_flags(message: str) -> str:
-    """Return an error message with the command-line flags of the side that it is about."""
+    """Return an error message with option names replaced by the command-line flags of the source or target."""
     source, of, target = message.partition("of the target: ")
     theirs = with_flags(target).replace("--url", "--to-url").replace("--path", "--to-path")
     return with_flags(source) + of + theirs
 
 
 def run(options: argparse.Namespace) -> int:
-    """Copy, verify, print the report; return the exit status."""
+    """Copy the streams, verify them, print the report; return the exit status."""
     policy = RESUME if options.resume else REPLACE if options.replace else REFUSE
     plan = Plan(
         *checked(source_options(options), _target(options), policy),

@@ -1,7 +1,8 @@
-"""Comparison of a stream on two servers: entries, counters, groups, consumers and pending entries.
+"""Compares a stream on two servers: entries, counters, groups, consumers and pending entries.
 
-Both sides are read in pages and paired by ID, so memory is one page of each side. The entries' RESP bytes are hashed:
-every server writes them alike, so streams with equal digests hold equal entries.
+Both streams are read in pages and their entries are paired by ID, so memory is one page of each stream. The digest is a
+hash of the entries' RESP bytes. All servers encode an entry identically, so streams with equal digests hold equal
+entries.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _COUNTERS = ("length", "last-generated-id", "max-deleted-entry-id", "entries-add
 
 @dataclass
 class StreamMigrated:
-    """The result for one stream: a row of the report."""
+    """The result of migrating one stream: a row of the report."""
 
     stream: str
     target: str
@@ -44,14 +45,14 @@ class StreamMigrated:
     seconds: float = 0.0
 
     def note(self, text: str) -> None:
-        """Add a note, once."""
+        """Add a note to the report unless it is there already."""
         if text not in self.notes:
             self.notes.append(text)
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The options of a migration."""
+    """The options of a migration, for source and target."""
 
     source: Options
     target: Options
@@ -74,7 +75,7 @@ class StreamPair:
         self.outcome = outcome
 
     def source_info(self) -> dict[str, Any]:
-        """Return XINFO STREAM of the source; raise ConnectorError if the stream does not exist."""
+        """Return the XINFO STREAM reply of the source; raise ConnectorError if the stream does not exist."""
         info = xinfo_stream(self.source, self.key)
         if info is None:
             raise ConnectorError(f"rillet: the stream {self.outcome.stream!r} does not exist at {self.source}")
@@ -95,7 +96,7 @@ class StreamPair:
         ]  # fmt: skip
 
     def group_counter_differences(self) -> list[str]:
-        """Return the differences in the groups' counters; store the number of groups and pending entries."""
+        """Return the differences in the groups' counters; add the numbers of groups and pending entries."""
         here = {group["name"]: group for group in xinfo_groups(self.source, self.key)}
         there = {group["name"]: group for group in xinfo_groups(self.target, self.to)}
         self.outcome.groups = len(there)
@@ -111,7 +112,7 @@ class StreamPair:
         return wrong
 
     def compare_entries(self) -> list[bytes]:
-        """Compare all entries of both sides; return the IDs that only the target has."""
+        """Compare all entries of source and target; return the IDs that only the target has."""
         outcome = self.outcome
         outcome.differences = []
         extra: list[bytes] = []
@@ -161,7 +162,7 @@ class StreamPair:
 
     def paired_pending(self, name: bytes) -> Iterator[tuple[XpendingRow | None, XpendingRow | None]]:
         """Yield the pending entries of the source and the target, paired by ID."""
-        with Servers(self.plan.target) as reading:  # a second connection, because claims are sent between its pages
+        with Servers(self.plan.target) as reading:  # a second connection: XCLAIM is sent between the pages
             mine = (one for page in pending_pages(self.source, self.key, name) for one in page)
             theirs = (one for page in pending_pages(reading, self.to, name) for one in page)
             here, there = next(mine, None), next(theirs, None)
@@ -183,7 +184,7 @@ def shown(raw: bytes) -> str:
 
 
 def stream_id(raw: Any) -> StreamID:
-    """Return the ID that a reply contains as text."""
+    """Parse the text of a stream ID in a server's reply."""
     return StreamID.parse(raw)
 
 
@@ -203,7 +204,7 @@ def _value(value: object) -> str:
 def _paired(
     here: Iterator[list[RawEntry]], there: Iterator[list[RawEntry]]
 ) -> Iterator[tuple[list[RawEntry], list[RawEntry]]]:
-    """Yield the entries of both sides in pieces that cover the same range of IDs."""
+    """Yield pairs (source entries, target entries) that cover the same range of IDs."""
     mine, theirs = next(here, []), next(there, [])
     while mine or theirs:
         if not mine or not theirs:

@@ -1,4 +1,4 @@
-"""One stream from server to server, with its groups, pending entries and counters: the task of `migrate`.
+"""Copies one stream from server to server with its groups, pending entries and counters: the task of `migrate`.
 
     DUMP ──► RESTORE                          a small stream whose payload the target accepts: equal to the last byte
     or
@@ -6,19 +6,21 @@
     XINFO, XPENDING ──► XGROUP, XCLAIM        groups, consumers, pending entries: owner, time, count
     XINFO STREAM    ──► XSETID, PEXPIREAT     entries-added, max-deleted-entry-id, last-generated-id, expiry
 
-Every step compares both sides and copies the differences. So the same code copies, resumes, and follows a source that
+Every step compares both servers and copies the differences. So the same code copies, resumes, and follows a source that
 still receives writes (`follow`): entries are appended after the target's last-generated-id, entries that the source has
 deleted or trimmed since are deleted, and groups are set to their current state.
 
-**Pending entries whose entry was deleted** are copied too. XCLAIM needs the entry, so a placeholder is added and is
-deleted after the claim; XSETID then corrects the counters. When a run resumes, an entry below the target's last ID
-can no longer be added, and is reported as missing.
+**Pending entries whose stream entry was deleted** are copied too. XCLAIM only accepts an ID that is in the stream. So a
+placeholder entry with this ID is appended, claimed and deleted; XSETID then corrects the counters. In a resumed run, a
+placeholder below the target's last ID can no longer be appended; the pending entry is then reported as missing.
 
-**Commands cannot copy** everything. The `notes` name the exceptions: the times when consumers were last seen and
-active; the records of idempotent producers; entries released by XNACK, if the target lacks that command. RESTORE copies
-all of these. Delivery times are by the source's clock; a time in the target's future becomes the target's present.
+**Commands cannot copy** everything. The `notes` in the report list the exceptions: the times when consumers were last
+seen and active; the message IDs of idempotent producers; entries released by XNACK, if the target lacks that command.
+RESTORE copies all of these. Delivery times are from the source's clock; XCLAIM replaces a time in the future of the
+target's clock by the current time.
 
-**Verified** by reading both sides (migrate_compare.py). Memory is one page of each side, whatever the stream's size.
+**The copy is verified** by reading source and target (migrate_compare.py). Memory is one page of each, regardless of
+the stream's size.
 """
 
 from __future__ import annotations
@@ -47,7 +49,7 @@ from rillet.spark.pipelines.migrate_compare import (
 from rillet.types.stream.id import StreamID
 
 _ATTEMPTS = 3
-_PAUSE = 0.2  # seconds between two looks at a source that is followed
+_PAUSE = 0.2  # with `follow`: seconds between two comparisons with the source
 _PLACEHOLDER = (2, b"$1\r\n-\r\n$1\r\n-\r\n")
 
 
@@ -62,7 +64,7 @@ def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
                 StreamCopy(plan, source, target, key, to, outcome).run(policy)
             break
         except ConnectionLost as error:
-            policy = RESUME  # the target now holds entries of this run
+            policy = RESUME  # the target now holds entries that this run has copied
             if attempt == _ATTEMPTS - 1:
                 outcome.differences = [str(error).removeprefix("rillet: ")]
         except ConnectorError as error:
@@ -73,17 +75,17 @@ def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
 
 
 class StreamCopy(StreamPair):
-    """The copy of one stream: the steps that change the target."""
+    """Copies one stream; adds to StreamPair the steps that change the target."""
 
     def __init__(
         self, plan: Plan, source: Servers, target: Servers, key: bytes, to: bytes, outcome: StreamMigrated
     ) -> None:
         super().__init__(plan, source, target, key, to, outcome)
         self.placeholders: list[bytes] = []
-        self.forwarded = 0  # entries copied in the last round
+        self.forwarded = 0  # number of entries copied in the last round
 
     def run(self, policy: str) -> None:
-        """Copy, follow the source if requested, and verify."""
+        """Copy the stream, follow the source if requested, and verify the copy."""
         existing = xinfo_stream(self.target, self.to)
         if existing is not None and policy == REPLACE:
             self.target.call(self.to, b"UNLINK", self.to)
@@ -98,13 +100,14 @@ class StreamCopy(StreamPair):
         self._catch_up()
 
     def _catch_up(self) -> None:
-        """Verify; with `follow`, copy new data until both sides are equal or the differences no longer change."""
+        """Verify the copy; with `follow`, copy new data until both are equal or the differences no longer change."""
         plan, outcome = self.plan, self.outcome
         deadline = None if plan.follow_for is None else time.monotonic() + plan.follow_for
         before: list[str] | None = None
         while True:
             over = not plan.follow or (deadline is not None and time.monotonic() > deadline)
-            # Compare the counters first. Other counters without new entries mean deletions, which the comparison finds.
+            # Compare the counters first. If they differ although no entries are new, the source deleted entries, which
+            # the comparison of all entries finds.
             if over or not self.forwarded or self.settled():
                 self._compare()
                 if over or outcome.equal or (not self.forwarded and outcome.differences == before):
@@ -114,7 +117,7 @@ class StreamCopy(StreamPair):
             self._round()
 
     def _compare(self) -> None:
-        """Compare entries or only counters, as the plan says; store the differences."""
+        """Compare all entries, or only counters with --no-verify; add the differences to the report."""
         if self.plan.verify:
             self._verify()
             return
@@ -146,7 +149,7 @@ class StreamCopy(StreamPair):
     # -- step by step
 
     def _round(self) -> None:
-        """Copy what the target lacks now."""
+        """Copy the data that the target lacks now: entries, groups, counters."""
         info = self.source_info()
         self.outcome.rounds += 1
         self.forwarded = 0
@@ -159,7 +162,7 @@ class StreamCopy(StreamPair):
         self._settle()
 
     def _prepare(self, info: dict[str, Any]) -> dict[str, Any]:
-        """Create the target stream if it is missing; reject one that ends after the source's."""
+        """Create the target stream if it is missing; raise an error if it ends after the source's."""
         there = xinfo_stream(self.target, self.to)
         if there is None:
             scratch = b"rillet-migrate"
@@ -176,7 +179,7 @@ class StreamCopy(StreamPair):
         return there
 
     def _forward(self, start: StreamID, last: StreamID) -> None:
-        """Append the source's entries of (start, last], with placeholders for deleted entries that are pending."""
+        """Append the source's entries of (start, last], and placeholders for pending entries that were deleted."""
         if start >= last:
             return
         writer = RawEntryWriter(self.target, self.to)
@@ -230,7 +233,7 @@ class StreamCopy(StreamPair):
     # -- groups
 
     def _groups(self) -> None:
-        """Create, update and delete the target's groups as the source has them."""
+        """Make the target's groups equal to the source's: create, update and delete groups."""
         wanted = {group["name"]: group for group in xinfo_groups(self.source, self.key)}
         there = {group["name"] for group in xinfo_groups(self.target, self.to)}
         for name in there - wanted.keys():
@@ -244,7 +247,7 @@ class StreamCopy(StreamPair):
             self._group(name)
 
     def _group(self, name: bytes) -> None:
-        """Copy the consumers and pending entries of one group."""
+        """Make the consumers and pending entries of one group at the target equal to the source's."""
         wanted = {one["name"]: one for one in xinfo_consumers(self.source, self.key, name)}
         there = {one["name"] for one in xinfo_consumers(self.target, self.to, name)}
         new = [(b"XGROUP", b"CREATECONSUMER", self.to, name, one) for one in wanted.keys() - there]
@@ -268,7 +271,7 @@ class StreamCopy(StreamPair):
             self.outcome.note("commands cannot copy the times when consumers were last seen and active")
 
     def _claim(self, name: bytes, claims: list[XpendingRow]) -> list[XpendingRow]:
-        """Make entries pending as at the source, with one command for entries that differ only in their ID."""
+        """Make entries pending at the target, with one XCLAIM for those that differ only in their ID."""
         alike: dict[tuple[bytes, int, int], list[bytes]] = {}
         for one in claims:
             alike.setdefault((one.consumer, one.delivered, one.deliveries), []).append(b"%d-%d" % one.id)
@@ -289,9 +292,9 @@ class StreamCopy(StreamPair):
         return []
 
     def _settle(self) -> None:
-        """Set the counters and the expiry to the source's."""
+        """Set the counters and the expiry of the target stream to those of the source."""
         info = self.source_info()
-        # Trim the target like the source, but after the groups, because XCLAIM needs the entries.
+        # Trim the target like the source. This must follow the copy of the groups, because XCLAIM needs the entries.
         first = info.get("first-entry")
         bound = (b"MINID", b"=", first[0]) if first else (b"MAXLEN", b"=", b"0")
         self.target.call(self.to, b"XTRIM", self.to, *bound)
@@ -314,7 +317,7 @@ class StreamCopy(StreamPair):
     # -- verification
 
     def _verify(self) -> None:
-        """Compare everything and store the differences; first delete entries that only the target has."""
+        """Compare all data and report the differences; first delete entries that only the target has."""
         extra = self.compare_entries()
         if extra:
             self._delete(extra)

@@ -1,6 +1,6 @@
 """Writes entries into the Parquet files of an archive, and merges files.
 
-The input is record batches of the source, in ID order. The files omit the columns that the folder's name holds:
+The input is record batches of the source, in ID order. The files omit the columns that their folder's name encodes:
 
     batches ──► runs of one stream and one day ──► one file per run, row groups of about 128 Ki rows
 
@@ -24,7 +24,7 @@ from rillet.types.stream.id import StreamID
 
 GROUP_ROWS = 1 << 17
 GROUP_BYTES = 64 << 20
-WAITING_BYTES = 128 << 20  # buffered over all open files of a task
+WAITING_BYTES = 128 << 20  # limit of the rows that a task buffers for all its open files, in bytes
 MOST_OPEN = 256
 DELTAS = {
     "id": "DELTA_BYTE_ARRAY", "id_ms": "DELTA_BINARY_PACKED", "id_seq": "DELTA_BINARY_PACKED",
@@ -53,7 +53,7 @@ class ArchiveFileWriter:
         self.rows = 0
 
     def write(self, batch: Any) -> None:
-        """Add rows."""
+        """Add rows to the buffer of the file."""
         self._batches.append(batch)
         self._rows += batch.num_rows
         self.waiting += batch.nbytes
@@ -81,7 +81,7 @@ class ArchiveFileWriter:
 
 
 def _leaves(schema: Any, names: Sequence[str]) -> list[str]:
-    """Return the paths of the fields' Parquet columns; a map has two."""
+    """Return the Parquet column paths of the named fields; a map has one for its keys and one for its values."""
     import pyarrow as pa
 
     paths = []
@@ -102,13 +102,13 @@ class PartitionedParquetWriter:
         self.parts: list[Part] = []
 
     def write(self, stream: str, day: int | None, rows: Any) -> None:
-        """Add rows of one stream and day; their IDs are larger than the stream's earlier ones."""
+        """Add rows of one stream and day; their IDs must be larger than those of the stream's earlier rows."""
         current = self.open.pop(stream, None)
         if current is not None and current[1] != day:
             self._close(stream, current)
             current = None
         if current is None:
-            while len(self.open) >= MOST_OPEN:  # the least recently used file
+            while len(self.open) >= MOST_OPEN:  # close the least recently used file
                 oldest = next(iter(self.open))
                 self._close(oldest, self.open.pop(oldest))
             current = (
@@ -128,7 +128,7 @@ class PartitionedParquetWriter:
         self.parts.append(Part(writer.path, stream, day, first, last, writer.rows, size))
 
     def close(self) -> list[Part]:
-        """Finish all files."""
+        """Close all open Parquet files; return a description of each file that was written."""
         for stream, current in self.open.items():
             self._close(stream, current)
         return self.parts
@@ -147,7 +147,7 @@ def write_parts(batches: Iterable[Any], root: Path, staging: str, compression: s
 
 
 def texts_of_bytes(batch: Any) -> Any:
-    """Return a batch with strings instead of bytes in the map `fields`; raise ArchiveError if one is not UTF-8."""
+    """Convert the map `fields` of a batch from bytes to strings; raise ArchiveError if any bytes are not UTF-8."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -205,5 +205,5 @@ def merge_parts(root: Path, olds: Sequence[Part], staging: str, compression: str
     size = writer.close()
     rows = sum(old.rows for old in olds)
     if writer.rows != rows:
-        raise ArchiveError(f"rillet: {olds[0].path} and those after it hold {writer.rows} rows, not {rows}")
+        raise ArchiveError(f"rillet: the files to merge, from {olds[0].path} on, hold {writer.rows} rows, not {rows}")
     return Part(writer.path, olds[0].stream, olds[0].day, olds[0].first, olds[-1].last, rows, size)

@@ -3,17 +3,17 @@
     replay(spark.read.parquet("events.parquet"), "copy", url="redis://localhost")            IDs kept
     replay(table(spark, stream="events", url=url)[0], "again", url=url, retime=True, speed=10)   now, ten times as fast
 
-A frame has the column `id` and the fields: a map `fields`, or columns, as in the sink. One task writes, because IDs
-must rise. A frame that is not in ID order is sorted first.
+The frame has the column `id` and the fields: a map `fields`, or one column per field, as in the sink. One task writes,
+because each ID must be larger than the one before. A frame that is not in ID order is sorted first.
 
     IDs kept      the target must end before the first ID
     re-timed      the same number of milliseconds is added to every ID, so that the first is the server's time at the
-                  start; distances in time stay
-    speed N       each row is written at its time, N times as fast as the IDs; without it, as fast as possible
+                  start; the time between two rows stays the same
+    speed N       rows are written at N times the recorded pace of their IDs; without it, as fast as possible
 
 replay_writer.py describes how a replay resumes after a kill.
 
-Cost: that of the sink, and a sort in one task for frames that are not in order.
+Cost: the same as the sink's, and a sort in one task if the frame is not in order.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ POLL = 0.5  # seconds between two reads of the progress
 
 @dataclass(frozen=True)
 class ReplaySummary:
-    """The result of a replay: rows written, rows that an earlier run wrote, the ID of the last one in the target."""
+    """The result of a replay: rows written now, rows written by an earlier run, and the last row's ID in the target."""
 
     rows: int
     before: int
     last: str
 
     def line(self, to: str) -> str:
-        """Return the summary as one line."""
+        """Return the result of the replay as one line of text."""
         text = f"{to}: {counted(self.rows, 'entry', 'entries')} replayed"
         if self.before:
             text += f" after {self.before:,} of an earlier run"
@@ -72,7 +72,7 @@ def replay(
 ) -> ReplaySummary:
     """Write the rows of a frame to the stream `to`, except those that an earlier run of the same replay has written.
 
-    target: the sink's connection options. ordered: the frame's partitions are in ID order, as those of one stream are.
+    target: the sink's connection options. ordered: the frame is already in ID order, as if read from one stream.
     source: the name that identifies an unfinished replay. anew: discard an unfinished replay.
     """
     from rillet.client.servers import Servers
@@ -97,7 +97,7 @@ def replay(
 
 
 def in_order(frame: DataFrame, ordered: bool) -> DataFrame:
-    """Return a frame as one partition in ID order."""
+    """Return a frame as one partition that is sorted by ID."""
     from pyspark.sql import functions as F
 
     if ordered:
@@ -111,7 +111,7 @@ def in_order(frame: DataFrame, ordered: bool) -> DataFrame:
 def table(
     spark: SparkSession, *, parquet: str | Path | None = None, archive: str | Path | None = None, **options: str
 ) -> tuple[DataFrame, bool]:
-    """Return (rows to replay, whether they are in ID order) from Parquet files, an archive or a stream."""
+    """Return the rows to replay, from Parquet files, an archive or a stream, and whether they are in ID order."""
     if parquet is not None:
         frame = read_parquet(spark, str(parquet))
         stream = options.get("stream")
@@ -152,7 +152,7 @@ def _one_stream(frame: DataFrame, stream: str | None, path: str) -> DataFrame:
 
 @contextmanager
 def _progress_of(options: Options, key: bytes, record: bytes, progress: Progress, total: int | None) -> Iterator[None]:
-    """Report the position in the record to `progress` while the body runs."""
+    """While the body of the context runs, read the replay's stored position and report it to `progress`."""
     from rillet.client.servers import Servers
 
     ended = threading.Event()
@@ -163,7 +163,7 @@ def _progress_of(options: Options, key: bytes, record: bytes, progress: Progress
                 try:
                     progress(int(servers.call(key, b"HGET", record, b"rows") or 0), total)
                 except ConnectorError:
-                    pass  # the task raises it if it persists
+                    pass  # if the error persists, the task that writes raises it
 
     thread = threading.Thread(target=look, daemon=True)
     if progress is not silent:
@@ -185,7 +185,7 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline replay`."""
     cli_arguments.source_arguments(parser)
     group = parser.add_argument_group("input")
     group.add_argument("--parquet", metavar="FOLDER", help="Parquet files with `id` and fields, such as an archive")
@@ -208,7 +208,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     errors = cli_arguments.target_errors(options, reads_stream=options.parquet is None)
     if options.parquet is not None and options.archive is not None:
         errors.append("give one of --parquet and --archive")
@@ -232,7 +232,7 @@ def _range(options: argparse.Namespace) -> dict[str, str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Replay; print one line."""
+    """Replay the rows and print a summary line; return the exit status."""
     spark = cli_common.open_session(options, "replay")
     try:
         given = {**cli_arguments.source_options(options), **_range(options)}

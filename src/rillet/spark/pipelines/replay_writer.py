@@ -1,16 +1,18 @@
-"""The task of a replay: writes rows to one stream, together with the record of its position.
+"""The Spark task of a replay: writes rows to one stream and, in the same transactions, stores its position.
 
-Each chunk of rows is written in one transaction with the replay's record (its position), in the target's slot:
+The position is stored in the replay's progress record, a hash in the cluster slot of the target stream. Each chunk of
+rows is written in one transaction with it:
 
     WATCH stream record;  MULTI;  XADD ... XADD;  HSET rillet:commits:{copy}:replay position shift first rows ...;  EXEC
     WATCH stream record;  XINFO stream        for the next chunk, in the same send
 
-So after a kill at any moment the record states exactly which rows are in the target, and with which shift; the same
-replay continues after them. WATCH detects writes of other clients. Their entries are allowed if they precede the next
-row's ID; otherwise the replay ends with an error. The record is deleted when all rows are written.
+So after a kill at any moment the record states exactly which rows are in the target, and how many milliseconds were
+added to their IDs (the shift). The same replay, started again, continues after these rows. WATCH detects writes of
+other clients. Their entries are allowed if they precede the next row's ID; otherwise the replay ends with an error. The
+record is deleted when all rows are written.
 
-Rejected: resuming after the target's last ID, which may be another writer's and does not contain the shift; the clocks
-of executors; several writers (XADD rejects an ID that is too small).
+Rejected: resuming after the target's last ID (another client may have written it, and it does not contain the shift);
+using the clocks of executors; several writers at a time (XADD rejects an ID that is not larger than the last one).
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ ATTEMPTS = 5
 
 @dataclass(frozen=True)
 class ReplayTask:
-    """The one task that writes; mapInArrow calls it."""
+    """The function that writes all rows of a replay in one Spark task; mapInArrow calls it."""
 
     options: Options
     layout: RowEncoder
@@ -64,7 +66,7 @@ class ReplayTask:
 
 
 class ReplayWriter:
-    """Writes rows to one stream together with the record of the replay."""
+    """Writes rows to one stream and stores the progress of the replay with them."""
 
     def __init__(
         self, servers: Servers, options: Options, layout: RowEncoder, source: str, retime: bool, speed: float | None,
@@ -79,21 +81,21 @@ class ReplayWriter:
         self.clock, self.sleep = clock, sleep
         self.packer = RowPacker([b"XADD", self.key])
         self.connection: Connection | None = None
-        self.first: StreamID | None = None  # the first row's ID
-        self.received = EARLIEST  # the last row that was received
-        self.position = EARLIEST  # the last row that was written
+        self.first: StreamID | None = None  # the ID of the first row
+        self.received = EARLIEST  # the ID of the last row that Spark has passed to this task
+        self.position = EARLIEST  # the ID of the last row that is in the target
         self.shift = self.rows = self.before = 0
         self.opened = False
-        self.began: tuple[float, int] | None = None  # (clock, row time) of the first row of this run
+        self.began: tuple[float, int] | None = None  # clock and ID time of this run's first row
 
     def last_written(self) -> str:
-        """Return the ID that the last row has in the target."""
+        """Return the last written row's ID in the target stream."""
         return "" if not self.rows else str(StreamID(self.position.ms + self.shift, self.position.seq))
 
     # ---- the record ------------------------------------------------------------------------------------------------
 
     def open(self, next_row: StreamID) -> None:
-        """Connect, watch the target and the record, and check the record against this writer's state."""
+        """Connect, watch the target and the progress record, and check the record against this writer's state."""
         connection = self.servers.connection(self.key)
         fields = (b"source", b"first", b"shift", b"position", b"rows")
         replies = connection.calls([
@@ -104,7 +106,10 @@ class ReplayWriter:
         last = self._last(connection) if replies[2] else EARLIEST
         if source is None:
             if self.rows:
-                raise ConnectorError(f"rillet: the record of the replay into {self.options.stream!r} was deleted")
+                raise ConnectorError(
+                    f"rillet: the replay into {self.options.stream!r} has stopped, because another client deleted the "
+                    "key that stores its progress"
+                )
             if not self.opened:
                 self._begin(next_row, last, int(replies[3][0]) * 1000 + int(replies[3][1]) // 1000)
         else:
@@ -138,7 +143,7 @@ class ReplayWriter:
     # ---- rows ------------------------------------------------------------------------------------------------------
 
     def write(self, batch: Any) -> None:
-        """Write the rows of a batch that are not in the target yet, at their pace."""
+        """Write the rows of a batch that are not in the target yet, at the requested speed."""
         from rillet.spark.write.row_encoder import ids_that_rise
 
         first, last = ids_that_rise(batch.column("id"), "id", self.received)
@@ -166,7 +171,7 @@ class ReplayWriter:
             row = after
 
     def _due(self, ms: Any, row: int) -> int:
-        """Wait until the time of a row; return the first row after it that is not due yet."""
+        """Wait until a row is due; return the index of the first later row that is not due yet."""
         if self.speed is None:
             return len(ms)
         first = ms[row].as_py()
@@ -179,7 +184,7 @@ class ReplayWriter:
         return max(_beyond(ms, None, StreamID(reached, 0)), row + 1)
 
     def _send(self, first: StreamID, last: StreamID) -> None:
-        """Write the packed rows first..last in one transaction with the record."""
+        """Write the packed rows with the IDs first to last in one transaction with the progress record."""
         commands = self.packer.commands
         data = bytes(self.packer.take())
 
@@ -193,10 +198,10 @@ class ReplayWriter:
             return self._transaction(data, commands, last)
 
         while not self._retry(attempt):
-            self.connection = None  # another client wrote to the target
+            self.connection = None  # another client wrote to the target: connect and check again
 
     def _transaction(self, data: bytes, commands: int, last: StreamID) -> bool:
-        """Execute the transaction; return False if the target or the record has changed."""
+        """Execute the transaction; return False if another client changed the target or the progress record."""
         connection = self.connection
         assert connection is not None
         rows = self.rows + commands
@@ -214,7 +219,7 @@ class ReplayWriter:
             rejected = [reply for reply in executed if isinstance(reply, ReplyError)]
         if rejected:
             if self.servers.redirected(self.key, str(rejected[0])):
-                raise ConnectionLost(f"rillet: {self.options.stream!r} has moved: {rejected[0]}")
+                raise ConnectionLost(f"rillet: {self.options.stream!r} has moved to another node: {rejected[0]}")
             raise ConnectorError(
                 f"rillet: {connection.address} rejected the replay into {self.options.stream!r}: {rejected[0]}"
             )
@@ -227,7 +232,7 @@ class ReplayWriter:
         return True
 
     def _retry(self, action: Callable[[], Any]) -> Any:
-        """Run a function; run it again on a new connection if the connection was lost."""
+        """Run a function; if the connection is lost, run it again on a new connection."""
         for attempt in range(ATTEMPTS):
             try:
                 return action()
@@ -262,7 +267,7 @@ def shifted(ms: Any, seq: Any, shift: int) -> Any:
 
 
 def _beyond(ms: Any, seq: Any | None, bound: StreamID) -> int:
-    """Return the first row whose ID (without `seq`: whose time) is larger than a bound. O(log rows)"""
+    """Return the index of the first row with an ID (without `seq`: a time) larger than `bound`. O(log rows)"""
     low, high = 0, len(ms)
     while low < high:
         middle = (low + high) // 2

@@ -1,7 +1,7 @@
 """Requeue: moves dead letters and pending entries back into their streams, each exactly once.
 
-This holds across task retries, stops, and runs at the same time. For a batch of letters, in the slot of the target
-stream:
+Each is moved exactly once even if Spark retries a task, a run is stopped, or two runs overlap. A batch of dead letters
+("letters") is moved with a record, a hash of the letters that were moved, in the cluster slot of the target stream:
 
     WATCH record;  XRANGE letter;  HMGET record;  MULTI;  XADD stream * fields;  HSET record letter;  EXEC
     XDEL letter;  HDEL record
@@ -54,15 +54,15 @@ def as_text(raw: bytes) -> str:
 
 @dataclass
 class RequeueSummary:
-    """The counts of a requeued selection."""
+    """How many of the selected entries were requeued, and why the others were not."""
 
     moved: int = 0
     before: int = 0
-    """Letters that an earlier run had requeued but not yet deleted."""
+    """Dead letters that an earlier run had requeued but not yet deleted."""
     gone: int = 0
-    """Letters and entries that no longer exist, or that a consumer handles now."""
+    """Dead letters and pending entries that no longer exist, or that a consumer handles now."""
     nowhere: int = 0
-    """Letters without the name of their stream."""
+    """Dead letters that lack the name of their stream."""
 
     def __add__(self, other: RequeueSummary) -> RequeueSummary:
         return RequeueSummary(
@@ -90,7 +90,7 @@ def reprocess(
 
 
 def requeue_task(options: Options, to: str | None, min_idle: int, rows: Iterable[Any]) -> Iterator[RequeueSummary]:
-    """Requeue the rows of a task in batches."""
+    """Requeue the selected rows of one Spark task, in batches; yield the counts."""
     done = RequeueSummary()
     with Servers(options) as servers:
         for (stream, group, letters), part in groupby(rows, lambda row: (row[0], row[1], row[3])):
@@ -119,7 +119,7 @@ def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
 
 
 def own_fields(flat: list[bytes]) -> list[bytes]:
-    """Return the fields of a letter without the metadata at its end, which begins with `_stream`."""
+    """Return the fields of a dead letter without the metadata fields at its end, the first of which is `_stream`."""
     end = len(flat) - 2
     while end > 0 and flat[end] in META:
         if flat[end] == META[0]:
@@ -188,14 +188,14 @@ def requeue(
 
 
 def _require_stream(servers: Servers, key: bytes) -> None:
-    """Raise if a key is not a stream: EXEC continues after a failed XADD, and would record a letter as requeued."""
+    """Raise an error if a key is not a stream: after a failed XADD, EXEC would still record a letter as moved."""
     kind = servers.call(key, b"TYPE", key)
     if kind not in (b"stream", b"none"):
         raise ConnectorError(f"rillet: {servers}: entries cannot go to {as_text(key)!r}, which holds a {as_text(kind)}")
 
 
 def _transaction(servers: Servers, key: bytes, commands: list[tuple[bytes, ...]]) -> bool:
-    """Run commands as one transaction; return False if a watched key has changed."""
+    """Run commands as one MULTI/EXEC transaction; return False if a watched key has changed."""
     replies = servers.replies(key, [(b"MULTI",), *commands, (b"EXEC",)])
     result = replies[-1]
     results = result if isinstance(result, list) else []

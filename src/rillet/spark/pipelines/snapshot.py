@@ -1,11 +1,11 @@
-"""snapshot: RDB files as DataFrames (keys, stream entries, groups, pending entries), and a report on their memory.
+"""snapshot: reads RDB files as DataFrames (keys, stream entries, groups, pending entries), and reports their memory.
 
-    keys = snapshot(spark, "backups/*.rdb")                  # one task per file, of Redis, Valkey or rillet, any
-    version entries = snapshot(spark, "dump.rdb", "entries")         # stream, id, timestamp, fields
+    keys = snapshot(spark, "backups/*.rdb")              # one task per file, of any version of Redis, Valkey or rillet
+    entries = snapshot(spark, "dump.rdb", "entries")     # stream, id, timestamp, fields
     report(keys)["prefixes"].show()
 
-One task reads a file once per table, front to back, in bounded memory. rillet.store.rdb_tables defines the columns and
-what `memory` estimates. Executors open the files by the same path.
+One task reads a file once per table, from front to back, in bounded memory. rillet.store.rdb_tables defines the columns
+and the estimate in the column `memory`. Each executor must have the files at the same path.
 
 **A damaged file** yields all rows before the damage. Then `mode` decides. PERMISSIVE: one row in which only `file` and
 `_corrupt` (file, offset, cause) are set. DROPMALFORMED: nothing. FAILFAST: the query fails. Other files are not
@@ -69,7 +69,7 @@ def snapshot(
 
 
 def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 20) -> dict[str, DataFrame]:
-    """Return the report on a table of keys: types, prefixes, biggest, lifetimes, files."""
+    """Return the report on a table of keys as five tables: types, prefixes, biggest, lifetimes, files."""
     from pyspark.sql import functions as F
 
     sound = keys.where(F.col(CORRUPT).isNull())
@@ -132,7 +132,7 @@ def _source() -> type[Any]:
 
 
 def task(file: str, name: str, mode: str) -> Iterator[Any]:
-    """Yield the batches of a file's table with the column `_corrupt`; runs in a Spark task."""
+    """Yield record batches of one table of an RDB file, with the column `_corrupt`; runs in a Spark task."""
     import pyarrow as pa
 
     schema = schema_of(name).append(pa.field(CORRUPT, pa.string()))
@@ -152,7 +152,7 @@ def task(file: str, name: str, mode: str) -> Iterator[Any]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the command's arguments."""
+    """Declare the arguments of `rillet pipeline snapshot`."""
     parser.add_argument("places", nargs="+", metavar="PLACE", help="RDB files, folders of them, or globs")
     parser.add_argument(
         "--out", type=local_folder, help="write tables to this folder as Parquet: OUT/keys, OUT/entries ..."
@@ -180,7 +180,7 @@ def _tables(text: str) -> tuple[str, ...]:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return the errors in the combination of the arguments."""
+    """Return an error message for each invalid combination of the command's arguments."""
     errors = []
     try:
         rdb_files(options.places or [])
@@ -194,7 +194,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read the files, print the report, write the requested tables; return the exit status."""
+    """Read the RDB files, print the report, write the requested tables; return the exit status."""
     files = rdb_files(options.places)
     spark = open_session(options, "snapshot")
     with progress_bar("reading", "tasks") as bar:
@@ -222,7 +222,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _print(collected: dict[str, list[Any]]) -> None:
-    """Print the tables of the report."""
+    """Print the tables of the report on an RDB file's memory."""
     for row in collected["files"]:
         if row["damage"] is None:
             rdb = rdb_facts(row["file"])

@@ -1,7 +1,7 @@
-"""Output of the commands: the progress of Spark's tasks, and tables of text.
+"""Output of the pipeline commands: the progress of Spark's tasks, and text tables.
 
     result = watched(spark, bar, work)       runs work() in a thread; the bar counts its completed tasks
-    print(table(("group", "lag"), rows))     columns as wide as needed, numbers aligned right
+    print(table(("group", "lag"), rows))     prints columns as wide as needed, with numbers aligned right
 
 Spark reports the progress of a job group: the number of tasks in its stages, and of those completed. The driver reads
 this four times a second. It has no other information about rows that executors read and write.
@@ -32,7 +32,7 @@ def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: 
         try:
             context.setJobGroup(group, "rillet pipeline", interruptOnCancel=True)
             result.append(work())
-        except BaseException as error:  # raised again in the calling thread
+        except BaseException as error:  # the calling thread raises it again
             failure.append(error)
         finally:
             ended.set()
@@ -83,7 +83,7 @@ def _text(cell: object) -> str:
 
 
 def in_bytes(number: float | None) -> str:
-    """Return a size with a unit: 1.5 MB."""
+    """Return a number of bytes as text with a unit, such as 1.5 MB."""
     if number is None:
         return "-"
     for unit in ("bytes", "KB", "MB", "GB"):
@@ -94,7 +94,7 @@ def in_bytes(number: float | None) -> str:
 
 
 def in_time(milliseconds: float | None) -> str:
-    """Return a duration with a unit: 2.5 h."""
+    """Return a duration as text with a unit, such as 2.5 h."""
     if milliseconds is None:
         return "-"
     seconds = milliseconds / 1000
