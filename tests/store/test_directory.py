@@ -44,7 +44,7 @@ def test_a_file(tmp_path: Path) -> None:
 
 def test_a_directory_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "letter.txt").write_text("dear")
-    with pytest.raises(NotAStore, match=r"is not a store: it has no rillet.json, but 'letter.txt'; give an empty"):
+    with pytest.raises(NotAStore, match=r"is not a store: it has no rillet.json, but 'letter.txt'; pass an empty"):
         rillet.open(tmp_path)
     assert os.listdir(tmp_path) == ["letter.txt"]
 
@@ -62,7 +62,7 @@ def test_the_format_of_a_newer_rillet(tmp_path: Path) -> None:
 )
 def test_a_damaged_marker(tmp_path: Path, content: str) -> None:
     (tmp_path / "rillet.json").write_text(content, encoding="latin-1")
-    with pytest.raises(NotAStore, match=r"rillet.json: offset \d+: .* expected, the marker of a store is damaged"):
+    with pytest.raises(NotAStore, match=r"rillet.json: offset \d+: .* expected: the marker of the store is damaged"):
         rillet.open(tmp_path)
 
 
@@ -134,7 +134,7 @@ except rillet.StoreError as error: print(error)"""
         source = str(Path(rillet.__file__).parent.parent)
         told = subprocess.run([sys.executable, "-c", code, str(folder)], capture_output=True, text=True, cwd="/",
                               env={**os.environ, "PYTHONPATH": source})  # fmt: skip
-        assert told.stdout == f"{folder} cannot be written by this user\n", told.stderr
+        assert told.stdout == f"{folder} cannot be written: this user has no permission\n", told.stderr
     finally:
         folder.chmod(0o755)
         shutil.rmtree(folder)

@@ -133,7 +133,7 @@ def test_an_attached_store_waits_while_the_owner_reads_its_log(tmp_path: Path, m
         (tmp_path / "store" / "owner.json").rename(tmp_path / "owner.json")  # as before it is announced
         try:
             who = f"(process {owner.process.pid}|another process)"
-            with pytest.raises(StoreBusy, match=f"is held by {who}, which does not respond"):
+            with pytest.raises(StoreBusy, match=f"is open in {who}, which does not respond"):
                 rillet.open(tmp_path / "store")
         finally:
             os.kill(owner.process.pid, signal.SIGCONT)

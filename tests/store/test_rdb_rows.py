@@ -167,7 +167,7 @@ def test_what_rillet_cannot_load_has_a_row_or_a_name(tmp_path: Path) -> None:
     assert first["type"] == "module" and len(first["encoding"]) == 9 and first["memory"] is None
     assert second["key"] == "k"
     path.write_bytes(build.file(14, build.key(28, b"arr", b"")))
-    with pytest.raises(LogCorrupt, match=r"offset \d+: the key 'arr' \(database 0\) holds an array, which is not read"):
+    with pytest.raises(LogCorrupt, match=r"offset \d+: the key 'arr' \(database 0\) holds an array, which"):
         rows(path, "keys")
 
 
@@ -183,7 +183,7 @@ def test_numbers_that_no_server_writes_are_null_or_damage(tmp_path: Path) -> Non
     assert rows(path, "keys")[0]["elements"] is None
     assert rows(path, "groups")[0]["length"] is rows(path, "groups")[0]["entries_added"] is None
     path.write_bytes(build.file(10, one, b"\xfe" + most, one))
-    with pytest.raises(LogCorrupt, match="the number of a database expected, found 18446744073709551615"):
+    with pytest.raises(LogCorrupt, match="the number of a database must be below 2147483648, not 18446744073709551615"):
         rows(path, "keys")
 
 

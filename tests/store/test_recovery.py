@@ -46,7 +46,7 @@ def test_after_a_crash_it_is_a_warning(tmp_path: Path, caplog: pytest.LogCapture
         assert store.execute("XLEN", "s") == 1
     ((level, line),) = lines(caplog)
     assert level == logging.WARNING and f"process {pid} ended without closing it; 2 commands replayed" in line
-    assert line.endswith("; nothing was torn")
+    assert line.endswith("; the log was intact")
 
 
 def test_a_torn_end_is_told_with_its_place(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

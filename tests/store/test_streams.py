@@ -214,9 +214,9 @@ def test_transactions(store: Store) -> None:
 
 
 def test_a_command_without_words_is_a_mistake_of_the_caller(store: Store) -> None:
-    with pytest.raises(ValueError, match="a command requires a name"):
+    with pytest.raises(ValueError, match="the command is empty"):
         store.execute()
-    with pytest.raises(ValueError, match="a command requires a name"):
+    with pytest.raises(ValueError, match="the command is empty"):
         store.execute_many([["PING"], []])
 
 

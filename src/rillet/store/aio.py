@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 
-_LONGEST_WAIT = 0.5  # seconds for which a thread waits for a message at a time
+_LONGEST_WAIT = 0.5  # seconds after which a thread that waits for a message checks for cancellation
 
 
 class AsyncCalls:
@@ -76,7 +76,7 @@ class AsyncStore(AsyncCalls):
         return int(await self._call(self._store.delete, *names))
 
     async def save(self, path: str | os.PathLike[str] | None = None) -> Path:
-        """Write an RDB file; see Store.save. A thread waits for it."""
+        """Write an RDB file; see Store.save. It runs in a worker thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._store.workers(), self._store.save, path)
 
@@ -149,7 +149,7 @@ class AsyncStream(AsyncCalls):
         return int(await self._call(self.plain.trim, **how))
 
     async def to_arrow(self, start: IDLike = "-", end: IDLike = "+", **how: Any) -> Any:
-        """Return a pyarrow.Table; see Stream.to_arrow. A thread makes it."""
+        """Return a pyarrow.Table; see Stream.to_arrow. A worker thread builds it."""
         return await self._in_thread(self.plain.to_arrow, start, end, **how)
 
     async def to_pandas(self, start: IDLike = "-", end: IDLike = "+", **how: Any) -> Any:
@@ -178,7 +178,7 @@ class AsyncStream(AsyncCalls):
         return AsyncGroup(self._store, await self._call(self.plain.group, name, start, create=create))
 
     async def follow(self, after: IDLike = "$", block: float = 1.0) -> AsyncIterator[Entry]:
-        """Yield entries as they are added, for ever; see Stream.follow."""
+        """Yield entries as they are added, without end; see Stream.follow."""
         last: IDLike = (await self._call(lambda: self.plain.last_id)) if after == "$" else after
         while True:
             for entry in await self.read(last, count=BATCH, block=block):
@@ -186,7 +186,7 @@ class AsyncStream(AsyncCalls):
                 yield entry
 
     async def __aiter__(self) -> AsyncIterator[Entry]:
-        """Yield every entry that is there, first to last."""
+        """Yield all entries, from first to last, until the end is reached."""
         start: IDLike = "-"
         more = True
         while more:
@@ -223,7 +223,7 @@ class AsyncGroup(AsyncCalls):
         return found
 
     async def info(self) -> dict[str, Any]:
-        """Return the fields of XINFO GROUPS for the group."""
+        """Return the fields of XINFO GROUPS for this group."""
         found: dict[str, Any] = await self._call(self.plain.info)
         return found
 
@@ -272,7 +272,7 @@ class AsyncConsumer(AsyncCalls):
 
 
 class AsyncSubscription(AsyncCalls):
-    """The asyncio API of a Subscription. In process only the task waits for a message, otherwise a thread."""
+    """The asyncio API of a Subscription. In process only the task waits; otherwise a worker thread waits."""
 
     def __init__(self, store: Store, subscription: Subscription) -> None:
         super().__init__(store)
@@ -294,7 +294,7 @@ class AsyncSubscription(AsyncCalls):
         if isinstance(connection, InProcessChannels):
             return await self._get_here(connection, until)
         while True:
-            # A thread cannot be interrupted: that of a cancelled task ends soon and keeps its message.
+            # A thread cannot be interrupted: the thread of a cancelled task ends soon, and its message is kept.
             left = _LONGEST_WAIT if until is None else min(until - loop.time(), _LONGEST_WAIT)
             if await self._in_thread(self.plain.wait, max(left, 0.0)):
                 return self.plain.get(0)
@@ -326,7 +326,7 @@ class AsyncSubscription(AsyncCalls):
                 yield message
 
     async def close(self) -> None:
-        """Listen to nothing any more."""
+        """Close the subscription."""
         self.plain.close()
 
     async def __aenter__(self) -> AsyncSubscription:

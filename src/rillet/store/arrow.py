@@ -1,14 +1,14 @@
 """Streams as Arrow tables and back, for every kind of store; pandas and polars from there.
 
-Reading goes through `client.pages.RangeReader` for every kind of store. It asks for whole nodes (RILLET.XNODES), or for
-entries (XRANGE) where a server does not know that command, and decodes them into columns. In this process the command
+Reading goes through `client.pages.RangeReader` for every kind of store. It requests whole nodes (RILLET.XNODES), or
+entries (XRANGE) from a server that lacks this command, and decodes them into columns. In this process the command
 runs in the engine (`InProcessPages`), otherwise on a server. No value becomes a Python object.
 
 **Columns.** A schema (Arrow's, or in Spark's notation) determines them. Without one, every field of the stream becomes
 a column of the type that all its values fit (schema_discovery.py). `fields="map"` puts all fields into one map column.
 
-**A table is not a snapshot.** Between two pages others may add, trim and delete, as between two calls of XRANGE. IDs
-rise, so no entry is read twice, and every entry that exists during the whole read is in the table.
+**A table is not a snapshot.** Between two pages other clients may add, trim and delete, as between two calls of XRANGE.
+IDs rise, so no entry is read twice, and every entry that exists during the whole read is in the table.
 
 For writing, rows are packed into XADDs (`columns/row_packing.py`) in chunks of 256 KiB. Each chunk is one exchange; in
 process the engine parses it on its fast path.
@@ -44,7 +44,7 @@ OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
 
 
 def require_pyarrow(what: str) -> Any:
-    """Return pyarrow; StoreError states what to install if it is missing."""
+    """Return pyarrow, or raise StoreError with the package to install."""
     try:
         import pyarrow
     except ModuleNotFoundError as error:
@@ -71,7 +71,7 @@ def to_arrow(
     try:
         try:
             return read(Columns(stream.key, schema, columns, fields))
-        except NotPlain:  # a later value of a column of numbers is not a number
+        except NotPlain:  # a text follows after numbers in the same column
             return read(Columns(stream.key, schema, columns, fields, early=False))
     except TooManyFields as error:
         raise StoreError(f'the stream {stream.name!r} has {error}: pass columns, a schema, or fields="map"') from None
@@ -96,7 +96,7 @@ def to_polars(table: Any) -> Any:
 
 
 def bounds(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
-    """Return the ID before a range and its last ID; CommandError if one of them is malformed."""
+    """Return the ID before a range and the last ID of the range; raise CommandError if an ID is malformed."""
     interval = Interval()
     interval.read_start(encode_id(start))
     interval.read_end(encode_id(end))
@@ -106,12 +106,12 @@ def bounds(start: IDLike, end: IDLike) -> tuple[StreamID, StreamID]:
 
 
 class Columns:
-    """The columns of a table while it is read: the rows to fill, and the batches taken from them."""
+    """The columns of a table while it is read: the current rows, and the batches of earlier rows."""
 
     def __init__(
         self, key: bytes, schema: Any, columns: Sequence[str] | None, fields: str, early: bool = COMPILED
     ) -> None:
-        """ValueError names what cannot be a column. early: decide after the first batch whether a column is numeric."""
+        """Raise ValueError for an unknown column. early: decide after the first batch whether a column is numeric."""
         import pyarrow as pa
 
         from rillet.columns.arrow_batch import rows_for
@@ -129,7 +129,7 @@ class Columns:
         if schema is not None and columns is not None:
             missing = [name for name in columns if name not in schema.names]
             if missing:
-                raise ValueError(f"not in the schema: {', '.join(missing)}")
+                raise ValueError(f"these columns are not in the schema: {', '.join(missing)}")
             schema = pa.schema([schema.field(name) for name in columns], schema.metadata)
         self.schema = schema
         self.batches: list[Any] = []
@@ -137,7 +137,7 @@ class Columns:
         self.rows = rows_for(schema, key) if self.discovered is None else self.discovered.rows
 
     def take(self) -> None:
-        """Take the rows as one more batch."""
+        """Append the current rows to the batches."""
         from rillet.columns.arrow_batch import record_batch
 
         if self.rows.length:
@@ -156,7 +156,7 @@ class Columns:
 
 
 def batches(stream: Stream, columns: Columns, pages: PageRange) -> Iterator[None]:
-    """Read the entries of a range into columns; yield each time the caller must take the rows."""
+    """Read the entries of a range into columns; yield whenever the caller must call `Columns.take`."""
     transport = stream.store.transport
     try:
         with transport.page_source() as servers:
@@ -199,7 +199,7 @@ def add_arrow(
 
 
 def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None) -> list[str]:
-    """Return the columns that become fields; ValueError names columns that cannot."""
+    """Return the columns that become fields; raise ValueError with the names of columns that cannot."""
     from rillet.columns.string_column import without_text
 
     if columns is None and "fields" in schema.names and _is_map(schema.field("fields").type):
@@ -213,10 +213,10 @@ def fields_of(schema: Any, id_column: str | None, columns: Sequence[str] | None)
         if kind is not None and name == "fields" and _is_map(kind):
             kind = kind.item_type
         if kind is not None and without_text(kind):
-            wrong.append(f"the column {name!r} is {kind}, which has no text")
+            wrong.append(f"the column {name!r} is {kind}, which has no text form")
     if not chosen:
         own = ", ".join(OWN_COLUMNS)
-        wrong.append(f"no column is left for fields: {own} are not written unless columns names them")
+        wrong.append(f"no column remains for fields: {own} are written only if columns names them")
     if wrong:
         raise ValueError("; ".join(wrong))
     return chosen

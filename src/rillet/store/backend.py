@@ -31,7 +31,7 @@ from rillet.store.transports.in_process import FairLock, InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport, options_of
 from rillet.store.transports.transport import Transport, wait_for
 
-ATTACH_SECONDS = 60.0  # how long an opener waits for an owner that is still replaying its log
+ATTACH_SECONDS = 60.0  # how long a process waits for an owner that is still replaying its log
 Execute = Callable[..., Any]
 
 
@@ -68,7 +68,7 @@ class Backend(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release everything."""
+        """Close the transport and release the store's files."""
 
 
 class MemoryBackend(Backend):
@@ -88,8 +88,8 @@ class MemoryBackend(Backend):
         return path
 
     def after_fork(self) -> InProcessTransport:
-        self._transport.lock = threading.RLock()  # another thread of the parent may hold the old one
-        self._transport.forget_dead_threads()  # their blocked sessions would be served here and take a group's entries
+        self._transport.lock = threading.RLock()  # a thread of the parent may have held the lock at the fork
+        self._transport.forget_dead_threads()  # otherwise their blocked sessions would receive group entries
         return self._transport
 
     def close(self) -> None:
@@ -148,7 +148,7 @@ class DirectoryBackend(Backend):
             self._owner = None
         if isinstance(self._transport, AttachedTransport):
             self._transport.forget_in_child()
-        # Leads nowhere: the child's first call fails with NotSent, and the child attaches to the parent.
+        # The child's first call on this transport raises NotSent; then the child attaches to the parent.
         self._transport = AttachedTransport(f"{self.path}/socket")
         self._transport.forget_in_child()
         return self._transport
@@ -183,7 +183,7 @@ class DirectoryBackend(Backend):
             holder = f"process {number}" if number else "another process"
             if not UNIX_SOCKETS:
                 raise StoreBusy(f"{self.path} is open in {holder}; without Unix sockets only one process can open it")
-            raise StoreBusy(f"{self.path} is held by {holder}, which does not respond")
+            raise StoreBusy(f"{self.path} is open in {holder}, which does not respond")
         return found[0]
 
     def socket(self) -> str | None:
@@ -192,7 +192,7 @@ class DirectoryBackend(Backend):
 
     def close(self) -> None:
         if self._owner is not None and self._owner.is_this_thread():
-            # The garbage collector closes the store in the thread that serves it, in the middle of other work.
+            # If the garbage collector calls this method in the event loop's thread, the thread cannot join itself.
             threading.Thread(target=self.close, name="rillet-close").start()
             return
         with self._guard:

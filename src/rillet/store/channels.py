@@ -1,4 +1,4 @@
-"""Channels: messages to the subscribers of the moment; nothing is stored.
+"""Channels: messages to the current subscribers; nothing is stored.
 
     with store.subscribe("news", patterns=["user.*"]) as subscription:
         store.publish("news", "hello")
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 _MESSAGES = (b"message", b"pmessage", b"smessage")
-# Each subscribing command, and the command that ends it.
+# Each SUBSCRIBE command, and the matching UNSUBSCRIBE command.
 _KINDS = {b"SUBSCRIBE": b"UNSUBSCRIBE", b"PSUBSCRIBE": b"PUNSUBSCRIBE", b"SSUBSCRIBE": b"SUNSUBSCRIBE"}
 _SHARDED = (b"SSUBSCRIBE", b"SUNSUBSCRIBE")
 _NOT_CALLED = frozenset((*_KINDS, *_KINDS.values()))
@@ -78,10 +78,10 @@ class ChannelConnection(Protocol):
         """Send a command of the SUBSCRIBE family; `receive` returns its confirmations."""
 
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message as a list, None after `timeout` seconds; StoreError if it ends."""
+        """Return the next reply or message as a list, or None after `timeout` seconds; raise StoreError at the end."""
 
     def interrupt(self) -> None:
-        """Make the receiving thread raise StoreError; from any thread."""
+        """Make the receiving thread raise StoreError. May be called from any thread."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -104,7 +104,7 @@ class InProcessChannels:
             self.on_arrival()
 
     def send(self, argv: list[bytes]) -> None:
-        """Run the command; its confirmations are received with the messages."""
+        """Run a SUBSCRIBE or UNSUBSCRIBE command; `receive` returns its confirmations among the messages."""
         with self._transport.lock:
             self._check()
             self._transport.engine.execute(self._session, argv)
@@ -119,7 +119,7 @@ class InProcessChannels:
             raise StoreError("the subscription was closed: its unread messages exceeded client-output-buffer-limit")
 
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message; waits without the lock."""
+        """Return the next reply or message; the engine's lock is released while the thread waits."""
         until = None if timeout is None else time.monotonic() + timeout
         while (reply := self._parser.next()) is INCOMPLETE:
             with self._transport.lock:
@@ -205,7 +205,7 @@ class ClusterChannels:
         """Send the command to the nodes of its channels."""
         sharded = argv[0].upper() in _SHARDED
         if self._sharded is not None and sharded != self._sharded:
-            raise ValueError("in a cluster, shard channels require a subscription of their own")
+            raise ValueError("in a cluster, shard channels cannot share a subscription with other names")
         self._sharded = sharded
         try:
             nodes = self._servers.by_node(argv[1:]) if sharded else [(next(self._servers.masters()), argv[1:])]
@@ -249,17 +249,17 @@ class ClusterChannels:
 
 
 def one_reply(argv: list[bytes]) -> list[bytes]:
-    """Return the command; CommandError if it subscribes, because its replies do not end; ValueError if it is empty."""
+    """Return the command; raise CommandError if it subscribes (its replies never end), ValueError if it is empty."""
     if not argv:
-        raise ValueError("a command requires a name")
+        raise ValueError("the command is empty: pass at least its name")
     if argv[0].upper() in _NOT_CALLED:
         name = decode(argv[0]).upper()
-        raise CommandError(f"{name} has more than one reply: use Store.subscribe()")
+        raise CommandError(f"{name} has more than one reply and cannot be executed: use Store.subscribe()")
     return argv
 
 
 def channels_of(transport: Transport) -> ChannelConnection:
-    """Return a connection for one subscription beside the store's transport."""
+    """Return a new connection for one subscription, separate from the store's transport."""
     if isinstance(transport, InProcessTransport):
         return InProcessChannels(transport)
     if isinstance(transport, ClusterTransport):
@@ -326,7 +326,7 @@ class Subscription:
         """Send a command and wait for its confirmations; keep messages that arrive before them."""
         with self._reading:
             if self._connection is None:
-                self._connect()  # subscribes to all names
+                self._connect()  # the new connection subscribes to all names again
                 return
             try:
                 self._exchange(argv)

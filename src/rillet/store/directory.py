@@ -1,14 +1,14 @@
-"""The directory of a durable store: what lies in it, who owns it, how another process finds the owner.
+"""The directory of a durable store: its files, its owner, and how another process finds the owner.
 
     events.rillet/
       rillet.json       {"format": 1, "written_by": "0.1.0"}      the marker: this is a store
-      lock              held (flock) by the process that owns the store, for as long as it lives
+      lock              held (flock) by the process that owns the store, until it ends
       owner.json        {"pid": ..., "socket": "..."}             where the owner listens
-      socket            the owner's Unix socket (in a temporary folder where the path would exceed 107 bytes)
+      socket            the owner's Unix socket (in a temporary folder if the path would exceed 107 bytes)
       appendonlydir/    the log, in Redis's layout (persistence.aof)
 
-The operating system gives the lock back when its holder ends, however it ends, so a crash leaves
-nothing to clean up: the next opener gets the lock, replays the log and owns the store.
+The operating system releases the lock when its holder ends, even by a crash. So no manual cleanup is necessary: the
+next process that opens the store gets the lock, replays the log and becomes the owner.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from rillet.persistence.file_lock import holder, try_lock
 FORMAT = 1
 MARKER = "rillet.json"
 LOG_FOLDER = "appendonlydir"
-# The log of a redis-server before 7.0, which the first opening makes the base of its own (AppendOnlyLog).
+# The log file of a redis-server before 7.0. The first opening makes it the base file of a new log (AppendOnlyLog).
 SINGLE_FILE = "appendonly.aof"
 _SOCKET_FOLDER = "rillet-"
-_LONGEST_SOCKET_PATH = 107  # sizeof(sockaddr_un.sun_path) less its terminator
+_LONGEST_SOCKET_PATH = 107  # bytes of sockaddr_un.sun_path in C, minus the final null byte
 
 
 class Directory:
-    """A store's folder, checked and ready; `lock` makes this process the owner."""
+    """The folder of a store. The constructor checks it; `lock` makes this process the owner."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path).absolute()
         self._lock = -1
         self.log_lock = DirectoryLock()
-        # The number of the process that owned the store before and did not close it.
+        # The PID of a previous owner that ended without closing the store.
         self.killed: int | None = None
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make the folder a store, or see that it is one; raises NotAStore, NewerFormat or StoreError."""
+        """Create the folder, or check that it is a store; raise NotAStore, NewerFormat or StoreError if it is not."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             names = sorted(entry.name for entry in self.path.iterdir())
@@ -57,26 +57,26 @@ class Directory:
         if MARKER in names:
             check_marker(self.path)
         else:
-            # What another opener of this moment may have made, before its marker.
+            # Another process that opens the store now may have created these files before it writes the marker.
             strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
             if strange and not self.redis_logs() and SINGLE_FILE not in names:
                 raise NotAStore(
-                    f"{self.path} is not a store: it has no {MARKER}, but {strange[0]!r}; give an empty or a new "
+                    f"{self.path} is not a store: it has no {MARKER}, but {strange[0]!r}; pass an empty or a new "
                     "directory"
                 )
         if not os.access(self.path, os.W_OK | os.X_OK):
-            raise StoreError(f"{self.path} cannot be written by this user")
+            raise StoreError(f"{self.path} cannot be written: this user has no permission")
 
     def redis_logs(self) -> list[str]:
-        """Return the names of the logs that lie here; redis-server's is adopted where there is no marker yet."""
+        """Return the names of the logs in the folder. A folder without a marker may hold a redis-server's log."""
         found = sorted(one.name for one in (self.path / LOG_FOLDER).glob("*.manifest"))
-        # One that was being written when a process ended is not in force (persistence.manifest).
+        # A manifest whose name starts with "temp-" was never completed, so it is ignored (persistence.aof.manifest).
         return [name.removesuffix(".manifest") for name in found if not name.startswith("temp-")]
 
     # -- owning ----------------------------------------------------------------------------------------
 
     def lock(self) -> bool:
-        """Become the owner if nobody is; False where another opener (here or elsewhere) is."""
+        """Try to become the owner; return False if another process or another store of this process is the owner."""
         try:
             handle = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT, 0o644)
         except OSError as error:
@@ -109,11 +109,11 @@ class Directory:
         return True
 
     def claim_log(self) -> None:
-        """Lock the log's folder, too, which servers lock; once more where it was removed and made anew."""
+        """Also lock the log's folder, as a server does; repeat this after the folder was removed and created again."""
         self.log_lock.take(self.path / LOG_FOLDER)
 
     def _remove_leavings(self) -> None:
-        """Remove what an owner that was killed left behind."""
+        """Remove the files of an owner that was killed: its socket, owner.json and drafts."""
         owner = self.owner()
         if owner is not None:
             _remove_socket(Path(owner[1]), self.path)
@@ -122,7 +122,7 @@ class Directory:
             draft.unlink(missing_ok=True)
 
     def unlock(self) -> None:
-        """Let another process own the store; nothing where this one does not."""
+        """Let another process become the owner; do nothing if this process is not the owner."""
         if self._lock >= 0:
             with contextlib.suppress(OSError):
                 self._remove_leavings()
@@ -134,19 +134,19 @@ class Directory:
         self._lock = -1
 
     def forget_in_child(self) -> None:
-        """After a fork: the lock is the parent's alone, for as long as the parent lives."""
+        """Close a forked child's copy of the lock, so that only the parent holds it."""
         if self._lock >= 0:
             self._unlock()
 
     def socket_path(self) -> Path:
-        """Return where the owner is to listen: here, or in a new temporary folder where this path is too long."""
+        """Return the path for the owner's socket: in the store's folder, or in a temporary one if too long."""
         here = self.path / "socket"
         if len(os.fsencode(here)) <= _LONGEST_SOCKET_PATH:
             return here
         return Path(tempfile.mkdtemp(prefix=_SOCKET_FOLDER)) / "socket"
 
     def announce(self, socket: Path) -> None:
-        """Tell other openers where this owner listens."""
+        """Write owner.json, in which other processes find the socket of this owner."""
         self._write("owner.json", {"pid": os.getpid(), "socket": str(socket)})
 
     def owner(self) -> tuple[int, str] | None:
@@ -158,7 +158,7 @@ class Directory:
             return None
 
     def holder(self) -> int | None:
-        """Return the process that holds the lock, as the system tells it; None where it does not."""
+        """Return the PID of the process that holds the lock, or None if the operating system does not report it."""
         try:
             handle = os.open(self.path / "lock", os.O_RDONLY)
         except OSError:
@@ -175,7 +175,7 @@ class Directory:
 
 
 def check_marker(path: Path) -> None:
-    """See that the folder's marker is one that is read here; NotAStore tells its file and offset, NewerFormat whose."""
+    """Check the marker of a store's folder; raise NotAStore if damaged, NewerFormat if rillet is too old."""
     marker = path / MARKER
     try:
         found = json.loads(marker.read_bytes())
@@ -187,8 +187,8 @@ def check_marker(path: Path) -> None:
     except (ValueError, KeyError, TypeError) as error:
         at = error.pos if isinstance(error, json.JSONDecodeError) else getattr(error, "start", 0)
         raise NotAStore(
-            f'{marker}: offset {at}: {{"format": 1, ...}} expected, the marker of a store is damaged. Where '
-            f"{LOG_FOLDER} beside it is whole, remove {MARKER}: the next opening writes a new one"
+            f'{marker}: offset {at}: {{"format": 1, ...}} expected: the marker of the store is damaged. If the folder '
+            f"{LOG_FOLDER} beside it is intact, remove {MARKER}: the next opening writes a new one"
         ) from None
     if number > FORMAT:
         raise NewerFormat(
@@ -198,7 +198,7 @@ def check_marker(path: Path) -> None:
 
 
 def _remove_socket(socket: Path, home: Path) -> None:
-    """Remove an owner's socket, and the temporary folder that was made for it where it is not in its store."""
+    """Remove an owner's socket, and its temporary folder if it is outside of the store's folder."""
     socket.unlink(missing_ok=True)
     folder = socket.parent
     if folder != home and folder.name.startswith(_SOCKET_FOLDER):

@@ -57,11 +57,11 @@ class Message(Entry):
         self.deliveries = deliveries
 
     def ack(self) -> bool:
-        """Acknowledge the message; False if it was acknowledged before."""
+        """Acknowledge the message; return False if it was acknowledged before."""
         return self.group.ack(self.raw_id) == 1
 
     def nack(self, mode: str = "fail", *, deliveries: int | None = None) -> bool:
-        """Release the message (see Group.nack); False if it is no longer pending."""
+        """Release the message (see Group.nack); return False if it is no longer pending."""
         return self.group.nack(self.raw_id, mode=mode, deliveries=deliveries) == 1
 
 
@@ -92,7 +92,7 @@ class Group:
     def nack(self, *ids: IDLike, mode: str = "fail", deliveries: int | None = None, force: bool = False) -> int:
         """Release messages, so that the next claim gets them first; return how many were pending (XNACK). O(1) each
 
-        mode: "fail" keeps the delivery count; "silent" takes the delivery back; "fatal" sets the highest count.
+        mode: "fail" keeps the delivery count; "silent" decrements it; "fatal" sets the highest possible count.
         deliveries: the count to set instead. force: release entries that are not pending, too.
         """
         argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(ids), *map(encode_id, ids)]
@@ -131,7 +131,7 @@ class Group:
 
     def pending(self, count: int = 100, *, consumer: str | bytes | None = None, idle: float = 0.0, start: IDLike = "-",
                 end: IDLike = "+") -> list[PendingEntry]:  # fmt: skip
-        """Return up to `count` pending messages, lowest ID first; idle: pending for at least so many seconds."""
+        """Return up to `count` pending messages, lowest ID first; idle: the minimum seconds since delivery."""
         return pending_of(self.store.run(self.pending_command(count, consumer, idle, start, end)))
 
     def pending_command(self, count: int, consumer: str | bytes | None, idle: float, start: IDLike,
@@ -165,7 +165,7 @@ class Consumer:
         """Return messages (XREADGROUP): new ones, or, with an ID, this consumer's pending ones after that ID.
 
         block: seconds to wait for a new one, 0 without limit; noack: acknowledge them at once.
-        claim_idle: first claim messages of any consumer that are pending so many seconds; block waits for them, too.
+        claim_idle: first claim messages that were pending for that many seconds; block waits for them, too.
         """
         argv = self.read_command(count, block, after, noack, claim_idle)
         return self.messages_of(stream_part(self.store.run(argv)))

@@ -1,4 +1,4 @@
-"""Names of keys and the globs that match them, as Redis reads globs; for those who may not look into the engine."""
+"""Matching of key names with globs, as in Redis, for packages that must not import the engine."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from rillet.structs.glob import compiled
 
 
 def matches(glob: str, name: str) -> bool:
-    """Return whether a glob, as SCAN MATCH takes it, matches a name."""
+    """Return whether a name matches a glob, with the syntax of SCAN MATCH."""
     return compiled(glob.encode()).matches(name.encode())

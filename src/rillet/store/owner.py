@@ -1,13 +1,12 @@
 """The owner's side of a durable store: the engine, its log and its rewrites, and a server thread for other processes.
 
-The engine runs in the threads that call the store; attached processes reach it through a Unix socket
-that an event loop in a thread of its own serves. One lock keeps them apart: everything a connection
-does to the engine happens while its thread holds it.
+The engine runs in the threads that call the store. Attached processes reach it through a Unix socket. An event loop in
+a separate thread serves that socket. One lock protects the engine: a thread must hold it to run a command.
 
-The same thread looks after the log: what could not be written is tried again, and when the log has grown enough it is
-rewritten (rillet.persistence.aof.rewrite). The base is written by a process of its own from the log's closed files, so
-nobody waits and nothing is forked in a process that belongs to somebody else. Where no such process can be started, and
-for a log that broke, it is written here, and everybody waits.
+The event loop's thread also maintains the log. It retries failed writes, and rewrites the log after it has grown enough
+(rillet.persistence.aof.rewrite). A new process writes the base file from the log's closed files, so callers do not
+wait, and the application's process is not forked. If no process can be started, or if the log failed, the owner writes
+the base file itself, and all callers wait.
 """
 
 from __future__ import annotations
@@ -44,22 +43,22 @@ class GuardedConnection(ClientConnection):
     __slots__ = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Take a new client."""
+        """Register a new client."""
         with self.server.guard:
             super().connection_made(transport)
 
     def data_received(self, data: bytes) -> None:
-        """Run what became whole and answer."""
+        """Run the commands that are complete and send their replies."""
         with self.server.guard:
             super().data_received(data)
 
     def resume_writing(self) -> None:
-        """The client caught up."""
+        """Continue to send replies after the client has read earlier ones."""
         with self.server.guard:
             super().resume_writing()
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Forget the client."""
+        """Unregister the client."""
         with self.server.guard:
             super().connection_lost(error)
 
@@ -68,11 +67,11 @@ class GuardedConnection(ClientConnection):
             super()._expired()
 
     def _woken(self) -> None:
-        # Any thread may have added what the client waits for; timers belong to the loop's thread.
+        # Any thread may wake a blocked client, but only the event loop's thread may change timers.
         self.server.loop.call_soon_threadsafe(self._resume)
 
     def _relieve(self) -> None:
-        """Messages come from any thread; only the loop's may send them, and does at its next turn."""
+        """Schedule the sending of messages: any thread may add them, but only the event loop's thread may send them."""
 
     def _resume(self) -> None:
         with self.server.guard:
@@ -80,7 +79,7 @@ class GuardedConnection(ClientConnection):
             super()._resume()
 
     def close(self) -> None:
-        """Close the connection soon: CLIENT KILL may come from any thread, sockets belong to the loop's."""
+        """Schedule the close: any thread may run CLIENT KILL, but only the event loop's thread may close a socket."""
         try:
             here = asyncio.get_running_loop() is self.server.loop
         except RuntimeError:
@@ -93,11 +92,11 @@ class GuardedConnection(ClientConnection):
 
 
 class GuardedServer(Server):
-    """A server of connections that other threads have messages for."""
+    """A server whose connections may receive messages from other threads."""
 
     def call_soon(self, function: Callable[[], None]) -> None:
-        """Have the loop call at its next turn; from any thread."""
-        # Whoever had a message for a client that the end of the loop cut off need not know.
+        """Call a function in the event loop's next iteration; may be called from any thread."""
+        # If the loop has ended, its clients are disconnected, and their messages are dropped.
         with contextlib.suppress(RuntimeError):
             self.loop.call_soon_threadsafe(function)
 
@@ -110,11 +109,11 @@ class OwnerHost(ServerHost):
         self._owner = owner
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        """Refuse."""
+        """Reject SHUTDOWN."""
         DefaultHost.shutdown(self, save=save, nosave=nosave, force=force)
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return the figures of attached clients and of the files."""
+        """Return the sections of INFO about attached clients and about the files."""
         owner = self._owner
         return {
             **super().info_sections(),
@@ -122,27 +121,27 @@ class OwnerHost(ServerHost):
         }
 
     def setting_changed(self, name: str) -> None:
-        """Apply the setting to the files and to attached clients."""
+        """Apply a changed setting to the files and to attached clients."""
         self._owner.setting_changed(name)
 
     def save(self) -> None:
-        """Write the RDB file."""
+        """Write the RDB file (SAVE); all other callers wait."""
         self._owner.snapshots.save()
 
     def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        """Write the RDB file in another process."""
+        """Write the RDB file in another process (BGSAVE)."""
         return self._owner.snapshots.background(later, schedule)
 
     def last_save(self) -> int:
-        """Return when the RDB file was last written."""
+        """Return the time of the last successful save of the RDB file (LASTSAVE)."""
         return self._owner.snapshots.last_save
 
     def flushed(self) -> bool:
-        """Write an empty RDB file if there are save points."""
+        """Write an empty RDB file after FLUSHALL if save points are configured."""
         return self._owner.snapshots.flushed()
 
     def rewrite_log(self, *, later: bool) -> bool:
-        """Rewrite the log in another process."""
+        """Rewrite the log in another process (BGREWRITEAOF)."""
         return self._owner.aof.rewrite(later)
 
 
@@ -157,7 +156,7 @@ class Owner:
         self.lock = lock
         names = directory.redis_logs() or [settings.appendfilename]
         if len(names) > 1:
-            raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave one there")
+            raise StoreError(f"{directory.path / LOG_FOLDER} holds several logs: {', '.join(names)}; leave only one")
         inline, gate = InlineBaseWriter(self.engine), WriteGate(self.engine)
         self._spawned = SpawnedBaseWriter(settings)
         self.aof = AofService(
@@ -217,14 +216,14 @@ class Owner:
         finally:
             self._ready.set()
         await self._server.wait()
-        # A connection that asyncio has accepted needs a few turns of the loop to be made, and before that nobody can
-        # close it: once the listener is closed it would be left to the garbage collector.
+        # asyncio needs a few iterations of the loop between accepting a connection and creating its object. Only then
+        # can the connection be closed here; otherwise the garbage collector would have to close it.
         for _ in range(_TURNS_OF_AN_ACCEPT):
             await asyncio.sleep(0)
         await self._server.stop()
 
     def setting_changed(self, name: str) -> None:
-        """Apply a setting that CONFIG SET changed; SettingError rejects it."""
+        """Apply a setting that CONFIG SET changed; raise SettingError to reject it."""
         if name == "appendonly":
             raise SettingError("a store in a directory has a log")
         elif name == "dir":
@@ -236,10 +235,10 @@ class Owner:
                 self._server.setting_changed(name)
 
     def forget_in_child(self) -> None:
-        """After a fork: put nothing in the way of the parent, which goes on serving.
+        """Release the parent's files and sockets in a forked child, so that the parent can continue to serve.
 
-        The numbers of the parent's files and sockets stay taken, by /dev/null, because objects of this process still
-        hold them; `_from_parents` keeps those objects.
+        Python objects in the child still contain the parent's file descriptors. So each descriptor is redirected to
+        /dev/null instead of closed, and `_from_parents` keeps these objects alive.
         """
         null = os.open(os.devnull, os.O_RDWR)
         numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors(),
@@ -253,11 +252,11 @@ class Owner:
         _from_parents.append(self)
 
     def is_this_thread(self) -> bool:
-        """Whether the caller is the thread that serves others."""
+        """Return whether the caller is the thread that serves attached processes."""
         return self._thread is threading.current_thread()
 
     def close(self) -> None:
-        """Stop serving others, then write and sync the log; the lock goes last."""
+        """Stop serving attached processes, write and sync the log, then release the directory's lock."""
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._loop.call_soon_threadsafe(self._server.request_stop)
             self._thread.join()
@@ -273,7 +272,7 @@ _from_parents: list[Owner] = []
 
 
 def _descriptors(server: Server) -> list[int]:
-    """Return the numbers of a server's listening and connected sockets."""
+    """Return the file descriptors of a server's listening and connected sockets."""
     numbers = [sock.fileno() for listener in server._listeners for sock in listener.sockets]
     for connection in server.connections:
         sock = connection.transport.get_extra_info("socket") if connection.transport is not None else None

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-_FIRST = 1.0  # seconds until the bar appears
+_FIRST = 1.0  # seconds of work after which the bar appears
 _REDRAW = 0.1
 _LOG_EVERY = 5.0
 _CELLS = 24

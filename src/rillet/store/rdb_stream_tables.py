@@ -1,11 +1,13 @@
-"""The streams of an RDB file: their nodes one at a time, then counters, groups and what is pending.
+"""Reads the streams of an RDB file: their nodes one at a time, then counters, groups and pending entries.
 
-The bytes are drawn in `rillet.types.rdb.stream`, which makes a stream of them. Here a node is decoded into columns and
-let go, or only its size is noted, so a stream of any length takes the memory of a node; what is pending is gathered for
-one group at a time, and only where the rows of that are asked for, since a consumer's part of it is IDs alone.
+`rillet.types.rdb.stream` draws the bytes and loads a stream as an object. This module instead decodes one node at a
+time into columns, or only adds up node sizes, so it needs the memory of one node for a stream of any length. Pending
+entries are collected for one group at a time, and only if the caller requests them: the file stores a consumer's
+pending entries as IDs only, and their delivery times in the group.
 
-**Memory** counts, as MEMORY USAGE of Redis 7.0 does, 244 bytes for each node of a radix tree. How many nodes a tree has
-follows from its keys: `TreeSize` sees them in order and counts leaves, branchings, and the chains between them.
+**Memory** is estimated like MEMORY USAGE of Redis 7.0, with 244 bytes for each node of a radix tree. The number of
+nodes follows from the tree's keys: `TreeSize` receives the keys in order and counts leaves, branching nodes and the
+compressed nodes between them.
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ Moment = int | None
 
 
 class GroupRow(NamedTuple):
-    """A group, as the file has it."""
+    """A consumer group with the counters that the RDB file stores for it."""
 
     name: bytes
     last: str
@@ -40,7 +42,7 @@ class GroupRow(NamedTuple):
 
 
 class PendingRow(NamedTuple):
-    """A pending entry; `consumer` is None where it was released (XNACK)."""
+    """A pending entry of a group; `consumer` is None if a consumer released the entry (XNACK)."""
 
     group: bytes
     consumer: bytes | None
@@ -50,17 +52,17 @@ class PendingRow(NamedTuple):
 
 
 class TreeSize:
-    """Counts the nodes of a radix tree whose keys, of 16 bytes, are added in order, and what they take (rax.c)."""
+    """Computes the node count and the bytes of a radix tree (rax.c) from its 16-byte keys, added in order."""
 
     __slots__ = ("keys", "nodes", "allocated", "_path", "_children", "_last")
 
     def __init__(self) -> None:
         self.keys = self.nodes = self.allocated = self._last = 0
-        self._path = [-1]  # depths of the branchings and the leaf above the last key
-        self._children = [1]  # how many children each of those has
+        self._path = [-1]  # depths of the branching nodes and of the leaf on the path to the last key
+        self._children = [1]  # number of children of each node in `_path`
 
     def add(self, key: int) -> None:
-        """Add the next key, as a number."""
+        """Add the next key, a 128-bit number that is higher than the previous key."""
         path, children = self._path, self._children
         if self.keys:
             common = (128 - (self._last ^ key).bit_length()) >> 3
@@ -69,7 +71,7 @@ class TreeSize:
             while path[-1] > common:
                 below = path.pop()
                 self._node(children.pop())
-            if path[-1] < common:  # the edge to `below` gets a branching in its middle
+            if path[-1] < common:  # split the edge to the node `below` by a new branching node
                 self._chain(below - path[-1] - 1, -1)
                 self._chain(common - path[-1] - 1, 1)
                 self._chain(below - common - 1, 1)
@@ -85,18 +87,18 @@ class TreeSize:
         self.keys += 1
 
     def _node(self, children: int) -> None:
-        """Count a branching: a head, a byte and a pointer for each child."""
+        """Add the size of a branching node: a header, and one byte and one pointer for each child."""
         self.nodes += 1
         self.allocated += allocated((4 + children + 7) // 8 * 8 + 8 * children)
 
     def _chain(self, length: int, by: int) -> None:
-        """Count the node of the bytes between two others, or take it back."""
+        """Add (by=1) or subtract (by=-1) the compressed node that contains `length` bytes between two nodes."""
         if length > 0:
             self.nodes += by
             self.allocated += by * allocated((4 + length + 7) // 8 * 8 + 8)
 
     def settle(self) -> TreeSize:
-        """Count the branchings that are still open."""
+        """Add the branching nodes on the path to the last key, when no more keys follow."""
         while len(self._path) > 1:
             self._path.pop()
             if children := self._children.pop():
@@ -106,15 +108,15 @@ class TreeSize:
         return self
 
     def memory(self, guessed: bool) -> int:
-        """Return what the settled tree takes; guessed: by 7.0's rule (object.c: streamRadixTreeMemoryUsage)."""
+        """Return the bytes of the finished tree; guessed: as estimated by Redis 7.0 (streamRadixTreeMemoryUsage)."""
         return self.keys * _TREE_KEY + self.nodes * _TREE_NODE if guessed else 24 + self.allocated
 
 
 class StreamValue:
-    """Reads one stream; afterwards its facts are known."""
+    """Reads one stream of an RDB file; after `read`, its attributes contain its counters and groups."""
 
     def __init__(self, reader: RdbReader, key: Key, kind: int, guessed: bool = True) -> None:
-        """guessed: the server that wrote the file guesses what its radix trees take (before Redis 8)."""
+        """guessed: the server that wrote the file estimates the size of radix trees (every Redis before 8)."""
         self.guessed = guessed
         self.reader = reader
         self.key = key
@@ -124,7 +126,7 @@ class StreamValue:
         self.groups: list[GroupRow] = []
 
     def read(self, entries: Any, most: int, pending: Callable[[PendingRow], Any] | None) -> Iterator[Any]:
-        """Step over the stream; yield its entries as batches of the schema `entries`, if there is one."""
+        """Read the stream; yield its entries as record batches of the schema `entries`, unless that is None."""
         memory = OBJECT + _STREAM
         for found in self._nodes(entries, most):
             if isinstance(found, int):
@@ -149,7 +151,7 @@ class StreamValue:
         return f"{self.reader.length()}-{self.reader.length()}"
 
     def _nodes(self, schema: Any, most: int) -> Iterator[Any]:
-        """Yield batches, and at the end what the nodes take."""
+        """Yield the record batches of the entries, and finally the bytes that the nodes take in memory."""
         reader, tree, listpacks = self.reader, TreeSize(), 0
         rows = None if schema is None else rows_for(schema, self.key.name)
         for _ in range(reader.length()):
@@ -168,7 +170,7 @@ class StreamValue:
         yield tree.settle().memory(self.guessed) + listpacks
 
     def _group(self, pending: Callable[[PendingRow], Any] | None) -> int:
-        """Read a group and return what it takes."""
+        """Read a consumer group and return the bytes that it takes in memory."""
         reader, name = self.reader, self.reader.string()
         last = self._id()
         read = reader.length() if self.kind >= _SINCE_7 else MAX
@@ -211,7 +213,7 @@ class StreamValue:
         return _CONSUMER + len(name) + tree.settle().memory(self.guessed)
 
     def _producers(self) -> None:
-        """Step over what idempotent producers have sent."""
+        """Skip the data of idempotent producers."""
         reader = self.reader
         for _ in range(2):
             reader.length()

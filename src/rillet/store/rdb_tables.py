@@ -1,32 +1,30 @@
-"""What an RDB file holds, as Arrow batches: its keys, the entries of its streams, their groups, what is pending.
+"""The content of an RDB file as Arrow batches: keys, stream entries, consumer groups, or pending entries.
 
-`rillet.persistence.rdb.reader` makes a data set of a file. Whoever looks for the keys that fill a server wants rows
-instead,
-of files larger than memory. So the file is walked here, from front to back, through the same window
-(rillet.types.rdb.primitives), and a value is measured and let go:
+`rillet.persistence.rdb.reader` loads a file into an engine. An analysis, such as a search for the keys that fill a
+server, needs rows instead, also from files larger than memory. So this module reads the file from front to back
+(rillet.types.rdb.primitives), measures each value, and discards it:
 
     FE n    FC ms    type key value    FF CRC-64
-     │       │         │   │    └──── stepped over piece by piece: elements counted, lengths added up
-     db   expires    type  key        a stream's nodes: one at a time through columns.nodes, if entries are wanted
+     │       │         │   │    └──── read element by element: elements counted, lengths added up
+     db   expires    type  key        a stream's nodes: decoded one at a time (columns.nodes) for the table of entries
 
-Memory is the largest piece (a packed list, a node of a stream, a string) and one batch, however large a value is. A
-hash whose fields expire, an array, a module's value is no value of rillet's and yet has a row, so more files are read
-than can be loaded. What is in a packed list is not looked into, but where it is a stream's node whose entries are
-wanted; the file's checksum vouches for the rest. A file that ends early or is malformed raises LogCorrupt with the
-file, the offset and what was expected, after the batches of all that stood before it.
+The reader needs memory for the largest string, packed list or stream node, and for one batch. The size of a whole value
+does not matter. Values that rillet cannot load (hashes whose fields expire, the values of modules) have a row, too. The
+content of packed lists is not decoded, except for the nodes of a stream in the table of entries; the file's checksum
+protects the rest. A truncated or malformed file raises LogCorrupt with the file, the offset and the expected content,
+after the batches of everything before that offset.
 
-**Memory of a key.** `serialized` is exact: the bytes of type, name and value in the file. `memory` is an estimate: what
-MEMORY USAGE key SAMPLES 0 says at a 64-bit Redis 7.0 with jemalloc that has loaded the file, added up from the sizes
-of its structures and jemalloc's classes; of streams, at the version that wrote the file, since 7.0 guesses what their
-radix trees take and newer servers count it. Against a Redis 7.0 it is exact for most keys and within 15 % for all.
-Later servers pack tighter: for keys of more than 4 KB it is up to 25 % above Redis 8.6 and 45 % above Valkey 9
-(a stream where much is pending takes up to twice as much at 8.6, which has a second index of that); small keys take as
-little as a third there. tests/store/test_rdb_rows.py holds these bounds. What nobody can measure from here (modules)
-has none.
+**Memory of a key.** `serialized` is exact: the bytes of type, name and value in the file. `memory` is an estimate of
+the reply to MEMORY USAGE key SAMPLES 0 by a 64-bit Redis 7.0 with jemalloc that has loaded the file. It adds up the
+sizes of the structures, rounded to jemalloc's size classes. For streams it follows the version that wrote the file:
+Redis 7.0 estimates the size of a stream's radix trees, and newer servers count it. Compared with Redis 7.0 the estimate
+is exact for most keys and within 15 % for all. Newer servers use less memory: for keys of more than 4 KB the estimate
+is up to 25 % above Redis 8.6 and 45 % above Valkey 9, and small keys may take a third of it. The exception is a stream
+with many pending entries: Redis 8.6 has a second index of them and takes up to twice the estimate.
+tests/store/test_rdb_rows.py tests these limits. The values of modules have no estimate.
 
-Rejected: loading values with rillet.types.rdb.value and asking them (a list of ten million elements would be in
-memory, and
-rillet's own sizes are not the server's).
+Rejected: loading each value with rillet.types.rdb.value and measuring the object. A list of ten million elements would
+occupy memory, and the sizes of rillet's objects differ from the server's.
 """
 
 from __future__ import annotations
@@ -45,7 +43,7 @@ from rillet.types.rdb.primitives import RdbReader
 TABLES = ("keys", "entries", "groups", "pending")
 BATCH_ROWS = 10_000
 _LARGE = 16 << 20
-_LARGEST = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}  # a moment fits, see `moment`
+_LARGEST = {"int32": (1 << 31) - 1, "int64": (1 << 63) - 1}  # highest value of each column type, see `moment`
 
 _HEADER = re.compile(rb"(REDIS|VALKEY)(\d+)")
 _NEWEST = {b"REDIS": 14, b"VALKEY": 80}
@@ -54,7 +52,7 @@ _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range
 
 
 class KeyRow(NamedTuple):
-    """What a file says about itself at its head."""
+    """The header of an RDB file: its version, and the auxiliary fields that the server wrote."""
 
     path: str
     size: int
@@ -64,7 +62,7 @@ class KeyRow(NamedTuple):
 
 
 def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
-    """Return the RDB files behind files, folders (their *.rdb) and globs, sorted; StoreError names what holds none."""
+    """Return the RDB files of paths, folders (*.rdb) and globs, sorted; raise StoreError for one that has none."""
     given = [places] if isinstance(places, (str, Path)) else list(places)
     found: set[str] = set()
     empty = []
@@ -80,21 +78,21 @@ def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
             empty.append(str(place))
     if empty or not given:
         raise StoreError(
-            f"no RDB file at {', '.join(empty) or 'no place at all'} "
-            "(a store's or a log's data becomes one by `rillet export`)"
+            f"no RDB file at {', '.join(empty) or 'an empty list of paths'} "
+            "(`rillet export` writes the data of a store or of a log as an RDB file)"
         )
     return sorted(found)
 
 
 def rdb_facts(path: str | Path) -> KeyRow:
-    """Return the version and the facts that a file begins with; LogCorrupt where it is no RDB file. O(1)"""
+    """Return the header of an RDB file; raise LogCorrupt if the file has another format. O(1)"""
     with _Walk(path) as walk:
         walk.guarded(walk.head)
         return KeyRow(str(path), Path(path).stat().st_size, walk.version, walk.product, walk.told())
 
 
 def schema_of(table: str) -> Any:
-    """Return the Arrow schema of a table: one of TABLES."""
+    """Return the Arrow schema of a table, whose name is one of TABLES."""
     import pyarrow as pa
 
     text, long, moment = pa.string(), pa.int64(), pa.timestamp("us", tz="UTC")
@@ -126,35 +124,35 @@ def schema_of(table: str) -> Any:
 def rdb_batches(
     path: str | Path, table: str, *, rows: int = BATCH_ROWS, progress: Callable[[int, int], None] | None = None
 ) -> Iterator[Any]:
-    """Yield a table of the file as record batches of `schema_of(table)`; LogCorrupt comes after what stood before.
+    """Yield a table of the file as record batches; raise LogCorrupt after the batches before a malformed part.
 
-    progress(bytes read, bytes in all) is called as the file is read. O(bytes), memory of the largest piece
+    progress(bytes read, total bytes) is called during the read. O(bytes); memory for the largest string or packed list
     """
     with _Walk(path, progress) as walk:
         yield from _Tables(walk, table, rows).batches()
 
 
-# -- the file, piece by piece ----------------------------------------------------------------------------------------
+# -- reading of the file ---------------------------------------------------------------------------------------------
 
 
 def _major(version: bytes) -> int:
-    """Return the first number of a version; 255 is what a server calls itself that is no release yet."""
+    """Return the major number of a server version; the unreleased development versions have 255."""
     first = version.split(b".")[0]
     return int(first) if first.isdigit() else 0
 
 
 def shown(raw: bytes) -> str:
-    """Return a name as people read it; bytes that are no UTF-8 as \\x.."""
+    """Return a name as text; bytes that are not valid UTF-8 become \\x.. escapes."""
     return raw.decode("utf-8", "backslashreplace")
 
 
 def moment(milliseconds: int) -> int | None:
-    """Return a time in microseconds, None where there is none or it is beyond 64 bits."""
+    """Return a time in microseconds; None for a negative time (not set) and for one beyond 64 bits."""
     return milliseconds * 1000 if 0 <= milliseconds < 1 << 53 else None
 
 
 class _Walk:
-    """The file's reader, and what was read of its head; a context manager."""
+    """An open RDB file: its reader and its header. A context manager."""
 
     def __init__(self, path: str | Path, progress: Callable[[int, int], None] | None = None) -> None:
         self.name = str(path)
@@ -166,7 +164,7 @@ class _Walk:
         self.version = 0
         self.product = ""
         self.facts: dict[bytes, bytes] = {}
-        self.next = -1  # the byte after the facts, which tells what comes
+        self.next = -1  # the byte after the auxiliary fields: the type of the next record
 
     def _read(self, view: memoryview) -> int:
         got = self.file.readinto(view)
@@ -182,42 +180,42 @@ class _Walk:
         self.file.close()
 
     def guarded(self, read: Callable[..., Any], *given: Any) -> Any:
-        """Call what reads; whatever is malformed becomes LogCorrupt with file and offset."""
+        """Call a function that reads; convert an error in the data into LogCorrupt with file and offset."""
         try:
             return read(*given)
         except (Corrupt, IndexError, OverflowError, MemoryError) as error:
             if isinstance(error, LogCorrupt):
                 raise
-            reason = str(error) or "no memory for what is there"
+            reason = str(error) or "not enough memory for the value, or its length is wrong"
             raise LogCorrupt(self.name, self.reader.mark, reason) from None
 
     def head(self) -> None:
-        """Read the magic and the facts behind it."""
+        """Read the magic bytes, the version, and the auxiliary fields after it."""
         reader = self.reader
         magic = reader.raw(1)
         magic += reader.raw(8)
         header = _HEADER.fullmatch(magic)
         if header is None:
-            raise Corrupt(f"not an RDB file: REDIS or VALKEY and a version expected, found {magic!r}")
+            raise Corrupt(f"not an RDB file: it must begin with REDIS or VALKEY and a version, not {magic!r}")
         self.version, self.product = int(header[2]), header[1].decode().lower()
         newest = _NEWEST[header[1]]
         if not 1 <= self.version <= newest:
-            raise Corrupt(f"RDB version {self.version} of {self.product}; read are those up to {newest}")
+            raise Corrupt(f"RDB version {self.version} of {self.product} is unknown; rillet reads up to {newest}")
         while (kind := reader.byte()) == _FACT:
             name = reader.string()
             self.facts[name] = reader.string()
         self.next = kind
 
     def told(self) -> dict[str, str]:
-        """Return the facts as texts."""
+        """Return the auxiliary fields as text."""
         return {name.decode("utf-8", "replace"): text.decode("utf-8", "replace") for name, text in self.facts.items()}
 
     def guesses(self) -> bool:
-        """Whether the server that wrote the file guesses what a radix tree takes (it does not from Redis 8 on)."""
+        """Return whether the server that wrote the file estimates the size of a radix tree (every Redis before 8)."""
         return self.product == "redis" and _major(self.facts.get(b"redis-ver", b"")) < 8
 
     def checksum(self) -> None:
-        """Hold the checksum at the end against what was read."""
+        """Compare the checksum at the end of the file with the checksum of the bytes before it."""
         reader = self.reader
         if self.version < 5:
             return
@@ -228,11 +226,11 @@ class _Walk:
 
 
 class _Tables:
-    """Walks a file and gathers the rows of one table."""
+    """Reads a file and collects the rows of one table."""
 
     def __init__(self, walk: _Walk, table: str, rows: int) -> None:
         if table not in TABLES:
-            raise ValueError(f"no table {table!r}; there are {', '.join(TABLES)}")
+            raise ValueError(f"there is no table {table!r}; choose one of {', '.join(TABLES)}")
         self.walk = walk
         self.reader = walk.reader
         self.table = table
@@ -245,7 +243,7 @@ class _Tables:
         self.db = 0
 
     def batches(self) -> Iterator[Any]:
-        """Yield the record batches; what is malformed raises after those of all before it."""
+        """Yield the record batches; raise LogCorrupt for a malformed part after the batches of everything before it."""
         walk = self.walk
         failure: LogCorrupt | None = None
         try:
@@ -276,7 +274,7 @@ class _Tables:
             yield batch
 
     def _row(self, *values: Any) -> Iterator[Any]:
-        """Add a row; yield the batch that it fills. A number that no column holds is none that a server wrote: null."""
+        """Add a row; yield the batch if it is full. A number beyond the range of its column becomes null."""
         row = (self.walk.name, self.db, *values)
         self.rows.append(
             tuple(None if most is not None and value is not None and abs(value) > most else value
@@ -298,12 +296,12 @@ class _Tables:
     # -- between keys
 
     def _about(self, kind: int) -> bool:
-        """Read what stands between keys and is not one; False for a key."""
+        """Read a record other than a key (a database number, an expiry ...); return False if the record is a key."""
         reader, key = self.reader, self.key
         if kind == _DATABASE:
             self.db = reader.length()
             if self.db > _LARGEST["int32"]:
-                raise Corrupt(f"the number of a database expected, found {self.db}")
+                raise Corrupt(f"the number of a database must be below 2147483648, not {self.db}")
         elif kind == _EXPIRE_MS:
             order: Any = "little" if self.walk.version >= 9 else sys.byteorder
             key.expires = int.from_bytes(reader.raw(8), order, signed=True)
@@ -330,7 +328,7 @@ class _Tables:
             reader.length()
             step_over_parts(reader, key)
         elif kind == _SLOT_IMPORT:
-            raise Corrupt("metadata of keys, or the state of a slot's import, which is not read")
+            raise Corrupt("the file contains metadata of keys or the state of a slot import, which rillet cannot read")
         else:
             return False
         return True
@@ -342,7 +340,7 @@ class _Tables:
         key.name = reader.string()
         if kind not in FORMS:
             what = UNREAD.get(kind, f"RDB type {kind}")
-            raise Corrupt(f"the key {shown(key.name)!r} (database {self.db}) holds {what}, which is not read")
+            raise Corrupt(f"the key {shown(key.name)!r} (database {self.db}) holds {what}, which rillet cannot read")
         key.type, key.encoding, form = FORMS[kind]
         if form == "stream":
             yield from self._stream(kind)
@@ -350,7 +348,7 @@ class _Tables:
             measure(reader, key, form, self.walk.product, self.walk.facts)
         if self.table == "keys":
             if key.memory is not None:
-                key.memory += text_size(len(key.name)) + ENTRY  # the database's table
+                key.memory += text_size(len(key.name)) + ENTRY  # the key's entry in the database's hash table
             yield from self._row(
                 shown(key.name), key.type, key.encoding, moment(key.expires), self._ttl(), key.idle, key.frequency,
                 key.elements, key.largest, reader.position - began, key.memory,
@@ -358,7 +356,7 @@ class _Tables:
         self.key = Key()
 
     def _ttl(self) -> int | None:
-        """Return the seconds that the key had left when the file was written; negative where it had expired."""
+        """Return the seconds until the key's expiry when the file was written; negative if it had expired."""
         written = self.walk.facts.get(b"ctime", b"")
         if self.key.expires < 0 or not written.isdigit() or len(written) > 18:
             return None
@@ -386,7 +384,7 @@ class _Tables:
             yield from self._row(name, shown(row.group), whose, row.id, row.delivered, row.deliveries)
 
     def _piece(self, batch: Any) -> Iterator[Any]:
-        """Gather batches of entries; many short streams make few batches."""
+        """Collect batches of entries and join them, so that many short streams do not yield many small batches."""
         import pyarrow as pa
 
         whose = [pa.repeat(pa.scalar(value, field.type), batch.num_rows) for value, field in

@@ -1,16 +1,19 @@
-"""The values of an RDB file, measured without being made: elements, the largest one, what they take in a server.
+"""Measures the values of an RDB file without loading them: element count, largest element, memory in a server.
+
+Each value has one of these forms in the file:
 
     text                   a string
-    items pairs scores     count, then the elements one by one
-    quicklist ziplists     count, then packed blocks
-    listpack ziplist ...   one packed block, which says itself how many boxes it has
+    items pairs scores     the count, then each element
+    quicklist ziplists     the count, then packed blocks
+    listpack ziplist ...   one packed block, whose header contains the number of its items
 
-`measure` steps over a value of one of these forms and notes in a `Key` what it saw. Streams are in `rdb_streams`.
+`measure` skips a value of one of these forms and records its measurements in a `Key`. `rdb_stream_tables` measures
+streams.
 
-**Memory** is added up as MEMORY USAGE does it in Redis 7.0 (object.c, objectComputeSize): an object of 16 bytes, the
-structures of its encoding, and for every allocation the class of jemalloc that it falls into. How far that is from
-real servers is said in `rdb_rows`, and tested. A packed block is in the server what it is in the file, so there is
-little to guess; skip lists are random, so an element takes their average.
+**Memory** is computed like MEMORY USAGE in Redis 7.0 (object.c, objectComputeSize): an object of 16 bytes and the
+structures of its encoding, where each allocation is rounded up to its size class in jemalloc. `rdb_tables` states the
+difference from real servers, and tests check it. A packed block has the same bytes in the file and in the server, so
+its size is exact. The height of a skip list's node is random, so each element counts as an average node.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from rillet.structs.ziplist import read_ziplist
 from rillet.structs.zipmap import read_zipmap
 from rillet.types.rdb.primitives import RdbReader
 
-# RDB type -> (type of the key, encoding, how the value lies in the file)
+# RDB type -> (type of the key, encoding, form of the value in the file)
 FORMS: dict[int, tuple[str, str, str]] = {
     0: ("string", "", "text"),
     1: ("list", "linkedlist", "items"), 2: ("set", "hashtable", "items"), 3: ("zset", "skiplist", "old scores"),
@@ -41,7 +44,7 @@ FORMS: dict[int, tuple[str, str, str]] = {
 UNREAD = {6: "a module value of Redis 4.0's previews", 28: "an array", 29: "a rate limit"}
 
 OBJECT = 16
-ENTRY = 24  # of a hash table
+ENTRY = 24  # bytes of a hash table's entry
 _SKIPLIST = 16 + 32 + 640
 _NODE_OF_SKIPLIST = 46  # on average: 24 bytes and levels of 16, one with 3/4, two with 3/16 ...
 _MODULE_NAME = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
@@ -51,7 +54,7 @@ _CLASSES: list[int] = [*range(8, 65, 8), *((64 << i) + (16 << i) * part for i in
 
 @dataclass
 class Key:
-    """The key that is being read, and what is known of it so far."""
+    """The measurements of the key that is being read."""
 
     name: bytes = b""
     type: str = ""
@@ -64,23 +67,23 @@ class Key:
     frequency: int | None = None
 
     def saw(self, size: int) -> None:
-        """Note the size of an element."""
+        """Record the size of an element, if it is the largest so far."""
         if size > self.largest:
             self.largest = size
 
 
 def allocated(size: int) -> int:
-    """Return the bytes that jemalloc takes for an allocation of that size."""
+    """Return the bytes that jemalloc reserves for an allocation of that size."""
     return _CLASSES[bisect_left(_CLASSES, size)]
 
 
 def text_size(length: int) -> int:
-    """Return what a string takes that stands alone (sds.c: the head grows with the length)."""
+    """Return the bytes of a separately allocated string (sds.c: longer strings have longer headers)."""
     return allocated(length + (2 if 0 < length < 32 else 4 if length < 256 else 6 if length < 65536 else 10))
 
 
 def _table(entries: int) -> int:
-    """Return what a hash table takes without its texts (dict.c: a power of two of pointers)."""
+    """Return the bytes of a hash table without its strings (dict.c: a power of two of pointers, plus the entries)."""
     slots = 4
     while slots < entries:
         slots *= 2
@@ -88,7 +91,7 @@ def _table(entries: int) -> int:
 
 
 def step_over_parts(reader: RdbReader, key: Key) -> None:
-    """Step over what a module wrote: each part says what it is (rdb.c: rdbLoadCheckModuleValue)."""
+    """Skip a module's value, a list of parts with a type number before each (rdb.c: rdbLoadCheckModuleValue)."""
     while (part := reader.length()) != 0:
         if part in (1, 2):
             reader.length()
@@ -97,11 +100,11 @@ def step_over_parts(reader: RdbReader, key: Key) -> None:
         elif part == 5:
             key.saw(len(reader.string()))
         else:
-            raise Corrupt(f"a part of a module's data expected, 0 to 5, found {part}")
+            raise Corrupt(f"a part of a module's value must have a type from 0 to 5, not {part}")
 
 
 def measure(reader: RdbReader, key: Key, form: str, product: str, facts: Mapping[bytes, bytes]) -> None:
-    """Step over a value of a form that is no stream's; `product` and `facts` are the file's."""
+    """Skip a value of any form except a stream. product, facts: the server's name and the file's auxiliary fields."""
     if form == "text":
         _string(reader, key)
     elif form == "parts":
@@ -128,7 +131,7 @@ def _string(reader: RdbReader, key: Key) -> None:
 
 
 def _is_integer(text: bytes) -> bool:
-    """Whether a server keeps a string as a number: canonical and within 64 bits."""
+    """Return whether a server stores a string as a number: canonical digits within 64 bits."""
     digits = text[1:] if text[:1] == b"-" else text
     if not digits.isdigit() or (digits[:1] == b"0" and text != b"0"):
         return False
@@ -136,7 +139,7 @@ def _is_integer(text: bytes) -> bool:
 
 
 def _elements(reader: RdbReader, key: Key, form: str, valkey: bool) -> None:
-    """Step over elements that stand one by one."""
+    """Skip a value that the file stores as a count and the elements."""
     if form.endswith("since"):
         reader.raw(8)
     count = reader.length()
@@ -144,7 +147,7 @@ def _elements(reader: RdbReader, key: Key, form: str, valkey: bool) -> None:
     texts = 2 if form == "pairs" or expiring else 1
     memory = 0
     for _ in range(count):
-        if expiring and not valkey:  # Redis writes a field's time before it, Valkey behind its value
+        if expiring and not valkey:  # Redis writes a field's expiry before the field, Valkey after its value
             reader.length()
         size = 0
         for _ in range(texts):
@@ -158,7 +161,7 @@ def _elements(reader: RdbReader, key: Key, form: str, valkey: bool) -> None:
         key.saw(size)
     key.elements = count
     key.memory = OBJECT + memory + (48 + 40 * count if key.type == "list" else _table(count))
-    if key.type == "zset":  # the table and the skip list share the texts
+    if key.type == "zset":  # the hash table and the skip list share the strings
         key.memory += _SKIPLIST + count * _NODE_OF_SKIPLIST
     elif expiring:
         key.memory += 16 * count
@@ -180,7 +183,7 @@ def _quicklist(reader: RdbReader, key: Key, form: str, facts: Mapping[bytes, byt
 
 
 def _packs_lists(facts: Mapping[bytes, bytes]) -> bool:
-    """Whether the server that wrote the file keeps a short list as one packed block (since 7.2)."""
+    """Return whether the server that wrote the file stores a short list as one packed block (since 7.2)."""
     version = (facts.get(b"valkey-ver") or facts.get(b"redis-ver") or b"0").split(b".")
     return tuple(int(part) if part.isdigit() else 0 for part in version[:2]) >= (7, 2)
 
@@ -196,7 +199,7 @@ def _packed(reader: RdbReader, key: Key, form: str) -> None:
 
 
 def _boxes(block: bytearray, form: str) -> int:
-    """Return how many boxes a packed block says it has; counted where it does not know."""
+    """Return the number of items in a packed block: from its header, or counted if the header has no number."""
     if form == "intset":
         return int.from_bytes(block[4:8], "little")
     if form == "zipmap":

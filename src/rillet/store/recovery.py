@@ -1,10 +1,10 @@
-"""What the opening of a store found on the disk, in one line, and a bar where that takes over a second.
+"""The result of opening a store: one log line, and a progress bar if the replay takes over a second.
 
     events.rillet: process 4711 ended without closing it; 812 keys of a base and 20,113 commands replayed (3.1 MB)
     in 0.42 s; 17 bytes of an unfinished command were dropped at offset 1,204,113 of appendonly.aof.3.incr.aof
 
-The line goes to the logger "rillet.store": as a warning where a process was killed or something was dropped, so that it
-is seen without any set-up, else as information. `Store.recovery` has the figures.
+The line goes to the logger "rillet.store". Its level is WARNING if a process was killed or bytes were dropped, so that
+it appears without any logging configuration; otherwise INFO. `Store.recovery` contains the figures.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ LOGGER = logging.getLogger("rillet.store")
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """What was found: keys that a base brought, commands carried out, bytes read, seconds that it took.
+    """The figures of a recovery: keys loaded from the base file, commands replayed, bytes read, and seconds.
 
-    killed: the number of the process that owned the store and did not close it, None where it was closed or is new.
-    dropped: bytes taken off a torn end, at `offset` of the log's last file; told: the words on it.
+    killed: the PID of an owner that ended without closing the store; None if the store was closed or is new.
+    dropped: bytes removed from the torn end, at `offset` of the log's last file; told: the text that describes it.
     """
 
     path: Path
@@ -44,7 +44,7 @@ class Recovery:
         if self.killed is not None:
             parts.insert(0, f"process {self.killed} ended without closing it")
             if not self.dropped:
-                parts.append("nothing was torn")
+                parts.append("the log was intact")
         if self.told:
             parts.append(self.told)
         return f"{self.path}: {'; '.join(parts)}"

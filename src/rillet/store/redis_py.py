@@ -34,7 +34,7 @@ class EngineSocket:
     def __init__(self, transport: InProcessTransport) -> None:
         self._transport = transport
         self._parser = CommandParser()
-        # The engine sets it when the session has a reply or a message.
+        # The engine sets this event when the session has a reply or a message.
         self._wakener = Wakener(transport.engine)
         self._arrived = self._wakener.event
         self._timeout: float | None = None
@@ -57,7 +57,7 @@ class EngineSocket:
         session = self._session
         engine = self._transport.engine
         log = engine.log
-        # The client that served the session may have written the log already, and failed.
+        # Another client, whose command served this session, may already have failed to write the log.
         since, self._wakener.since = self._wakener.since, None
         began = 0 if log is None else log.position if since is None else since
         engine.drain(session, self._parser, _REPLY_LIMIT)
@@ -107,7 +107,7 @@ class EngineSocket:
         return len(data)
 
     def _await_bytes(self) -> None:
-        """Return when there are bytes or the connection has ended; TimeoutError, BlockingIOError as from a socket."""
+        """Return when there are bytes or the connection has ended; raise TimeoutError or BlockingIOError."""
         clock = self._transport.engine.clock
         until = None if self._timeout is None else clock.now_ms() + round(self._timeout * 1000)
         while not self._ready:
@@ -122,7 +122,7 @@ class EngineSocket:
                 self._take(ran)
                 return
             if self._timeout == 0:
-                raise BlockingIOError(11, "there is no reply")
+                raise BlockingIOError(11, "no reply has arrived yet")
             if until is not None and clock.now_ms() >= until:
                 raise TimeoutError("timed out")
             self._arrived.wait(left)
@@ -154,7 +154,7 @@ class EngineSocket:
         self._timeout = None if flag else 0.0
 
     def shutdown(self, _how: int) -> None:
-        """End the session; a thread that waits for a reply gets the end of the connection."""
+        """End the session; a thread that waits for a reply receives b"", the end of the connection."""
         with self._transport.lock:
             session, self._session = self._session, None
             if session is not None:
@@ -195,7 +195,7 @@ class InProcessConnection(Connection):
         return bool(reader.has_data()) or bool(self._sock.readable(timeout))  # type: ignore[attr-defined]
 
     def repr_pieces(self) -> list[tuple[str, Any]]:
-        """Return what redis-py shows of a connection."""
+        """Return the fields for redis-py's `repr` of a connection."""
         return [("store", "in process"), ("db", self.db)]
 
 
@@ -214,7 +214,7 @@ def client_of(store: Store, **options: Any) -> redis.Redis:
             assert isinstance(transport, ServerTransport)
             where = dict(parse_url(str(store.url)))  # type: ignore[no-untyped-call]
         client = redis.Redis.from_pool(ConnectionPool(**{**where, **options}))
-    # The client keeps the store open.
+    # The client keeps a reference, so that the garbage collector does not close the store.
     client.rillet_store = store  # type: ignore[attr-defined]
     return client
 

@@ -1,19 +1,19 @@
-"""A table of a stream whose columns nobody named: fields become columns as they appear, texts become numbers.
+"""Arrow tables without a given schema: each field becomes a column, and columns of numeric texts become numeric.
 
-Every field that occurs has a column, of strings to begin with. The first batch in which a column has values decides
-what it is: where all of them are whole numbers or doubles (`inferred.typed`), the column takes numbers from then on
-(`columns/column.py`: WHOLE, REAL), which confirms the type without a second look at a text. Others stay texts, and
-`typed` looks at all of them in the end.
+Every field gets a column, initially of strings. The first batch in which a column has values determines its type. If
+all these values are integers or doubles (`schema_inference.typed`), the column stores numbers from then on
+(`columns/column.py`: WHOLE, REAL), so later texts are parsed only once. Other columns keep their texts, and `typed`
+examines all of them at the end.
 
     batch 1     "17" "18" ...    typed: int64        the column becomes WHOLE
     batch 2      19   20  ...    int64
-    batch 3      21  "2.5" ...   double              it becomes REAL, and batches 1 and 2 are cast in the end
-    batch 4     "n/a"            NotPlain            all of it once more, as texts
+    batch 3      21  "2.5" ...   double              it becomes REAL, and batches 1 and 2 are cast at the end
+    batch 4     "n/a"            NotPlain            the whole range is read again, as texts
 
-So the type is one that every value fits, as if all texts had been kept; only a column that is numbers for 16,384
-entries and then something else costs a second reading. Interpreted, Arrow's casts over texts are the faster way, and
-nothing is decided early. Rejected: a smaller first batch to decide by; the buffers of the second grow out of those of
-the first, and memory that has grown costs more than the casts do.
+So the type fits every value, as if all texts had been kept. Only a column that has numbers in its first 16,384 entries
+and a text later requires a second read. Interpreted code determines all types at the end, because Arrow's casts are
+faster there. Rejected: a smaller first batch. The buffers would have to grow for the second batch, and the growth costs
+more than the casts.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from rillet.store.schema_inference import few_of, typed
 
 
 class DiscoveredSchema:
-    """The rows to fill, and the batches taken from them."""
+    """The columns of a table without a given schema: the current rows, and the batches of earlier rows."""
 
     def __init__(self, key: bytes, columns: Sequence[str] | None, early: bool = COMPILED) -> None:
-        """`columns` names the ones that are wanted, None all; early: a batch may decide that a column is numbers."""
+        """columns: the columns to read (None: all). early: decide after one batch whether a column is numeric."""
         self.rows = RowBuilder(key)
         self.early = early
         self.batches: list[Any] = []
@@ -42,14 +42,14 @@ class DiscoveredSchema:
             self.rows.discovers = True
         for name in columns or ():
             if name == "fields":
-                raise ValueError('the column "fields" is there with fields="map" or in a schema')
+                raise ValueError('a column named "fields" requires fields="map" or a schema that contains it')
             if name in SOURCES:
                 self.rows.add_source(SOURCES[name])
             else:
                 self.rows.add_field(name.encode(), STRING)
 
     def take(self) -> None:
-        """Take what is in the rows as one more batch."""
+        """Append the current rows to the batches."""
         from rillet.columns.arrow_batch import record_batch
 
         batch = record_batch(self.rows, self._schema())
@@ -60,7 +60,7 @@ class DiscoveredSchema:
         self.batches.append(batch)
 
     def _decide(self, batch: Any, index: int, column: Column) -> Any:
-        """Have a column be numbers from now on where its texts of a batch, if it has any, are; return the batch so."""
+        """Make a column numeric if all its texts in a batch are numbers; return the batch with its final column."""
         import pyarrow as pa
 
         texts = pa.chunked_array([batch.column(index)])
@@ -74,7 +74,7 @@ class DiscoveredSchema:
         return batch.set_column(index, batch.schema.field(index).with_type(found.type), found.combine_chunks())
 
     def _schema(self) -> Any:
-        """Return the schema of the columns as they are; a field's own name is in its metadata."""
+        """Return the Arrow schema of the current columns; each column's metadata contains its field name."""
         now = tuple(column.kind for column in self.rows.columns)
         if self._known[1] is None or self._known[0] != now:
             self._known = (now, self._made())
@@ -99,7 +99,7 @@ class DiscoveredSchema:
         return pa.schema(fields)
 
     def table(self) -> Any:
-        """Return all that was taken."""
+        """Return all batches as one table."""
         import pyarrow as pa
 
         schema = self._schema()
@@ -115,18 +115,18 @@ class DiscoveredSchema:
         return pa.table([column for _, column in found], pa.schema([field for field, _ in found]))
 
     def _chunk(self, batch: Any, index: int, kind: Any) -> Any:
-        """Return a batch's column as one of that type; nulls where it was not there, or had no value."""
+        """Return a batch's column, converted to the type `kind`; rows without the field are null."""
         import pyarrow as pa
 
         there = batch.column(index) if index < batch.num_columns else None
         if there is None or (pa.types.is_string(there.type) and not pa.types.is_string(kind)):
             return pa.nulls(batch.num_rows, kind)
-        # Whole numbers beyond 2^53 are rounded, as their texts would be.
+        # Integers beyond 2^53 are rounded, as a cast of their texts to double would do.
         return there if there.type == kind else there.cast(kind, safe=False)
 
 
 def free_name(name: str, taken: set[str]) -> str:
-    """Return a column's name for a field: `id` and the like mean something else, and no name is there twice."""
+    """Return a unique column name for a field; a field named `id` or `timestamp` becomes `id_field`, and so on."""
     wanted = f"{name}_field" if name in SOURCES else name
     found, number = wanted, 1
     while found in taken:

@@ -1,17 +1,17 @@
-"""What type a column of texts has, and schemas written as Spark writes them.
+"""Type inference for columns of texts, and schemas in Spark's notation.
 
-`typed` gives a column the first of these types that every one of its values fits, not a sample of them. Empty texts do
-not count, and are null in a column that is not of strings:
+`typed` converts a column to the first of these types that fits all of its values. Empty texts are ignored; they become
+null unless the column remains a column of strings:
 
-    int64        decimal digits as a number writes itself: 7, -12, 0; not 007, +7, nor what exceeds 64 bits
+    int64        canonical decimal digits within 64 bits: 7, -12, 0; not 007 or +7
     double       a decimal number, with an exponent or without; nan, inf; no leading zeros
     bool         true, false, in any case
     date32       YYYY-MM-DD
-    timestamp    ISO 8601 with a time, all with a zone or all without, which is UTC then
+    timestamp    ISO 8601 with a time; all values have a zone, or none has one (UTC)
     string       anything else
 
-Arrow's own casts decide. A few values are tried first, so a column of texts costs almost nothing; one of numbers is
-read once more, about 40 ns a value, which `discovered.py` saves after the first batch.
+Arrow's casts decide. They are tried with a few values first, so a column of other texts costs almost nothing. A numeric
+column is parsed twice, about 40 ns per value; `schema_discovery.py` avoids that after the first batch.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _TYPE = re.compile(r"(?P<name>[a-z_]+)\s*(?:\((?P<numbers>[0-9, ]+)\))?(?P<rest>
 _NAME = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s:,`]+))(?:\s*:\s*|\s+)(?P<type>\S.*)", re.S)
 _ZEROS = tuple(f"0{digit}" for digit in range(10))
 FEW = 64
-PART = 1024  # of a chunk, in which to look for a few
+PART = 1024  # rows of a chunk that are searched for sample values
 
 
 def typed(column: Any) -> Any:
-    """Return a chunked array of strings in the narrowest type that all its values fit."""
+    """Return a chunked array of strings, converted to the narrowest type that fits all its values."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -37,7 +37,7 @@ def typed(column: Any) -> Any:
     told = None
     for read in (_integers, _doubles, _booleans, _dates, _moments):
         try:
-            # A few values rule out nearly everything else.
+            # A few sample values exclude most types.
             if read(few) is None:
                 continue
             if told is None:
@@ -65,7 +65,7 @@ def few_of(column: Any) -> Any:
 
 
 def _integers(column: Any) -> Any:
-    """Return whole numbers; None where one does not write itself so."""
+    """Return a column of integers; None if a text is not the canonical form of an integer (007, +7)."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -114,21 +114,21 @@ def _moments(column: Any) -> Any:
 
 
 def schema_of(text: str) -> Any:
-    """Return the Arrow schema of a text like "id string, delay double"; ValueError says what cannot be read."""
+    """Return the Arrow schema of a text like "id string, delay double"; raise ValueError for a malformed part."""
     import pyarrow as pa
 
     fields = []
     for part in _parts(text):
         found = _NAME.fullmatch(part)
         if found is None:
-            raise ValueError(f"not a column's name and type: {part.strip()!r}")
+            raise ValueError(f"each column needs a name and a type, such as 'id string', not {part.strip()!r}")
         name = found["plain"] or found["quoted"].replace("``", "`")
         fields.append(pa.field(name, _type(found["type"].strip())))
     return pa.schema(fields)
 
 
 def _parts(text: str) -> list[str]:
-    """Return what stands between commas that are in no brackets."""
+    """Split a text at the commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "<(") - (letter in ">)")
@@ -140,7 +140,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _type(text: str) -> Any:
-    """Return the Arrow type of one of Spark's names of types."""
+    """Return the Arrow type for a type name of Spark."""
     import pyarrow as pa
 
     known = {
@@ -165,4 +165,4 @@ def _type(text: str) -> Any:
             return pa.map_(_type(inner[0].strip()), _type(inner[1].strip()))
         if name == "struct" and rest:
             return pa.struct(list(schema_of(rest[1:-1])))
-    raise ValueError(f"{text!r} is no type: {', '.join(known)}, decimal(p,s), array<>, map<,>, struct<>")
+    raise ValueError(f"{text!r} is not a type; use {', '.join(known)}, decimal(p,s), array<>, map<,> or struct<>")

@@ -1,17 +1,16 @@
 """The RDB file of a store in a directory: SAVE, BGSAVE, save points and Store.save, without a fork.
 
-    BGSAVE ──► rotate the log ──► a process of its own replays the closed files ──► temp-<pid>.rdb ──► dump.rdb
+    BGSAVE ──► rotate the log ──► a new process replays the closed files ──► temp-<pid>.rdb ──► dump.rdb
     SAVE   ──► the lock is held while this process writes it
 
-The process that a store lives in is somebody else's: it may have threads, locks and memory that a forked child must not
-meet. So BGSAVE closes the log's file at this moment, goes on in a new one, and lets a new Python process read what is
-closed (rillet.persistence.aof.rewrite_format: Spawned). The callers wait for the rotation only. The other process
-needs as much
-memory as the data, and reads as long as an opening does. What it writes is what a restart would read at that moment:
-all but what is not logged, when consumers were last seen (docs/formats/aof.md).
+The store is part of the application's process, which may have threads and locks that are unsafe in a forked child. So
+BGSAVE closes the current file of the log, continues in a new one, and starts a new Python process that reads the closed
+files (rillet.persistence.aof.rewrite_format: Spawned). Callers wait only for this rotation. The new process needs as
+much memory as the data, and as much time as opening the store. Its file contains the state that a restart would restore
+at that moment: everything except the last-seen times of consumers, which are not logged (docs/formats/aof.md).
 
-Where no process can be started, and while the log is broken, BGSAVE is a SAVE. A rewrite of the log and a snapshot read
-the same files, so there is one of both at a time; the other one waits.
+If no process can be started, or if the log has failed, BGSAVE runs as SAVE. A rewrite of the log and a snapshot read
+the same files, so only one of them runs at a time; the other one waits.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ _BUSY = "already in progress"
 
 
 class StoreSnapshots(Snapshots):
-    """The RDB file of a store's engine, in the store's directory; whoever calls holds the lock."""
+    """Writes the RDB file in the store's directory. The caller of each method must hold the engine's lock."""
 
     def __init__(self, engine: Engine, folder: Path, log: AppendOnlyLog, rewriting: Rewriting,
                  refusals: WriteGate) -> None:  # fmt: skip
@@ -50,22 +49,22 @@ class StoreSnapshots(Snapshots):
         self._rewriting = rewriting
         self._writer = SpawnedBaseWriter(engine.settings, SNAPSHOT)
         self._started = 0.0
-        # Where the log was when its file was closed last, on account of a snapshot.
+        # The size of the log at its last rotation for a snapshot.
         self._rotated_at = -1
         self._written_here = False
 
     @property
     def saving(self) -> bool:
-        """Whether the file is being written."""
+        """True while the RDB file is being written."""
         return self._writer.pid != 0 or self._written_here
 
     @property
     def busy(self) -> bool:
-        """Whether the log's files are being read."""
+        """True while a snapshot or a rewrite of the log reads the log's files."""
         return self.saving or self._rewriting.in_progress
 
     def start_child(self, path: Path) -> int:
-        """Start the process that is to write the file; OSError where that cannot be."""
+        """Start the process that writes the RDB file; raise OSError if it cannot be started."""
         log = self._log
         self._started = time.monotonic()
         if log.state != ON or log.failure is not None or not SpawnedBaseWriter.possible():
@@ -87,7 +86,7 @@ class StoreSnapshots(Snapshots):
         self.ended(ChildOutcome(error, signal=number, wanted=number != 0, seconds=time.monotonic() - self._started))
 
     def tick(self) -> None:
-        """See whether the process is done, and begin what is due."""
+        """Check whether the writing process has ended, and start a snapshot that is due."""
         if self._written_here:
             self._written_here = False
             self._over("")
@@ -96,30 +95,30 @@ class StoreSnapshots(Snapshots):
         self.cron_scheduled()
 
     def kill_child(self) -> None:
-        """End the process, if there is one."""
+        """Stop the process that writes the RDB file, if it is running."""
         self.stop_child()
 
     def stop_child(self) -> None:
-        """End the process, if there is one, and remove what it wrote."""
+        """Stop the process that writes the RDB file, if it is running, and remove its incomplete file."""
         if self._writer.pid:
             self._writer.stop()
             self._over("it was stopped", _SIGKILL)
 
     def facts(self) -> dict[str, object]:
-        """Return what INFO persistence tells of it; why the last one failed as well, since nobody reads a log here."""
+        """Return the fields for INFO persistence, with the reason of the last failure."""
         return {**super().facts(), "rdb_bgsave_scheduled": int(self.scheduled), "rdb_last_bgsave_error": self.error}
 
     def descriptors(self) -> list[int]:
-        """Return the numbers of the open files."""
+        """Return the file descriptors of the pipes to the writing process."""
         return self._writer.descriptors()
 
     def forget_in_child(self) -> None:
-        """After a fork: the process is the parent's."""
+        """In a forked child: drop the reference to the parent's writing process."""
         self._writer.forget_in_child()
 
 
 def save_in_background(execute: Callable[..., Any]) -> None:
-    """Let the owner of a directory write the RDB file anew, by commands, and wait; StoreError says why it could not."""
+    """Run BGSAVE in the owner of a directory and wait for its end; raise StoreError if it fails."""
 
     def facts() -> dict[str, str]:
         lines = execute("INFO", "persistence").decode().splitlines()
@@ -137,7 +136,7 @@ def save_in_background(execute: Callable[..., Any]) -> None:
         except CommandError as error:
             if _BUSY not in str(error):
                 raise StoreError(str(error).removeprefix("ERR ")) from error
-        # That one began before we were called.
+        # The running save began before this call, so it may lack recent data. Wait for its end, then try again.
         wait_for(idle, math.inf)
     wait_for(idle, math.inf)
     found = facts()
@@ -148,7 +147,7 @@ def save_in_background(execute: Callable[..., Any]) -> None:
 
 
 def copy_file(source: Path, target: Path) -> None:
-    """Make the target a copy, in one step, whole and on the disk; OSError leaves it as it was. O(bytes)"""
+    """Copy a file to the target atomically and sync it; if OSError is raised, the target is unchanged. O(bytes)"""
     draft = target.with_name(f".{target.name}.{os.getpid()}")
     try:
         file = REAL.create(draft)

@@ -42,7 +42,7 @@ from rillet.types.stream.id import StreamID
 if TYPE_CHECKING:
     import redis
 
-# Threads in which asyncio calls of an attached store or a server may wait at once.
+# The number of threads in which asyncio calls of an attached store or of a server wait at the same time.
 _MAX_WORKERS = 512
 _workers_guard = threading.Lock()
 
@@ -51,8 +51,9 @@ def open(path: str | os.PathLike[str] | None = None, *, appendfsync: Literal["al
          progress: Callable[[int, int], None] | None = None, **settings: Any) -> Store:  # fmt: skip
     """Open a store: in memory without a path, durable in a directory with one.
 
-    appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss costs at most a
-    second; the end of this process costs nothing), "no". settings: any parameter of redis.conf, with `_` for `-`.
+    appendfsync: "always" (a call returns when its change is on disk), "everysec" (a power loss loses at most the last
+    second; a crash of this process loses nothing), "no" (the system decides when to sync).
+    settings: any parameter of redis.conf, with `_` in place of `-`.
     progress(bytes read, total bytes) is called while the log is replayed, in place of the bar that a terminal shows.
     Each write to the log has a checksum (aof_checksums=False writes the same bytes as redis-server).
     """
@@ -91,7 +92,7 @@ class Store:
         return self.run_many([one_reply([encode(arg) for arg in argv]) for argv in commands])
 
     def run(self, argv: list[bytes]) -> Any:
-        """Same as `execute`, for arguments that are bytes."""
+        """Run one command whose arguments are bytes, and return its reply; see `execute`."""
         transport = self._transport
         try:
             return raised(transport.execute(argv))
@@ -99,7 +100,7 @@ class Store:
             return raised(self._replacement(transport, error).execute(argv))
 
     def run_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Same as `execute_many`, for arguments that are bytes."""
+        """Run several commands whose arguments are bytes; see `execute_many`."""
         transport = self._transport
         try:
             replies = transport.execute_many(commands)
@@ -165,7 +166,7 @@ class Store:
 
     def delete(self, *names: Value) -> int:
         """Delete keys; return how many existed."""
-        if isinstance(self._transport, ClusterTransport):  # the keys may be in several slots
+        if isinstance(self._transport, ClusterTransport):  # a cluster rejects DEL with keys of several slots
             return sum(self.execute_many([("DEL", name) for name in names]))
         return int(self.execute("DEL", *names))
 
@@ -175,7 +176,7 @@ class Store:
         """Write a snapshot of all data to an RDB file that redis-server loads; return its path. O(bytes)
 
         The default path is dump.rdb in the store's directory. A store in a directory serves other calls meanwhile; a
-        store in memory does not. OSError or StoreError: the file was not written, and an earlier one is unchanged.
+        store in memory does not. If it raises OSError or StoreError, an earlier file is unchanged.
         """
         return self._alive().save(self.execute, None if path is None else Path(path).absolute())
 
@@ -218,7 +219,7 @@ class Store:
 
     @property
     def owner(self) -> bool:
-        """Whether the engine runs in this process."""
+        """True if the engine runs in this process."""
         return isinstance(self._transport, InProcessTransport)
 
     @property
@@ -228,7 +229,7 @@ class Store:
 
     @property
     def may_wait(self) -> bool:
-        """Whether a command may take longer than microseconds, because it uses a socket or waits for a disk."""
+        """True if a command may take longer than microseconds, because it uses a socket or waits for the disk."""
         transport = self._transport
         if not isinstance(transport, InProcessTransport):
             return True
@@ -245,7 +246,7 @@ class Store:
 
     @property
     def transport(self) -> Transport:
-        """The way to the engine."""
+        """The transport to the engine; raise StoreClosed if the store is closed."""
         return self._transport
 
     @property
@@ -264,7 +265,7 @@ class Store:
         return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 
     def close(self) -> None:
-        """Write the rest of the log and release the directory; later calls raise StoreClosed. Idempotent."""
+        """Write the rest of the log and release the directory; later calls raise StoreClosed. May be called twice."""
         backend, self._backend = self._backend, None
         if backend is None:
             return

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 BATCH = 1000
 _NEW = "*"
-LAST_ID = StreamID(MAX, MAX)  # has no successor: the server rejects "(" before it
+LAST_ID = StreamID(MAX, MAX)  # the highest ID, which XRANGE rejects after "("
 
 
 class Stream:
@@ -140,7 +140,7 @@ class Stream:
         return self._entries(b"XREVRANGE", b"+", b"-", StreamID(0, 0))
 
     def _entries(self, name: bytes, start: bytes, end: bytes, last: StreamID) -> Iterator[Entry]:
-        """Yield the entries of a range, a page at a time; `last` is the ID behind which there can be none."""
+        """Yield the entries of a range, a page at a time; `last` is the ID at which the range ends."""
         count = b"%d" % BATCH
         for page in reply_pages(
             self.store.run, lambda first: (name, self.key, first, end, b"COUNT", count), start, BATCH,
@@ -153,7 +153,7 @@ class Stream:
         return int(self.store.execute(b"XLEN", self.key))
 
     def __bool__(self) -> bool:
-        """Return True: a Stream is a handle, also while it is empty."""
+        """Return True, even if the stream is empty: without this method, `bool` would use the length."""
         return True
 
     def exists(self) -> bool:
@@ -168,7 +168,7 @@ class Stream:
 
     @property
     def last_id(self) -> StreamID:
-        """The last ID that was assigned (0-0 without a stream); its entry may have been deleted."""
+        """The last ID that was assigned (0-0 if the stream does not exist); its entry may have been deleted."""
         return StreamID.parse(self.info()["last-generated-id"]) if self.exists() else StreamID(0, 0)
 
     def info(self, full: bool = False, count: int | None = None) -> dict[str, Any]:
@@ -188,7 +188,7 @@ class Stream:
 
         schema: Arrow's, or text like "id string, delay double". Without one the columns are id, timestamp, and one for
         each field, of the narrowest type that all its values fit; fields="map" puts all fields into one map column.
-        columns selects columns, which is faster.
+        columns: the names of the columns to return; fewer columns are faster.
         """
         from rillet.store.arrow import to_arrow
 
@@ -251,7 +251,7 @@ def _is_pair(item: object) -> bool:
 
 def _trim_arguments(maxlen: int | None, minid: IDLike | None, approximate: bool, limit: int | None) -> list[bytes]:
     if (maxlen is None) == (minid is None):
-        raise ValueError("pass one of maxlen and minid")
+        raise ValueError("maxlen and minid were both passed; pass only one of them")
     threshold = [b"MAXLEN", b"%d" % maxlen] if maxlen is not None else [b"MINID", encode_id(minid)]
     argv = [threshold[0], b"~" if approximate else b"=", threshold[1]]
     return argv if limit is None else [*argv, b"LIMIT", b"%d" % limit]

@@ -37,7 +37,7 @@ class ClusterTransport(ServerTransport):
     """A cluster: redis+cluster://, rediss+cluster://."""
 
     def __init__(self, options: ClientOptions) -> None:
-        commands.load()  # the declarations tell where a command's keys are
+        commands.load()  # the command declarations contain the positions of the keys
         super().__init__(options)
         self.masters()  # raises StoreError if no node answers
 
@@ -75,7 +75,7 @@ class ClusterTransport(ServerTransport):
         return self._call(lambda: connection.replies([argv]))[0]
 
     def _follow(self, argvs: Sequence[list[bytes]]) -> list[Any]:
-        """Send commands to the node of the first key, and to wherever that node redirects them."""
+        """Send commands to the node of the first key, and follow the redirections of that node."""
         key = next((key for key in map(self._key_of, argvs) if key is not None), None)
         if key is None:
             replies: list[Any] = self._call(lambda: self.masters()[0].replies(argvs))
@@ -87,7 +87,7 @@ class ClusterTransport(ServerTransport):
     # -- several
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Send commands as a pipeline for each node; redirected ones follow one by one."""
+        """Send commands in one pipeline per node; send redirected commands again one by one."""
         names = [argv[0].upper() for argv in commands]
         if b"MULTI" in names:
             whole = names[0] == b"MULTI" and names[-1] == b"EXEC" and not {b"EXEC", b"DISCARD"}.intersection(names[:-1])
@@ -104,12 +104,12 @@ class ClusterTransport(ServerTransport):
         return replies
 
     def _once(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Send a transaction with commands around it: those must not run twice, so nothing is sent again."""
+        """Send a transaction and the commands around it; never send them again, because they must not run twice."""
         key = next((key for key in map(self._key_of, commands) if key is not None), b"")
         return self._call(lambda: self.servers().connection(key).replies(commands))
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
-        """Send packed commands of one key; those that are redirected follow one by one."""
+        """Send commands of one key in RESP encoding; send redirected commands again one by one."""
 
         def exchange() -> list[Any]:
             connection = self.servers().connection(key)
@@ -128,7 +128,7 @@ class ClusterTransport(ServerTransport):
     # -- keys
 
     def _key_of(self, argv: list[bytes]) -> bytes | None:
-        """Return a command's first key; None if it has none or is unknown here, so that a node decides."""
+        """Return a command's first key; None if it has no key or is unknown, so that any node may reply."""
         entry = TABLE.find(argv[0])
         if entry is not None and entry.subcommands is not None and len(argv) > 1:
             entry = entry.subcommands.get(argv[1].lower())

@@ -33,10 +33,10 @@ from rillet.store.transports.transport import errors_among
 
 
 class Wakener:
-    """The event on which a waiting thread sleeps; the engine calls it when the session has its reply.
+    """The event that a waiting thread waits for; the engine sets it when the session has its reply.
 
-    since: an offset of the log before the reply. The client that serves this session may find out first that the log
-    cannot be written.
+    since: the offset of the log before the reply. The session needs it to detect that the log failed after this offset,
+    because another client, whose command served the session, may have received the error.
     """
 
     __slots__ = ("_engine", "event", "since")
@@ -51,14 +51,14 @@ class Wakener:
         self.event.set()
 
     def note(self) -> None:
-        """Record the offset of the log; the lock is held."""
+        """Record the current offset of the log. The caller must hold the lock."""
         log = self._engine.log
         if log is not None and log.failure is None:
             self.since = log.position - 1
 
 
 class TaskWakener(Wakener):
-    """The event on which a waiting task sleeps."""
+    """The event that a waiting asyncio task waits for."""
 
     __slots__ = ("_loop", "awaited")
 
@@ -83,7 +83,7 @@ class FairLock(_ReentrantLock):  # type: ignore[misc]
     waiting threads hold a turnstile lock, and the busy thread queues behind them.
 
     A KeyboardInterrupt can occur between any two steps of Python and must not leave the lock held, or the process would
-    hang at its end. So the exit is that of Python's own lock, which is one step.
+    hang at its end. So `__exit__` is that of Python's own lock, which cannot be interrupted.
     """
 
     __slots__ = ("_turnstile",)
@@ -104,7 +104,7 @@ class FairLock(_ReentrantLock):  # type: ignore[misc]
 
 
 class _MessageDelivery:
-    """Delivers a message to an extra session: wakes the reader, or closes a session that does not read."""
+    """Delivers messages to a subscription or redis-py connection: wakes it, or closes it if it does not read."""
 
     __slots__ = ("_above_since", "_engine", "_on_wake", "_session")
 
@@ -125,7 +125,7 @@ class _MessageDelivery:
 
 
 class InProcessPages:
-    """The engine as client.pages.RangeReader uses servers: packed commands in, the bytes of their replies out."""
+    """Lets client.pages.RangeReader read from the engine as from a server: it sends commands, receives reply bytes."""
 
     replica = lost = False
     waits = False
@@ -137,17 +137,17 @@ class InProcessPages:
         self._replies: list[bytes] = []
 
     def connection(self, key: bytes) -> InProcessPages:
-        """Return the engine; it serves every key."""
+        """Return this object as the connection for a key: the engine serves every key."""
         return self
 
     readers = connection
 
     def send(self, data: bytes) -> None:
-        """Run packed commands."""
+        """Run commands in RESP encoding and keep their replies for `receive`."""
         self._replies.append(self._transport.execute_packed(data))
 
     def receive(self, decoder: ReceiveBuffer) -> None:
-        """Put the next reply into the decoder's buffer; one at a time, to stay in the processor's cache."""
+        """Put the next reply into the decoder's buffer; only one, so that it stays in the processor's cache."""
         decoder.feed(self._replies.pop(0))
 
     def redirected(self, key: bytes, error: str) -> bool:
@@ -160,7 +160,7 @@ class InProcessPages:
 
 
 class InProcessTransport:
-    """The engine in this process. Every thread has a session of its own; the lock makes one command atomic."""
+    """Runs commands on the engine in this process. Each thread has a session; a lock makes each command atomic."""
 
     def __init__(self, engine: Engine, lock: contextlib.AbstractContextManager[Any]) -> None:
         self.engine = engine
@@ -196,7 +196,7 @@ class InProcessTransport:
                 self._end(session)
 
     def open_session(self, on_wake: Callable[[], None]) -> Session:
-        """Return a session for a redis-py connection or a subscription; the lock is held.
+        """Return a new session for a redis-py connection or a subscription. The caller must hold the lock.
 
         `on_wake` is called when the session has a reply or a message, or is closed.
         """
@@ -209,12 +209,12 @@ class InProcessTransport:
         return session
 
     def close_session(self, session: Session) -> None:
-        """Close a session that `open_session` returned; the lock is held."""
+        """Close a session that `open_session` returned. The caller must hold the lock."""
         if self._extra_sessions.pop(session, self) is None:
             self.engine.close_session(session)
 
     def _end(self, session: Session) -> None:
-        """Close a session; the lock is held."""
+        """Close a session. The caller must hold the lock."""
         if self._sessions.pop(session, None) is not None:
             self.engine.close_session(session)
 
@@ -238,7 +238,7 @@ class InProcessTransport:
             raise
 
     def _run(self, session: Session, argv: list[bytes]) -> bytes | None:
-        """Run one command; None if the session is blocked now. The lock is held."""
+        """Run one command; return None if it blocks. The caller must hold the lock."""
         if self.closed:
             raise StoreClosed("the store is closed")
         return session.out.take() if self.engine.execute(session, argv) else None
@@ -246,7 +246,7 @@ class InProcessTransport:
     def _once_safe(self, log: Any, position: int, session: Session, raw: bytes | None) -> bytes | None:
         """Return the reply once the log is synced past the offset; an error reply if the log failed.
 
-        The lock is not held, so other threads continue, and one sync serves all that wrote before it.
+        The caller must not hold the lock, so other threads continue, and one sync serves all earlier writes.
         """
         try:
             log.wait(position)
@@ -264,7 +264,7 @@ class InProcessTransport:
         return parse_all(self.execute_raw(argv))[0]
 
     def execute_many(self, commands: Sequence[list[bytes]]) -> list[Any]:
-        """Run commands under one lock and one write of the log; one that would block replies as at its timeout."""
+        """Run commands under one lock and one write of the log; a blocking command replies as if it had timed out."""
         if not commands:
             return []
         session = self.session()
@@ -277,7 +277,7 @@ class InProcessTransport:
     def execute_packed(self, data: bytes) -> bytes:
         """Run packed commands under one lock and one write of the log; return the bytes of their replies.
 
-        Parsed commands take the engine's fast path: most do not become objects. For commands that do not block.
+        The commands, in RESP encoding, must not block. Most take the engine's fast path, which creates no objects.
         """
         session = self.session()
         try:
@@ -301,7 +301,7 @@ class InProcessTransport:
         return raw
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
-        """Run packed commands that do not block; return each error reply with its place."""
+        """Run commands in RESP encoding that do not block; return each error reply with the position of its command."""
         raw = self.execute_packed(data)
         if not raw.startswith(b"-") and b"\r\n-" not in raw:
             return []
@@ -320,7 +320,7 @@ class InProcessTransport:
             began = 0 if log is None else log.position
             for argv in commands:
                 if not self.engine.execute(session, argv):
-                    # No other thread can serve it while this one holds the lock.
+                    # No other thread can unblock the session while this thread holds the lock.
                     self.engine.blocking.expire(session)
             raw = session.out.take()
             position = 0 if log is None else log.write(began)
@@ -336,7 +336,7 @@ class InProcessTransport:
     # -- waiting ---------------------------------------------------------------------------------------
 
     def _wait(self, session: Session) -> bytes:
-        """Sleep until the session has its reply, its timeout expires, or the caller is interrupted."""
+        """Wait until a blocked session has its reply, its timeout expires, or the caller is interrupted."""
         event: threading.Event = session.on_wake.event
         while (remaining := self._remaining(session)) is None or remaining > 0:
             event.wait(None if remaining is None else min(remaining, threading.TIMEOUT_MAX))
@@ -344,7 +344,7 @@ class InProcessTransport:
         return self._served(session)
 
     def _remaining(self, session: Session) -> float | None:
-        """Return the seconds left until the session's timeout (None: no timeout); 0 if there is a reply."""
+        """Return the seconds until a blocked session's timeout (None: no timeout), or 0 if it has its reply."""
         with self.lock:
             blocked = session.blocked
             if blocked is None or self.closed:
@@ -359,9 +359,9 @@ class InProcessTransport:
             return max(0.001, float(left))
 
     def _served(self, session: Session) -> bytes:
-        """Return the reply of a session that waited, once the write that served it is in the log.
+        """Return the reply of a blocked session after the write that produced the reply is in the log.
 
-        The client that served it may write the log later: a connection does so at the end of its loop's iteration.
+        The client whose command unblocked the session may write the log only at the end of its event loop's iteration.
         """
         with self.lock:
             raw: bytes | None = session.out.take()
@@ -376,7 +376,7 @@ class InProcessTransport:
         return raw
 
     def _give_up(self, session: Session) -> None:
-        """Clean up after an interrupted call: it must not stay blocked, and the next call must not get its reply."""
+        """Reset the session after an interrupted call, so that the next call does not receive the reply of this one."""
         with self.lock:
             self.engine.blocking.fail(session, CommandError("interrupted"))
             session.out.take()
@@ -422,7 +422,7 @@ class InProcessTransport:
                 self._end(session)
 
     def _successor(self, session: Session) -> Session:
-        """Return a new session in the state of one that is blocked."""
+        """Return a new session with the same state (database, user, ...) as a blocked one."""
         successor = self._new_session()
         successor.db, successor.name, successor.user = session.db, session.name, session.user
         successor.out.resp = session.out.resp
@@ -431,7 +431,7 @@ class InProcessTransport:
     # -- the end ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close every session; waiting threads and tasks raise StoreClosed."""
+        """Close every session; calls that are waiting raise StoreClosed."""
         with self.lock:
             self.closed = True
             for session in list(self._sessions):
@@ -446,7 +446,7 @@ def waker(loop: asyncio.AbstractEventLoop, event: asyncio.Event) -> Callable[[],
     """Return a function that sets the event from any thread."""
 
     def wake() -> None:
-        # The loop of an abandoned task may be closed.
+        # An event loop that was closed needs no wake-up; call_soon_threadsafe raises RuntimeError.
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(event.set)
 

@@ -21,14 +21,14 @@ from rillet.errors import CommandError, StoreClosed, StoreError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.store.transports.transport import ERROR_CLASSES, NotSent, error_of, errors_among
 
-PATIENCE = 1.0  # seconds to follow redirections and to wait for a node that cannot answer yet
+PATIENCE = 1.0  # seconds for redirections and for nodes that are not ready
 Result = TypeVar("Result")
-# Commands that change the state of a connection.
+# Commands after which a connection has state that a new connection would lack.
 _STATEFUL = frozenset((b"SELECT", b"MULTI", b"WATCH", b"AUTH", b"HELLO", b"CLIENT", b"READONLY"))
 
 
 def options_of(url: str) -> ClientOptions:
-    """Return the client's options for a url; StoreError if the url is malformed."""
+    """Return the client's options for a url; raise StoreError if the url is malformed."""
     try:
         return ClientOptions.of(url, PATIENCE, strict=False)
     except AddressError as error:
@@ -49,7 +49,7 @@ class ServerTransport:
     # ---- connections ----
 
     def servers(self) -> Servers:
-        """Return this thread's client."""
+        """Return the client of the calling thread, with its connections."""
         if self.closed:
             raise StoreClosed("the store is closed")
         client: Servers | None = getattr(self._thread, "client", None)
@@ -78,7 +78,7 @@ class ServerTransport:
 
     @contextmanager
     def page_source(self) -> Iterator[Servers]:
-        """Return connections for a bulk read."""
+        """Yield separate connections for a bulk read."""
         if self.closed:
             raise StoreClosed("the store is closed")
         client = Servers(self.options, unlimited=True)
@@ -100,7 +100,7 @@ class ServerTransport:
         except ConnectorError as error:
             raise self.failed(error) from error
         except BaseException:
-            # The rest of an exchange that was interrupted must not reach the next call.
+            # Close the connection: the next call must not receive replies that belong to the interrupted one.
             client: Servers | None = getattr(self._thread, "client", None)
             if client is not None:
                 client.close()
@@ -129,7 +129,7 @@ class ServerTransport:
         return self._call(lambda: self._exchange(pack_all(commands), len(commands), stateful))
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
-        """Send packed commands; return each error reply with its place."""
+        """Send commands in RESP encoding; return each error reply with the position of its command."""
         return errors_among(self._call(lambda: self._exchange(data, count)))
 
     def _exchange(self, data: bytes, count: int, stateful: bool = False) -> list[Any]:
@@ -151,7 +151,7 @@ class ServerTransport:
             self.servers().forget(connection)
             if not failed_to_log:
                 raise
-            # The server could not log the batch, replied so once, and closed the connection.
+            # The server could not write the batch to its log. It replied with one error and closed the connection.
             replies += replies[-1:] * (count - len(replies))
         if failed_to_log:
             self.servers().forget(connection)
@@ -182,7 +182,7 @@ class AttachedTransport(ServerTransport):
         self._abandoned = False
 
     def connection(self) -> Connection:
-        """Return this thread's connection to the owner; NotSent if the owner cannot be reached."""
+        """Return this thread's connection to the owner; raise NotSent if the owner cannot be reached."""
         servers = self.servers()
         if self._abandoned:
             raise NotSent(f"the process that owned the store ended ({self.path})")

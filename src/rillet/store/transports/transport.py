@@ -22,10 +22,10 @@ from rillet import errors
 from rillet.errors import CommandError, StoreError
 from rillet.protocol.reply_parser import ReplyError
 
-# Commands that belong to one connection.
+# Commands that affect only the connection that sends them.
 CONNECTION_COMMANDS = frozenset((b"MULTI", b"EXEC", b"DISCARD", b"WATCH", b"UNWATCH"))
 
-# The class of each prefix: WRONGTYPE -> WrongType. "ERR" is CommandError itself.
+# Maps the first word of an error reply to its exception class: WRONGTYPE -> WrongType, ERR -> CommandError.
 ERROR_CLASSES: dict[str, type[CommandError]] = {
     error.prefix: error
     for error in vars(errors).values()
@@ -34,7 +34,7 @@ ERROR_CLASSES: dict[str, type[CommandError]] = {
 
 
 class NotSent(StoreError):
-    """The other side could not be reached, and nothing was sent to it."""
+    """The engine's process or server could not be reached, so no command was sent."""
 
 
 class Transport(Protocol):
@@ -47,17 +47,17 @@ class Transport(Protocol):
         """Run commands in order, pipelined over a network, and return their replies."""
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
-        """Run packed commands of one key that do not block; return each error reply with its place."""
+        """Run commands of one key in RESP encoding that do not block; return each error reply with its position."""
 
     def page_source(self) -> Any:
-        """Return the servers that client.pages.RangeReader reads from, as a context manager."""
+        """Return a context manager that yields the servers from which client.pages.RangeReader reads."""
 
     def close(self) -> None:
-        """Release the other side."""
+        """Close the connections to the engine, or its sessions."""
 
 
 def error_of(line: str) -> CommandError:
-    """Return the exception of an error line, by its prefix."""
+    """Return the exception for an error reply; the first word of the reply determines its class."""
     prefix = line.partition(" ")[0]
     kind = ERROR_CLASSES.get(prefix)
     if kind is None:
@@ -68,19 +68,19 @@ def error_of(line: str) -> CommandError:
 
 
 def raised(reply: Any) -> Any:
-    """Return a reply; raise it if it is an error."""
+    """Return a reply, or raise it if it is an exception."""
     if isinstance(reply, CommandError):
         raise error_of(str(reply)) if type(reply) is ReplyError else reply
     return reply
 
 
 def errors_among(replies: Sequence[Any]) -> list[tuple[int, CommandError]]:
-    """Return the error replies with their places."""
+    """Return the error replies with their positions in the list."""
     return [(place, reply) for place, reply in enumerate(replies) if isinstance(reply, CommandError)]
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Return whether a condition becomes true within so many seconds; the pauses between the checks grow."""
+    """Return whether a condition becomes true within `seconds`; it is checked in growing intervals."""
     deadline = time.monotonic() + seconds
     pause = 0.005
     while not condition():
