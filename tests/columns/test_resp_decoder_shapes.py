@@ -164,7 +164,7 @@ def test_an_id_is_read_or_rejected_by_shape_and_by_names(
     data = b"*3\r\n" + entry(b"1-1") + entry(identifier) + entry(identifier, b"other")
     rows, end = outcome(data, schema, [size] * len(data), True)
     if expected is None:
-        assert end == "ProtocolError('a reply has an invalid stream ID') 1-1"
+        assert end == "ProtocolError('reply to XRANGE: the ID of an entry is malformed') 1-1"
         assert [row["id"] for row in rows] == ["1-1"]
     else:
         text = f"{expected[0]}-{expected[1]}"
@@ -177,8 +177,8 @@ LENGTHS: list[tuple[bytes, str]] = [
     (b"$1", "done"),
     (b"$01", "done"),
     (b"$00001", "done"),
-    (b"$0", "a bulk string does not end at its length"),
-    (b"$2", "a bulk string does not end at its length"),
+    (b"$0", "reply to XRANGE: a bulk string is not followed by CRLF"),
+    (b"$2", "reply to XRANGE: a bulk string is not followed by CRLF"),
     (b"$", "unexpected line"),
     (b"$x", "unexpected line"),
     (b"$-1", "null name or value"),
@@ -227,10 +227,10 @@ def test_a_length_is_read_or_rejected_by_shape_and_by_names(header: bytes, end: 
         (b"*1\r\n*2\r\n$3\r\n1-1\r\n*3\r\n", "a name without a value"),
         (b"*1\r\n*2\r\n$3\r\n1-1\r\n:5\r\n", "unexpected line"),
         (b"*1\r\n*2\r\n$3\r\n1-1\r\n%1\r\n", "unexpected line"),
-        (b"*1\r\n*2\r\n$3\r\n1-1xx*2\r\n", "does not end at its length"),
+        (b"*1\r\n*2\r\n$3\r\n1-1xx*2\r\n", "not followed by CRLF"),
         (b"$-1x\r\n", "unexpected line"),
         (b"*" + b"1" * 70_000, "invalid length"),
-        (b"+" + b"x" * 70_000, "a line of a reply has no end"),
+        (b"+" + b"x" * 70_000, "reply to XRANGE: a header line is too long; CRLF is missing"),
     ],
     ids=lambda value: repr(value)[:40],
 )

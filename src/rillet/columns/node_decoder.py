@@ -1,15 +1,15 @@
-"""Listpack nodes of a stream into rows, from a stream in this process or from nodes in a reply.
+"""Converts listpack nodes of a stream into rows: nodes of a stream in this process, or nodes in a server's reply.
 
 A node is a listpack (types/stream/node.py draws it): a master entry with field names, then entries as deltas to it.
 `NodeReader` reads it in place, in the stream's own buffer or in a received reply (node_pages.py):
 
-    master  count deleted n name 1 ... name n 0         the names of all entries with SAMEFIELDS: a Shape
-    entry   flags ms seq value 1 ... value n lp-count    a value is a text in the buffer or a number
+    master  count deleted n name 1 ... name n 0          field names, shared by all entries with SAMEFIELDS
+    entry   flags ms seq value 1 ... value n lp-count    an entry with the master's names (flag SAMEFIELDS)
     entry   flags ms seq m name 1 value 1 ... lp-count   an entry with its own names
 
-It sets the registers of the columns, and the `RowBuilder` appends the values. Listpacks store decimal integers as
-numbers, so a number in a long column never becomes text. The first byte of an element contains its size, so values
-that no column takes are skipped.
+For each value it sets `start` and `size`, or `number`, of the field's column, and the `RowBuilder` appends the values.
+Listpacks store decimal integers as numbers, so a number for a long column is never converted to text. The first byte of
+an element contains its size, so values of fields without a column are skipped.
 
     decoder = NodeDecoder(rows, stream, after, last)    a stream in this process, with its owner's lock held
     while decoder.decode() == FULL:
@@ -18,11 +18,11 @@ that no column takes are skipped.
 The stream must not change between two calls of `decode`. After a change, make a new decoder that starts after the last
 decoded ID (`last_ms`, `last_seq`).
 
-**Nodes may be hostile.** Every position is compared with the node's end before a byte is read. Every entry's lp-count
-must be right, the master entry complete, and a key 16 bytes long; otherwise Corrupt is raised.
+**Nodes may be hostile.** Every position is compared with the node's end before a byte is read. Corrupt is raised if an
+entry's lp-count is wrong, if the master entry is incomplete, or if the node's key does not have 16 bytes.
 
 Cost: O(elements) of the entries. Compiled, an entry of five short fields takes 0.13 microseconds with six columns. A
-loop over elements mostly waits for registers in memory, so the code reads the common ones (texts of up to 63 bytes,
+call that returns its result in attributes is slow, so the code reads the most common elements (texts of up to 63 bytes,
 numbers of 7 and 13 bits) without a call.
 Rejected: StreamIterator (it decodes every name again, and each value needs a call that checks the whole element); a
 Listpack for each node of a reply (a copy of every byte).
@@ -67,7 +67,7 @@ _U32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 @cython.inline
 @cython.exceptval(check=False)
 def _little(data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.longlong:
-    """Return the signed little-endian number of n bytes at p."""
+    """Read the signed little-endian number of n bytes at p."""
     bits: cython.ulonglong = 0
     rest: cython.longlong
     i: cython.Py_ssize_t
@@ -88,7 +88,7 @@ def _little(data: cython.p_const_uchar, p: cython.Py_ssize_t, n: cython.Py_ssize
 @cython.inline
 @cython.exceptval(check=False)
 def _undelta(base: cython.ulonglong, stored: cython.longlong) -> cython.ulonglong:
-    """Do `undelta`; the usual case needs no call into another module."""
+    """Return base + stored modulo 2^64, as `undelta` does. The usual case needs no call into another module."""
     if stored >= 0:
         return (base + cython.cast(cython.ulonglong, stored)) & _MASK
     return undelta(base, stored)
@@ -113,7 +113,7 @@ def _backlen(n: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.final
 @cython.cclass
 class NodeReader:
-    """Decodes the entries of (after, last] into `rows`, node by node.
+    """Decodes the entries with IDs after `after` and up to `last` into `rows`, node by node.
 
     `last_ms` and `last_seq` are the ID of the last entry in the rows, or `after`. `over` is set when an entry has an
     ID beyond `last`.
@@ -132,7 +132,7 @@ class NodeReader:
     end_seq: cython.ulonglong
     last_ms: cython.ulonglong
     last_seq: cython.ulonglong
-    entries: cython.Py_ssize_t  # decoded entries of the range
+    entries: cython.Py_ssize_t  # number of entries decoded so far
     over: cython.bint
     buf: bytearray
     pos: cython.Py_ssize_t
@@ -140,8 +140,8 @@ class NodeReader:
     master_ms: cython.ulonglong
     master_seq: cython.ulonglong
     shape: Shape
-    names: bytes  # the elements of the master's field names; the next node mostly has the same
-    start: cython.Py_ssize_t  # the text that _item read
+    names: bytes  # the listpack bytes of the master's field names, to detect that the next node has the same names
+    start: cython.Py_ssize_t  # position of the text that _item read
     size: cython.Py_ssize_t
     number: cython.longlong  # the number that _item read
     next: cython.Py_ssize_t  # the position of the next element
@@ -150,7 +150,7 @@ class NodeReader:
         self, rows: RowBuilder, after: Sequence[int], last: Sequence[int],
         max_rows: int = 16384, max_bytes: int = 32 << 20,
     ) -> None:  # fmt: skip
-        """A batch is full at max_rows entries or at max_bytes bytes of entries."""
+        """Create a decoder. A batch is full after max_rows entries or max_bytes bytes of entries."""
         self.rows = rows
         self.max_rows = max_rows
         self.max_bytes = max_bytes
@@ -172,11 +172,11 @@ class NodeReader:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.bint:
-        """Read the element at p: True for a text (start, size), False for a number (`number`). Set `next`."""
+        """Read the element at p. Return True for a text (sets start, size), False for a number. Set `next`."""
         byte: cython.int
         size: cython.Py_ssize_t
         if p >= self.stop:
-            raise Corrupt("a stream node ends in the middle of an entry")
+            raise Corrupt("stream node: an entry extends past the node's end")
         byte = data[p]
         if byte < 0x80:
             self.number = byte
@@ -187,7 +187,7 @@ class NodeReader:
             self.size = size
             self.next = p + 2 + size
             if self.next > self.stop:
-                raise Corrupt("a stream node ends in the middle of an entry")
+                raise Corrupt("stream node: an entry extends past the node's end")
             return True
         elif byte < 0xE0:
             self.number = ((byte & 0x1F) << 8) | data[p + 1]
@@ -197,13 +197,13 @@ class NodeReader:
         else:
             return self._wide_item(data, p, byte)
         if self.next > self.stop:
-            raise Corrupt("a stream node ends in the middle of an entry")
+            raise Corrupt("stream node: an entry extends past the node's end")
         return False
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _wide_item(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, byte: cython.int) -> cython.bint:
-        """Do `_item` for the rarer encodings."""
+        """Read an element with one of the rarer encodings. See `_item`."""
         stop: cython.Py_ssize_t = self.stop
         size: cython.Py_ssize_t
         text: cython.bint = False
@@ -219,16 +219,16 @@ class NodeReader:
         elif 0xF1 <= byte <= 0xF4:
             size = 8 if byte == 0xF4 else byte - 0xEF
             if p + 1 + size > stop:
-                raise Corrupt("a stream node ends in the middle of an entry")
+                raise Corrupt("stream node: an entry extends past the node's end")
             self.number = _little(data, p + 1, size)
             self.next = p + 2 + size
         else:
-            raise Corrupt("a stream node has an element of unknown encoding")
+            raise Corrupt("stream node: an element has an unknown encoding byte")
         if text:
             size = self.start - p + self.size
             self.next = p + size + _backlen(size)
         if self.next > stop:
-            raise Corrupt("a stream node ends in the middle of an entry")
+            raise Corrupt("stream node: an entry extends past the node's end")
         return text
 
     @cython.cfunc
@@ -244,7 +244,7 @@ class NodeReader:
     @cython.inline
     @cython.exceptval(-77777777777, check=True)
     def _small(self, data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
-        """Do `_int`, fast for numbers of 7 and 13 bits. p is at most `stop`, the position of 0xFF."""
+        """Return the number at p, fast for numbers of 7 and 13 bits. p is at most `stop`, the position of 0xFF."""
         byte: cython.int = data[p]
         number: cython.longlong
         if byte < 0x80 and p + 2 <= self.stop:
@@ -261,7 +261,7 @@ class NodeReader:
     def _int_of_text(self) -> cython.longlong:
         text: bytes = bytes(self.buf[self.start : self.start + self.size])
         if not is_int64(text):
-            raise Corrupt("a stream node has text in place of a number")
+            raise Corrupt("stream node: an element has text in place of a number")
         return parse_int64(text)
 
     # ---- a node ------------------------------------------------------------------------------------------------
@@ -272,26 +272,26 @@ class NodeReader:
         self, buf: bytearray, start: cython.Py_ssize_t, size: cython.Py_ssize_t,
         ms: cython.ulonglong, seq: cython.ulonglong,
     ) -> cython.bint:  # fmt: skip
-        """Begin the node buf[start:start + size] with its master ID; buf must not change until DONE."""
+        """Start to decode the node buf[start:start + size] with its master ID. buf must not change until DONE."""
         data: cython.p_const_uchar = buf
         count: cython.longlong
         if start < 0 or size < 0 or start > len(buf) - size:
-            raise IndexError("the node exceeds its buffer")
+            raise IndexError("the node would exceed the buffer")
         if size <= _HEADER or _little(data, start, 4) & _U32 != size or data[start + size - 1] != 0xFF:
-            raise Corrupt("a stream node is not a listpack")
+            raise Corrupt("stream node: the bytes are not a listpack")
         self.buf = buf
         self.stop = start + size - 1
         self.master_ms = ms
         self.master_seq = seq
         count = self._int(data, start + _HEADER)
         if count < 0 or self._int(data, self.next) < 0:
-            raise Corrupt("a stream node has a negative count of entries")
+            raise Corrupt("stream node: the master entry has a negative count of entries")
         count = self._int(data, self.next)
         if count < 0 or count > size:
-            raise Corrupt("a stream node has an impossible number of fields")
+            raise Corrupt("stream node: the number of fields is negative or exceeds the node")
         self._read_names(data, self.next, count)
         if self._int(data, self.next) != 0:
-            raise Corrupt("a stream node's master entry has no end")
+            raise Corrupt("stream node: the master entry does not end with 0")
         self.pos = self.next
         return True
 
@@ -347,7 +347,7 @@ class NodeReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _entry(self, data: cython.p_const_uchar) -> cython.bint:
-        """Decode the entry at pos, or step over it if it is deleted or outside the range."""
+        """Decode the entry at the current position. Skip it if it is deleted or outside the requested range."""
         p: cython.Py_ssize_t = self.pos
         flags: cython.longlong = self._small(data, p)
         ms: cython.ulonglong = _undelta(self.master_ms, self._small(data, self.next))
@@ -361,7 +361,7 @@ class NodeReader:
         if flags & _SAMEFIELDS == 0:
             count = self._int(data, self.next)
             if count < 0 or count > self.stop - p:
-                raise Corrupt("a stream node has an impossible number of fields")
+                raise Corrupt("stream node: the number of fields is negative or exceeds the node")
             elements = 2 * count + 4
         if flags & _DELETED != 0 or ms < self.after_ms or (ms == self.after_ms and seq <= self.after_seq):
             while count > 0:
@@ -379,7 +379,7 @@ class NodeReader:
             self.last_seq = seq
             self.entries += 1
         if self._small(data, self.next) != elements:
-            raise Corrupt("a stream node's entry contradicts its lp-count")
+            raise Corrupt("stream node: the lp-count of an entry differs from its number of elements")
         self.pos = self.next
         return True
 
@@ -389,7 +389,7 @@ class NodeReader:
     def _values(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
-        """Add an entry with the master's names to the rows; set `next` past its last value."""
+        """Add an entry with the master's field names to the rows. Set `next` to the position after its last value."""
         rows: RowBuilder = self.rows
         slot: Slot = self.shape.first
         items: Column = rows.items
@@ -398,15 +398,15 @@ class NodeReader:
         start: cython.Py_ssize_t
         size: cython.Py_ssize_t
         rows.begin_as(self.shape, ms, seq)
-        if items is not None:  # every row of the map repeats the names, which the node stores once
+        if items is not None:  # the map column repeats the names in every row, although the node stores them once
             rows.nbytes += len(self.shape.texts)
         while slot is not None:
-            if p < stop and 0x80 <= data[p] < 0xC0:  # a text of up to 63 bytes: most values
+            if p < stop and 0x80 <= data[p] < 0xC0:  # a text of up to 63 bytes, the most common value
                 size = data[p] & 0x3F
                 start = p + 1
                 p += size + 2
                 if p > stop:
-                    raise Corrupt("a stream node ends in the middle of an entry")
+                    raise Corrupt("stream node: an entry extends past the node's end")
                 if items is not None:
                     items.put_text(data, start, size, stop)
                 if slot.owner is not None:
@@ -427,7 +427,7 @@ class NodeReader:
     def _give(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, owner: Column | None, items: Column | None
     ) -> cython.bint:
-        """Give the value at p to its column and to the map."""
+        """Store the value at p in its column and in the map column."""
         if self._item(data, p):
             if items is not None:
                 items.put_text(data, self.start, self.size, self.stop)
@@ -448,7 +448,7 @@ class NodeReader:
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, count: cython.longlong,
         ms: cython.ulonglong, seq: cython.ulonglong,
     ) -> cython.bint:  # fmt: skip
-        """Add an entry with its own names to the rows; set `next` past its last value."""
+        """Add an entry with its own field names to the rows. Set `next` to the position after its last value."""
         rows: RowBuilder = self.rows
         name: bytearray
         first: cython.Py_ssize_t = p
@@ -477,7 +477,7 @@ class NodeReader:
     def _malformed(
         self, data: cython.p_const_uchar, p: cython.Py_ssize_t, slot: Slot | None, count: cython.longlong
     ) -> cython.bint:
-        """Report all fields of an entry with bad values; its names are those of the slots, or its own `count`."""
+        """Pass all fields of an entry with malformed values to `rows.malformed`."""
         pairs: list[tuple[bytes, bytes]] = []
         name: bytes
         while slot is not None:
@@ -496,7 +496,7 @@ class NodeReader:
 @cython.final
 @cython.cclass
 class NodeDecoder:
-    """Decodes the entries of (after, last] of a local stream into `rows`, batch by batch."""
+    """Decodes entries of a stream in this process into `rows`: those with IDs after `after` and up to `last`."""
 
     __slots__ = ("reader", "nodes", "busy")
     reader: NodeReader
@@ -507,7 +507,7 @@ class NodeDecoder:
         self, rows: RowBuilder, stream: StreamNodes, after: Sequence[int], last: Sequence[int],
         max_rows: int = 16384, max_bytes: int = 32 << 20,
     ) -> None:  # fmt: skip
-        """A batch is full at max_rows entries or at max_bytes bytes of entries."""
+        """Create a decoder. A batch is full after max_rows entries or max_bytes bytes of entries."""
         self.reader = NodeReader(rows, after, last, max_rows, max_bytes)
         self.nodes = RaxIterator(stream.rax)
         self.busy = False
@@ -527,7 +527,7 @@ class NodeDecoder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decode(self) -> cython.int:
-        """Decode; return FULL when the batch is full, DONE at the end of the range."""
+        """Decode the next entries. Return FULL when the batch is full, DONE at the end of the range."""
         reader: NodeReader = self.reader
         lp: Listpack
         while True:
@@ -545,13 +545,13 @@ class NodeDecoder:
 
 
 def nodes_of(nodes: Iterable[tuple[bytes, bytes]]) -> StreamNodes:
-    """Return pairs of 16-byte master ID and listpack bytes as a tree of nodes; Corrupt if a node is malformed."""
+    """Build a tree of nodes from (16-byte master ID, listpack bytes) pairs. Raise Corrupt if a node is malformed."""
     stream = StreamNodes()
     for key, data in nodes:
         if len(key) != 16:
-            raise Corrupt("a stream node's key is not an ID of 16 bytes")
+            raise Corrupt("stream node: the key must be an ID of 16 bytes")
         node = Listpack.from_bytes(data, True)
         if not validate_node(node, True):
-            raise Corrupt("a stream node is malformed")
+            raise Corrupt("stream node: the bytes are not a valid node")
         stream.rax.insert(key, node)
     return stream

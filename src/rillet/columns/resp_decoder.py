@@ -1,39 +1,40 @@
-"""Replies to XRANGE into rows, directly from a socket's bytes.
+"""Converts replies to XRANGE into rows, directly from the bytes that a socket received.
 
     *2                                      two entries
       *2 $15 1526919030474-0                the first: its ID,
          *4 $4 name $5 Adele $3 age $2 37   its fields and values
       *2 ...
 
-`RangeDecoder` is a `ReceiveBuffer`. `decode` gives every complete entry to a `RowBuilder`. It begins an incomplete
-entry again when more bytes have arrived, so it keeps only positions between calls. It returns
+`RangeDecoder` is a `ReceiveBuffer`. `decode` passes every complete entry to a `RowBuilder`. If an entry is incomplete,
+`decode` starts it again when more bytes have arrived, so it keeps only positions between calls. It returns
 
-    MORE    the reply is incomplete: receive
+    MORE    the reply is incomplete: receive more bytes
     FULL    the batch is full: take the rows, then decode again before receiving
     DONE    the reply is complete: it had `entries` entries, the last with the ID (last_ms, last_seq)
-    BEGUN   once per `expect`: `met` tells whether the reply begins with the expected entry
+    BEGUN   once after `expect`: the first entry was read, and `met` is True if it is the expected one
 
-so a caller can request the next page before it builds the batch of this one.
+At FULL and DONE, a caller can request the next page before it builds the batch of this one.
 
 To detect deletions between two pages, a reader requests the second page from the last entry of the first page on, that
 entry included, with COUNT one higher. `expect` skips this entry. If it is gone, the extra entry at the end is skipped
 instead, so that a page has the same number of entries in both cases.
 
 A null in place of an entry's fields (`$-1`, `*-1`, RESP3's `_`) is a deleted entry, as XREADGROUP shows it: it makes no
-row and is counted in `missing`. An error reply raises ReplyFailed with the server's text, anything else ProtocolError.
-No byte at or after `end` is read.
+row and is counted in `missing`. An error reply raises ReplyFailed with the server's text. Any other malformed reply
+raises ProtocolError. No byte at or after `end` is read.
 
-Entries of a stream are alike. Once the names of one are known, only the values of the next are unknown:
+Consecutive entries of a stream usually have the same names, so all bytes between their values are the same:
 
     *2 CRLF $15 CRLF 1526919030474-0  CRLF *4 CRLF $4 CRLF name CRLF $  5 CRLF Adele  CRLF $3 CRLF age CRLF $  2 CRLF 37
-                     ID               literal of the first slot                       literal of the second
+                     ID               literal of the first field                      literal of the second field
 
-`_shaped_entry` compares a literal, reads a length, notes or skips a value, and so on. It never touches a value that no
-column takes. It tries the last eight shapes. If an entry is incomplete or differs in any byte, `_entry` decodes it
-instead and finds the error, if any. Tests compare the two.
+A `Shape` holds these literals. For each field, `_shaped_entry` compares the literal, reads the value's length, and
+records the value's position. It skips values of fields without a column. It tries the last eight shapes. If an entry is
+incomplete or differs in any byte, `_entry` decodes the entry instead and finds the error, if any. Tests compare the
+results of both.
 
-Cost: O(bytes). Compiled, an entry of five short fields takes 0.15 microseconds with six columns, 0.1 with the ID and
-one field. Memory is twice the largest entry.
+Cost: O(bytes). Compiled, an entry of five short fields takes 0.15 microseconds with six columns, 0.1 with columns for
+the ID and one field. Memory is twice the largest entry.
 Rejected: replies parsed by redis-py or hiredis (eleven objects per entry, and work for the garbage collector); a search
 for line ends (a length gives the position of the next line).
 """
@@ -75,7 +76,7 @@ class ReplyFailed(RilletError):
 @cython.inline
 @cython.exceptval(check=False)
 def matches(data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n: cython.Py_ssize_t) -> cython.bint:
-    """Return whether data[p:p + n] equals the literal, which has n bytes; 8 to 16 as two overlapping words."""
+    """Return whether data[p:p + n] equals a literal of n bytes. 8 to 16 bytes are compared as two words."""
     if cython.compiled:
         expected: cython.p_const_uchar = cython.cast(cython.p_const_uchar, PyBytes_AS_STRING(literal))
         left: cython.ulonglong = 0
@@ -96,7 +97,7 @@ def matches(data: cython.p_const_uchar, p: cython.Py_ssize_t, literal: bytes, n:
 @cython.final
 @cython.cclass
 class RangeDecoder(ReceiveBuffer):
-    """Decodes replies to XRANGE into `rows`, reply by reply."""
+    """Decodes one reply to XRANGE after another and passes the entries to `rows`."""
 
     __slots__ = (
         "rows", "after", "left", "entries", "last_ms", "last_seq", "max_rows", "max_bytes", "ms", "seq", "missing",
@@ -112,17 +113,17 @@ class RangeDecoder(ReceiveBuffer):
     max_bytes: cython.Py_ssize_t
     ms: cython.ulonglong
     seq: cython.ulonglong
-    missing: cython.Py_ssize_t  # entries with null for their fields, which were deleted
-    recent: list[Shape]  # of the last entries, newest first
-    fields: cython.Py_ssize_t  # of the last decoded entry
+    missing: cython.Py_ssize_t  # number of deleted entries: the reply has null instead of their fields
+    recent: list[Shape]  # the shapes of the last entries, newest first
+    fields: cython.Py_ssize_t  # number of fields of the last decoded entry
     begin_ms: cython.ulonglong  # the ID that the reply should begin with
     begin_seq: cython.ulonglong
-    most: cython.Py_ssize_t  # entries to decode after that one; 0 without `expect`
-    extra: cython.Py_ssize_t  # entries to skip at the reply's end
+    most: cython.Py_ssize_t  # maximum number of entries to decode after the expected entry; 0 without `expect`
+    extra: cython.Py_ssize_t  # number of entries to skip at the reply's end
     met: cython.bint
 
     def __init__(self, rows: RowBuilder, max_rows: int = 16384, max_bytes: int = 32 << 20) -> None:
-        """A batch is full at max_rows entries or at max_bytes bytes of reply."""
+        """Create a decoder. A batch is full after max_rows entries or max_bytes bytes of the reply."""
         ReceiveBuffer.__init__(self, 1 << 18)
         self.rows = rows
         self.after = self.entries = 0
@@ -140,7 +141,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def expect(self, ms: cython.ulonglong, seq: cython.ulonglong, most: cython.Py_ssize_t) -> cython.bint:
-        """Expect the next reply to begin with the entry of that ID; skip it, and decode `most` others at most."""
+        """Expect the next reply to begin with the entry ms-seq. Skip that entry and decode at most `most` others."""
         self.begin_ms = ms
         self.begin_seq = seq
         self.most = most
@@ -154,7 +155,7 @@ class RangeDecoder(ReceiveBuffer):
         count: cython.Py_ssize_t
         start: cython.Py_ssize_t
         if self.end < 0 or self.end > len(self.buf) or self.pos < 0:
-            raise IndexError("the position is outside the buffer")
+            raise IndexError("the position of the next entry is outside the receive buffer")
         if self.left < 0:
             count = self._header(self.pos, _ARRAY)
             if count == _INCOMPLETE:
@@ -186,7 +187,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _begin(self) -> cython.bint:
-        """Skip the expected entry and set `met`. False if the first entry is incomplete."""
+        """Skip the expected entry and set `met`. Return False if the first entry is incomplete."""
         start: cython.Py_ssize_t = self.pos
         self.met = False
         if self.left > 0:
@@ -212,7 +213,7 @@ class RangeDecoder(ReceiveBuffer):
         if n == _INCOMPLETE:
             return _INCOMPLETE
         if n != 2:
-            raise ProtocolError("an entry of a stream is not an array of ID and fields")
+            raise ProtocolError("reply to XRANGE: an entry is not an array of ID and fields")
         size = self._text(self.after)
         if size == _INCOMPLETE:
             return _INCOMPLETE
@@ -222,7 +223,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _pass(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Skip the entry at p, and read only its ID. False if incomplete."""
+        """Skip the entry at p and read only its ID. Return False if the entry is incomplete."""
         n: cython.Py_ssize_t = self._head(p)
         if n == _INCOMPLETE:
             return False
@@ -236,7 +237,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _entry(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Decode the entry at p and advance past it. False if incomplete."""
+        """Decode the entry at p and advance past it. Return False if the entry is incomplete."""
         buf: bytearray = self.buf
         rows: RowBuilder = self.rows
         start: cython.Py_ssize_t = p
@@ -269,7 +270,7 @@ class RangeDecoder(ReceiveBuffer):
         return True
 
     def _pairs(self, p: int) -> list[tuple[bytes, bytes]]:
-        """Return all fields of the complete entry at p."""
+        """Return the names and values of the complete entry at p."""
         words: list[bytes] = []
         self._header(p, _ARRAY)
         self._text(self.after)
@@ -285,7 +286,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _shaped_entry(self, p: cython.Py_ssize_t) -> cython.bint:
-        """Decode the entry at p if it is complete and has a recent shape; otherwise return False, with no effect."""
+        """Decode the entry at p if it is complete and has a recent shape. Otherwise return False and change nothing."""
         i: cython.Py_ssize_t
         shape: Shape
         start: cython.Py_ssize_t = self._shaped_head(p)
@@ -305,7 +306,7 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(check=False)
     def _shaped_head(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read the ID of the entry at p, and note its text in the rows; return its end, -1 for an unusual ID."""
+        """Read the ID of the entry at p and store its position in the rows. Return its end, or -1 for an unusual ID."""
         data: cython.p_const_uchar = self.buf
         end: cython.Py_ssize_t = self.end
         stop: cython.Py_ssize_t
@@ -340,7 +341,7 @@ class RangeDecoder(ReceiveBuffer):
                 break
             value = value * 10 + digit
             p += 1
-        # 19 digits fit 64 bits. A server writes no leading zeros.
+        # An unsigned 64-bit number holds any 19 digits. Servers write no leading zeros.
         if p == start or p - start > 19 or p + 1 >= stop or stop - p > 20 or data[p] != 0x2D:
             return -1
         if (data[start] == 0x30 and p - start > 1) or (data[p + 1] == 0x30 and stop - p > 2):
@@ -362,9 +363,10 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _shaped_fields(self, shape: Shape, p: cython.Py_ssize_t) -> cython.bint:
-        """Advance past the fields at p, and note their values in the rows. False if incomplete or of another shape.
+        """Advance past the fields at p and store the positions of their values in the rows.
 
-        The bytes between two values of a shape are constant: CRLF, the next name, and the `$` of its value.
+        Return False if the entry is incomplete or has another shape. The bytes between two values of a shape are
+        constant: CRLF, the next name, and the `$` of its value.
         """
         buf: bytearray = self.buf
         data: cython.p_const_uchar = buf
@@ -381,7 +383,7 @@ class RangeDecoder(ReceiveBuffer):
         rows.id_start = start
         rows.id_size = id_size
         while slot is not None:
-            # The literal and three bytes of the length: a digit, a digit or CR, CR or LF.
+            # At least three bytes follow the literal: a one-digit length and CRLF, or two digits and CR.
             if p + slot.size + 4 > end or not matches(data, p, slot.literal, slot.size):
                 return False
             p += slot.size
@@ -413,9 +415,9 @@ class RangeDecoder(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _learn(self) -> cython.bint:
-        """Remember the shape of the entry that was just decoded by its names.
+        """Add the shape of the entry that `_entry` just decoded to the recent shapes.
 
-        After _MAX_SHAPES different shapes nothing is learned any more: the stream's entries have no common shape.
+        After _MAX_SHAPES different shapes it adds no more: the stream's entries have no common shape.
         """
         rows: RowBuilder = self.rows
         if self.fields == 0 or self.fields > _MAX_SLOTS or len(rows.shapes) >= _MAX_SHAPES:
@@ -437,11 +439,11 @@ class RangeDecoder(ReceiveBuffer):
         if p < self.end and self.buf[p] != _ARRAY:
             n = self._header(p, _BULK)
             if n >= 0:
-                raise ProtocolError("an entry's fields are neither an array nor null")
+                raise ProtocolError("reply to XRANGE: the fields of an entry are neither an array nor null")
             return n
         n = self._header(p, _ARRAY)
         if n > 0 and n & 1:
-            raise ProtocolError("an entry of a stream has a name without a value")
+            raise ProtocolError("reply to XRANGE: an entry has a name without a value")
         return n
 
     @cython.cfunc
@@ -451,13 +453,13 @@ class RangeDecoder(ReceiveBuffer):
         n: cython.Py_ssize_t = self._header(p, _BULK)
         if n < 0:
             if n == _NULL:
-                raise ProtocolError("an entry of a stream has a null name or value")
+                raise ProtocolError("reply to XRANGE: an entry has a null name or value")
             return _INCOMPLETE
         p = self.after + n
         if p + 2 > self.end:
             return _INCOMPLETE
         if self.buf[p] != 0x0D or self.buf[p + 1] != 0x0A:
-            raise ProtocolError("a bulk string does not end at its length")
+            raise ProtocolError("reply to XRANGE: a bulk string is not followed by CRLF")
         self.after = p + 2
         return n
 
@@ -477,7 +479,7 @@ class RangeDecoder(ReceiveBuffer):
         second = buf[p + 2]
         if second == 0x0D:
             if buf[p + 3] != 0x0A:
-                raise ProtocolError("a reply has an invalid length")
+                raise ProtocolError("reply to XRANGE: an array or string has an invalid length")
             self.after = p + 4
             return digit
         if buf[p + 3] == 0x0D and buf[p + 4] == 0x0A and 0x30 <= second <= 0x39:
@@ -498,10 +500,10 @@ class RangeDecoder(ReceiveBuffer):
             if p + 2 > end:
                 return _INCOMPLETE
             if n > _MAX_LENGTH:
-                raise ProtocolError("a reply has an invalid length")
+                raise ProtocolError("reply to XRANGE: an array or string has an invalid length")
             digit = buf[p] - 0x30
         if buf[p] != 0x0D or buf[p + 1] != 0x0A:
-            raise ProtocolError("a reply has an invalid length")
+            raise ProtocolError("reply to XRANGE: an array or string has an invalid length")
         self.after = p + 2
         return n
 
@@ -518,11 +520,11 @@ class RangeDecoder(ReceiveBuffer):
 
     @cython.cfunc
     def _odd_header(self, p: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read a line at p that is not a plain length: null, an error reply, or invalid."""
+        """Handle a line at p that is not a length: a null, an error reply, or a malformed line."""
         line_end: cython.Py_ssize_t = self.buf.find(b"\r\n", p, self.end)
         if line_end < 0:
             if self.end - p > 65536:
-                raise ProtocolError("a line of a reply has no end")
+                raise ProtocolError("reply to XRANGE: a header line is too long; CRLF is missing")
             return _INCOMPLETE
         line: bytes = bytes(self.buf[p:line_end])
         self.after = line_end + 2
@@ -553,10 +555,10 @@ class RangeDecoder(ReceiveBuffer):
                 digits = 0
                 continue
             if digit < 0 or digit > 9 or value > _U64_TENTH or (value == _U64_TENTH and digit > 5):
-                raise ProtocolError("a reply has an invalid stream ID")
+                raise ProtocolError("reply to XRANGE: the ID of an entry is malformed")
             value = value * 10 + digit
             digits += 1
         if halves == 0 or digits == 0:
-            raise ProtocolError("a reply has an invalid stream ID")
+            raise ProtocolError("reply to XRANGE: the ID of an entry is malformed")
         self.seq = value
         return True

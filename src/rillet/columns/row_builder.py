@@ -1,4 +1,4 @@
-"""Rows: the columns of one batch, and the column of each field.
+"""Assembles the rows of one batch: assigns each field of an entry to its column.
 
 A decoder (resp_decoder.py, node_decoder.py) walks over entries and calls, for each one,
 
@@ -7,24 +7,26 @@ A decoder (resp_decoder.py, node_decoder.py) walks over entries and calls, for e
     rows.text(buf, start, n)                 and its value, or rows.number(value)
     rows.finish(buf)                         append one value to every column
 
-Nothing is final between `begin` and `finish`: a decoder begins an entry again when its second half arrives. A typed
-column only notes the position of its value (its registers), so the last of duplicate fields wins and a missing field
-is null, both without a test. The map column writes its pairs at once; `begin` truncates it to a mark.
+Nothing is final between `begin` and `finish`: if only half of an entry has arrived, the decoder begins the entry again
+later. Until `finish`, a typed column stores only the position of its value in the buffer (`start`, `size`). Therefore
+the last of duplicate fields wins, and a missing field becomes null, without extra tests. The map column appends its
+pairs immediately; `begin` removes the pairs of an unfinished entry.
 
 The builder guesses the column of a field from its position. Entries of a stream mostly have the same fields in the
-same order, so the name at position i is compared with the previous name there (`pattern`): one memcmp. Only a
-different name needs a dictionary lookup. Spark rejects a map with duplicate keys. An entry that follows a pattern
-without duplicates has none; otherwise its pairs are searched, and the last value of a name wins.
+same order, so the name of field i is compared with the name of field i in the previous entry (`pattern`): one memcmp.
+Only a different name needs a dictionary lookup. Spark rejects a map with duplicate keys. An entry that has the same
+names as a pattern without duplicates needs no test. Otherwise its pairs are searched, and the last value of a name
+wins.
 
-A decoder that knows an entry's names in advance (a reply like the previous one, a node whose entries have the master
-entry's fields) looks them up once, as a `Shape`: a chain of `Slot`s, each with the column of its value.
+Many entries have the same names: those of similar replies, or those of a node with the master entry's fields. The
+decoder looks such names up once and keeps the result as a `Shape`: a chain of `Slot`s, each with a value's column.
 
     shape = rows.shape_of([b"user", b"amount"])
     rows.begin_as(shape, ms, seq)
-    ...                                      for shape.first, slot.next, ...: set the registers of slot.owner, if any,
-    rows.finish(buf)                         and append the value to rows.items, if there is a map
+    ...                                      for each slot of the shape: set start, size, number of slot.owner (if any),
+    rows.finish(buf)                         and append the value to rows.items (if the batch has a map column)
 
-No name is compared then, and the map's keys are copied in one piece.
+Then no name is compared, and one copy appends all keys of the map.
 
 A value that does not have its column's type becomes null and sets `parser.bad`. `finish` then applies the mode:
 
@@ -40,10 +42,10 @@ Sources of a column: a field, or the entry itself:
     id         string       ms-seq, exact
     id_ms      long         the ID's first half: 64 unsigned bits in a signed column, so 2^63 and more read as
     id_seq     long         negative (two's complement); `id` is exact
-    timestamp  timestamp    id_ms as a moment; null if its microseconds exceed 64 bits (after the year 294246)
+    timestamp  timestamp    id_ms as a timestamp; null if its microseconds exceed 64 bits (after the year 294246)
     fields     map          all fields
 
-Cost: O(bytes) of the entry, plus 5 to 15 ns per column if compiled. A slot that no column takes costs nothing here.
+Cost: O(bytes) of the entry, plus 5 to 15 ns per column if compiled. A field without a column costs nothing here.
 """
 
 from __future__ import annotations
@@ -85,8 +87,8 @@ PERMISSIVE, DROPMALFORMED, FAILFAST = range(3)
 MODES = {"PERMISSIVE": PERMISSIVE, "DROPMALFORMED": DROPMALFORMED, "FAILFAST": FAILFAST}
 _DROPMALFORMED = cython.declare(cython.int, 1)
 _FAILFAST = cython.declare(cython.int, 2)
-SHOWN = 100  # characters of a bad value that an error shows
-MOST_FIELDS = 1000  # discovered fields; with more of them, names are probably data
+SHOWN = 100  # an error message shows at most this many characters of a malformed value
+MOST_FIELDS = 1000  # limit for schema discovery: a stream with more field names probably uses names as data
 
 
 class TooManyFields(RilletError):
@@ -101,11 +103,11 @@ class BadValue(RilletError, ValueError):
 @cython.inline
 @cython.exceptval(-1, check=False)
 def same(name: bytes, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-    """Return whether buf[start:start + n] equals name; IndexError if the range exceeds buf."""
+    """Return whether buf[start:start + n] equals a name. Raise IndexError if the range exceeds buf."""
     if n != len(name):
         return False
     if start < 0 or start > len(buf) - n:
-        raise IndexError("name outside the buffer")
+        raise IndexError("a field name would exceed the buffer")
     if cython.compiled:
         left: cython.p_const_uchar = name
         right: cython.p_const_uchar = buf
@@ -117,7 +119,7 @@ def same(name: bytes, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssi
 @cython.inline
 @cython.exceptval(check=False)
 def signed(value: cython.ulonglong) -> cython.longlong:
-    """Return the same 64 bits as a signed integer."""
+    """Reinterpret an unsigned 64-bit number as a signed one."""
     if value < _SIGN:
         return value
     rest: cython.longlong = value - _SIGN
@@ -127,13 +129,13 @@ def signed(value: cython.ulonglong) -> cython.longlong:
 @cython.final
 @cython.cclass
 class Slot:
-    """One field of a shape: the bytes before its value in a reply, and the column that takes the value."""
+    """One field of a shape: the constant bytes before its value in a reply, and the value's column."""
 
     __slots__ = ("name", "owner", "literal", "size", "next")
     name: bytes
-    owner: Column  # None if no column takes the value
-    literal: bytes  # from the end of the previous value (or of the ID) to the $ of this value's length
-    size: cython.Py_ssize_t  # of the literal
+    owner: Column  # the value's column; None if the batch has no column for this field
+    literal: bytes  # the reply's bytes from the end of the previous value (or ID) to the $ of this value's length
+    size: cython.Py_ssize_t  # length of `literal` in bytes
     next: Slot
 
     def __init__(self, name: bytes, owner: Column | None, literal: bytes) -> None:
@@ -152,9 +154,9 @@ class Shape:
     __slots__ = ("first", "count", "unique", "texts", "ends")
     first: Slot
     count: cython.Py_ssize_t
-    unique: cython.bint  # all names are different keys of a map
-    texts: bytes  # the names as keys of a map, concatenated
-    ends: bytearray  # the end of each name in `texts`, int32
+    unique: cython.bint  # the names contain no duplicates, so they can be keys of a Spark map
+    texts: bytes  # all names, concatenated as the keys of a map column
+    ends: bytearray  # end offset of each name in `texts`, as int32
 
     def __init__(self, names: list[bytes], wanted: dict[bytes, Column]) -> None:
         keys = [name.decode("utf-8", "replace").encode() for name in names]
@@ -180,7 +182,7 @@ class Shape:
 @cython.final
 @cython.cclass
 class RowBuilder:
-    """The columns of a batch under construction."""
+    """Collects the values of each entry and appends them to the columns of a batch."""
 
     __slots__ = (
         "columns", "first", "wanted", "pattern", "owners", "position", "changed", "unique", "keys", "items",
@@ -209,12 +211,12 @@ class RowBuilder:
     nbytes: cython.Py_ssize_t
     parser: ValueParser
     shapes: dict[tuple[bytes, ...], Shape]
-    shape: Shape  # of the current entry; None if its names are given one by one
+    shape: Shape  # the current entry's shape; None if the decoder passes its names one by one
     id_start: cython.Py_ssize_t
-    id_size: cython.Py_ssize_t  # of the ID's text in the buffer; ABSENT if the builder has to format it
+    id_size: cython.Py_ssize_t  # length of the ID's text in the buffer; ABSENT if the ID must be formatted
     mode: cython.int
-    corrupt: Column  # shows entries with bad values as JSON; or None
-    discovers: cython.bint  # a field without a column gets a new column of strings
+    corrupt: Column  # the column that shows malformed entries as JSON; or None
+    discovers: cython.bint  # whether a field without a column gets a new string column
 
     def __init__(self, key: bytes, mode: int = PERMISSIVE) -> None:
         """Create a builder without columns; `key` is the value of the `stream` column."""
@@ -245,7 +247,7 @@ class RowBuilder:
         self.columns.append(column)
 
     def add_field(self, name: bytes, kind: int) -> Column:
-        """Add a column of the field `name` and return it; ValueError if the field has one already."""
+        """Add a column for the field `name` and return it. Raise ValueError if the field already has a column."""
         if name in self.wanted:
             raise ValueError(f"two columns take the field {name.decode('utf-8', 'replace')!r}")
         column = Column(name, FIELD, kind, self.parser)
@@ -254,33 +256,33 @@ class RowBuilder:
         return column
 
     def add_source(self, source: int) -> None:
-        """Add a column of the entry itself (STREAM, ID, ID_MS, ID_SEQ, ID_TIME)."""
+        """Add a column for the key or a part of the entry's ID (STREAM, ID, ID_MS, ID_SEQ, ID_TIME)."""
         self._add(Column(b"", source, SOURCE_KINDS[source], self.parser))
 
     def add_corrupt(self) -> None:
-        """Add the column that shows entries with bad values as JSON; null for other entries."""
+        """Add the column that shows entries with malformed values as JSON. It is null for other entries."""
         self._add(Column(b"", CORRUPT, STRING, self.parser))
         if self.mode == PERMISSIVE:
             self.corrupt = self.columns[len(self.columns) - 1]
 
     def add_map(self, kind: int) -> None:
-        """Add the map of all fields; its keys are strings, its values of `kind` (STRING or BINARY)."""
+        """Add the map column of all fields. Its keys are strings; its values are of `kind` STRING or BINARY."""
         if self.keys is not None:
-            raise ValueError("a batch has one map column")
+            raise ValueError("the batch already has a map column")
         if kind not in (STRING, BINARY):
-            raise ValueError("the map's values are strings or binary")
+            raise ValueError("the values of the map column must be STRING or BINARY")
         self.keys = Column(b"", MAP, STRING, self.parser)
         self.items = Column(b"", MAP, kind, self.parser)
         self.keys.strict = self.items.strict = self.mode == FAILFAST
         self.map_ends = Column(b"", MAP, INT, self.parser)
         self._add(self.map_ends)
 
-    # ---- entries whose names are given one by one --------------------------------------------------------------
+    # ---- entries whose names are passed one by one -------------------------------------------------------------
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def begin(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Start an entry; the values of an unfinished one are dropped."""
+        """Start an entry, and drop the values of an unfinished entry."""
         if self.position != 0:
             self._forget()
         self.shape = None  # type: ignore[assignment]
@@ -292,7 +294,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _forget(self) -> cython.bint:
-        """Drop the values of an unfinished entry."""
+        """Drop all values that an unfinished entry has set."""
         column: Column = self.first
         if self.keys is not None:
             self.keys.truncate(self.keys_mark, self.keys_used)
@@ -309,7 +311,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def name(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Set the name of the entry's next field to buf[start:start + n]; its value must follow."""
+        """Set the name of the next field to buf[start:start + n]. Set its value next, with `text` or `number`."""
         self.owner = self._owner(buf, start, n)
         if self.keys is not None:
             self.keys.put(buf, start, n)
@@ -318,7 +320,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def text(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Set the value of the last named field to the text buf[start:start + n]; `finish` gets the same buf."""
+        """Set the value of the last named field to buf[start:start + n]. Pass the same buf to `finish`."""
         if self.keys is not None:
             self.items.put(buf, start, n)
         if self.owner is not None:
@@ -329,7 +331,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def number(self, value: cython.longlong) -> cython.bint:
-        """Set the value of the last named field to an integer, which a listpack stores as such."""
+        """Set the value of the last named field to an integer, for values that a listpack stores as integers."""
         if self.keys is not None:
             self.items.put_number(value)
         if self.owner is not None:
@@ -349,7 +351,7 @@ class RowBuilder:
 
     @cython.cfunc
     def _learn(self, i: cython.Py_ssize_t, name: bytes) -> Column:
-        """Remember the field name at position i; return its column or None."""
+        """Store the name of an entry's i-th field for comparison with later entries; return its column or None."""
         owner = self.wanted.get(name)
         if owner is None and self.discovers:
             owner = self._discover(name)
@@ -363,7 +365,7 @@ class RowBuilder:
         return owner  # type: ignore[return-value]
 
     def _discover(self, name: bytes) -> Column:
-        """Add a column of strings for a new field, with a null for every earlier row."""
+        """Add a string column for a new field, with a null for every earlier row."""
         if len(self.wanted) >= MOST_FIELDS:
             raise TooManyFields(f"more than {MOST_FIELDS:,} different fields")
         column = self.add_field(name, STRING)
@@ -374,7 +376,7 @@ class RowBuilder:
     # ---- entries with a shape ----------------------------------------------------------------------------------
 
     def shape_of(self, names: list[bytes]) -> Shape:
-        """Return the shape of entries with these fields in this order. O(names). Add all columns before."""
+        """Return the shape of entries with these fields in this order. O(names). All columns must exist already."""
         key = tuple(names)
         shape = self.shapes.get(key)
         if shape is None:
@@ -390,7 +392,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def begin_as(self, shape: Shape, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Start an entry of a shape. For every slot, the caller sets its owner's registers and appends to `items`."""
+        """Start an entry of a shape. For each slot, the caller sets the value in `owner` and appends it to `items`."""
         if self.position != 0:
             self._forget()
         self.shape = shape
@@ -404,7 +406,7 @@ class RowBuilder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def finish(self, buf: bytearray) -> cython.bint:
-        """End the entry: append one value to every column; False if the caller must call `malformed`.
+        """Append one value of the entry to every column. Return False if the caller must call `malformed` next.
 
         Raise BadValue if a value does not have its column's type and the mode is FAILFAST.
         """
@@ -413,7 +415,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def finish_in(self, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Do `finish` for texts within data[:limit]."""
+        """End the entry as `finish` does; the entry's texts are in data[:limit]."""
         column: Column = self.first
         if self.keys is not None:
             self._finish_map()
@@ -435,7 +437,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _put_own(self, column: Column, data: cython.p_const_uchar, limit: cython.Py_ssize_t) -> cython.bint:
-        """Append the value of a column of the entry itself."""
+        """Append the key, or a part of the entry's ID, to a column that shows it."""
         source: cython.int = column.source
         if source == _ID:
             if self.id_size >= 0:
@@ -458,7 +460,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _mark(self) -> cython.bint:
-        """Keep the entry's pairs when the next entry begins."""
+        """Record that the entry's pairs in the map column are complete, so that the next `begin` keeps them."""
         self.keys_mark = self.keys.length
         self.keys_used = self.keys.used
         self.items_used = self.items.used
@@ -467,11 +469,11 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _finish_map(self) -> cython.bint:
-        """Complete the entry's pairs, without duplicate names."""
+        """Complete the map of the entry, and remove duplicate names."""
         if self.shape is not None:
             self.keys.put_block(self.shape.texts, self.shape.ends, self.shape.count)
             if self.keys.length != self.items.length:
-                raise AssertionError("an entry lacks values of its shape")
+                raise AssertionError("the decoder set fewer values than the entry's shape has fields")
             if not self.shape.unique:
                 self._drop_duplicates()
             return True
@@ -486,7 +488,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _drop_duplicates(self) -> cython.bint:
-        """Remove duplicate names from the entry's pairs: a name keeps its first place and its last value."""
+        """Remove duplicate names from the entry's map. A name keeps its first position and its last value."""
         pairs: dict[bytes, bytes] = {}
         mark: cython.Py_ssize_t = self.keys_mark
         i: cython.Py_ssize_t
@@ -501,12 +503,12 @@ class RowBuilder:
             self.items.put_bytes(value)
         return True
 
-    # ---- bad values --------------------------------------------------------------------------------------------
+    # ---- malformed values --------------------------------------------------------------------------------------
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _finish_bad(self, data: cython.p_const_uchar) -> cython.bint:
-        """Handle an entry with bad values by the mode; return as `finish`."""
+        """Handle an entry with malformed values as the mode requires. The result is that of `finish`."""
         column: Column
         self.parser.bad = False
         if self.mode == _FAILFAST:
@@ -528,7 +530,7 @@ class RowBuilder:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _fail(self, data: cython.p_const_uchar) -> cython.bint:
-        """Raise BadValue for the first bad value."""
+        """Raise BadValue for the entry's first malformed value."""
         column: Column
         shown: str = "bytes that are not UTF-8"
         what: str = "a name or a value in the column 'fields'"
@@ -537,7 +539,7 @@ class RowBuilder:
             if column.bad != _ABSENT:
                 what = f"the field {column.name.decode('utf-8', 'replace')!r}"
                 kind = column.label
-                if column.source == _STREAM:  # the key does not lie in `data`
+                if column.source == _STREAM:  # `data` does not contain the stream's key
                     what = "the key"
                 elif column.bad == _NUMBER:
                     shown = f"{column.number}"
@@ -552,12 +554,12 @@ class RowBuilder:
         )
 
     def malformed(self, pairs: list[tuple[bytes, bytes]]) -> None:
-        """Show all fields of the last finished entry in the column of entries with bad values."""
+        """Set the last row of the column for malformed entries to a JSON text of all fields of the entry."""
         if self.corrupt is not None:
             texts = {name.decode("utf-8", "replace"): value.decode("utf-8", "replace") for name, value in pairs}
             self.corrupt.drop()
             self.corrupt.put_bytes(json.dumps(texts, ensure_ascii=False).encode())
 
     def clear(self) -> None:
-        """Begin the next batch; call it after the columns were taken."""
+        """Start the next batch, after the caller has taken the columns."""
         self.length = self.nbytes = self.keys_mark = self.keys_used = self.items_used = 0

@@ -1,33 +1,33 @@
-"""Numbers, moments and days as text, byte for byte as Arrow's casts write them, one value at a time.
+"""Formats numbers, timestamps and dates as text, byte for byte as Arrow's casts do, one value at a time.
 
 This is the inverse of value_parsing.py. Each column has one `ValueFormatter`. A method writes a value at the start of
 `buf` and returns the text's size; the packer copies the text.
 
     whole numbers   -7, 18446744073709551615
-    doubles         the fewest digits that identify the double, and of those the nearest: 0.1, 100, 1.5e+10; with an
-                    exponent from 10^10 on and below 10^-6; nan, inf, -inf, -0
-    floats          the same for the nearest float
-    days            2013-01-01
-    moments         2013-01-01T05:15:00.000000Z, with as many decimals as the unit has
+    doubles         the fewest digits that read back as the same double: 0.1, 100; with an exponent from 10^10 on
+                    and below 10^-6: 1.5e+10; also nan, inf, -inf, -0
+    floats          the fewest digits that read back as the same 32-bit float
+    dates           2013-01-01
+    timestamps      2013-01-01T05:15:00.000000Z, with as many decimals as the unit has
 
 **The fewest digits** are found by Schubfach (R. Giulietti, "The Schubfach way to render doubles", 2020). Let
-v = c * 2^q be the double, and vl, vr the middles between it and its neighbours:
+v = c * 2^q be the double, and let vl and vr be the midpoints between v and the next smaller and next larger doubles:
 
     k           10^k <= vr - vl < 10^(k + 1): a multiple of 10^k lies between vl and vr, perhaps one of 10^(k + 1)
-    v / 10^k    times 4 in 64 bits; the last bit is set if bits were cut off; vl and vr likewise
-    digits      the multiple of 10^(k + 1) between vl and vr if there is one, otherwise the multiple of 10^k next to v
+    v / 10^k    computed times 4 as a 64-bit integer, whose last bit is set if the result is inexact; also vl and vr
+    digits      a multiple of 10^(k + 1) between vl and vr if one exists, otherwise the multiple of 10^k nearest to v
 
-Most measurements and prices are short. If an integer of at most 15 digits, divided by a thousand or a million, is the
-same double, it is the shortest form. This test needs two divisions.
+Most measurements and prices have at most six decimals. If the value equals an integer of at most 15 digits divided by
+1,000 or by 1,000,000, that decimal is the shortest form. This test needs two divisions.
 
 Schubfach needs the powers of ten from 10^-292 to 10^324, rounded up to 128 bits. The first use computes these 617
 numbers from Python's integers in a millisecond (10 KB).
 
-**Days.** The last day stays in `buf`, because consecutive moments mostly have the same day. Only the years 1 to 9999
-are supported; string_column.py checks this and leaves other arrays to Arrow.
+**Dates.** `buf` keeps the text of the last date, because consecutive timestamps mostly have the same date. Only the
+years 1 to 9999 are supported. string_column.py checks the years and formats other arrays with Arrow.
 
-Cost, compiled: 5 ns for a whole number, 10 for a moment of the same day, 20 for a short double, 50 for a long one.
-Interpreted it takes microseconds, so Arrow's casts are used instead. Rejected: PyOS_double_to_string (the same digits
+Cost, compiled: 5 ns for a whole number, 10 for a timestamp of the same date, 20 for a short double, 50 for a long one.
+Interpreted code takes microseconds, so it uses Arrow's casts instead. Rejected: PyOS_double_to_string (the same digits
 at a tenth of the speed), Grisu (one number in two hundred needs another algorithm), Ryu (tables ten times as large).
 """
 
@@ -66,14 +66,14 @@ _FRACTION = cython.declare(cython.ulonglong, (1 << 52) - 1)
 _ONE = cython.declare(cython.ulonglong, 1 << 52)
 _SINGLE_FRACTION = cython.declare(cython.ulonglong, (1 << 23) - 1)
 _SINGLE_ONE = cython.declare(cython.ulonglong, 1 << 23)
-_PLAIN = cython.declare(cython.double, 1e10)  # from here on with an exponent
+_PLAIN = cython.declare(cython.double, 1e10)  # doubles from 10^10 on are written with an exponent
 _MOST_DIGITS = cython.declare(cython.double, 1e15)
 _MOST_SINGLE_DIGITS = cython.declare(cython.double, 1e6)
 
 
 @lru_cache(maxsize=1)
 def powers() -> bytes:
-    """Return the powers of ten as 128-bit numbers with the highest bit set, rounded up, lower halves first."""
+    """Return the powers of ten as 128-bit numbers with the highest bit set, rounded up, lower 64 bits first."""
     table = bytearray()
     for power in range(LEAST_POWER, MOST_POWER + 1):
         shift = (power * 1741647 >> 19) - 127  # floor(log2(10^power)) - 127
@@ -87,7 +87,7 @@ def powers() -> bytes:
 @cython.inline
 @cython.exceptval(check=False)
 def _upper(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
-    """Return the upper 64 bits of a product, in steps of 64 bits."""
+    """Return the upper 64 bits of the 128-bit product of two 64-bit numbers."""
     low: cython.ulonglong = (one & _HALF) * (other & _HALF)
     cross: cython.ulonglong = (one >> 32) * (other & _HALF) + (low >> 32)
     crossed: cython.ulonglong = (one & _HALF) * (other >> 32) + (cross & _HALF)
@@ -98,7 +98,7 @@ def _upper(one: cython.ulonglong, other: cython.ulonglong) -> cython.ulonglong:
 @cython.inline
 @cython.exceptval(check=False)
 def _scaled(high: cython.ulonglong, low: cython.ulonglong, value: cython.ulonglong) -> cython.ulonglong:
-    """Return bits 128 and up of a value times a 128-bit power; bit 0 is set if the lower bits are not 0."""
+    """Return value * power / 2^128 for a 128-bit power. Bit 0 is set if the division is inexact."""
     rest: cython.ulonglong = (high * value) & _ALL
     carried: cython.ulonglong = _upper(low, value)
     upper: cython.ulonglong = _upper(high, value)
@@ -112,7 +112,7 @@ def _scaled(high: cython.ulonglong, low: cython.ulonglong, value: cython.ulonglo
 @cython.inline
 @cython.exceptval(check=False)
 def _bits(value: cython.double) -> cython.ulonglong:
-    """Return the 64 bits of a double."""
+    """Return the IEEE 754 bits of a double."""
     bits: cython.ulonglong = 0
     if cython.compiled:
         memcpy(cython.address(bits), cython.address(value), 8)
@@ -124,7 +124,7 @@ def _bits(value: cython.double) -> cython.ulonglong:
 @cython.inline
 @cython.exceptval(check=False)
 def _single_bits(value: cython.double) -> cython.ulonglong:
-    """Return the 32 bits of a float, given as the double that equals it."""
+    """Return the IEEE 754 bits of a 32-bit float, which is passed as a double of equal value."""
     if cython.compiled:
         single: cython.float = value
         bits: cython.uint = 0
@@ -146,7 +146,7 @@ def _whole(value: cython.double) -> cython.ulonglong:
 @cython.exceptval(check=False)
 def _real(value: cython.ulonglong) -> cython.double:
     """Return a whole number below 2^53 as a double."""
-    signed: cython.longlong = value  # processors convert signed integers in one instruction
+    signed: cython.longlong = value  # processors convert signed integers, but not unsigned ones, in one instruction
     return signed
 
 
@@ -154,7 +154,7 @@ def _real(value: cython.ulonglong) -> cython.double:
 @cython.inline
 @cython.exceptval(check=False)
 def _equal(decimal: cython.double, value: cython.double, single: cython.bint) -> cython.bint:
-    """Return whether a number rounds to `value` as a double or, if single, as a float."""
+    """Return whether a number, rounded to a double (single: to a float), equals `value`."""
     if not single:
         return decimal == value
     if cython.compiled:
@@ -168,7 +168,7 @@ def _equal(decimal: cython.double, value: cython.double, single: cython.bint) ->
 @cython.inline
 @cython.exceptval(check=False)
 def _put_pair(to: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uint) -> cython.Py_ssize_t:
-    """Write two digits; return the position after them."""
+    """Write a number below 100 as two digits; return the position after them."""
     to[at] = 48 + value // 10
     to[at + 1] = 48 + value % 10
     return at + 2
@@ -177,11 +177,11 @@ def _put_pair(to: cython.p_uchar, at: cython.Py_ssize_t, value: cython.uint) -> 
 @cython.final
 @cython.cclass
 class ValueFormatter:
-    """Writes one value at a time into `buf`; registers hold a number's digits and the day in `buf`."""
+    """Writes the text of one value at a time into `buf`; also remembers which date `buf` contains."""
 
     __slots__ = ("buf", "table", "digits", "power", "day")
     buf: bytearray
-    table: bytes  # the powers of ten; empty until the first floating-point number
+    table: bytes  # the powers of ten; empty until the first floating-point number is formatted
     digits: cython.ulonglong
     power: cython.longlong
     day: cython.longlong
@@ -196,13 +196,13 @@ class ValueFormatter:
     @cython.inline
     @cython.exceptval(check=False)
     def _start(self) -> cython.p_uchar:
-        """Return a pointer to buf, which is never resized."""
+        """Return a pointer to `buf`. The pointer stays valid because `buf` is never resized."""
         if cython.compiled:
             return cython.cast(cython.p_uchar, PyByteArray_AS_STRING(self.buf))
         return self.buf
 
     def text(self, size: int) -> bytes:
-        """Return the last written text, which has that size."""
+        """Return the last text; `size` is the result of the call that wrote it."""
         return bytes(self.buf[:size])
 
     # ---- whole numbers -------------------------------------------------------------------------------------------
@@ -210,18 +210,18 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(check=False)
     def put_unsigned(self, value: cython.ulonglong) -> cython.Py_ssize_t:
-        """Write an unsigned integer."""
+        """Write the text of an unsigned integer and return its size."""
         return put_digits(self._start(), 0, value)
 
     @cython.ccall
     @cython.exceptval(check=False)
     def put_signed(self, value: cython.longlong) -> cython.Py_ssize_t:
-        """Write a signed integer."""
+        """Write the text of a signed integer and return its size."""
         to: cython.p_uchar = self._start()
         magnitude: cython.ulonglong
         if value >= 0:
             return put_digits(to, 0, value)
-        value = -(value + 1)  # the lowest number has no positive counterpart
+        value = -(value + 1)  # -(-2^63) would overflow, so add 1 before the negation
         magnitude = value
         to[0] = 0x2D
         return put_digits(to, 1, magnitude + 1)
@@ -229,7 +229,7 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(check=False)
     def put_truth(self, value: cython.bint) -> cython.Py_ssize_t:
-        """Write true or false."""
+        """Write the text `true` or `false` and return its size."""
         to: cython.p_uchar = self._start()
         if value:
             to[0] = 0x74
@@ -249,7 +249,7 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_real(self, value: cython.double) -> cython.Py_ssize_t:
-        """Write a double."""
+        """Write the text of a double and return its size."""
         bits: cython.ulonglong = _bits(value)
         exponent: cython.longlong = bits >> 52 & 0x7FF
         fraction: cython.ulonglong = bits & _FRACTION
@@ -267,12 +267,12 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_single(self, value: cython.double) -> cython.Py_ssize_t:
-        """Write a float, given as the double that equals it."""
+        """Write the text of a 32-bit float, which is passed as a double of equal value, and return its size."""
         bits: cython.ulonglong = _single_bits(value)
         exponent: cython.longlong = bits >> 23 & 0xFF
         fraction: cython.ulonglong = bits & _SINGLE_FRACTION
         at: cython.Py_ssize_t = 0
-        # Up to 2^24 every integer is a float; above, fewer digits may identify one.
+        # Every integer up to 2^24 is a float. Above, several integers round to one float, so fewer digits may suffice.
         if not -16777216.0 < value < 16777216.0 and value - value == 0.0:
             if bits >> 31:
                 self._start()[0] = 0x2D
@@ -293,7 +293,7 @@ class ValueFormatter:
     @cython.inline
     @cython.exceptval(check=False)
     def _put_easy(self, value: cython.double, negative: cython.bint) -> cython.Py_ssize_t:
-        """Write nan, an infinity, or an integer below 10^10; otherwise write the sign and return minus its size."""
+        """Write nan, an infinity, or an integer below 10^10. For other values, write only the sign and return -size."""
         to: cython.p_uchar = self._start()
         at: cython.Py_ssize_t = 0
         whole: cython.ulonglong
@@ -322,16 +322,16 @@ class ValueFormatter:
     @cython.cdivision(True)  # by constants
     @cython.exceptval(check=False)
     def _short(self, value: cython.double, bound: cython.double, single: cython.bint) -> cython.bint:
-        """Set digits and power if the positive value is a decimal of up to six places; otherwise return False.
+        """Set digits and power if the positive value has at most six decimals; otherwise return False.
 
-        Decimals below the bound have 15 digits (6 for a float) and are all different doubles (floats). So a decimal
-        that rounds to the value is the shortest one, except for trailing zeros.
+        `bound` is 10^15 for doubles and 10^6 for floats. Two different decimals of up to 15 digits never round to the
+        same double (6 digits: float). So the decimal found here is the shortest one, after removing trailing zeros.
         """
         scaled: cython.double = value * 1000000.0
         rest: cython.double
         digits: cython.ulonglong
         places: cython.longlong = 3
-        if scaled < bound:  # a short decimal is nearly whole now; most others differ by more than this
+        if scaled < bound:  # a value with six decimals, times 10^6, is nearly an integer; reject most others here
             rest = scaled - _real(_whole(scaled + 0.5))
             scaled *= 1e-7 if single else 4e-16
             if rest * rest > scaled * scaled:
@@ -360,8 +360,8 @@ class ValueFormatter:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _shortest(self, c: cython.ulonglong, q: cython.longlong, nearer: cython.bint) -> cython.bint:
-        """Set digits and power to the shortest decimal of c * 2^q; `nearer`: the lower neighbour is half as far."""
-        odd: cython.ulonglong = c & 1  # the middles round to the even neighbour
+        """Set digits and power for the shortest form of c * 2^q. `nearer`: the lower neighbour is half as far."""
+        odd: cython.ulonglong = c & 1  # if c is odd, a decimal at a midpoint rounds to the neighbour, so exclude it
         k: cython.longlong = (q * 1262611 - (524031 if nearer else 0)) >> 22
         h: cython.longlong = q + (-k * 1741647 >> 19) + 1
         high: cython.ulonglong = self._half(-k, 1)
@@ -383,7 +383,7 @@ class ValueFormatter:
                 return True
         below = least <= 4 * s
         above = 4 * s + 4 <= most
-        if below == above:  # both or neither: take the nearer one; of equally near ones, the even one
+        if below == above:  # both candidates or neither round to the value: take the nearer one, or the even one
             above = middle > 4 * s + 2 or (middle == 4 * s + 2 and s & 1 != 0)
         self.digits = s + (1 if above else 0)
         return True
@@ -398,7 +398,7 @@ class ValueFormatter:
         if len(self.table) == 0:
             self.table = powers()
         if at < 0 or at > len(self.table) - 8:
-            raise IndexError("the power of ten is outside the table")
+            raise IndexError("the table of powers of ten ends at 10^-292 and 10^324")
         if cython.compiled:
             memcpy(cython.address(half), PyBytes_AS_STRING(self.table) + at, 8)
             return half
@@ -407,7 +407,7 @@ class ValueFormatter:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _put_digits(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Write digits * 10^power at `at`, without trailing zeros; return the end."""
+        """Write digits * 10^power at `at` without trailing zeros; return the position after the text."""
         digits: cython.ulonglong = self.digits
         power: cython.longlong = self.power
         if digits % 100000000 == 0:
@@ -426,7 +426,7 @@ class ValueFormatter:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _put_decimal(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Write digits * 10^power at `at`; the digits do not end in 0. Return the end."""
+        """Write digits * 10^power at `at`; the last digit is not 0. Return the position after the text."""
         to: cython.p_uchar = self._start()
         digits: cython.ulonglong = self.digits
         power: cython.longlong = self.power
@@ -443,7 +443,7 @@ class ValueFormatter:
                 digits *= 10
                 power -= 1
             return put_digits(to, at, digits)
-        while point > 0:  # the digits before the point move one place to the left
+        while point > 0:  # move the digits before the decimal point by one byte to make room for the point
             to[at] = to[at + 1]
             at += 1
             point -= 1
@@ -455,7 +455,7 @@ class ValueFormatter:
     def _put_fraction(
         self, to: cython.p_uchar, at: cython.Py_ssize_t, digits: cython.ulonglong, zeros: cython.longlong
     ) -> cython.Py_ssize_t:
-        """Write 0.000digits."""
+        """Write a number below 1: `0.`, zeros, then the digits."""
         to[at] = 0x30
         to[at + 1] = 0x2E
         at += 2
@@ -470,7 +470,7 @@ class ValueFormatter:
     def _put_exponent(
         self, to: cython.p_uchar, at: cython.Py_ssize_t, end: cython.Py_ssize_t, exponent: cython.longlong
     ) -> cython.Py_ssize_t:
-        """Make d.ddde+x of the digits at at + 1."""
+        """Turn the digits that start at at + 1 into scientific notation, d.ddde+x."""
         to[at] = to[at + 1]
         if end == at + 2:
             end = at + 1
@@ -485,7 +485,7 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_day(self, days: cython.longlong) -> cython.Py_ssize_t:
-        """Write a day, counted from 1970-01-01; IndexError outside the years 1 to 9999."""
+        """Write a date, given in days since 1970-01-01. Raise IndexError outside the years 1 to 9999."""
         to: cython.p_uchar = self._start()
         since: cython.ulonglong
         cycle: cython.ulonglong
@@ -494,8 +494,8 @@ class ValueFormatter:
         if days == self.day:
             return 10
         if days < _FIRST_DAY or days > _LAST_DAY:
-            raise IndexError("the day is outside the years 1 to 9999")
-        # Days from 0000-03-01, so that a leap day is the last day of its year. 400 years are a cycle.
+            raise IndexError("the date is outside the years 1 to 9999")
+        # Count days from 0000-03-01, so that a leap day is the last day of a year. The calendar repeats in 400 years.
         since = days + 719468
         cycle = since // 146097
         since -= cycle * 146097
@@ -521,7 +521,7 @@ class ValueFormatter:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def put_moment(self, value: cython.longlong, places: cython.int, zoned: cython.bint) -> cython.Py_ssize_t:
-        """Write a moment, counted from 1970-01-01 in units of 10^-places seconds; zoned: with a final Z."""
+        """Write a timestamp, given in units of 10^-places seconds since 1970-01-01. zoned: append Z."""
         to: cython.p_uchar = self._start()
         unit: cython.longlong = 1
         seconds: cython.longlong

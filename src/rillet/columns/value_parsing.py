@@ -1,12 +1,12 @@
-"""The text of a field as a number, a boolean, a moment or a day.
+"""Parses the text of a field as a number, a boolean, a timestamp or a date.
 
 Fields and values of a stream are byte strings; a typed column converts them. One `ValueParser` serves a batch. A method
-reads `data[start:start + n]`, returns whether the text is a value of the type, and leaves the value in a register
-(`number`, or `real` for a double). It never raises for malformed text, which becomes null in the column.
+reads `data[start:start + n]`, returns whether the text is a value of the type, and stores the value in the attribute
+`number` (`real` for a double). It never raises for malformed text, which becomes null in the column.
 
 Accepted texts, without blanks (bytes up to 0x20) at both ends, as in Spark's CAST:
 
-    integer     [+-]digits, within 64 bits; the column narrows further. "12.0" is not an integer
+    integer     [+-]digits, within 64 bits or the column's smaller type. "12.0" is not an integer
     real        [+-]digits[.digits][e[+-]digits], .5 and 5. too; nan, inf, infinity in any case
     boolean     true t yes y 1 / false f no n 0, in any case (Spark's words)
     timestamp   an integer = milliseconds since 1970, the unit of stream IDs; or
@@ -16,20 +16,20 @@ Accepted texts, without blanks (bytes up to 0x20) at both ends, as in Spark's CA
                 Spark's CAST; a number with more digits than the precision is malformed
 
 Doubles with a mantissa up to 2^53 and a power of ten up to 22 need one division or multiplication: both operands are
-exact, so the result is correctly rounded. `float()` reads other doubles, also correctly rounded, at a tenth of the
-speed. A text of up to eight characters, as most measurements and prices have, is read as one word without a branch that
-depends on its digits. The characters before the point move up into its place, and eight digits become a number in three
-steps:
+exact, so the result is correctly rounded. `float()` reads other doubles, also correctly rounded, ten times slower.
+Most measurements and prices have at most eight characters. Such a text is loaded as one 64-bit word and converted
+without a branch that depends on its digits: the digits before the point move one byte to close the gap, and eight
+digits become a number in three steps:
 
-    3 5 . 2 7 ? ? ?     the word, first character lowest; the characters after the text are shifted out
+    3 5 . 2 7 ? ? ?     the word; the first character is the lowest byte. A shift removes the bytes after the text
     _ _ _ 3 5 . 2 7
     0 0 0 0 3 5 2 7     divided by 10^2
 
-The power is the product of three small factors. Rejected: a table of powers.
+The power of ten is the product of three small factors. Rejected: a table of powers.
 
-`integer(buf, start, n)` and its like check that the text is inside the buffer, then call `read_integer(data, start,
-n)`. Compiled callers that have checked the range call the latter, which reads through a pointer, and only from `start`
-to before `start + n`.
+Every type has two methods. `integer(buf, start, n)` checks that the text is inside the buffer, then calls
+`read_integer(data, start, n)`, which reads n bytes through a pointer. Compiled callers that have already checked the
+range call `read_integer` directly.
 
 Cost: O(n) for a text of n bytes.
 """
@@ -73,14 +73,14 @@ _MAX_MILLISECONDS = cython.declare(cython.longlong, ((1 << 63) - 1) // 1000)
 @cython.inline
 @cython.exceptval(check=False)
 def days_from_civil(year: cython.longlong, month: cython.longlong, day: cython.longlong) -> cython.longlong:
-    """Return the days from 1970-01-01 to a date of the Gregorian calendar, year 0 to 9999."""
-    # March starts the counting year, so that the leap day is its last day.
+    """Return the number of days from 1970-01-01 to a date of the Gregorian calendar, year 0 to 9999."""
+    # Count years from March to February, so that the leap day is the last day of a year.
     if month > 2:
         month -= 3
     else:
         month += 9
         year -= 1
-    year += 400  # keeps the divisions below among positive numbers
+    year += 400  # keeps the operands of the divisions below positive
     return 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day - 1 - 719468 - 146097
 
 
@@ -114,7 +114,7 @@ def word_at(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.ulonglon
 @cython.cfunc
 @cython.exceptval(check=False)
 def eight_digits(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number of the 8 digits at p; -1 if a byte is not a digit, and on a big-endian machine."""
+    """Return the number that the 8 digits at p form; -1 if a byte is not a digit, or on a big-endian machine."""
     return number_in(word_at(data, p))
 
 
@@ -122,11 +122,11 @@ def eight_digits(data: cython.p_const_uchar, p: cython.Py_ssize_t) -> cython.lon
 @cython.inline
 @cython.exceptval(check=False)
 def number_in(word: cython.ulonglong) -> cython.longlong:
-    """Return the number of the 8 digits in a little-endian word; -1 if a byte is not a digit.
+    """Return the number that the 8 digits in a little-endian word form; -1 if a byte is not a digit.
 
-    Three steps: neighbours become pairs, pairs become fours, fours become the number. No step overflows its lane.
+    Three multiplications combine neighbours: 8 digits become 4 numbers below 100, then 2 below 10,000, then the result.
     """
-    # A digit has both bits of 0x30 and no high bit, also after the addition of 0x46.
+    # A byte is a digit if its upper half is 3, and if adding 0x46 does not set the high bit (it does from ":" on).
     if (word & _ZEROS) != _ZEROS or word & _HIGH or (word + _OVER_NINE) & _HIGH:
         return -1
     word -= _ZEROS
@@ -136,7 +136,7 @@ def number_in(word: cython.ulonglong) -> cython.longlong:
 
 
 def exactly(text: bytes, precision: int, scale: int) -> int | None:
-    """Return a decimal number times 10^scale, rounded half up; None if malformed or beyond the precision."""
+    """Return a decimal text times 10^scale as an integer, rounded half up; None if malformed or too long."""
     if _DECIMAL.fullmatch(text.strip(_BLANKS)) is None:
         return None
     context = Context(precision, ROUND_HALF_UP)
@@ -153,21 +153,21 @@ def exactly(text: bytes, precision: int, scale: int) -> int | None:
 def check(buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
     """Raise IndexError unless buf[start:start + n] lies inside buf."""
     if n < 0 or start < 0 or start > len(buf) - n:
-        raise IndexError("the value is outside the buffer")
+        raise IndexError("the text of a value would exceed the buffer")
     return True
 
 
 @cython.final
 @cython.cclass
 class ValueParser:
-    """Reads one value at a time; registers hold the result."""
+    """Parses one text at a time and stores the result in `number` or `real`."""
 
     __slots__ = ("number", "real", "stop", "bad", "zeros")
     number: cython.longlong
     real: cython.double
-    zeros: cython.Py_ssize_t  # read_fixed: the zeros that follow the digits of `number`
-    bad: cython.bint  # a value of the entry did not have its column's type
-    stop: cython.Py_ssize_t  # the end of the text without trailing blanks, or of the part that was read
+    zeros: cython.Py_ssize_t  # result of read_fixed: multiply `number` by 10^zeros
+    bad: cython.bint  # whether the current entry has a malformed value
+    stop: cython.Py_ssize_t  # end of the text without trailing blanks, or of its parsed part
 
     def __init__(self) -> None:
         self.number = 0
@@ -179,7 +179,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(check=False)
     def trim(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the start of the text without blanks, and set `stop` to its end."""
+        """Return the start of the text without leading blanks, and set `stop` to its end without trailing blanks."""
         stop: cython.Py_ssize_t = start + n
         while start < stop and data[start] <= 0x20:
             start += 1
@@ -191,7 +191,7 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def integer(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do `read_integer` after a check of the range."""
+        """Check that the text is inside the buffer, then call `read_integer`."""
         check(buf, start, n)
         return self.read_integer(buf, start, n)
 
@@ -212,7 +212,7 @@ class ValueParser:
             return False
         while stop - p > 19 and data[p] == 0x30:
             p += 1
-        if stop - p > 19:  # 19 digits fit 64 unsigned bits
+        if stop - p > 19:  # an unsigned 64-bit number holds any 19 digits
             return False
         if stop - p >= 8:
             eight = eight_digits(data, p)
@@ -239,7 +239,7 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def decimal(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do `read_decimal` after a check of the range."""
+        """Check that the text is inside the buffer, then call `read_decimal`."""
         check(buf, start, n)
         return self.read_decimal(buf, start, n, len(buf))
 
@@ -248,7 +248,7 @@ class ValueParser:
     def read_decimal(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, limit: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a double into `real`, correctly rounded; the text is within data[:limit]."""
+        """Read a double into `real`, correctly rounded. `limit` is the end of the readable data."""
         sign: cython.Py_ssize_t
         if 0 < n <= 9:
             sign = 1 if data[start] == 0x2D else 0
@@ -262,9 +262,10 @@ class ValueParser:
     @cython.cdivision(True)  # the power is never 0
     @cython.exceptval(check=False)
     def _short(self, word: cython.ulonglong, n: cython.Py_ssize_t, sign: cython.Py_ssize_t) -> cython.bint:
-        """Read the first n characters of a word, 1 to 8 digits with at most one point, into `real`.
+        """Read a number of 1 to 8 characters, digits with at most one point, from a word into `real`.
 
-        `sign` 1 negates the number by a product: signs are random, and a branch would often be mispredicted.
+        `sign` is 1 for a negative number. A multiplication applies the sign, because a branch would often be
+        mispredicted.
         """
         point: cython.ulonglong
         below: cython.ulonglong
@@ -293,7 +294,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_long(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do `read_decimal` for a text of any length."""
+        """Read a double from a text of any length into `real`."""
         first: cython.Py_ssize_t = self.trim(data, start, n)
         p: cython.Py_ssize_t = first
         stop: cython.Py_ssize_t = self.stop
@@ -341,9 +342,9 @@ class ValueParser:
     def read_fixed(
         self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t, scale: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read a simple decimal number times 10^scale, rounded half up, as `number` times 10^`zeros`.
+        """Read a decimal text, multiply it by 10^scale and round it half up. The result is `number` * 10^`zeros`.
 
-        Return False for a number with an exponent or with more than 18 digits up to the scale; `exactly` reads these.
+        Return False if the text has an exponent, or more than 18 digits after scaling. `exactly` reads such texts.
         """
         p: cython.Py_ssize_t = self.trim(data, start, n)
         stop: cython.Py_ssize_t = self.stop
@@ -386,7 +387,7 @@ class ValueParser:
     @cython.inline
     @cython.exceptval(check=False)
     def _scaled(self, mantissa: cython.ulonglong, scale: cython.Py_ssize_t) -> cython.double:
-        """Return mantissa * 10^scale; both factors must be exact in a double."""
+        """Return mantissa * 10^scale. The mantissa and the power must be representable exactly as doubles."""
         power: cython.double = 1.0
         value: cython.double = mantissa
         while scale > 0:
@@ -402,7 +403,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _exponent(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read [+-]digits up to stop into `number`; exponents stop growing at 99999."""
+        """Read an exponent, [+-]digits from p to stop, into `number`, at most about 99999 in magnitude."""
         negative: cython.bint = False
         value: cython.longlong = 0
         if p < stop and (data[p] == 0x2D or data[p] == 0x2B):
@@ -424,7 +425,7 @@ class ValueParser:
     def _special_real(
         self, data: cython.p_const_uchar, first: cython.Py_ssize_t, p: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
-        """Read nan, inf or infinity into `real`; `p` is after the sign."""
+        """Read nan, inf or infinity into `real`. `p` is the position after the sign."""
         if stop - p > 8 or bytes(data[p:stop]).lower() not in SPECIAL_REALS:
             return False
         self.real = float(bytes(data[first:stop]))
@@ -433,7 +434,7 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def boolean(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do `read_boolean` after a check of the range."""
+        """Check that the text is inside the buffer, then call `read_boolean`."""
         check(buf, start, n)
         return self.read_boolean(buf, start, n)
 
@@ -456,7 +457,7 @@ class ValueParser:
     @cython.inline
     @cython.exceptval(check=False)
     def _pair(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
-        """Return the two-digit number at p, or -1."""
+        """Return the number that two digits at p form, or -1 if they are not digits."""
         if p + 2 > stop or not (0x30 <= data[p] <= 0x39 and 0x30 <= data[p + 1] <= 0x39):
             return -1
         value: cython.longlong = data[p] - 0x30
@@ -484,14 +485,14 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def date(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do `read_date` after a check of the range."""
+        """Check that the text is inside the buffer, then call `read_date`."""
         check(buf, start, n)
         return self.read_date(buf, start, n)
 
     @cython.cfunc
     @cython.exceptval(check=False)
     def read_date(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Read a day into `number`, as days since 1970-01-01."""
+        """Read a date into `number`, as days since 1970-01-01."""
         p: cython.Py_ssize_t = self.trim(data, start, n)
         if not self._civil(data, p, self.stop):
             return False
@@ -500,14 +501,14 @@ class ValueParser:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def timestamp(self, buf: bytearray, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Do `read_timestamp` after a check of the range."""
+        """Check that the text is inside the buffer, then call `read_timestamp`."""
         check(buf, start, n)
         return self.read_timestamp(buf, start, n)
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def read_timestamp(self, data: cython.p_const_uchar, start: cython.Py_ssize_t, n: cython.Py_ssize_t) -> cython.bint:
-        """Read a moment into `number`, as microseconds since 1970-01-01 UTC."""
+        """Read a timestamp into `number`, as microseconds since 1970-01-01 UTC."""
         p: cython.Py_ssize_t = self.trim(data, start, n)
         stop: cython.Py_ssize_t = self.stop
         if not self._civil(data, p, stop):
@@ -532,7 +533,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(check=False)
     def _clock(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read HH:MM[:SS[.digits]] at p into `number`, as microseconds; set `stop` to its end."""
+        """Read a time of day, HH:MM[:SS[.digits]], at p into `number` in microseconds. Set `stop` to its end."""
         hour: cython.longlong = self._pair(data, p, stop)
         minute: cython.longlong = self._pair(data, p + 3, stop)
         second: cython.longlong = 0
@@ -559,7 +560,7 @@ class ValueParser:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _zone(self, data: cython.p_const_uchar, p: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Read the rest as a time zone into `number`, as its offset from UTC in microseconds."""
+        """Read a time zone from p to stop into `number`, as its offset from UTC in microseconds."""
         sign: cython.int
         hours: cython.longlong
         minutes: cython.longlong = 0
