@@ -45,8 +45,7 @@ with rillet.open(sys.argv[1], appendfsync="always") as store:
 
 def test_a_second_process_cannot_open_a_store_without_unix_sockets(tmp_path: Path) -> None:
     done = run("""
-import rillet, rillet.store.store
-rillet.store.store.ATTACH_SECONDS = 0.1
+import rillet
 with rillet.open(sys.argv[1]):
     child = os.environ.get("CHILD")
     done = subprocess.run([sys.executable, "-c", sys.argv[2], sys.argv[1]], capture_output=True, text=True)
@@ -112,8 +111,7 @@ def _second() -> str:
     from tests.persistence.simulated_windows import PREAMBLE
 
     return PREAMBLE + """
-import rillet, rillet.store.store
-rillet.store.store.ATTACH_SECONDS = 0.1
+import rillet
 try:
     rillet.open(sys.argv[1])
 except rillet.StoreError as error:

@@ -47,10 +47,12 @@ class Place:
         self.options = options
         self.kind = kind
         self.step = 1 if kind == "7.0" else 5  # of every so many sends one is struck
+        self.fault: Fault | None = None  # the store has the same kind of connection: its reads must not be struck
 
     def numbers(self, *streams: str) -> list[int]:
         """Return the numbers in streams, in the order of the streams."""
-        return [int(entry["n"]) for stream in streams for entry in self.store.stream(stream)]
+        with self.fault.pausing() if self.fault is not None else contextlib.nullcontext():
+            return [int(entry["n"]) for stream in streams for entry in self.store.stream(stream)]
 
     def of(self, stream: str, **more: str) -> dict[str, str]:
         """Return the options that write into a stream: chunks of about ten rows, four to a transaction."""
@@ -93,7 +95,8 @@ class Killed(Exception):
 class Fault:
     """Ends the n-th send from now on: before the bytes have left, or after."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: type[Exception]) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: type[Exception], place: Place) -> None:
+        place.fault = self
         self.left = 0
         self.after = False
         send = Connection.send
@@ -141,7 +144,7 @@ def strikes(fault: Fault, after: bool, step: int) -> Iterator[int]:
 def test_an_attempt_killed_at_any_send_is_completed_by_the_next(
     place: Place, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    fault = Fault(monkeypatch, Killed)
+    fault = Fault(monkeypatch, Killed, place)
     rows = numbered(range(ROWS))
     for number in strikes(fault, after, place.step):
         options = place.of(f"killed {after} {number}")
@@ -156,7 +159,7 @@ def test_an_attempt_killed_at_any_send_is_completed_by_the_next(
 def test_an_attempt_outlives_a_connection_lost_at_any_send(
     place: Place, monkeypatch: pytest.MonkeyPatch, after: bool
 ) -> None:
-    fault = Fault(monkeypatch, ConnectionLost)
+    fault = Fault(monkeypatch, ConnectionLost, place)
     rows = numbered(range(ROWS))
     for number in strikes(fault, after, place.step):
         options = place.of(f"lost {after} {number}")
@@ -168,7 +171,7 @@ def test_an_attempt_outlives_a_connection_lost_at_any_send(
 def test_many_streams_of_a_killed_attempt_are_completed(
     place: Place, monkeypatch: pytest.MonkeyPatch, partitioned: dict[str, str]
 ) -> None:
-    fault = Fault(monkeypatch, Killed)
+    fault = Fault(monkeypatch, Killed, place)
     rows = numbered(range(ROWS))
     kind = "hash" if partitioned else "turn"
     for number in strikes(fault, True, place.step + 3):
@@ -182,7 +185,7 @@ def test_many_streams_of_a_killed_attempt_are_completed(
 
 
 def test_without_records_rows_are_doubled(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    fault = Fault(monkeypatch, Killed)
+    fault = Fault(monkeypatch, Killed, place)
     options = place.of("plain", exactlyOnce="none")
     fault.at(8, True)
     with pytest.raises(Killed):
@@ -257,7 +260,7 @@ def test_a_batch_repeated_after_its_commit_writes_nothing(place: Place) -> None:
 
 def test_a_changed_trim_bound_does_not_change_the_rows(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """A restarted query trims to another week ago; what is in the stream is known all the same."""
-    fault, rows = Fault(monkeypatch, Killed), numbered(range(ROWS))
+    fault, rows = Fault(monkeypatch, Killed, place), numbered(range(ROWS))
     for step in (4, 12, 20):
         options = place.of(f"bound{step}")
         fault.at(step, after=True)
@@ -316,7 +319,7 @@ def test_named_writes_do_not_interfere(place: Place) -> None:
 def test_another_order_is_allowed_in_one_transaction_and_rejected_in_several(
     place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    fault = Fault(monkeypatch, Killed)
+    fault = Fault(monkeypatch, Killed, place)
     rows = numbered(range(ROWS))
     backwards = rows.take(list(range(ROWS - 1, -1, -1)))
     one = place.of("one", transactionBytes="1000000")
@@ -366,7 +369,7 @@ def test_producers_skip_rows_that_the_stream_remembers(place: Place, monkeypatch
             write(rows, place.of("plain old", exactlyOnce="idmp"))
         assert not place.store.execute("EXISTS", "plain old")
         return
-    fault = Fault(monkeypatch, Killed)
+    fault = Fault(monkeypatch, Killed, place)
     for number in strikes(fault, True, 5):
         options = place.of(f"idmp {number}", exactlyOnce="idmp")
         with contextlib.suppress(Killed):

@@ -244,7 +244,7 @@ def test_entries_delivered_and_forgotten_are_an_error_or_read_again(forgetful: H
     forgetful.kill()
     forgetful.start()
     _wait_until_ready(forgetful.port, forgetful.process)
-    with pytest.raises(DataLoss, match="the group 'g' .* stands at 50-0, and had handed out entries up to 100-0"):
+    with pytest.raises(DataLoss, match="the group 'g' .* is at 50-0, although it has delivered entries up to 100-0"):
         query.read()
     counting = query.restarted(failOnDataLoss="false")
     assert counting.read() == []

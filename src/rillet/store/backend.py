@@ -177,7 +177,7 @@ class DirectoryBackend(Backend):
                     found.append(own)
             return bool(found)
 
-        if not wait_for(try_once, ATTACH_SECONDS):
+        if not wait_for(try_once, ATTACH_SECONDS if UNIX_SOCKETS else 0):
             owner = self._directory.owner()
             number = owner[0] if owner else self._directory.holder()
             holder = f"process {number}" if number else "another process"
