@@ -1,4 +1,4 @@
-"""Checks which Spark types the columns of a schema may have, before a job starts.
+"""Checks, before a job starts, that the connector can read the types of all columns in a schema.
 
 A column of any other type is rejected with its name and Spark's name for the type. For a type inside a struct, array or
 map, the name is the path to it. docs/spark.md, "Types and bad values", lists the types that can be read.

@@ -31,7 +31,7 @@ _MESSAGE = re.compile(r"(?:^|\s)(?:rillet(?:\.\w+)+: )?(rillet: .*?)(?:\s*SQLSTA
 
 @contextmanager
 def plainly() -> Iterator[None]:
-    """Make Spark show a RilletError without a traceback; wraps the methods that Spark calls."""
+    """Make Spark show a RilletError from the body of this context without a traceback."""
     try:
         yield
     except RilletError:
@@ -47,7 +47,7 @@ def _in_worker() -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Return rillet's message from an exception of Spark; the first line of other exceptions."""
+    """Return rillet's error message from a Spark exception; for other exceptions, return the first line."""
     text = str(error)
     match = _MESSAGE.search(text)
     return match[1] if match else text.partition("\n")[0]

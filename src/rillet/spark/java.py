@@ -1,4 +1,4 @@
-"""Finds a Java that Spark runs on, before Spark starts.
+"""Checks, before Spark starts, that a Java is installed on which Spark runs.
 
 Without Java, Spark fails with a traceback that ends in JAVA_GATEWAY_EXITED. `require_java` raises the same problem as
 one line with the remedy.

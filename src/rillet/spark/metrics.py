@@ -12,10 +12,10 @@ At each trigger Spark asks a source for its newest offset and shows the JSON rep
      "lost": {"events": 7},                       entries lost before they were read, since the query started
      "unsure": ["events"]}                        streams that may have lost more than is counted
 
-`behind` is exact if all entries are after the offset (it is the length), if none is, or if the offset has an exact
-entries-added and nothing was deleted since. Otherwise it is interpolated from the IDs, as if entries were spread
-evenly. `bytesBehind` is MEMORY USAGE in proportion to the unread entries. An age is the server's TIME minus the
-milliseconds of an ID, so it is only meaningful if IDs are times. Values without content are left out.
+`behind` is exact in three cases: all entries are after the offset (it is the stream's length), no entry is, or the
+offset has an exact entries-added and nothing was deleted since. Otherwise it is interpolated from the IDs, as if the
+entries were spread evenly. `bytesBehind` is MEMORY USAGE in proportion to the unread entries. An age is the server's
+TIME minus the milliseconds of an ID, so it is only meaningful if IDs are times. Empty values are left out.
 
 Cost: nothing if the query is not behind, because the trigger has already read the counters. Otherwise one pipeline for
 the streams that are behind: the memory usage, the oldest unread entry unless it is the first one, and the node's TIME.
@@ -59,7 +59,7 @@ def report(
     lost: Mapping[str, int],
     unsure: Sequence[str],
 ) -> dict[str, Any]:
-    """Return the values for a query's progress, from the streams' state and the IDs read."""
+    """Return the source's metrics for a query's progress, from the streams' counters and the last IDs read."""
     present = {stream: info for stream, info in sorted(infos.items()) if info is not None}
     behind: dict[str, int] = {}
     estimated = []
@@ -82,7 +82,7 @@ def report(
 def _unread(
     servers: Servers, infos: Mapping[str, StreamInfo], read: Mapping[str, StreamID], behind: Mapping[str, int]
 ) -> dict[str, int]:
-    """Return the size and the age of the unread entries; values that a server rejects are left out."""
+    """Return the size and the age of the unread entries; leave out a value if the server rejects its command."""
     keys = {stream.encode(): stream for stream in infos}
     after = {key: read.get(stream, EARLIEST) for key, stream in keys.items()}
     started = [key for key, stream in keys.items() if not infos[stream].all_after(after[key])]  # after its first entry
@@ -113,7 +113,7 @@ def _unread(
 
 @dataclass(frozen=True)
 class Progress:
-    """The rillet values of a query's last progress."""
+    """The metrics that the rillet sources of a query have added to its last progress."""
 
     batch: int
     rows: int  # numInputRows, of all sources of the query
@@ -138,7 +138,7 @@ def progress(query: StreamingQuery) -> Progress | None:
 
 
 def read_progress(last: Any) -> Progress:
-    """Parse Spark's progress, from lastProgress or a listener; other sources are skipped."""
+    """Parse a query's progress, from lastProgress or a StreamingQueryListener; skip sources other than rillet."""
     report = last if isinstance(last, Mapping) else json.loads(last.json)
     streams: dict[str, str] = {}
     behind: dict[str, int] = {}

@@ -1,7 +1,7 @@
 """Parsers for the values of options and command-line arguments.
 
-Each takes the text that the user gave and returns the value. The message of a ValueError states what is expected: the
-caller puts "<option> is <text>: " before it.
+Each parser takes the user's text and returns the value, or raises ValueError with the expected format. The caller puts
+"<option> is <text>: " before the error's message.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from rillet.types.stream.id import MAX, StreamID
 
 EARLIEST = StreamID(0, 0)
 LATEST = None
-Bound = StreamID | None  # None = latest
+Bound = StreamID | None  # an end of the range to read; None = latest
 Bounds = Bound | dict[str, Bound]
 
 _ID = re.compile(r"(\(?)([0-9]{1,20})(?:-([0-9]{1,20}))?")
@@ -59,7 +59,7 @@ def _match_id(text: str, words: str) -> re.Match[str]:
 
 
 def bounds(bound: Callable[[str], Bound]) -> Callable[[str], Bounds]:
-    """Return a parser for one bound for all streams, or for JSON with one bound for each: {"<stream>": "<bound>"}."""
+    """Return a parser for one offset for all streams, or for JSON with one offset per stream: {"<stream>": "<ID>"}."""
 
     def read(text: str) -> Bounds:
         if not text.lstrip().startswith("{"):
@@ -78,7 +78,7 @@ def bounds(bound: Callable[[str], Bound]) -> Callable[[str], Bounds]:
 
 
 def stream_id(text: str) -> str:
-    """Return a stream ID as it was given: `<ms>` or `<ms>-<seq>`."""
+    """Check the text of a stream ID, `<ms>` or `<ms>-<seq>`, and return it unchanged."""
     match = _ID.fullmatch(text)
     if match is None or match[1] or int(match[2]) > MAX or int(match[3] or 0) > MAX:
         raise ValueError("expected a stream ID such as 1526919030474-0")
@@ -109,7 +109,7 @@ def duration(text: str) -> float:
 
 
 def timeout(text: str) -> float:
-    """Return a duration above 0."""
+    """Return a duration in seconds, which must be above 0."""
     seconds = duration(text)
     if not 0 < seconds < 1e8:
         raise ValueError("expected a time above 0 and below 1,000 days")
@@ -131,14 +131,14 @@ def whole_number(least: int) -> Callable[[str], int]:
 
 
 def boolean(text: str) -> bool:
-    """Return the value of `true` or `false`, in any case."""
+    """Return the value of `true` or `false`, in upper or lower case."""
     if text.lower() not in ("true", "false"):
         raise ValueError("expected true or false")
     return text.lower() == "true"
 
 
 def one_of(*words: str) -> Callable[[str], str]:
-    """Return a parser for one of some words, in any case; the result has the case of `words`."""
+    """Return a parser that accepts one of `words` in upper or lower case and returns the word as in `words`."""
 
     def read(text: str) -> str:
         for word in words:
@@ -150,7 +150,7 @@ def one_of(*words: str) -> Callable[[str], str]:
 
 
 def names(text: str) -> tuple[str, ...]:
-    """Return the names of a list with commas; each may occur once."""
+    """Return the names in a list that is separated by commas; reject a name that occurs twice."""
     listed = tuple(name.strip() for name in text.split(",") if name.strip())
     if not listed:
         raise ValueError("expected at least one name")
@@ -160,7 +160,7 @@ def names(text: str) -> tuple[str, ...]:
 
 
 def non_empty(text: str) -> str:
-    """Return a text that is not empty."""
+    """Return the text unchanged; reject an empty text."""
     if not text:
         raise ValueError("expected a value that is not empty")
     return text

@@ -3,8 +3,8 @@
 Spark passes options as strings, with names in any case. `parse` turns them into an `Options`. Its `OptionError` lists
 every unknown name, every malformed value and every contradiction, so that a user can correct all of them at once.
 
-`TABLE` is the only list of options: name, attribute, parser and use. `Options.refuse` rejects options that do not apply
-to a use.
+`TABLE` is the only list of options: name, attribute, parser and use (such as batch read or write). `Options.refuse`
+rejects options that do not apply to a use.
 
 One of four options selects the keys to read: `stream` (one key), `streams` (keys with commas between them),
 `streamPattern` (a glob, resolved again for every micro-batch), or `stream` with `partitioned` = n, which selects the n
@@ -57,7 +57,7 @@ class OptionError(RilletError):
 
 @dataclass(frozen=True)
 class Options:
-    """Checked options; small, because Spark sends them with every task."""
+    """The checked options of a reader or writer; small, because Spark sends them with every task."""
 
     stream: str = ""
     streams: tuple[str, ...] | None = None
@@ -120,7 +120,7 @@ class Options:
         return replace(address, user=self.user or address.user, password=self.password or address.password)
 
     def seeds(self) -> tuple[NodeAddress, ...]:
-        """Return the nodes of a cluster that the url names; none for one server."""
+        """Return the cluster nodes that the url names; none if the url names a single server."""
         return () if self.url is None else self._url_address().seeds
 
     def place(self) -> str:
@@ -128,7 +128,7 @@ class Options:
         return str(self.path) if self.url is None else str(self._url_address())
 
     def refuse(self, names: Collection[str], use: str) -> None:
-        """Raise OptionError if any of `names` was set; they do not apply to this use."""
+        """Raise OptionError if any of the options `names` was set, because they do not apply to `use`."""
         wrong = [name for name in names if name.lower() in self.named]
         if wrong:
             raise OptionError(f"rillet: not allowed for {use}: {', '.join(wrong)}")
@@ -167,7 +167,7 @@ ALL, READ, BATCH, FOLLOW, WRITE = "all", "read", "batch read", "streaming read",
 
 
 class Option(NamedTuple):
-    """One option: its name, its attribute in Options, its parser (option_types.py), its use."""
+    """One option: its name, its attribute in Options, its parser (option_types.py), and the uses that allow it."""
 
     name: str
     attribute: str
@@ -273,7 +273,7 @@ def parse(given: Mapping[str, str]) -> Options:
                 shown = "invalid" if name == "password" else repr(values[name])
                 wrong.append(f"{option.name} is {shown}: {error}")
     wrong += _contradictions(values)
-    options = Options(**parsed, named=frozenset(values))  # an invalid value leaves its default, which is consistent
+    options = Options(**parsed, named=frozenset(values))  # invalid values are replaced by defaults
     if all(_LOWER[name].attribute in parsed for name in _SELECTORS if name in values):
         wrong += _unselected(options)
     wrong += _disorder(options)
@@ -283,7 +283,7 @@ def parse(given: Mapping[str, str]) -> Options:
 
 
 def _contradictions(values: Mapping[str, str]) -> list[str]:
-    """Return complaints about missing options and about combinations that are not allowed."""
+    """Return error messages for missing options and for combinations that are not allowed."""
     wrong = []
     if ("url" in values) == ("path" in values):
         wrong.append("give one of url (redis://host:port/db) and path (the directory of an embedded store)")
@@ -303,14 +303,14 @@ def _contradictions(values: Mapping[str, str]) -> list[str]:
 
 
 def _missing(values: Mapping[str, str]) -> list[str]:
-    """Return the complaint that no stream is selected. Alone it is not yet an error: rows may name their stream."""
+    """Return the error message if no stream is selected. `parse` only adds it to other errors: rows may name it."""
     named = any(name in values for name in ("stream", "streams", "streampattern", "streamcolumn"))
     return [] if named else [NO_STREAM]
 
 
 def _unselected(options: Options) -> list[str]:
-    """Return complaints about bounds of streams that are not selected."""
-    keys = options.keys() or None  # a missing selection has its own complaint
+    """Return error messages for starting and ending offsets of streams that are not selected."""
+    keys = options.keys() or None  # `_missing` reports a missing selection
     wrong = []
     for name, given in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
         if isinstance(given, dict) and keys is not None:
@@ -321,7 +321,7 @@ def _unselected(options: Options) -> list[str]:
 
 
 def _disorder(options: Options) -> list[str]:
-    """Return complaints about pairs of values in the wrong order."""
+    """Return error messages for pairs of options in the wrong order, such as a start after the end."""
     wrong = []
     least, most = options.min_entries_per_trigger, options.max_entries_per_trigger
     if least is not None and most is not None and least > most:
@@ -336,6 +336,6 @@ def _disorder(options: Options) -> list[str]:
 
 
 def _unknown(name: str) -> str:
-    """Return the complaint about an unknown option, with the most similar known name."""
+    """Return the error message for an unknown option, with the most similar known name."""
     near = difflib.get_close_matches(name, _LOWER, 1)
     return f"unknown option {name}" + (f" (did you mean {_LOWER[near[0]].name}?)" if near else "")

@@ -1,7 +1,7 @@
 """Packs rillet into one file, for executors on hosts where it is not installed.
 
     package()   rillet-<version>.zip: the source modules        --py-files, sc.addPyFile     interpreted
-    archive()   rillet-<version>.tar.gz: the installed package  --archives                   compiled, if it is here
+    archive()   rillet-<version>.tar.gz: the installed package  --archives                   compiled if installed so
 
 Python imports source modules from a zip file, but the operating system loads shared libraries from files only. So a
 package in a zip file, or in a wheel, which is a zip file too, is always interpreted. Spark unpacks an archive into each
@@ -40,7 +40,7 @@ _LIBRARIES = (".so", ".pyd")
 
 
 def package(folder: str | Path | None = None) -> Path:
-    """Write a zip file of the source modules into a folder (default: a new temporary one) and return its path.
+    """Write a zip file of rillet's source modules into a folder (default: a new temporary one) and return its path.
 
     If this process has imported the package from such a zip file, return that file.
     """
@@ -70,7 +70,7 @@ def archive(folder: str | Path | None = None) -> Path:
 
 @contextmanager
 def found_on_driver(spark: SparkSession) -> Iterator[None]:
-    """Register data sources inside this context with the path from which this process imported the package."""
+    """Let Spark's planning process import rillet from the path of this process, for data sources registered inside."""
     context = spark.sparkContext
     place = str(_place())
     java_path = context._jvm.java.lang.System.getenv("PYTHONPATH") if context._jvm is not None else None

@@ -1,4 +1,4 @@
-"""The server that a set of options names: a url and the options beside it, or the directory of a store.
+"""The address of the server in a set of options: a url with its related options, or the directory of a store.
 
 User and password may be in the url or in the options of these names; if both are given, they must be equal.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from rillet.store import Store
 
 _TLS_OPTIONS = ("caFile", "certFile", "keyFile", "tlsVerify")
-_stores: dict[str, Store] = {}  # opened by this process, which stays owner or attached client until it ends
+_stores: dict[str, Store] = {}  # stores by path; they stay open until this process ends
 
 
 def url_problems(values: Mapping[str, str]) -> list[str]:
-    """Return what is wrong with the url and its options, given by lower-case name; empty if nothing is."""
+    """Return error messages for the url and its related options; `values` maps lower-case names to texts."""
     if "url" not in values:
         return []
     try:

@@ -1,4 +1,4 @@
-"""Two short cuts for users: a local Spark session with the connector, and an archive with its streams as one table.
+"""Two shortcuts for users: a local Spark session with the connector, and an archive with its streams as one table.
 
 pyspark is imported when a function is called, so importing this module does not need it.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def session(master: str = "local[2]", name: str = "rillet", **settings: str) -> SparkSession:
-    """Return a Spark session with `rillet` registered; settings are Spark's, with _ in place of the dots."""
+    """Return a Spark session with `rillet` registered; `settings` are Spark settings with _ in place of the dots."""
     require_java()
     package_folder = str(Path(__file__).parents[2])
     folders = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    if package_folder not in folders:  # the worker processes inherit it
+    if package_folder not in folders:  # the worker processes inherit this search path
         os.environ["PYTHONPATH"] = os.pathsep.join([package_folder, *filter(None, folders)])
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     from pyspark.sql import SparkSession
@@ -51,7 +51,7 @@ def history(
     schema: str | StructType | None = None,
     **options: str,
 ) -> DataFrame:
-    """Return the entries of an archive and of its streams after it as one table; `options` are the batch reader's."""
+    """Return an archive and its streams' later entries as one table; `options` are those of a batch read."""
     from rillet.spark.source import register
 
     register(spark)

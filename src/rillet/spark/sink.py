@@ -44,16 +44,16 @@ log = logging.getLogger("rillet.spark")
 
 
 class RowsCommitted(WriterCommitMessage):
-    """The message of a task to the driver."""
+    """The message that a successful write task sends to the driver."""
 
     def __init__(self, written: Written) -> None:
         self.written = written
 
 
 class _Writer:
-    """The common part of the batch and the streaming writer."""
+    """The base class of the batch writer and the streaming writer."""
 
-    query: str | None = None  # None: query and batch are in Spark's local properties
+    query: str | None = None  # None: read query and batch from Spark's local properties
     batch = 0
     lasting = True
 
@@ -66,7 +66,7 @@ class _Writer:
                 raise OptionError("rillet: leave out idColumn: with exactlyOnce=idmp the server generates the IDs")
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Append the rows of a task."""
+        """Append the rows of a task to their streams."""
         with plainly(), Servers(self.options) as servers:
             sender, identity = self._sender(servers)
             for batch in iterator:
@@ -92,7 +92,7 @@ class _Writer:
 
 
 def recorded(messages: Sequence[WriterCommitMessage | None]) -> list[Written]:
-    """Return the messages of the tasks that were successful and keep records."""
+    """Return the results of the successful tasks that have commit records."""
     all_written = [message.written for message in messages if isinstance(message, RowsCommitted)]
     return [written for written in all_written if written.identity is not None]
 
@@ -109,11 +109,11 @@ class BatchWriter(_Writer, DataSourceArrowWriter):
         self.batch = options.txn_version or 0
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Record that all tasks are complete, so that a late attempt writes nothing."""
+        """Record that all tasks of the write are complete, so that a late attempt of a task writes nothing."""
         self.close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Block late attempts and log how many rows remain in the streams: appended entries are not removed."""
+        """Block late attempts of a failed write, and log how many of its rows remain in the streams."""
         rows: dict[bytes, int] = dict.fromkeys(self.layout.streams(), 0)
         for message in messages:
             for stream, count in message.written.rows.items() if isinstance(message, RowsCommitted) else ():
@@ -138,4 +138,4 @@ class StreamWriter(_Writer, DataSourceStreamArrowWriter):
         self.close(messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Keep the records: the batch will be repeated and continues where it stopped."""
+        """Do nothing: the repeated batch uses the commit records to continue after the rows that were written."""

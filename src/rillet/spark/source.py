@@ -1,4 +1,4 @@
-"""The data source: the classes that Spark calls, on the driver to plan and on the executors to read.
+"""The Spark data source: Spark calls its classes on the driver to plan and on the executors to read.
 
 Spark pickles these objects and sends them to other processes, so they contain options and a schema, never a connection.
 
@@ -8,7 +8,7 @@ Spark pickles these objects and sends them to other processes, so they contain o
 Spark's calls of a streaming reader, in order:
 
     initialOffset()             the start of a new query; "latest" is resolved here, once
-    latestOffset(start)         everything up to `start` is in the sink. Plans the whole next batch, including its
+    latestOffset(start)         all entries up to `start` are in the sink. Plans the whole next batch, including its
                                 tasks, and stores the plan in the offset (read/offsets.py explains why)
     partitions(start, end)      the tasks from `end`
     commit(end)                 nothing: Spark calls it one batch late, and never for the last one of an available-now
@@ -71,18 +71,18 @@ class RilletDataSource(DataSource):
     """
 
     default_parallelism: int | None = None
-    pushes_filters = False  # whether the session supports filter push-down for Python sources
+    pushes_filters = False  # whether the Spark session supports filter push-down for Python data sources
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         with plainly():
             self.parsed = parse(options)
             if self.parsed.url is not None:
-                Address.parse(self.parsed.url)  # a malformed url is told now, not by a task
+                Address.parse(self.parsed.url)  # a malformed url fails here, not in a task
 
     @classmethod
     def name(cls) -> str:
-        """Return the name for format()."""
+        """Return the name that users pass to format()."""
         return "rillet"
 
     def schema(self) -> StructType | str:
@@ -96,7 +96,7 @@ class RilletDataSource(DataSource):
         return DEFAULT_SCHEMA
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Return the batch reader; it takes filters if the session and the options allow it."""
+        """Return the batch reader; it supports filter push-down if the session and the options allow it."""
         with plainly():
             made = FilteringReader if self.pushes_filters and self.parsed.push_filters else BatchReader
             return made(self.parsed, schema, self._parallelism())
@@ -150,9 +150,9 @@ class RangePartition(InputPartition):
         self, ranges: Task, guarded: bool = False, since: Mapping[str, Place] | None = None,
         unread: Set[str] = frozenset(),
     ) -> None:  # fmt: skip
-        """guarded: raise DataLoss if planned entries are missing, except in `unread` streams.
+        """guarded: reading raises DataLoss if planned entries are missing, except in `unread` streams.
 
-        since: the offset of each stream at the start of the batch, if its counters are known.
+        since: the position of each stream at the start of the batch, if its counters are known.
         """
         super().__init__(None)
         self.ranges = ranges
@@ -162,7 +162,7 @@ class RangePartition(InputPartition):
 
 
 class HistoryPartition(InputPartition):
-    """A task's share of an archive and of its streams after it."""
+    """The part of an archive and of its streams that one task reads."""
 
     def __init__(self, task: HistoryTask) -> None:
         super().__init__(None)
@@ -170,7 +170,7 @@ class HistoryPartition(InputPartition):
 
 
 class _Reader:
-    """The common part of the batch and the streaming reader."""
+    """The base class of the batch reader and the streaming reader."""
 
     def __init__(self, options: Options, schema: StructType, parallelism: int) -> None:
         from pyspark.errors import PySparkTypeError
@@ -218,7 +218,7 @@ class BatchReader(_Reader, DataSourceReader):
         super().__init__(options, schema, parallelism)
 
     def partitions(self) -> list[InputPartition]:
-        """Return the tasks; entries that arrive later do not change them."""
+        """Return the tasks of the batch read; entries that arrive later do not change them."""
         if self.options.archive is not None:
             from rillet.spark.read.history import plan
 
@@ -231,7 +231,7 @@ class BatchReader(_Reader, DataSourceReader):
             require_streams(self.options, servers, known)
             planner = Planner(self.options, servers, self.parallelism, hurried=False)
             batch = planner.cut(planner.measure(ranges_between(known, self.bounds(known))), None)
-        # Entries that were removed before now are not part of the plan, so they are no loss.
+        # Entries that were removed before now are not part of the plan, so they do not count as lost.
         since = {
             stream: Place(EARLIEST, facts.added - facts.length)
             for stream, facts in known.items()
@@ -240,11 +240,11 @@ class BatchReader(_Reader, DataSourceReader):
         return [RangePartition(task, guarded, since) for task in self.clip(batch.tasks) or ((),)]
 
     def keeps(self, stream: str) -> bool:
-        """Return whether a stream is read at all."""
+        """Return whether the query reads a stream."""
         return True
 
     def clip(self, tasks: Sequence[Task]) -> Sequence[Task]:
-        """Remove the parts of the tasks that need not be read."""
+        """Remove ID ranges that the query does not need from the tasks."""
         return tasks
 
     def bounds(self, streams: Mapping[str, StreamInfo | None]) -> dict[str, tuple[StreamID, StreamID]]:
@@ -265,9 +265,9 @@ class FilteringReader(BatchReader):
         self.pushed = Pushed.on(schema)
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:
-        """Take filters on IDs, times and streams; return those that Spark must evaluate."""
+        """Use filters on IDs, times and streams to read less; return those that Spark must evaluate."""
         left = self.pushed.push(filters)
-        return filters if self.options.archive is not None else left  # an archive only skips files by them
+        return filters if self.options.archive is not None else left  # in an archive, filters only exclude files
 
     def keeps(self, stream: str) -> bool:
         """Return whether the filters select entries of a stream."""
@@ -321,12 +321,12 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Limit the query to the present last IDs."""
+        """Limit an available-now query to the last ID that each stream has now."""
         with plainly():
             self.follower.fix_targets()
 
     def reportLatestOffset(self) -> dict[str, Any]:
-        """Return the values for the query's progress: the newest IDs, and how far the query is behind."""
+        """Return the source's metrics for the query's progress: the newest IDs, and how far the query is behind."""
         with plainly():
             return self.follower.report()
 
@@ -365,7 +365,7 @@ class StreamReader(_Reader, DataSourceStreamReader, SupportsTriggerAvailableNow)
 class FailedReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Replaces a streaming reader that could not be created; every method raises the error.
 
-    If `streamReader` raised the error itself, Spark's worker would replace it with an UnboundLocalError of its own.
+    If `streamReader` raised the error itself, Spark's worker would replace it with an UnboundLocalError.
     """
 
     def __init__(self, error: RilletError) -> None:

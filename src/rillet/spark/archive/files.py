@@ -1,4 +1,4 @@
-"""File system operations that an archive's commits need: sync a folder, link a file, exchange two folders."""
+"""File system operations for the commits of an archive: sync a folder, link a file, exchange two folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class ArchiveError(RilletError):
 
 
 def sync(folder: Path) -> None:
-    """Make the names in a folder survive a power failure."""
+    """Sync a folder to disk, so that new and renamed files in it survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -27,12 +27,12 @@ def sync(folder: Path) -> None:
 
 
 def link(source: Path, target: Path) -> None:
-    """Give a file a second name, or copy it if the file system has no hard links."""
+    """Create a hard link to a file; copy the file if the file system has no hard links."""
     target.parent.mkdir(parents=True, exist_ok=True)
     try:
         os.link(source, target)
     except FileExistsError:
-        pass  # left by a killed attempt
+        pass  # a killed attempt has created the link
     except OSError:
         shutil.copy2(source, target)
 
@@ -42,7 +42,7 @@ _EXCHANGE = 2  # RENAME_EXCHANGE of Linux and RENAME_SWAP of macOS
 
 
 def exchange(one: Path, other: Path) -> None:
-    """Exchange two folders in one step; raise ArchiveError if the system cannot."""
+    """Exchange the names of two folders in one atomic step; raise ArchiveError if the file system cannot."""
     library = ctypes.CDLL(None, use_errno=True)
     first, second = os.fsencode(one), os.fsencode(other)
     try:
@@ -58,7 +58,7 @@ def exchange(one: Path, other: Path) -> None:
 
 
 def can_exchange(folder: Path) -> bool:
-    """Return whether a folder's file system can exchange two folders in one step."""
+    """Return whether a folder's file system can exchange the names of two folders in one atomic step."""
     pair = [folder / f"exchange-{uuid.uuid4().hex}" for _ in range(2)]
     try:
         for one in pair:

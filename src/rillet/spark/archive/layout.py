@@ -5,7 +5,7 @@
       _rillet/manifest.json      the archive's files, and the position up to which every stream is archived
       _rillet/staging/...        files that are being written
       _rillet/replaced/...       files that compaction replaced, for readers with an older manifest
-      _rillet/lock               held by the one process that writes
+      _rillet/lock               a file that the one writing process locks
 
 The manifest is one file, replaced as a whole: fsync, rename, fsync of the folder. The rename is the commit. The
 manifest holds the list of files, with first ID, last ID and rows of each, and the source's offset after them, so data
@@ -75,7 +75,7 @@ _NO_DATE = "__HIVE_DEFAULT_PARTITION__"  # Hive's folder name for null
 class Part:
     """A Parquet file that a task wrote: its path, and the range of entries of one stream and one day in it."""
 
-    path: str  # below the archive's folder
+    path: str  # relative to the archive's folder
     stream: str
     day: int | None  # days since 1970; None beyond the year 9999
     first: StreamID
@@ -86,22 +86,22 @@ class Part:
 
 @dataclass(frozen=True)
 class ArchiveManifest:
-    """One state of an archive."""
+    """The manifest of an archive: its files and the source's offset after one commit."""
 
     commit: int = 0
-    schema: str = ""  # of the rows, Spark's JSON
-    offset: dict[str, Any] = field(default_factory=dict)  # the source's, after the last commit
+    schema: str = ""  # the schema of the rows, as Spark's JSON
+    offset: dict[str, Any] = field(default_factory=dict)  # the source's offset after the last commit
     files: tuple[Part, ...] = ()
     place: dict[str, str] = field(default_factory=dict)
     swap: dict[str, str] = field(default_factory=dict)
     replaced: dict[str, float] = field(default_factory=dict)
 
     def last(self, stream: str) -> StreamID:
-        """Return the ID of a stream's last archived entry; 0-0 without one."""
+        """Return the ID of a stream's last archived entry; 0-0 if none is archived."""
         return max((file.last for file in self.files if file.stream == stream), default=StreamID(0, 0))
 
     def held(self, stream: str) -> StreamID:
-        """Return the ID up to which all entries now in the stream are archived; 0-0 without any.
+        """Return the ID up to which all entries that are now in the stream are archived; 0-0 if none is.
 
         This is the last archived ID, or the stored offset for a stream that was recreated with lower IDs.
         """
@@ -146,7 +146,7 @@ def day_of(ms: int) -> int | None:
 
 
 class Archive:
-    """An archive's folder; `at` is called with the name of every step, so that tests can crash there."""
+    """An archive's folder; `at` is called with the name of every write step, so that tests can simulate a crash."""
 
     def __init__(self, path: str | Path, at: Callable[[str], None] = lambda step: None) -> None:
         if "://" in str(path):
@@ -182,7 +182,7 @@ class Archive:
         return manifest
 
     def places(self, manifest: ArchiveManifest, path: str) -> list[Path]:
-        """Return the places where a file of the manifest may be, in the order in which it moves through them."""
+        """Return the paths at which a file of the manifest may be, in the order in which commits move it."""
         places = [path]
         if path in manifest.place:
             places.append(manifest.place[path])
@@ -214,7 +214,7 @@ class Archive:
             yield manifest
 
     def stage(self) -> str:
-        """Create a folder for the files of tasks, and return its path relative to the archive's."""
+        """Create a staging folder for the files that tasks write; return its path relative to the archive's folder."""
         folder = f"{STAGING}/{uuid.uuid4().hex}"
         (self.path / folder).mkdir(parents=True)
         return folder
@@ -222,7 +222,7 @@ class Archive:
     def append(
         self, manifest: ArchiveManifest, parts: Sequence[Part], offset: dict[str, Any], schema: str
     ) -> ArchiveManifest:
-        """Commit staged files together with the offset after them; return the new manifest."""
+        """Commit staged files together with the source's offset after their entries; return the new manifest."""
         commit = manifest.commit + 1
         added, place = [], {}
         for part in sorted(parts, key=lambda part: (part.stream, part.first)):
@@ -272,7 +272,7 @@ class Archive:
         return new
 
     def _tidy(self) -> None:
-        """Remove empty staging folders; the next start removes the others."""
+        """Remove empty staging folders; the next writer removes the others."""
         for folder in os.listdir(self.path / STAGING):
             try:
                 os.rmdir(self.path / STAGING / folder)
@@ -294,7 +294,7 @@ class Archive:
         self.at("settled")
 
     def settle(self, manifest: ArchiveManifest) -> None:
-        """Complete the steps that follow a commit; idempotent."""
+        """Complete the steps that remain after a commit; steps that are already done are skipped."""
         folders = set()
         for final, staged in manifest.place.items():
             if (self.path / staged).exists():
@@ -313,10 +313,10 @@ class Archive:
             sync(self.path)
         missing = [final for final in manifest.place if not (self.path / final).exists()]
         if missing:
-            raise ArchiveError(f"rillet: the archive {self.path} has lost {missing[0]}, a file of its manifest")
+            raise ArchiveError(f"rillet: the archive {self.path} lacks {missing[0]}, which its manifest lists")
 
     def _swap(self, manifest: ArchiveManifest, folder: str, staged: str) -> None:
-        """Exchange a compacted folder with the old one, unless this is done already, and remove the old one."""
+        """Exchange a compacted folder with the old one, unless they are already exchanged, and remove the old one."""
         fresh = [file.path for file in manifest.files if file.path.endswith(f"_c{manifest.commit}.parquet")]
         names = [os.path.basename(path) for path in fresh if os.path.dirname(path) == folder]
         if not all((self.path / folder / name).exists() for name in names):
@@ -347,7 +347,7 @@ def _runs(files: Iterable[Part], target: int) -> Iterator[list[Part]]:
     run: list[Part] = []
     for file in files:
         small = file.bytes < target // 2
-        above = not run or run[len(run) - 1].last < file.first  # false for a stream that was recreated with lower IDs
+        above = not run or run[len(run) - 1].last < file.first  # false if the stream was recreated with lower IDs
         if run and (not small or not above or sum(one.bytes for one in run) + file.bytes > target):
             if len(run) > 1:
                 yield run

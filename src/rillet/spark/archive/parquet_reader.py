@@ -1,4 +1,4 @@
-"""Reads the Parquet files of an archive as record batches of any schema that the source serves.
+"""Reads the Parquet files of an archive as record batches of any schema that the source supports.
 
 A column that the file has under the same name and type is copied. Other columns are decoded from the file's map column
 `fields`: `reply_of` builds an XRANGE reply from the rows with Arrow's string functions (no Python object per value),
@@ -27,12 +27,12 @@ _PAUSE = 0.05  # seconds between attempts to open a file that is being moved
 
 
 def entry_id(batch: Any, row: int) -> StreamID:
-    """Return the ID of a row; the columns are signed, the parts of an ID are unsigned."""
+    """Return the stream ID of a row; convert its signed columns id_ms and id_seq to unsigned numbers."""
     return StreamID(batch.column("id_ms")[row].as_py() % _U64, batch.column("id_seq")[row].as_py() % _U64)
 
 
 def open_file(places: Sequence[Path]) -> Any:
-    """Open a file of an archive at the first of its possible places where it exists."""
+    """Open a file of an archive at the first of its possible paths that exists."""
     import pyarrow.parquet as pq
 
     for attempt in range(_TRIES):
@@ -53,7 +53,7 @@ def open_file(places: Sequence[Path]) -> Any:
 
 @dataclass(frozen=True)
 class ArchiveTask:
-    """The part of a file that a task reads: entries with after < ID <= last in row groups `number` of `shares`."""
+    """The part of an archive file that a task reads: entries with after < ID <= last in its share of the row groups."""
 
     places: tuple[Path, ...]
     stream: str
@@ -64,7 +64,7 @@ class ArchiveTask:
 
 
 def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[Any]:
-    """Yield the rows of a share as record batches of the given schema."""
+    """Yield the rows of a task's part of an archive file as record batches of the given schema."""
     with open_file(share.places) as file:
         have = file.schema_arrow
         if missing := missing_columns(have, schema):
@@ -80,13 +80,13 @@ def read_share(share: ArchiveTask, schema: Any, options: Options) -> Iterator[An
 
 
 def _groups(file: Any, share: ArchiveTask) -> range:
-    """Return the numbers of a share's row groups."""
+    """Return the numbers of the row groups in a task's part of an archive file."""
     count = file.metadata.num_row_groups
     return range(count * share.number // share.shares, count * (share.number + 1) // share.shares)
 
 
 def _overlaps(group: Any, share: ArchiveTask) -> bool:
-    """Return whether a row group may hold entries of a share, by its least and largest id_ms."""
+    """Return whether a row group may hold entries that a task reads, by its smallest and largest id_ms."""
     for number in range(group.num_columns):
         column = group.column(number)
         if column.path_in_schema == "id_ms":
@@ -98,7 +98,7 @@ def _overlaps(group: Any, share: ArchiveTask) -> bool:
 
 
 def is_direct(have: Any, schema: Any) -> bool:
-    """Return whether a file has all columns of a schema with their types."""
+    """Return whether a Parquet file has all columns of a schema with the same types."""
     return all(
         field.name in IN_NAME or (field.name in have.names and have.field(field.name).type.equals(field.type))
         and not (field.metadata or {}).get(b"field")
@@ -107,7 +107,7 @@ def is_direct(have: Any, schema: Any) -> bool:
 
 
 def missing_columns(have: Any, schema: Any) -> list[str]:
-    """Return the columns of a schema that a file cannot provide."""
+    """Return the columns of a schema that an archive file without the map `fields` cannot provide."""
     if is_direct(have, schema) or "fields" in have.names:
         return []
     return [
@@ -138,7 +138,7 @@ def _first_beyond(batch: Any, bound: StreamID, low: int) -> int:
 
 
 def shaped(batch: Any, stream: str, schema: Any) -> Any:
-    """Return the columns of a schema from a file's rows, with the stream's name added."""
+    """Return rows of an archive file in the columns of a schema, with the stream's name added."""
     import pyarrow as pa
 
     arrays = [
@@ -149,7 +149,7 @@ def shaped(batch: Any, stream: str, schema: Any) -> Any:
 
 
 def decoded(batch: Any, stream: str, schema: Any, options: Options) -> Any:
-    """Return the columns of a schema, decoded from a file's IDs and fields as the source decodes a stream."""
+    """Decode the IDs and fields of archived rows into the columns of a schema, as the source decodes a stream."""
     rows = rows_for(schema, stream.encode(), options.mode, options.corrupt_column)
     decoder = RangeDecoder(rows, 1 << 62, 1 << 62)
     decoder.feed(b"*%d\r\n" % batch.num_rows)
@@ -160,7 +160,7 @@ def decoded(batch: Any, stream: str, schema: Any, options: Options) -> Any:
 
 
 def reply_of(batch: Any) -> bytes:
-    """Return the rows of (id, fields) as the entries of an XRANGE reply. O(bytes), in Arrow."""
+    """Encode rows of (id, fields) as the entries of an XRANGE reply, with Arrow's functions. O(bytes)"""
     import pyarrow as pa
     import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""Reads the entries that were delivered to the query's consumer as record batches: the tasks of groupMode=deliver."""
+"""The tasks of groupMode=deliver: they read entries that were delivered to the query's consumer as record batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ FIRST_PAGE = 32  # entries of the first page, which shows how large the entries 
 
 
 class GroupRead:
-    """An XREADGROUP of one stream; a RangeDecoder decodes its entries after the head of the reply was removed."""
+    """Reads one stream with XREADGROUP; removes the head of the reply so that a RangeDecoder can decode the entries."""
 
     def __init__(self, servers: Servers, stream: str) -> None:
         self.servers = servers
@@ -76,14 +76,14 @@ class HeadSkipper:
         self.room = bytearray()
 
     def space(self, n: int) -> memoryview:
-        """Return room for at least n bytes."""
+        """Return a buffer with room for at least n received bytes."""
         if not self.skipping:
             return self.decoder.space(n)
         self.room = bytearray(n)
         return memoryview(self.room)
 
     def filled(self, n: int) -> None:
-        """Process n received bytes; a null or an error reply has no head and goes to the decoder as a whole."""
+        """Process n received bytes; pass a null or error reply, which has no head, to the decoder as a whole."""
         if not self.skipping:
             self.decoder.filled(n)
             return
@@ -103,14 +103,14 @@ class DeliveredRange:
         self.missing = 0
 
     def page(self, rows: RowBuilder, count: int) -> bool:
-        """Append the next `count` entries to the rows; return False if the range has no more.
+        """Append the next `count` entries to the rows; return False at the end of the range.
 
-        XPENDING first returns how many entries of the range are left: the reply to XREADGROUP does not end at `last`.
+        XPENDING first returns how many entries of the range remain, because XREADGROUP would also read beyond `last`.
         """
         group = self.group
         options, servers = group.options, group.servers
         ids = pending_after(group, self.stream, self.after, id_text(self.last), count)
-        if not ids:  # other consumers have claimed the entries, or the group was moved back
+        if not ids:  # other consumers have claimed the entries, or a client moved the group back
             position = group.positions([self.stream]).get(self.stream)
             if options.fail_on_data_loss and position is not None and position < self.last:
                 raise moved_back(options, servers, self.stream, position, self.last)
@@ -128,7 +128,7 @@ class DeliveredRange:
 
 
 def moved_back(options: Options, servers: Servers, stream: str, position: StreamID, delivered: StreamID) -> DataLoss:
-    """Return the error for a group whose position is before entries that it has already delivered."""
+    """Return the error for a group whose last-delivered-id is before entries that it has already delivered."""
     where = servers.connection(stream.encode()).address
     return DataLoss(
         f"rillet: entries may have been lost before being read: the group {options.group!r} of the stream {stream!r} "
@@ -139,7 +139,7 @@ def moved_back(options: Options, servers: Servers, stream: str, position: Stream
 
 
 def deleted_entries(options: Options, servers: Servers, stream: str, entries: int) -> DataLoss:
-    """Return the error for entries that were delivered and then deleted."""
+    """Return the error for entries that were delivered to the consumer and deleted before they were read."""
     where = servers.connection(stream.encode()).address
     lost = f"{entries} {'entry was' if entries == 1 else 'entries were'}"
     return DataLoss(
@@ -152,8 +152,8 @@ def deleted_entries(options: Options, servers: Servers, stream: str, entries: in
 def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> Iterator[Any]:
     """Yield a range of the consumer's pending entries as record batches of an Arrow schema, in order.
 
-    A lost connection is opened again, for up to `timeout` without progress: the entries are still pending. A page is
-    one reply. Its size in entries is chosen so that a batch stays below MAX_BATCH_BYTES, given the entries so far.
+    After a lost connection, connect again for up to `timeout`: the entries are still pending. A page is one reply. Its
+    number of entries is chosen, from the size of earlier entries, so that a batch stays below MAX_BATCH_BYTES.
     """
     delivered = DeliveredRange(options, servers, part)
     more, patience = True, Patience(options.timeout)
@@ -178,8 +178,8 @@ def read_range(options: Options, servers: Servers, part: Part, schema: Any) -> I
 
 
 def read_delivered(options: Options, ranges: Sequence[Part], schema: Any) -> Iterator[Any]:
-    """Yield the entries of a task's ranges, one range after the other."""
+    """Yield the pending entries in a task's ranges as record batches, one range after the other."""
     with Servers(options) as servers:
-        servers.waits = True  # the planner has reached the server before
+        servers.waits = True  # the planner has just reached the server, so wait if it is unavailable
         for part in ranges:
             yield from read_range(options, servers, part, schema)

@@ -1,23 +1,23 @@
-"""Takes entries from a consumer group: groupMode=deliver, for groups that other consumers share.
+"""Reads entries as a consumer of a group, which the query may share with other consumers: groupMode=deliver.
 
     trigger     acknowledge the consumer's pending entries up to the committed offset    XPENDING, XACK
-                take its pending entries after the offset, left by a crash               XPENDING, XREADGROUP 0
-                or else new entries, up to the cap                                       XREADGROUP >
+                read its pending entries after the offset: a crash left them pending     XPENDING, XREADGROUP 0
+                if there are none, read new entries, up to the cap                       XREADGROUP >
     task        read its range of the consumer's pending entries                         XPENDING, XREADGROUP <after>
 
 Delivered entries stay pending for the consumer until they are acknowledged. So a repeated batch consists of the same
 entries, and the range (after, last] of the consumer's pending entries is the batch, even if entries of other consumers
-lie between them. An entry that was deleted meanwhile is pending without fields; it counts as lost. XCLAIM by another
-consumer takes an entry away: its minimum idle time must be longer than a batch takes. Every query needs a `consumer` of
-its own.
+lie between them. An entry that was deleted meanwhile is pending without fields; it counts as lost. Another consumer can
+take an entry from the batch with XCLAIM, so its minimum idle time must be longer than the duration of a batch. Every
+query needs a different `consumer`.
 
-A query starts at the group's position, and before the consumer's oldest pending entry. `startingOffsets` is only used
-when the group is created.
+A query starts at the group's last-delivered-id or, if it is earlier, just before the consumer's oldest pending entry.
+`startingOffsets` is only used when the query creates the group.
 
-Costs: Redis delivers entries with their fields, so the planner receives everything that the tasks receive again (it
-decodes the IDs only), and keeps a pending entry of about 100 bytes for each. The cap bounds both (DELIVERED without
-one). Rejected: a consumer for each task. After a restart with another number of cores, its pending entries would not be
-those of one task.
+Costs: XREADGROUP returns entries with their fields, so both the planner (which decodes the IDs only) and the tasks
+receive each entry. The server keeps a pending entry of about 100 bytes for each. The cap limits both; without a cap,
+the limit is DELIVERED entries. Rejected: a consumer for each task. After a restart with another number of cores, the
+pending entries of one consumer would no longer belong to one task.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ from rillet.spark.read.offsets import Part, Task
 from rillet.spark.read.splits import MIN_TASK_ENTRIES
 from rillet.types.stream.id import StreamID
 
-ACKNOWLEDGED = 1000  # entries of one XACK
-DELIVERED = 100_000  # entries of a trigger without a cap
+ACKNOWLEDGED = 1000  # maximum number of IDs in one XACK
+DELIVERED = 100_000  # maximum number of entries of a trigger without a cap
 
 
 @dataclass(frozen=True)
 class DeliveredPage:
-    """Entries that were delivered to the consumer: those of its pending entries with after < ID <= last."""
+    """Entries that were delivered to the consumer: its pending entries with after < ID <= last."""
 
     stream: str
     after: StreamID
     last: StreamID
     entries: int
-    missing: int = 0  # of these entries, deleted before they could be read
+    missing: int = 0  # how many of these entries were deleted before they were read
 
 
 class Deliverer(GroupPosition):
-    """Takes entries as a consumer of the group, and acknowledges the entries that Spark has committed."""
+    """Reads entries as a consumer of the group, and acknowledges the entries that Spark has committed."""
 
     def __init__(self, options: Options, servers: Servers) -> None:
         super().__init__(options, servers)
-        self.lost: dict[str, int] = {}  # deleted entries among those that a crash left pending
+        self.lost: dict[str, int] = {}  # number of deleted entries among those that a crash left pending
         self.clean: set[str] = set()  # streams without entries that a crash left pending
-        self.latest: dict[str, StreamID] = {}  # the group's position when it was last read
+        self.latest: dict[str, StreamID] = {}  # the last-delivered-id that was read last
 
     def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
-        """Return and remember the group's position in each stream."""
+        """Return the group's last-delivered-id in each stream, and store it in `latest`."""
         positions = super().positions(streams)
         self.latest.update({stream: position for stream, position in positions.items() if position is not None})
         return positions
@@ -96,7 +96,7 @@ class Deliverer(GroupPosition):
             self.done[stream] = offset
 
     def deliver(self, streams: Mapping[str, StreamID], cap: int | None) -> list[DeliveredPage]:
-        """Return the pages of the next batch: entries that a crash left pending, then new ones.
+        """Return the next batch as pages of entries: first those that a crash left pending, then new ones.
 
         streams: the offset in each stream. cap: of the trigger. Streams take turns, a page each.
         """
@@ -116,13 +116,13 @@ class Deliverer(GroupPosition):
                     del active[stream]
                 if left <= 0:
                     break
-        for page in pages:  # counted at the end, because a trigger that fails is repeated as a whole
+        for page in pages:  # count lost entries last: a trigger that fails is repeated as a whole
             if page.missing:
                 self.lost[page.stream] = self.lost.get(page.stream, 0) + page.missing
         return pages
 
     def _left_pending(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
-        """Return entries that were delivered and never committed; None if there are none, now and later."""
+        """Return pending entries that were never committed; None if the stream has and will have no such entries."""
         ids = pending_after(self, stream, after, b"+", count)
         if not ids:
             self.clean.add(stream)
@@ -134,11 +134,11 @@ class Deliverer(GroupPosition):
         return DeliveredPage(stream, after, ids[-1], len(ids), delivered.missing)
 
     def _new_entries(self, stream: str, after: StreamID, count: int) -> DeliveredPage | None:
-        """Return new entries of the group, which are pending for the consumer from now on; None if there are none."""
+        """Read new entries of the group, which become pending for the consumer; return None if there are none."""
         request = GroupRead(self.servers, stream)
         if request.read(RowBuilder(stream.encode()), self.name, self.consumer, b">", count) == 0:
             return None
-        if request.last <= after:  # the group was moved back after `positions`
+        if request.last <= after:  # the group was moved back after `positions` read it
             raise moved_back(self.options, self.servers, stream, request.last, after)
         return DeliveredPage(stream, after, request.last, request.entries)
 
@@ -160,5 +160,5 @@ def tasks(pages: Sequence[DeliveredPage], parallelism: int) -> tuple[Task, ...]:
 
 
 def ends(pages: Sequence[DeliveredPage]) -> dict[str, StreamID]:
-    """Return the last ID of each stream in the pages."""
+    """Return the last ID that the pages contain of each stream."""
     return {page.stream: page.last for page in sorted(pages, key=lambda page: page.last)}

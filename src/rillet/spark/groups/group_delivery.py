@@ -2,19 +2,19 @@
 
     next(start)   acknowledge the consumer's pending entries up to `start`
                   check that the groups still exist; create them for streams that have appeared
-                  take entries that a crash left pending, then new ones, up to the cap
+                  read entries that a crash left pending, then new ones, up to the cap
                   return the end of the batch with its tasks (deliverer.py: why a repeated batch has the same entries)
 
-The rest is inherited from read/micro_batch.py. After a lost connection the whole trigger is planned again: entries that
-were acknowledged are no longer pending, and entries whose delivery was not received are pending like those that a crash
-left. A stream whose last ID is the group's position has nothing to deliver and is skipped, so a trigger over a thousand
-idle streams only reads the state of streams and groups, in one round trip per node. `minEntriesPerTrigger` has no
-effect: Redis cannot count the entries that a group would deliver.
+read/micro_batch.py implements the rest. After a lost connection the whole trigger is planned again. Entries that were
+acknowledged are then no longer pending. Entries that the server delivered in a lost reply are pending, and are read
+like those that a crash left pending. A stream whose last ID is the group's last-delivered-id is skipped, so a trigger
+over a thousand idle streams only reads the state of streams and groups, in one round trip per node.
+`minEntriesPerTrigger` has no effect: Redis cannot count the entries that a group would deliver.
 
 Data loss looks different in this mode:
 
-- Trimmed entries before the group's position were delivered before, so they are no loss.
-- Entries that were delivered and then deleted are pending without fields.
+- Trimmed entries before the group's position do not count as lost, because they were delivered before.
+- Entries that were delivered and then deleted are pending without fields; they count as lost.
 - A group that was deleted, alone or with its stream, has lost its pending entries. With failOnDataLoss=false it is
   created again at the start of the stream.
 - A group whose position is before the offset was moved back, or its server crashed and lost its last second. With
@@ -44,7 +44,7 @@ class GroupDelivery(MicroBatchReader):
     def __init__(self, options: Options, parallelism: int) -> None:
         super().__init__(options, parallelism)
         self.consumer = Deliverer(options, self.servers)
-        self.consumer.lost = self.guard.settled  # one count for both
+        self.consumer.lost = self.guard.settled  # the consumer and the guard share one count of lost entries
 
     def _start(self) -> Offset:
         start = super()._start()
@@ -67,7 +67,7 @@ class GroupDelivery(MicroBatchReader):
             return None
         places = {name: place.after for name, place in states.places.items()}
         again = any(places.get(name, at) != at for name, at in start.streams.items())
-        # A batch that is read again may have the same end as `start`: Spark must not take the two for equal.
+        # A batch that is read again may end at the same IDs as `start`: the two offsets must differ for Spark.
         told = start.initial or (again and start.start is None)
         return Offset(
             {**places, **ends(pages)},
@@ -80,12 +80,12 @@ class GroupDelivery(MicroBatchReader):
         self.consumer.clean.clear()
 
     def tasks(self, start: Offset, end: Offset) -> Sequence[Task]:
-        """Return the planned tasks; their entries are pending for the consumer."""
+        """Return the planned tasks of a batch; they read entries that are pending for the consumer."""
         self._wait_for_known_server(start)
         return end.plan or ()
 
     def _deliver(self, states: StreamStates, cap: int | None) -> list[DeliveredPage]:
-        """Take entries; an available-now query takes none from a stream that has reached its target."""
+        """Read entries for the consumer; in an available-now query, skip streams that have reached their last ID."""
         wanted = {}
         for name, place in states.places.items():
             info, targets = states.infos[name], self.targets
@@ -118,7 +118,7 @@ class GroupDelivery(MicroBatchReader):
         return StreamStates(infos, places)
 
     def _moved_back(self, name: str, at: StreamID, stands: StreamID) -> StreamID:
-        """Raise or count a group whose position is before its delivered entries; return the ID to continue after."""
+        """Raise or count data loss if the group was moved back; return the ID after which reading continues."""
         if self.options.fail_on_data_loss:
             raise moved_back(self.options, self.servers, name, stands, at)
         self.guard.unsure.add(name)
@@ -127,7 +127,7 @@ class GroupDelivery(MicroBatchReader):
         return self.consumer.begin(name, EARLIEST)
 
     def _gone(self, name: str, at: StreamID, whole: bool) -> None:
-        """Raise or count the loss of a group, alone or with its stream."""
+        """Raise or count data loss if a group was deleted, alone or (`whole`) with its stream."""
         where = self.servers.connection(name.encode()).address
         what = "stream" if whole else f"group {self.options.group!r} of the stream"
         if self.options.fail_on_data_loss:

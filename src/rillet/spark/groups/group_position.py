@@ -1,12 +1,12 @@
-"""Moves a consumer group along with the query: groupMode=follow, and what both modes share.
+"""Sets a consumer group's last-delivered-id to the query's offset: groupMode=follow, and the base class of both modes.
 
 Spark's checkpoint alone decides what is read again after a restart. Tools that watch a server (XINFO GROUPS, lag
 alarms, inspectors) cannot see the checkpoint. The option `group` makes the progress visible to them. Both modes act
-when Spark asks for the next offset, because Spark then passes the offset up to which everything is in the sink, also
-after the last batch of an available-now query. (`commit` is called one batch late, or never.)
+when Spark calls `latestOffset`, because Spark then passes the offset up to which all entries are in the sink, also
+after the last batch of an available-now query. (Spark calls `commit` one batch late, or never.)
 
-`GroupFollower` sets the group's last-delivered-id to the committed offset, and its entries-read where the offset has an
-exact count, so that the group's lag is exact and reaches 0. Entries are still read by XRANGE, and nothing is pending.
+`GroupFollower` sets the group's last-delivered-id to the committed offset. If the offset has an exact count, it also
+sets entries-read, so that the group's lag is exact and reaches 0. Tasks read with XRANGE, so no entry becomes pending.
 The group belongs to Spark. It is created if it is missing. The first trigger of a query moves it to the query's
 position, forwards or backwards (a query that restarts from an older checkpoint has a larger lag). After that it never
 moves backwards, so a position that another client has moved further is kept. After a lost connection, the position is
@@ -29,7 +29,7 @@ from rillet.types.stream.id import StreamID
 
 @dataclass(frozen=True)
 class GroupMove:
-    """The new position of a group in a stream. `read`: entries read up to there, if known; `create`: it is missing."""
+    """A group's new last-delivered-id in a stream. `read`: entries-read there, if known; `create`: create the group."""
 
     stream: str
     to: StreamID
@@ -38,7 +38,7 @@ class GroupMove:
 
 
 class GroupPosition:
-    """A consumer group on the servers, and its position in each stream."""
+    """A consumer group on the servers, and its last-delivered-id in each stream."""
 
     def __init__(self, options: Options, servers: Servers) -> None:
         assert options.group is not None
@@ -46,10 +46,10 @@ class GroupPosition:
         self.servers = servers
         self.name = options.group.encode()
         self.consumer = options.consumer.encode()
-        self.done: dict[str, StreamID] = {}  # the offset up to which each stream was moved or acknowledged
+        self.done: dict[str, StreamID] = {}  # the last offset to which the group was moved or acknowledged
 
     def positions(self, streams: Iterable[str]) -> dict[str, StreamID | None]:
-        """Return the group's last-delivered-id in each stream; None where the group is missing.
+        """Return the group's last-delivered-id in each stream; None if the stream does not have the group.
 
         Missing streams are left out. One round trip per node.
         """
@@ -95,7 +95,7 @@ class GroupFollower(GroupPosition):
         self.moved: set[str] = set()  # streams in which this query has set the position
 
     def committed(self, streams: Mapping[str, StreamID], added: Mapping[str, int]) -> None:
-        """Move the group to the offsets up to which everything is in the sink; missing streams are left out.
+        """Set the group's position to the offsets up to which all entries are in the sink; skip missing streams.
 
         Two round trips for all streams whose offset has changed, none for the others.
         """

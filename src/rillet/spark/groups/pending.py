@@ -15,5 +15,5 @@ def pending_ids(group: GroupPosition, stream: str, low: bytes, high: bytes, coun
 
 
 def pending_after(group: GroupPosition, stream: str, after: StreamID, high: bytes, count: int) -> list[StreamID]:
-    """Return up to `count` pending IDs after `after`; servers reject the bound `(` before the largest ID."""
+    """Return up to `count` pending IDs larger than `after`; none if `after` is the largest possible ID."""
     return [] if after.ms == after.seq == MAX else pending_ids(group, stream, b"(" + id_text(after), high, count)

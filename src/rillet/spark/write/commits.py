@@ -1,4 +1,4 @@
-"""Commit records: how many of a task's rows are in a stream, stored by the transaction that appends them.
+"""Commit records: the number of a task's rows that are in a stream, stored by the transaction that appends them.
 
 Spark repeats tasks: after a failure, in parallel to a slow attempt (speculation), and all tasks of a batch after a
 restart of the driver. All attempts of a task share a name (query, batch, partition):
@@ -12,7 +12,7 @@ There are two keys per stream and query, in the stream's slot of a cluster:
     rillet:commits:{events}:<query>      a hash, the record
         done    -> "41"                            batches up to this one are complete; written by the driver
         3       -> "42 52000 7182818 9a.. part"    partition 3 of batch 42: rows and bytes in the stream, their digest,
-        4       -> "42 9000 1234567 77.. done"     and whether these are all rows of the task
+        4       -> "42 9000 1234567 77.. done"     and whether the task is complete
     rillet:commits:{events}:<query>:3    the fence of partition 3: every transaction of its attempts changes it
 
 A transaction:
@@ -23,15 +23,15 @@ The attempt sends EXEC after HMGET has returned the record that it expects. If a
 the fence has changed and EXEC does nothing; the record then shows the new state. The record itself is not watched,
 because all tasks of a batch write to it. Its meaning for a task's rows:
 
-    missing          none of them is in the stream
-    part, n rows     exactly the first n are: continue after them, if the first n now have the same digest
-    done, n rows     all of them are. The order may differ now, but not the number of rows and bytes
-    done >= batch    all rows of all tasks are: write nothing
+    missing          no row is in the stream
+    part, n rows     exactly the first n rows are in the stream: continue after them, if they have the same digest now
+    done, n rows     all rows are in the stream. Their order may differ now, but not the number of rows and bytes
+    done >= batch    all rows of all tasks of the batch are in the stream: write nothing
 
 The driver's commit raises `done` and removes the tasks' fields, so the record of a running query has one field between
-batches. It is kept, so that a query may pause for a year. The record of a df.write expires a day after its last change,
-so that a late attempt on a lost executor still finds it. A fence expires after an hour: only attempts that run at the
-same time need it.
+batches. This record never expires, so a query may pause for a year. The record of a df.write expires a day after its
+last change, so that a late attempt on a lost executor still finds it. A fence expires after an hour: only attempts that
+run at the same time need it.
 
 Rejected: WATCH on the record (parallel tasks would break each other's transactions); a field in the entries (consumers
 would see it); a script (rillet has none, and it would execute a whole chunk at once as well); a record per server
@@ -57,12 +57,12 @@ PREFIX = b"rillet:commits:"
 BATCH_SECONDS = 86_400
 FENCE_SECONDS = 3_600
 RESERVED = ("replay", "dead-letters")  # used by the pipelines, whose records have another format
-CLOSED = 1 << 62  # `done` of an abandoned write: no attempt writes any more
+CLOSED = 1 << 62  # `done` of an abandoned write: blocks all further attempts
 
 
 @dataclass(frozen=True)
 class Identity:
-    """The name that all attempts of a task share."""
+    """The name of a task's write (query, batch, partition), which all attempts of the task share."""
 
     query: str
     batch: int
@@ -71,27 +71,27 @@ class Identity:
 
 
 class CommitProgress(NamedTuple):
-    """How many of a task's rows are in a stream."""
+    """The number of a task's rows that are in a stream, with their size and digest; one field of a commit record."""
 
     batch: int
     rows: int = 0
     size: int = 0
     digest: str = "-"
-    state: str = "part"  # "done": all of them; "torn": some more, unknown which
+    state: str = "part"  # "done": all rows; "torn": also an unknown part of the later rows
 
     @classmethod
     def parse(cls, text: bytes) -> CommitProgress:
-        """Parse the field of a record."""
+        """Parse one partition's field of a commit record."""
         batch, rows, size, digest, state = text.decode().split()
         return cls(int(batch), int(rows), int(size), digest, state)
 
     def packed(self) -> bytes:
-        """Return the field of a record."""
+        """Return the value of one partition's field in a commit record."""
         return f"{self.batch} {self.rows} {self.size} {self.digest} {self.state}".encode()
 
 
 class Record:
-    """The keys of a task's record in one stream, and the commands that read and write it."""
+    """The keys of a task's commit record for one stream, and the commands that read and write it."""
 
     def __init__(self, stream: bytes, identity: Identity) -> None:
         self.identity = identity
@@ -101,7 +101,7 @@ class Record:
         self.fence = b"%b:%d" % (self.key, identity.partition)
 
     def look(self) -> tuple[bytes, ...]:
-        """Return the command that reads the record."""
+        """Return the command that reads the commit record."""
         return (b"HMGET", self.key, b"done", self.field)
 
     def progress(self, reply: Sequence[bytes | None]) -> CommitProgress | None:
@@ -114,7 +114,7 @@ class Record:
         return CommitProgress(self.identity.batch)
 
     def note(self, progress: CommitProgress) -> list[tuple[bytes, ...]]:
-        """Return the commands that store the progress; they belong into the transaction that appends the rows."""
+        """Return the commands that store the progress; send them in the transaction that appends the rows."""
         commands: list[tuple[bytes, ...]] = [
             (b"HSET", self.key, self.field, progress.packed()),
             (b"SET", self.fence, progress.packed(), b"EX", b"%d" % FENCE_SECONDS),
@@ -125,7 +125,7 @@ class Record:
 
 
 def record_key(stream: bytes, query: str) -> bytes:
-    """Return the key of a query's record for a stream, in the stream's slot."""
+    """Return the key of a query's commit record for a stream; it is in the stream's cluster slot."""
     start = stream.find(b"{")
     end = stream.find(b"}", start + 1)
     if start >= 0 and end > start + 1:  # the stream's key has a hash tag
@@ -138,12 +138,12 @@ def record_key(stream: bytes, query: str) -> bytes:
 
 
 def name_in_keys(query: str) -> str:
-    """Return a query's name encoded for keys: the record of `a:3` must differ from the fence of partition 3 of `a`."""
+    """Encode a query's name for keys: the record of query `a:3` must differ from the fence of `a`, partition 3."""
     return query.replace("%", "%25").replace(":", "%3A")
 
 
 def tag_of(slot: int) -> bytes:
-    """Return a hash tag of a slot. O(16,384) on average, some milliseconds; only for unusual keys."""
+    """Return a hash tag for a cluster slot, found by trial: a few milliseconds; only unusual keys need it."""
     return next(tag for number in itertools.count() if slot_of(tag := b"%d" % number) == slot)
 
 
@@ -152,14 +152,14 @@ def tag_of(slot: int) -> bytes:
 
 @dataclass(frozen=True)
 class Written:
-    """The result of a task: its name, and the number of rows of each stream."""
+    """The result of a write task: its name, and the number of rows that it wrote to each stream."""
 
     identity: Identity | None  # None: at least once, no records
     rows: dict[bytes, int]
 
 
 def close_batch(servers: Servers, written: Sequence[Written]) -> None:
-    """Record that a batch is complete; raise ConnectorError if a stream has rows of other tasks of the batch."""
+    """Record that a batch is complete; raise ConnectorError if a stream has rows of tasks that are not in `written`."""
     tasks: dict[bytes, dict[int, Identity]] = {}
     for task in written:
         for stream in task.rows if task.identity else ():
@@ -171,7 +171,7 @@ def close_batch(servers: Servers, written: Sequence[Written]) -> None:
             try:
                 _close(servers, stream, next(iter(partitions.values())), set(partitions))
                 break
-            except ConnectionLost:  # the commit may have been executed; the record shows it
+            except ConnectionLost:  # the commit may have been executed; the record shows whether it was
                 if not patience.again():
                     raise
 
@@ -195,7 +195,7 @@ def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[
     if others:
         raise ConnectorError(
             f"rillet: batch {identity.batch} was written to {shown(stream)} by {len(partitions)} tasks, but an earlier "
-            f"attempt with another division also wrote task {', '.join(map(str, others))}: rows may be duplicated "
+            f"attempt with other tasks also wrote task {', '.join(map(str, others))}: rows may be duplicated "
             f"(record: {shown(key)})"
         )
     commands: list[tuple[bytes, ...]] = [(b"MULTI",), (b"HSET", key, b"done", b"%d" % identity.batch)]
@@ -207,7 +207,7 @@ def _close(servers: Servers, stream: bytes, identity: Identity, partitions: set[
 
 
 def give_up(servers: Servers, query: str, streams: Sequence[bytes]) -> None:
-    """Block late attempts of a failed df.write."""
+    """Store in the records of a failed df.write that late attempts of its tasks must not write."""
     for stream in streams:
         key = record_key(stream, query)
         closing: list[tuple[bytes, ...]] = [(b"HSET", key, b"done", b"%d" % CLOSED)]
@@ -215,12 +215,12 @@ def give_up(servers: Servers, query: str, streams: Sequence[bytes]) -> None:
 
 
 def shown(key: bytes) -> str:
-    """Return a key for use in messages."""
+    """Return a key as text for messages."""
     return repr(key.decode(errors="backslashreplace"))
 
 
 def task_identity(query: str | None, batch: int, context: Any, lasting: bool) -> Identity:
-    """Return the name of the running task; if `query` is None, from Spark's local properties."""
+    """Return the write name of the running task; if `query` is None, read query and batch from Spark's properties."""
     if context is None:
         raise ConnectorError("rillet: rows can only be written inside a Spark task")
     if query is not None:

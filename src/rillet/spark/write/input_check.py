@@ -1,18 +1,17 @@
-"""Checks that a task has received all its rows, before the writer reports success.
+"""Checks, before a writer reports success, that its task has received all its rows.
 
 Spark sends the rows to a writer as an Arrow stream over a socket:
 
     schema  batch  batch  ...  end of stream (8 bytes)  -4        complete
     schema  batch  batch  |                                       the executor was killed, or producing the rows failed
 
-If the socket ends between two batches, Arrow takes that for the end of the stream. So the writer's iterator ends
-normally in both cases. A writer that trusted it would record a truncated task as complete, and the next attempt, which
-has more rows, would be rejected forever. If batches are produced slowly, the end almost always falls between two.
+If the socket ends between two batches, Arrow treats this as the end of the stream. So the writer's iterator ends
+normally in both cases. Without a check, the writer would record a truncated task as complete, and all later attempts,
+which have more rows, would be rejected. If batches are produced slowly, a truncation is almost always between two.
 
-The socket distinguishes the cases exactly: after a truncation its end has been read; otherwise it is open, or -4 is
-available. Spark does not pass the socket to a data source. It is the variable `infile` of the PySpark function that
-called the writer, in all versions so far. Without such a variable, for example outside Spark, the rows count as
-complete.
+The socket distinguishes the cases exactly: a truncated socket is at its end; otherwise it is open, or the -4 is
+unread. Spark does not pass the socket to a data source. It is the variable `infile` of the PySpark function that called
+the writer, in all versions so far. If no such variable exists, for example outside Spark, the rows count as complete.
 
 Rejected: checking whether the executor's JVM is alive (it is, if only producing the rows failed); continuing after the
 rows of a complete task, as after those of a partial one (rows of a batch that was divided differently would be
@@ -43,7 +42,7 @@ def require_all_rows() -> None:
 def cut_off(infile: Any) -> bool:
     """Return whether the socket of a file has reached its end."""
     try:
-        return not _open(infile) and not infile.peek(1)  # at the end of the socket, only buffered bytes are left
+        return not _open(infile) and not infile.peek(1)  # at its end, only buffered bytes remain
     except ConnectionError:
         return True
     except (AttributeError, OSError):  # not the file of a socket
@@ -51,10 +50,10 @@ def cut_off(infile: Any) -> bool:
 
 
 def _open(infile: Any) -> bool:
-    """Return whether the socket has data or is open; does not wait."""
+    """Return whether the socket of a file has data or is still open, without waiting."""
     try:
         descriptor = infile.fileno()
-    except UnsupportedOperation:  # in a worker without a daemon: only peek, which waits, detects the end
+    except UnsupportedOperation:  # a worker without a daemon: only `peek`, which may wait, detects the end
         return False
     with socket.socket(fileno=os.dup(descriptor)) as shared:
         try:
@@ -64,7 +63,7 @@ def _open(infile: Any) -> bool:
 
 
 def _input(frame: FrameType | None) -> Any:
-    """Return the file from which PySpark's worker reads; None outside a worker."""
+    """Return the file from which the PySpark worker reads its input; None outside a worker."""
     while frame is not None:
         if "infile" in frame.f_locals:
             return frame.f_locals["infile"]

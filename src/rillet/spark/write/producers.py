@@ -1,4 +1,4 @@
-"""exactlyOnce = idmp: the server skips rows that it has received before (Redis 8.6 and newer, and rillet).
+"""Writes rows with exactlyOnce=idmp: the server skips rows that it already has (Redis 8.6 and newer, and rillet).
 
     XADD events IDMP <query>:<batch>:<partition>:<block> <row> * ...
 
@@ -10,14 +10,14 @@ nothing.
 Limits:
 
 - The guarantee only holds within the window: the stream's `idmp-duration`, which is raised to an hour if it is shorter
-  (XCFGSET allows up to a day, and longer windows are kept). A batch that is repeated later appends its rows again.
+  (XCFGSET allows up to a day; a longer window is not shortened). A batch that is repeated later appends its rows again.
 - Rows are identified by their position. If another attempt has other rows at the same positions, rows are lost and
   duplicated without an error.
 - Each remembered row takes 76 bytes of the server's memory.
 - Raising the window makes the server forget the messages of other producers of that stream.
 
-Advantages over transactions: no additional keys, no queue on the server, and rows are visible immediately. These limits
-are the reason why it is not the default.
+Advantages over transactions: no additional keys, no queue on the server, and rows are visible immediately. Because of
+the limits above, idmp is not the default.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ WINDOW_SECONDS = 3_600
 
 
 class ProducerSender(PlainSender):
-    """Writes rows with message names."""
+    """Writes rows with XADD IDMP: each row has a producer and a message name, so the server skips repeated rows."""
 
     def __init__(self, servers: Servers, options: Options, layout: RowEncoder, identity: Identity) -> None:
         super().__init__(servers, options, layout, identity.partition)
         self.name = f"{identity.query}:{identity.batch}:{identity.partition}"
-        self.placed: dict[bytes, int] = {}  # rows of each stream so far
+        self.placed: dict[bytes, int] = {}  # number of rows of each stream so far
 
     def begin(self, stream: bytes) -> None:
-        """Check the type of the key, and raise the stream's window if it is too small."""
+        """Check that the key is a stream, and raise its `idmp-duration` if it is shorter than an hour."""
         super().begin(stream)
         self.placed[stream] = 0
         if not self.servers.call(stream, b"EXISTS", stream):
@@ -60,7 +60,7 @@ class ProducerSender(PlainSender):
             self.servers.call(stream, b"XCFGSET", stream, *window)
 
     def _make(self, stream: bytes) -> None:
-        """Create an empty stream, because XCFGSET requires one."""
+        """Create an empty stream, because XCFGSET requires an existing key."""
         (reply,) = self.servers.replies(stream, [(b"XCFGSET", stream, b"IDMP-MAXSIZE", b"%d" % WINDOW_ROWS)])
         if "unknown command" in str(reply):
             raise self._unsupported(stream)
@@ -75,7 +75,7 @@ class ProducerSender(PlainSender):
         )
 
     def _pack(self, stream: bytes, rows: Any) -> None:
-        """Pack rows, each block with its own producer name."""
+        """Pack rows as XADD commands; each block of 10,000 rows has its own producer name."""
         at = 0
         while at < rows.num_rows:
             if self.placed[stream] % WINDOW_ROWS == 0 and stream in self.packers:
@@ -88,12 +88,12 @@ class ProducerSender(PlainSender):
             at += piece.num_rows
 
     def packer(self, stream: bytes) -> RowPacker:
-        """Return a packer for the commands of the current block."""
+        """Return a packer for XADD commands with the current block's producer name."""
         producer = f"{self.name}:{self.placed[stream] // WINDOW_ROWS}"
         return RowPacker([*append_words(self.options, stream), b"IDMP", producer.encode()], b"*")
 
     def ids(self, stream: bytes, rows: Any) -> Any:
-        """Return the rows' message names."""
+        """Return the IDMP message names of rows: their numbers in the block."""
         import pyarrow as pa
 
         first = self.placed[stream] % WINDOW_ROWS

@@ -1,16 +1,16 @@
-"""Encodes rows as texts, and selects the stream for each row.
+"""Converts the values of rows to text, and selects the stream for each row.
 
 The columns that become fields, in this order of preference:
 
     fields = {"column": "field"}   these columns, under these names
     fieldColumns                   these columns, under their own names
-    a map column `fields`          its pairs only: rows from the source can be written back
+    a map column `fields`          its pairs only, so rows from the source can be written unchanged
     otherwise                      all columns except stream, id, id_ms, id_seq, timestamp (the source's own), and
                                    those that idColumn and streamColumn name
 
 The stream of a row:
 
-    stream                         that key
+    stream                         the key in this option
     stream, partitioned = n        <stream>:0 to <stream>:<n - 1>: crc32 of the text of partitionColumn, modulo n;
                                    without that column, row i of partition p goes to (p + i) modulo n
     streamColumn                   the key in that column (the column `stream` if neither is set)
@@ -42,10 +42,10 @@ OWN_COLUMNS = ("stream", "id", "id_ms", "id_seq", "timestamp")
 
 
 class RowEncoder:
-    """The mapping from rows to streams and fields; small, because Spark sends it with every task."""
+    """Maps rows to streams and fields; small, because Spark sends it with every task."""
 
     def __init__(self, options: Options, schema: StructType) -> None:
-        """Check a schema; raise an OptionError that lists every column that cannot be written."""
+        """Check the schema of the rows; raise an OptionError that lists every column that cannot be written."""
         kinds = {field.name: field.dataType for field in schema.fields}
         self.stream = options.stream.encode()
         self.parts = options.partitioned
@@ -68,16 +68,16 @@ class RowEncoder:
 
     @property
     def single(self) -> bool:
-        """Whether all rows go to one stream."""
+        """Return whether all rows go to one stream."""
         return self.stream_column is None and self.parts is None
 
     @property
     def by_turns(self) -> bool:
-        """Whether rows are distributed among the streams by turns."""
+        """Return whether rows are distributed round-robin among the parts of a partitioned stream."""
         return self.parts is not None and self.part_column is None
 
     def shares(self, batch: Any, turn: int) -> Iterator[tuple[bytes, Any]]:
-        """Yield each stream with its rows of a batch, in order; `turn` is the number of the first row."""
+        """Yield each stream with its rows of a record batch, in order; `turn` is the first row's number in the task."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -98,7 +98,7 @@ class RowEncoder:
             at += pair["counts"]
 
     def _codes(self, batch: Any) -> tuple[list[bytes], Any]:
-        """Return the streams and, for every row, the index of its stream."""
+        """Return the streams of a record batch and, for every row, the index of its stream."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
@@ -118,13 +118,13 @@ class RowEncoder:
         return b"%b:%d" % (self.stream, part)
 
     def streams(self) -> list[bytes]:
-        """Return the streams that are known without rows."""
+        """Return the streams that the options name; none if a column names the stream."""
         if self.parts is not None:
             return [self._part(part) for part in range(self.parts)]
         return [self.stream] if self.single else []
 
     def load(self, packer: RowPacker, batch: Any, ids: Any) -> None:
-        """Load a batch's columns, and its IDs if given, into a packer."""
+        """Load the columns of a record batch, and its IDs if given, into a packer of XADD commands."""
         ids = None if ids is None else texts(ids)
         if self.of_map:
             column = batch.column("fields")
@@ -135,7 +135,7 @@ class RowEncoder:
 
 
 def _fields(options: Options, kinds: dict[str, DataType], stream_column: str | None) -> dict[str, str]:
-    """Return the field name of each column."""
+    """Return the field name for each column to write."""
     if options.fields:
         return options.fields
     if options.field_columns:
@@ -152,7 +152,7 @@ def _is_map(kind: DataType | None) -> bool:
 
 
 def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
-    """Return the reasons why a column cannot be converted to text."""
+    """Return error messages if a column cannot be converted to text."""
     from pyspark.sql.types import AtomicType, MapType, NumericType, StringType, VariantType
 
     wrong = []
@@ -166,7 +166,7 @@ def _without_text(name: str, kind: DataType, of_map: bool) -> list[str]:
 
 
 def ids_that_rise(column: Any, name: str, above: StreamID) -> tuple[StreamID, StreamID]:
-    """Return the first and last ID of a column; raise ConnectorError unless they rise and are larger than `above`."""
+    """Return the first and last ID of a column; raise ConnectorError unless each is larger than the one before."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

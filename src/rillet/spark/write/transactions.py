@@ -1,14 +1,14 @@
-"""Writes rows exactly once: each transaction also records its progress. commits.py describes the records.
+"""Writes rows exactly once: each transaction also stores its progress in a commit record (commits.py).
 
-    TransactionSender       a task
-        TaskTransactions    its rows of one stream: packed rows, and rows known to be in the stream
+    TransactionSender       writes the rows of a task
+        TaskTransactions    the rows for one stream: packed rows, and rows that are certainly in the stream
             Transaction     WATCH HMGET MULTI  XADD ... XADD  HSET SET  EXEC    (client/transaction.py)
 
 The rows of a single stream are sent into the open transaction chunk by chunk, while more rows are packed. EXEC follows
 at transactionBytes or at the end. If a task's rows go to several streams, only one transaction can be open at a time:
 the chunks are kept until they add up to transactionBytes, then each stream gets its transaction.
 
-**Memory.** The chunks of a transaction are kept until EXEC is answered: transactionBytes plus one chunk. The server
+**Memory.** The chunks of a transaction are kept until the reply to EXEC: transactionBytes plus one chunk. The server
 queues the same commands as objects, which takes about three times as many bytes per task.
 
 **Lost connections and redirections** (MOVED, TRYAGAIN and so on) end the open transaction. The record then shows
@@ -17,8 +17,9 @@ ends the task.
 
 **Errors inside EXEC.** Two errors occur only when EXEC runs: XADD to a key of another type, and XADD with an ID that
 does not rise. Redis then executes the other commands of the transaction, including the record. So the type is checked
-before, and with an idColumn the IDs must rise among themselves and above the stream's last ID, which is watched until
-EXEC. If a row is rejected nevertheless, the record is corrected at once: reset if no row was written, else marked torn.
+before. With an idColumn, each ID must be larger than the one before and than the stream's last ID, which is watched
+until EXEC. If a row is rejected nevertheless, the record is corrected at once: it is reset if no row was written, else
+marked `torn`.
 """
 
 from __future__ import annotations
@@ -42,39 +43,39 @@ from rillet.spark.write.writer import Sender, append_words, refusal
 from rillet.types.stream.id import StreamID
 
 NO_ID = StreamID(0, 0)
-MAX_CONFLICTS = 100  # transactions in a row that fail because another client trims or deletes
+MAX_CONFLICTS = 100  # consecutive transactions that may fail because another client trims or deletes
 Result = TypeVar("Result")
 
 
 class TaskTransactions:
-    """A task's rows of one stream: how many are packed, and how many are in the stream."""
+    """The rows of a task for one stream: how many are packed, and how many are in the stream."""
 
     def __init__(self, servers: Servers, record: Record, recorded: CommitProgress | None, reads_ids: bool) -> None:
         self.stream = record.stream
         self.record = record
         self.transaction = Transaction(servers, record.stream)
-        self.reads_ids = reads_ids  # whether the transaction also watches and reads the stream's last ID
+        self.reads_ids = reads_ids  # whether transactions also watch and read the stream's last ID
         self.batch = record.identity.batch
         self.recorded = recorded or CommitProgress(self.batch)
-        self.closed = recorded is None  # the whole batch is complete: rows are only counted
+        self.closed = recorded is None  # the batch is already complete: only count rows
         self.rows = self.size = 0
         self.digest = xxh3_64()
-        self.kept: list[tuple[bytearray, int]] = []  # chunks that may not be in the stream, with their commands
-        self.sent = 0  # the first of them, which are in the open transaction
+        self.kept: list[tuple[bytearray, int]] = []  # chunks that may not be in the stream; command counts
+        self.sent = 0  # how many kept chunks are in the open transaction
         self._opening: tuple[CommitProgress | None, StreamID] | None = None
-        self.first_id: StreamID | None = None  # of them
+        self.first_id: StreamID | None = None  # the first ID in the kept chunks
         self.last_id = NO_ID
         self.conflicts = 0  # how often another client has changed the stream since it was watched
 
     def set_recorded(self, progress: CommitProgress) -> None:
-        """Store the record's present state; all packed rows are in the stream now."""
+        """Store the progress read from the commit record; all packed rows are in the stream now."""
         self.recorded = progress
         self.kept.clear()
         self.first_id = None
         self.conflicts = 0
 
     def progress(self, state: str) -> CommitProgress:
-        """Return the progress that the next transaction will record."""
+        """Return the progress that the next transaction will store in the commit record."""
         return CommitProgress(self.batch, self.rows, self.size, self.digest.hexdigest(), state)
 
     def send_kept(self) -> None:
@@ -89,10 +90,10 @@ class TaskTransactions:
             self.transaction.send(*self.kept[self.sent])
             self.sent += 1
             if self.sent > 1:
-                self.opening()  # from here on, `send` reads the replies to earlier chunks
+                self.opening()  # after this, `send` reads the replies to earlier chunks
 
     def opening(self) -> tuple[CommitProgress | None, StreamID]:
-        """Return the record and the stream's last ID as they were when the transaction began."""
+        """Return the commit record and the stream's last ID, as read at the start of the open transaction."""
         if self._opening is not None:
             return self._opening
         reply, *info = self.transaction.opening()
@@ -112,7 +113,7 @@ class TransactionSender(Sender):
         super().__init__(servers, options, layout, identity.partition)
         self.identity = identity
         self.shares: dict[bytes, TaskTransactions] = {}
-        self.pending = 0  # bytes that are packed and may not be in a stream
+        self.pending = 0  # bytes of packed rows that may not be in a stream yet
         # Left out of the digests: a bound such as "a week ago" changes with a restart, although the rows are the same.
         self.trimming = b"".join([b"$%d\r\n%b\r\n" % (len(one), one) for one in append_words(options, b"")[2:]])
         for stream in layout.streams() if layout.by_turns else ():
@@ -121,7 +122,7 @@ class TransactionSender(Sender):
     # ---- earlier attempts ----
 
     def begin(self, stream: bytes) -> None:
-        """Read the record of a stream: the rows that earlier attempts have written."""
+        """Read the commit record of a stream: how many rows earlier attempts have written."""
         if stream in self.shares:
             return
         record = Record(stream, self.identity)
@@ -135,13 +136,13 @@ class TransactionSender(Sender):
         self.shares[stream] = TaskTransactions(self.servers, record, recorded, self.options.id_column is not None)
 
     def bound(self, stream: bytes, row: int, stop: int) -> int:
-        """Pause at the end of the recorded rows, to compare the digest."""
+        """Return where packing must pause: at the end of the recorded rows, where their digest is compared."""
         share = self.shares[stream]
         left = share.recorded.rows - share.rows
         return min(stop, row + left) if left > 0 else stop
 
     def packed(self, stream: bytes, packer: RowPacker, rows: Any, start: int, stop: int) -> None:
-        """Count rows, check their IDs, and compare the digest at the end of the recorded rows."""
+        """Count packed rows, check their IDs, and compare the digest at the end of the recorded rows."""
         share = self.shares[stream]
         share.rows += stop - start
         if share.closed:
@@ -161,7 +162,7 @@ class TransactionSender(Sender):
     # ---- sending ----
 
     def chunk(self, stream: bytes, packer: RowPacker) -> None:
-        """Keep a chunk, or send it into the open transaction; rows that are in the stream already are only counted."""
+        """Keep a chunk of rows or send it into the open transaction; only count rows that are already in the stream."""
         if not packer.used:
             return
         share = self.shares[stream]
@@ -189,7 +190,7 @@ class TransactionSender(Sender):
             share.transaction.forget()
 
     def _commit_all(self, state: str) -> None:
-        """Commit the kept chunks; if rows are distributed by turns, only after every record was compared."""
+        """Commit the kept chunks; if rows are distributed round-robin, first compare the records of all streams."""
         if self.layout.by_turns and any(share.rows < share.recorded.rows for share in self.shares.values()):
             return
         for share in self.shares.values():
@@ -198,7 +199,7 @@ class TransactionSender(Sender):
         self.pending = 0
 
     def _commit(self, share: TaskTransactions, state: str) -> None:
-        """Return when all packed rows are in the stream, written by this attempt or by another one."""
+        """Commit; return when all packed rows are in the stream, written by this attempt or by another one."""
 
         def attempt() -> bool:
             try:
@@ -212,7 +213,7 @@ class TransactionSender(Sender):
                 return
 
     def _try(self, share: TaskTransactions, progress: CommitProgress) -> bool:
-        """Complete and execute a transaction; return False if another attempt has written meanwhile."""
+        """Complete and execute a transaction; return False if another attempt wrote to the stream meanwhile."""
         share.send_kept()
         notes = share.record.note(progress)
         recorded, last_id = share.opening()
@@ -236,7 +237,7 @@ class TransactionSender(Sender):
         return True
 
     def _naming(self, share: TaskTransactions, action: Callable[[], Result]) -> Result:
-        """Run an action; an error reply of the server is raised with the name of the stream."""
+        """Run an action; if the server replies with an error, raise it with the name of the stream."""
         try:
             return action()
         except (ConnectionLost, NotQueued):
@@ -260,10 +261,10 @@ class TransactionSender(Sender):
                     raise
 
     def finish(self) -> dict[bytes, int]:
-        """Commit the rest; return the number of rows of each stream."""
+        """Commit the remaining rows; return the number of rows of each stream."""
         for stream, packer in self.packers.items():
             self.chunk(stream, packer)
-        for share in self.shares.values():  # check all of them before the first is written
+        for share in self.shares.values():  # check the rows of all streams before any are written
             self._check_whole(share)
         for share in self.shares.values():
             while share.rows and not share.closed and share.recorded.state != "done":
@@ -274,7 +275,7 @@ class TransactionSender(Sender):
     # ---- conflicts and errors ----
 
     def _overtaken(self, share: TaskTransactions) -> bool:
-        """Continue after the rows that another attempt has written meanwhile; return False if there are none."""
+        """Continue after the rows that another attempt wrote meanwhile; return False if it wrote none."""
         record = share.record
         progress = self._retry(lambda: record.progress(self.servers.call(record.key, *record.look())))
         if progress is None:
@@ -300,11 +301,11 @@ class TransactionSender(Sender):
     def _conflict(self, share: TaskTransactions) -> ConnectorError:
         return ConnectorError(
             f"rillet: another client appended to {shown(share.stream)} during the write, but with an idColumn the IDs "
-            f"must rise: write a single partition, sorted by ID, while nobody else appends"
+            f"must rise: write a single partition, sorted by ID, while no other client appends"
         )
 
     def _torn(self, share: TaskTransactions, errors: list[ReplyError], rows: int) -> ConnectorError:
-        """Correct the record after a transaction in which rows were rejected; return the error."""
+        """Correct the commit record after a transaction in which rows were rejected; return the error."""
         recorded = share.recorded if len(errors) == rows else share.progress("torn")
         self.servers.calls(share.stream, [(b"MULTI",), *share.record.note(recorded), (b"EXEC",)])
         return refusal(self.servers.connection(share.stream), share.stream, str(errors[0]))
@@ -325,7 +326,7 @@ class TransactionSender(Sender):
             )
 
     def _check_whole(self, share: TaskTransactions) -> None:
-        """Raise ConnectorError if the task's rows differ from the recorded ones."""
+        """Raise ConnectorError if the task's rows differ from those in the commit record."""
         recorded = share.recorded
         same = share.rows == recorded.rows and share.size == recorded.size
         if self.layout.by_turns and share.digest.hexdigest() != recorded.digest:
@@ -336,7 +337,7 @@ class TransactionSender(Sender):
     def _other_rows(self, share: TaskTransactions) -> ConnectorError:
         return ConnectorError(
             f"rillet: {self._task()} wrote {share.recorded.rows} rows to {shown(share.stream)} before, and now it has "
-            f"other rows: a batch can only be repeated with the same division into tasks"
+            f"other rows: a batch can only be repeated with the same rows in each task"
         )
 
     def _task(self) -> str:

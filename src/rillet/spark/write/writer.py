@@ -1,12 +1,12 @@
-"""Senders pack rows as XADD commands and send them in bounded pipelines.
+"""Senders, which pack rows as XADD commands and send them in bounded pipelines.
 
     Sender              encodes rows (row_encoder.py) and packs them; subclasses send the packed chunks
-    PlainSender         XADD XADD XADD ... in chunks, each sent before the previous one is answered; at least once
+    PlainSender         XADD XADD XADD ... in chunks, each sent before the replies to the previous one; at least once
     ProducerSender      the same with IDMP (producers.py)
     TransactionSender   transactions that also record their progress; exactly once (transactions.py)
 
-Rows are sent in chunks of 256 KiB. Two chunks are under way at a time, which bounds the memory of both sides. Replies
-are counted, not parsed (client/reply_stream.py).
+Rows are sent in chunks of 256 KiB. At most two chunks wait for replies, which bounds the memory of client and server.
+Replies are counted, not parsed (client/reply_stream.py).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHUNK = 1 << 18
 
 
 def append_words(options: Options, stream: bytes) -> list[bytes]:
-    """Return the words of an XADD before the ID."""
+    """Return the words of an XADD command before the ID: the command, the key and its options."""
     words = [b"XADD", stream]
     sign = b"=" if options.trim_exactly else b"~"
     if options.maxlen is not None:
@@ -38,7 +38,7 @@ def append_words(options: Options, stream: bytes) -> list[bytes]:
 
 
 class Sender:
-    """Encodes and packs rows; subclasses send the chunks."""
+    """Encodes rows and packs them as XADD commands; subclasses send the packed chunks."""
 
     def __init__(self, servers: Servers, options: Options, layout: RowEncoder, partition: int) -> None:
         self.servers = servers
@@ -79,7 +79,7 @@ class Sender:
             self.chunk(stream, packer)
 
     def packer(self, stream: bytes) -> RowPacker:
-        """Return a packer for a stream's commands."""
+        """Return a packer for the XADD commands of a stream."""
         return RowPacker(append_words(self.options, stream))
 
     def ids(self, stream: bytes, rows: Any) -> Any:
@@ -87,11 +87,11 @@ class Sender:
         return rows.column(self.options.id_column) if self.options.id_column else None
 
     def bound(self, stream: bytes, row: int, stop: int) -> int:
-        """Return the row before which packing must pause; called before each chunk."""
+        """Return the index of the row before which packing must pause; called before each chunk."""
         return stop
 
     def packed(self, stream: bytes, packer: RowPacker, rows: Any, start: int, stop: int) -> None:
-        """Called after rows start to stop were packed."""
+        """Called after the rows from `start` to `stop` were packed."""
 
     def begin(self, stream: bytes) -> None:
         """Called before the first row of a stream; raise ConnectorError if the key holds another type."""
@@ -101,7 +101,7 @@ class Sender:
             raise ConnectorError(f"rillet: {shown(stream)} at {address} is a {kind.decode()}, not a stream")
 
     def chunk(self, stream: bytes, packer: RowPacker) -> None:
-        """Send the contents of a packer."""
+        """Send the packed commands of a packer, or keep them for a transaction."""
         raise NotImplementedError
 
     def finish(self) -> dict[bytes, int]:
@@ -110,13 +110,13 @@ class Sender:
 
 
 def refusal(connection: Connection, stream: bytes, line: str, row_id: object = "") -> ConnectorError:
-    """Return the error for a row that the server rejected."""
+    """Return the error for a row whose XADD the server rejected."""
     which = f" (the row with ID {row_id})" if row_id else ""
     return ConnectorError(f"rillet: {connection.address} refused to append to {shown(stream)}: {line}{which}")
 
 
 class PlainSender(Sender):
-    """At least once: a task that runs again appends its rows again."""
+    """Writes rows at least once: if a task is repeated, it appends its rows again."""
 
     def __init__(self, servers: Servers, options: Options, layout: RowEncoder, partition: int) -> None:
         super().__init__(servers, options, layout, partition)
@@ -125,7 +125,7 @@ class PlainSender(Sender):
         self._replies: dict[Connection, ReplyStream] = {}
 
     def begin(self, stream: bytes) -> None:
-        """Check the type of the key, after all replies on its connection have been read."""
+        """Read all outstanding replies on the stream's connection, then check that the key is a stream."""
         self._drain()
         super().begin(stream)
         connection = self._connections[stream] = self.servers.connection(stream)
@@ -133,7 +133,7 @@ class PlainSender(Sender):
         self._replies.setdefault(connection, ReplyStream(connection))
 
     def chunk(self, stream: bytes, packer: RowPacker) -> None:
-        """Send a chunk, then read the replies to the chunk before."""
+        """Send a chunk of XADD commands, then read the replies to the previous chunk."""
         connection = self._connections[stream]
         unanswered = self._sent[connection]
         commands = packer.commands
@@ -165,7 +165,7 @@ class PlainSender(Sender):
 
 
 def id_in(data: bytearray, command: int, options: Options) -> str:
-    """Return the ID of the n-th XADD of a packed chunk."""
+    """Return the ID in the n-th XADD command of a packed chunk."""
     place = len(append_words(options, b""))
     at = 0
     while True:
