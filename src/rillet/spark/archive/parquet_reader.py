@@ -53,7 +53,7 @@ def open_file(places: Sequence[Path]) -> Any:
 
 @dataclass(frozen=True)
 class ArchiveTask:
-    """The part of an archive file that a task reads: entries with after < ID <= last in its share of the row groups."""
+    """The part of an archive file that a task reads: entries with after < ID <= last in some of its row groups."""
 
     places: tuple[Path, ...]
     stream: str

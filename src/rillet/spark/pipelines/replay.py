@@ -215,7 +215,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
     if options.parquet is None:
         errors += cli_arguments.source_errors(options, **_range(options))
         if options.streams or options.stream_pattern:
-            errors.append("replay reads one stream: --stream")
+            errors.append("replay reads exactly one stream: name it with --stream")
     else:
         errors += [f"--{name} applies to a stream, not to Parquet files" for name in ("start", "end")
                   if getattr(options, name) is not None]  # fmt: skip

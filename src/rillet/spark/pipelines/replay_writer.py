@@ -92,10 +92,10 @@ class ReplayWriter:
         """Return the last written row's ID in the target stream."""
         return "" if not self.rows else str(StreamID(self.position.ms + self.shift, self.position.seq))
 
-    # ---- the record ------------------------------------------------------------------------------------------------
+    # ---- the progress record ---------------------------------------------------------------------------------------
 
     def open(self, next_row: StreamID) -> None:
-        """Connect, watch the target and the progress record, and check the record against this writer's state."""
+        """Connect, watch the target and the progress record, and check that the record matches this writer's state."""
         connection = self.servers.connection(self.key)
         fields = (b"source", b"first", b"shift", b"position", b"rows")
         replies = connection.calls([

@@ -129,7 +129,7 @@ def own_fields(flat: list[bytes]) -> list[bytes]:
 
 
 def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) -> RequeueSummary:
-    """Move dead letters into a stream, each exactly once."""
+    """Move entries of a dead-letter stream into another stream, each exactly once."""
     record = record_key(target, "dead-letters")
     ids = list(dict.fromkeys(ids))  # a selection may have duplicates
     _require_stream(servers, target)
@@ -188,7 +188,7 @@ def requeue(
 
 
 def _require_stream(servers: Servers, key: bytes) -> None:
-    """Raise an error if a key is not a stream: after a failed XADD, EXEC would still record a letter as moved."""
+    """Raise an error if a key is not a stream: after a failed XADD, EXEC would still record a dead letter as moved."""
     kind = servers.call(key, b"TYPE", key)
     if kind not in (b"stream", b"none"):
         raise ConnectorError(f"rillet: {servers}: entries cannot go to {as_text(key)!r}, which holds a {as_text(kind)}")

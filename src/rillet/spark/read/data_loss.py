@@ -51,7 +51,7 @@ from rillet.spark.read.stream_info import StreamInfo
 from rillet.types.stream.id import StreamID
 
 COUNTED = 1_000_000
-"""After XDEL, the check counts up to this many entries to compute the exact loss; counting costs 0.7 us per entry."""
+"""After XDEL, up to this many entries are counted to compute the exact loss; counting costs 0.7 us per entry."""
 
 COUNT_PAGE = 10_000
 

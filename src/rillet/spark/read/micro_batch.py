@@ -250,7 +250,7 @@ class MicroBatchReader:
         named = self.options.keys()
         there = start.streams if named else [stream for stream in start.streams if infos[stream] is not None]
         if (unselected := sorted({*there}.difference(streams))) and not named:
-            unselected = sorted({*unselected}.difference(self._streams(now=True)))  # it may have been created meanwhile
+            unselected = sorted({*unselected}.difference(self._streams(now=True)))  # SCAN again: the stream may be new
         if unselected:
             reads = _listed(streams) if named else f"streams that match {self.options.stream_pattern!r}"
             stored = _listed(unselected)

@@ -165,7 +165,7 @@ class Planner:
         self._probe(requests)
 
     def _probe(self, requests: Sequence[tuple[SizedRange, list[tuple[int, int]]]]) -> None:
-        """Probe cells (pieces of the ID space) of several streams with one pipeline per node."""
+        """Probe cells (sections of the ID space) of several streams, with one pipeline per node."""
         pages = [
             ProbeRequest(one.span.stream, identifier(start), identifier(end), PROBE)
             for one, cells in requests
