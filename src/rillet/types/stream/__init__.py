@@ -1,1 +1,1 @@
-"""stream."""
+"""The stream type: nodes, iteration, consumer groups, pending entries and idempotent producers."""

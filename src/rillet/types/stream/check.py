@@ -57,7 +57,7 @@ def _check_head(stream: Stream, first: tuple[bytes, Listpack] | None) -> None:
         flags = int(values[start])
         must(bool(flags & DELETED), "only tombstones precede head_pos")
         start += 4 + (int(values[2]) if flags & SAMEFIELDS else 1 + 2 * int(values[start + 3]))
-    must(start == boxes, "an entry begins at head_pos")
+    must(start == boxes, "head_pos is the start of an entry")
 
 
 def check_stream(stream: Stream) -> None:

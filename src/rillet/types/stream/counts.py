@@ -1,13 +1,14 @@
-"""The rank of an ID in its stream, from the entry counts of the nodes, which are summed in pieces.
+"""The rank of an ID in its stream, computed from cached sums of the entry counts of runs of nodes.
 
 Each node has its number of entries in its master entry, but reading every node of a stream of ten million entries takes
-30 ms, mostly cache misses. So the first query computes sums of PIECE nodes each, and later queries use them:
+30 ms, mostly cache misses. So the first query divides the nodes into runs of PIECE nodes, here called *pieces*, and
+stores the number of entries of each piece. Later queries use these sums:
 
     keys   k0        k1        k2        k3          the first key of each piece
     nodes  n n n n   n n n n   n n n n   n n
     sums   412       400       -1        163         -1 = unknown
 
-    entries after an ID  =  those of its node + nodes to the end of its piece + sums of the following pieces
+    entries after an ID  =  later entries of its node + later nodes of its piece + sums of the later pieces
     rank of an ID        =  the stream's length - entries after it
 
 How the sums stay correct:
@@ -16,7 +17,7 @@ How the sums stay correct:
     trimming the head    the following pieces keep their sums, and ranks are computed from the end, so they do not use
                          earlier pieces. The next query drops pieces that no longer exist
     deleting an entry    the iterator that deletes marks the sum of one piece as unknown (`forget`)
-    other changes        trims of single entries and nodes added out of order: the stream drops all sums
+    other changes        the stream drops all sums, such as after a trim of single entries
 
 A stream without queries has no sums, and writing to it costs nothing. Costs: the first query O(nodes), later ones
 O(PIECE + nodes / PIECE), 50 microseconds for ten million entries; 150 bytes per piece. Rejected: running totals (a
@@ -40,7 +41,7 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
     from rillet.types.stream.node import int_at
 
 PIECE = 128
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 
 
@@ -66,14 +67,14 @@ class StreamCounts:
         self.found_ms = self.found_seq = 0
 
     def forget(self, key: bytes) -> None:
-        """Mark the sum of a piece as unknown, because the count of the node at key has changed. O(log pieces)"""
+        """Mark the sum of the piece that contains the node `key` as unknown: its count changed. O(log pieces)"""
         index = bisect_right(self.keys, key) - 1
         if index >= 0:
             self.sums[index] = -1
 
     @cython.ccall
     def refresh(self, stream: StreamNodes) -> cython.bint:
-        """Drop the pieces before the head, and count the last piece and later nodes again."""
+        """Drop sums of nodes that were trimmed, and sum the last piece and newer nodes again."""
         nodes: RaxIterator = RaxIterator(stream.rax)
         inside: cython.Py_ssize_t = 0
         total: cython.longlong = 0
@@ -104,7 +105,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _sum(self, stream: StreamNodes, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the number of entries of a piece."""
+        """Return the number of entries in the piece (the run of PIECE nodes) with that index."""
         total: cython.longlong = self.sums[index]
         if total < 0:
             total = self._between(stream, ">=", self.keys[index], index)
@@ -113,7 +114,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _between(self, stream: StreamNodes, op: str, key: bytes, index: cython.Py_ssize_t) -> cython.longlong:
-        """Return the number of entries of the nodes from a key (">=") or after it (">") to the end of a piece."""
+        """Sum the entries of the nodes from a key (">=") or after it (">") to the end of a run of nodes."""
         nodes: RaxIterator = RaxIterator(stream.rax)
         stop: bytes = self.keys[index + 1] if index + 1 < len(self.keys) else b""
         total: cython.longlong = 0
@@ -126,7 +127,7 @@ class StreamCounts:
 
     @cython.cfunc
     def _rest_of_node(self, stream: StreamNodes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.longlong:
-        """Return how many entries of the ID's node are after the ID. O(one node)"""
+        """Return how many entries of the node that contains the ID follow the ID. O(one node)"""
         nodes: RaxIterator = RaxIterator(stream.rax)
         entries: StreamIterator
         left: cython.longlong

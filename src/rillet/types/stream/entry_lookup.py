@@ -1,4 +1,4 @@
-"""Looking up entries by ID one after the other, which is cheap for rising IDs, as pending entries have them.
+"""Lookup of many entries by ID, optimised for IDs that rise, as those of pending entries do.
 
 A claim looks up many entries of one stream, mostly neighbours in rising order. A search in the radix tree and in a node
 costs ten times as much as a step to the next entry. So the lookup keeps its iterator at the last entry, takes up to
@@ -35,7 +35,7 @@ _STEPS = cython.declare(cython.int, 8)
 @cython.final
 @cython.cclass
 class EntryLookup:
-    """Looks up entries of one stream; after `find` returned True, `entries` is at the entry."""
+    """Looks up entries of one stream. After `find` returns True, the iterator `entries` is at the entry."""
 
     __slots__ = ("ahead", "entries", "given", "stream")
     stream: Stream
@@ -57,7 +57,7 @@ class EntryLookup:
         steps: cython.int = 0
         if not self.ahead or less(ms, seq, entries.ms, entries.seq):
             return self._search(ms, seq)
-        # The caller may have read the fields of this entry, so the iterator cannot be used for it again.
+        # Same ID as before: search again, because the caller may have read the fields of the current entry already.
         if self.given and entries.ms == ms and entries.seq == seq:
             return self._search(ms, seq)
         while less(entries.ms, entries.seq, ms, seq):

@@ -38,7 +38,7 @@ __all__ = ["ENTRIES_READ_UNKNOWN", "Consumer", "Group", "PendingIndex", "Pending
 ENTRIES_READ_UNKNOWN = -1
 """`Group.entries_read` if the count is unknown (SCG_INVALID_ENTRIES_READ)."""
 MAX_DELIVERIES = (1 << 63) - 1
-"""The highest delivery count since Redis 8.4; XNACK FATAL sets it."""
+"""The highest possible delivery count since Redis 8.4. XNACK FATAL sets it."""
 
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 _MAX_DELIVERIES = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
@@ -50,7 +50,7 @@ _MAX_DELIVERIES = cython.declare(cython.ulonglong, 0x7FFF_FFFF_FFFF_FFFF)
 class Consumer:
     """One consumer: its name, the times at which it was last seen and active (ms; -1 = never), its pending entries.
 
-    Slots refer to it by `number`. Redis: streamConsumer.
+    The records of pending entries refer to the consumer by `number`. Redis: streamConsumer.
     """
 
     __slots__ = ("active_time", "group_name", "index", "name", "number", "seen_time")
@@ -201,7 +201,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def find(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return the slot of the entry, -1 if it is not pending in the group."""
+        """Return the slot of a pending entry, or -1 if the entry is not pending in the group."""
         return self.index.find(self.table, ms, seq)
 
     @cython.cfunc
@@ -242,7 +242,7 @@ class Group:
     def force(
         self, ms: cython.ulonglong, seq: cython.ulonglong, consumer: Consumer, now: cython.longlong
     ) -> cython.Py_ssize_t:
-        """Make an entry pending that is not, with one delivery; return its slot (XCLAIM with FORCE)."""
+        """Create a pending entry with a delivery count of 1 and return its slot (XCLAIM with FORCE)."""
         slot: cython.Py_ssize_t = self.table.new(ms, seq, now, 1, consumer.number)
         self._insert(slot, consumer)
         self.order.append(self.table, slot)
@@ -251,7 +251,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def transfer(self, slot: cython.Py_ssize_t, consumer: Consumer) -> cython.bint:
-        """Make the consumer the owner, with the same time and count; False if it already is. Redis: xclaimCommand."""
+        """Move a pending entry to another consumer; return False if it already owns the entry. Redis: xclaimCommand."""
         owner: Consumer = self._owner(slot)
         if owner is consumer:
             return False
@@ -277,7 +277,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def redeliver(self, slot: cython.Py_ssize_t, now: cython.longlong, saturates: cython.bint) -> cython.bint:
-        """Count a delivery made now (ms). The count stops at 2**63-1 if it saturates, otherwise it wraps at 2**64."""
+        """Record a delivery at the time now (ms). The count stops at 2**63-1 if `saturates`, else wraps at 2**64."""
         count: cython.ulonglong = self.table.delivery_count(slot)
         if not saturates or count != _MAX_DELIVERIES:
             count = (count + 1) & _MASK
@@ -300,7 +300,7 @@ class Group:
     def force_released(
         self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.ulonglong
     ) -> cython.Py_ssize_t:
-        """Make an entry pending that is not, as a released one; return its slot (XNACK with FORCE)."""
+        """Create a pending entry that is released and return its slot (XNACK with FORCE)."""
         slot: cython.Py_ssize_t = self.table.new(ms, seq, 0, count, self.nobody.number)
         self._insert(slot, self.nobody)
         self.order.release(self.table, slot)
@@ -309,7 +309,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def drop(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Remove a pending entry."""
+        """Remove a pending entry from the group and its consumer."""
         owner: Consumer = self._owner(slot)
         self.index.remove(self.table, slot)
         if owner is not self.nobody:
@@ -320,7 +320,7 @@ class Group:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def acknowledge(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Remove a pending entry from the group and its owner; False if it is not pending. Redis: xackCommand."""
+        """Remove a pending entry. Return False if the entry is not pending. Redis: xackCommand."""
         slot: cython.Py_ssize_t = self.index.find(self.table, ms, seq)
         if slot < 0:
             return False
@@ -329,9 +329,9 @@ class Group:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def oldest(self) -> cython.Py_ssize_t:
-        """Return the first slot by time (released ones come first), -1 if nothing is pending.
+        """Return the slot with the oldest delivery; released entries precede all others. -1 if nothing is pending.
 
-        `PendingTable.next_by_time` returns the next one.
+        `PendingTable.next_by_time` returns the following slots.
         """
         return self.order.head if self.index.count else -1
 
@@ -372,7 +372,7 @@ class Group:
         return self.order.release(self.table, slot)
 
     def settle(self) -> None:
-        """Sort the loaded entries that have an owner by time, those with the same time by ID. O(n log n)"""
+        """Sort the loaded pending entries by delivery time, then by ID, except released ones. O(n log n)"""
         table = self.table
         nobody = self.nobody.number
         slots = [slot for slot in self.index.slots() if table.owner_number(slot) != nobody]
@@ -380,7 +380,7 @@ class Group:
             self.order.append(table, slot)
 
     def chain_as(self, other: Group) -> None:
-        """Copy the order by time of a group with the same entries (COPY since Redis 8.8: streamDup). O(n log n)"""
+        """Copy the order by delivery time of a group with the same entries (Redis 8.8 COPY: streamDup). O(n log n)"""
         self.order.clear()
         theirs: cython.Py_ssize_t = other.oldest()
         while theirs >= 0:
@@ -392,7 +392,10 @@ class Group:
             theirs = other.table.next_by_time(theirs)
 
     def orphans(self) -> int:
-        """Return how many pending entries have no owner and are not released: 0 after loading. O(consumers)"""
+        """Return the number of pending entries that `load` added and that have no consumer yet, except released ones.
+
+        The number must be 0 when the whole stream is loaded. O(consumers)
+        """
         owned = 0
         for consumer in self.consumers.values():
             owned += consumer.index.count

@@ -62,12 +62,12 @@ class StreamID(NamedTuple):
     def unpack(cls, key: bytes) -> StreamID:
         """Return the ID of a 16-byte key."""
         if len(key) != 16:
-            raise ValueError("a stream ID's key has 16 bytes")
+            raise ValueError("a stream ID in binary form must have exactly 16 bytes")
         return cls(int.from_bytes(key[:8], "big"), int.from_bytes(key[8:], "big"))
 
     @classmethod
     def parse(cls, text: str | bytes | StreamID, missing_seq: int = 0) -> StreamID:
-        """Parse an ID, including `-` and `+`; ValueError if the text is not an ID."""
+        """Parse an ID, also the special IDs `-` and `+`. Raise ValueError for any other text."""
         if isinstance(text, tuple):
             return cls(*text)
         reader = IDReader()
@@ -96,7 +96,7 @@ class IDReader:
 
     @cython.ccall
     def read(self, text: bytes, missing_seq: cython.ulonglong, strict: cython.bint) -> cython.bint:
-        """Parse `ms-seq` or `ms`, and unless strict also `-` and `+`; False for anything else."""
+        """Parse `ms-seq` or `ms`, and unless strict also `-` and `+`. Return False for any other text."""
         i: cython.Py_ssize_t
         digits: cython.Py_ssize_t = 0
         value: cython.ulonglong = 0
@@ -104,7 +104,7 @@ class IDReader:
         dash: cython.bint = False
         if len(text) == 1 and not strict:
             byte = text[0]
-            if byte == 45 or byte == 43:  # the ends of every full range
+            if byte == 45 or byte == 43:  # the special IDs - and + (lowest and highest ID)
                 self.ms = self.seq = 0 if byte == 45 else _MASK
                 self.seq_given = True
                 return True
@@ -146,7 +146,7 @@ class IDReader:
 
     @cython.ccall
     def read_new(self, text: bytes) -> cython.bint:
-        """Parse the ID of an XADD: as `read` with strict, and also `ms-*`, which clears `seq_given`."""
+        """Parse the ID argument of XADD: `ms-seq`, `ms`, or `ms-*`, which sets `seq_given` to False."""
         dash: cython.Py_ssize_t = text.find(b"-")
         if len(text) > _LONGEST_TEXT or dash < 0 or text[dash:].split(b"\0", 1)[0] != b"-*":
             return self.read(text, 0, True)
@@ -239,7 +239,7 @@ def _big_endian(key: bytes, start: cython.Py_ssize_t) -> cython.ulonglong:
     i: cython.Py_ssize_t
     value: cython.ulonglong = 0
     if len(key) != 16:
-        raise ValueError("a stream ID's key has 16 bytes")
+        raise ValueError("a stream ID in binary form must have exactly 16 bytes")
     if cython.compiled:
         for i in range(start, start + 8):
             value = (value << 8) | key[i]

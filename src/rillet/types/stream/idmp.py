@@ -1,4 +1,4 @@
-"""Idempotent producers: the messages of each producer that a stream already has (Redis 8.6: t_stream.c, IDMP).
+"""Idempotent producers: for each producer, the messages that a stream has already received (Redis 8.6, IDMP).
 
 A producer that does not know whether its XADD succeeded sends it again with the same producer ID (`pid`) and message ID
 (`iid`). For each producer the stream stores the entries of its last messages:
@@ -85,7 +85,7 @@ class Producer:
         return removed
 
     def load(self, iid: bytes, ms: int, seq: int) -> bool:
-        """Add a message as the newest; False if the iid exists. The limit is not applied."""
+        """Add a message as the newest, without applying max_entries. Return False if the iid exists."""
         if iid in self.ids:
             return False
         self.ids[iid] = ms << 64 | seq
@@ -108,7 +108,7 @@ class Producers:
 
     @property
     def is_default(self) -> bool:
-        """Whether all limits and counters have their initial values and there is no producer."""
+        """Whether there is no producer and all limits and counters have their initial values."""
         limits = self.duration == DURATION and self.max_entries == MAX_ENTRIES
         return limits and not self.producers and not self.added and not self.duplicates
 
@@ -125,7 +125,7 @@ class Producers:
         return producer.ids.get(iid, -1)
 
     def _make(self, pid: bytes, now: int) -> None:
-        """Create a producer. When their number has doubled, remove the expired ones: an embedded store has no cron."""
+        """Create a producer. Remove expired producers when the number has doubled: an embedded store has no cron."""
         if len(self.producers) >= self._sweep_at:
             self.expire(now)
             self._sweep_at = max(_SWEEP, 2 * len(self.producers))
@@ -136,7 +136,7 @@ class Producers:
         producer = self.producers.get(pid)
         if producer is None:
             producer = self.producers[pid] = Producer()
-        if iid in producer.ids:  # only while a log is replayed: the older record had expired when the command ran
+        if iid in producer.ids:  # only when a log is replayed: the old message had expired by then
             producer.order.remove(iid)
             del producer.ids[iid]
         producer.load(iid, ms, seq)

@@ -1,4 +1,4 @@
-"""Iterating over the entries of a stream, forward or backward, by position, without an object per entry.
+"""Iteration over the entries of a stream, forward or backward, without allocating an object per entry.
 
     Stream ── rax ──► node │master│ entry │ entry │ entry │0xFF    _pos    next element to read
                                           ▲       ▲                _ahead  elements from there to the next entry
@@ -11,13 +11,13 @@ attributes, so that code that writes them to a reply or a column does not decode
 
 `StreamNodes` is the part of a stream that iteration needs: the tree, the number of entries, and the *tail*, the last
 node with values cached from its master entry. It is a separate class because `Stream` uses iterators, and two compiled
-modules cannot import each other's classes. An iteration that starts in the tail does not use the tree: this is the case
-of every consumer that keeps up.
+modules cannot import each other's classes. An iteration that starts in the tail does not search the tree. Reads by
+consumers that keep up start there.
 
-Costs: a seek is a tree search and at most about a third of a node; a step is O(elements of the entry). A node from
-outside is a valid listpack, but its values may be inconsistent, which raises Corrupt. Rejected: a generator of tuples
-(twelve objects for an entry of five fields), and an array of the positions of the master's fields (decoding a name
-again costs less than storing its position).
+Costs: a seek is a tree search and at most about a third of a node; a step is O(elements of the entry). A node from a
+file is a valid listpack, but its values may be inconsistent; then the iteration raises Corrupt. Rejected: a generator
+of tuples (twelve objects for an entry of five fields), and an array of the positions of the master's fields (decoding a
+name again costs less than storing its position).
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
         size_at,
     )
 
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
-_SAFE = cython.declare(cython.int, 4)  # RaxIterator: stays valid after the tree has changed
+_SAFE = cython.declare(cython.int, 4)  # flag of RaxIterator: the iterator stays valid when the tree changes
 
 _END_OF_NODE = cython.declare(cython.int, 0)
 _EMIT = cython.declare(cython.int, 1)
@@ -97,7 +97,7 @@ class StreamNodes:
 
     @cython.cfunc
     def find_tail(self) -> Listpack:
-        """Return the last node and set the tail_ attributes; None if there is no node."""
+        """Return the last node and set the attributes tail_...; None if the stream is empty."""
         it: RaxIterator
         lp: Listpack
         if self.tail is not None:
@@ -119,9 +119,9 @@ class StreamNodes:
 
     @cython.cfunc
     def find_head(self) -> Listpack:
-        """Return the first node and set head_key and head_pos; None if there is no node.
+        """Return the first node and set head_key and head_pos; None if the stream is empty.
 
-        All entries before head_pos are tombstones: the next trim continues there.
+        All entries before head_pos are tombstones, so the next trim starts at head_pos.
         """
         it: RaxIterator
         lp: Listpack
@@ -224,7 +224,7 @@ class StreamIterator:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _seek(self) -> cython.bint:
-        """Find the first node of the range, without a tree search if it can only be the tail."""
+        """Find the first node of the range. If that must be the tail, do not search the tree."""
         tail: Listpack | None = self.stream.tail
         self.lp = None
         self._nodes = None
@@ -329,7 +329,7 @@ class StreamIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_entry(self) -> cython.bint:
-        """Move to the next entry of the range and set ms and seq; False at the end. Redis: streamIteratorGetID."""
+        """Move to the next entry of the range; set ms and seq. Return False at the end. Redis: streamIteratorGetID."""
         found: cython.int
         lp: Listpack | None
         while not self._over:
@@ -389,7 +389,7 @@ class StreamIterator:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _read_head(self, lp: Listpack, pos: cython.Py_ssize_t) -> cython.bint:
-        """Read the entry at pos up to its first field or value."""
+        """Read the flags, ID and number of fields of the entry at pos."""
         self._flags_pos = pos
         self.flags = int_at(lp, pos)
         self.ms = undelta(self._master_ms, int_at(lp, lp.at_next))
@@ -408,7 +408,7 @@ class StreamIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_field(self) -> cython.bint:
-        """Move to the entry's next name and value; False after the last. Redis: streamIteratorGetField."""
+        """Move to the entry's next field. Return False after the last one. Redis: streamIteratorGetField."""
         lp: Listpack | None = self.lp
         pos: cython.Py_ssize_t = self._pos
         if lp is None or self._fields_left == 0:
@@ -453,7 +453,7 @@ class StreamIterator:
     def remove_current(self) -> cython.bint:
         """Delete the current entry and continue after it. Redis: streamIteratorRemoveEntry.
 
-        The caller updates the stream's first_ and max_deleted_ (as `Stream.delete` does).
+        The caller updates the stream's first and greatest deleted ID, as `Stream.delete` does.
         """
         self.remove_and_stop()
         if self._reverse:
@@ -471,7 +471,7 @@ class StreamIterator:
         lp: Listpack | None = self.lp
         stream: StreamNodes = self.stream
         if lp is None or self._flags_pos == lp.used - 1:
-            raise ValueError("the iterator is not at an entry")
+            raise ValueError("the iterator is not at an entry: call next_entry first")
         if stream.tail is lp:
             stream.tail = None
         if stream.head is lp:

@@ -26,7 +26,7 @@ Invariants of a valid node (`validate_node` checks all but the third, which Redi
 is valid; count + deleted is the number of entries, and each lp-count fits its entry; count is the number of entries
 without DELETED; the first entry's ID is the master ID; IDs rise.
 
-Costs: appending is O(fields); finding an entry is O(node). In a node from outside a number may be stored as text, which
+Costs: appending is O(fields); finding an entry is O(node). In an untrusted node, a number may be stored as text, which
 Redis's lpGetIntegerIfValid and `int_at` accept.
 Rejected: an index of entry positions beside the node, which costs more memory than the deltas save.
 """
@@ -52,13 +52,13 @@ SAMEFIELDS = 2
 
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 
 
 @cython.ccall
 @cython.exceptval(-77777777777, check=True)
 def int_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number at pos, maybe stored as text; lp.at_next is the next element. Corrupt if it is not a number."""
+    """Return the number at pos, even if it is text; raise Corrupt for other text. lp.at_next is the next element."""
     if lp.decode(pos):
         return _int_of_text(lp)
     return lp.at_int
@@ -69,7 +69,7 @@ def int_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
 def _int_of_text(lp: Listpack) -> cython.longlong:
     text: bytes = bytes(lp.buf[lp.at_start : lp.at_start + lp.at_len])
     if not is_int64(text):
-        raise Corrupt("stream node: text where a number belongs")
+        raise Corrupt("stream node: an element has text in place of a number")
     return parse_int64(text)
 
 
@@ -79,7 +79,7 @@ def size_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
     """Return the number of elements that is stored at pos; Corrupt if it is negative or exceeds the listpack."""
     n: cython.longlong = int_at(lp, pos)
     if n < 0 or n > lp.used:
-        raise Corrupt("stream node: an impossible number of fields")
+        raise Corrupt("stream node: the number of fields is negative or exceeds the node")
     return n
 
 
@@ -87,7 +87,7 @@ def size_at(lp: Listpack, pos: cython.Py_ssize_t) -> cython.longlong:
 def new_node(
     words: ArgumentSpans, start: cython.Py_ssize_t, nfields: cython.Py_ssize_t, capacity: cython.Py_ssize_t
 ) -> Listpack:
-    """Create a node with a master entry whose count is 1 already: the caller appends the entry next."""
+    """Create a node with a master entry. Its count is already 1: the caller must append the first entry next."""
     lp: Listpack = Listpack(capacity)
     lp.open(4, words, start, 2, nfields)
     lp.push_int(1)
@@ -115,7 +115,7 @@ def append_entry(
     count: cython.Py_ssize_t = nfields if same else 2 * nfields
     boxes: cython.Py_ssize_t = count + (3 if same else 4)
     if same:
-        start += 1  # the values only
+        start += 1  # skip the first name; the entry stores values only
     lp.open(5, words, start, step, count)
     lp.push_int(_SAMEFIELDS if same else 0)
     lp.push_int(ms_delta)
@@ -149,14 +149,14 @@ def entry_before(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     boxes: cython.longlong
     pos = lp.prev(pos)
     if pos < 0:
-        raise Corrupt("stream node: no master entry")
+        raise Corrupt("stream node: the master entry is missing")
     boxes = size_at(lp, pos)
     if boxes == 0:
         return -1
     while boxes > 0:
         pos = lp.prev(pos)
         if pos < 0:
-            raise Corrupt("stream node: an entry begins before its node")
+            raise Corrupt("stream node: the lp-count of an entry points before the start of the node")
         boxes -= 1
     return pos
 
@@ -164,7 +164,7 @@ def entry_before(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -> cython.Py_ssize_t:
-    """Turn the entry at pos into a tombstone; return by how many bytes the following entries move."""
+    """Turn the entry at pos into a tombstone. Return by how many bytes the following entries moved."""
     before: cython.Py_ssize_t = lp.used
     lp.replace_int(pos, flags | _DELETED)
     return lp.used - before
@@ -173,7 +173,7 @@ def mark_deleted(lp: Listpack, pos: cython.Py_ssize_t, flags: cython.longlong) -
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
-    """Subtract n entries from the master's count and add them to its deleted."""
+    """Move `deleted` entries from the master entry's count to its number of deleted entries."""
     count: cython.longlong = int_at(lp, _COUNT)
     pos: cython.Py_ssize_t
     lp.replace_int(_COUNT, _wrapped_sum(count, -deleted))
@@ -186,7 +186,7 @@ def count_deleted(lp: Listpack, deleted: cython.longlong) -> cython.bint:
 @cython.cfunc
 @cython.exceptval(check=False)
 def _wrapped_sum(a: cython.longlong, b: cython.longlong) -> cython.longlong:
-    """Return a + b modulo 2^64, signed: the counts of a node from outside may have any value."""
+    """Return a + b modulo 2^64 as a signed number: the counts of an untrusted node may have any value."""
     if (b > 0 and a > 9223372036854775807 - b) or (b < 0 and a < -9223372036854775807 - 1 - b):
         # The sum overflows in the direction of b's sign. Two steps of half the range avoid overflow in each step.
         if b > 0:
@@ -198,10 +198,10 @@ def _wrapped_sum(a: cython.longlong, b: cython.longlong) -> cython.longlong:
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def validate_node(lp: Listpack, deep: cython.bint = True) -> cython.bint:
-    """Return whether a listpack from outside is a valid node. O(bytes). Redis: streamValidateListpackIntegrity.
+    """Return whether an untrusted listpack is a valid node. O(bytes). Redis: streamValidateListpackIntegrity.
 
-    Shallow looks at the listpack's frame alone. Deep accepts what Redis accepts, but for negative
-    numbers of fields: Redis lets them pass and stops with an assertion when it reads them.
+    deep=False checks only the header and end of the listpack. deep=True accepts the nodes that Redis accepts, except
+    those with a negative number of fields: Redis accepts them, and stops with an assertion when it reads them.
     """
     if not lp.validate(False):
         return False
@@ -255,7 +255,7 @@ def _validate_entries(lp: Listpack) -> cython.bint:
 @cython.inline
 @cython.exceptval(-1, check=False)
 def _sound(lp: Listpack, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return pos; Corrupt unless the listpack element there is complete and its backlen is right."""
+    """Return pos. Raise Corrupt if the listpack element at pos is incomplete or its backlen is wrong."""
     if lp.prev(lp.skip(pos, 1)) != pos:
         raise Corrupt("stream node: a backlen does not match its entry")
     return pos

@@ -1,7 +1,7 @@
 """Pending entries: one table of records for each stream, and sorted indexes into it.
 
-A pending entry was delivered and is not yet acknowledged (Redis: streamNACK). It is a record of 52 bytes in the
-stream's `PendingTable`, and the number of the record is called its *slot*.
+A pending entry is a stream entry that was delivered to a consumer and not yet acknowledged (Redis: streamNACK). It is
+stored as a record of 52 bytes in the stream's `PendingTable`. The number of a record in the table is called its *slot*.
 
      0        8        16              24               32      36      40      44        48
     +--------+--------+---------------+----------------+-------+-------+-------+---------+-------+
@@ -10,24 +10,25 @@ stream's `PendingTable`, and the number of the record is called its *slot*.
       the entry's ID    ms              unsigned         number  same ID in     by time of
                                                                  other groups   delivery
 
-Three indexes contain a slot: its group's (the group's PEL), its consumer's (the consumer's PEL), and the stream's
-`refs`, which finds the groups that have an entry pending. Each is a `PendingIndex`: slots of four bytes, sorted by ID,
-on pages of at most 256 slots. The first IDs of the pages lie side by side for the binary search. If an entry is pending
-in several groups, `refs` has one of its slots, and next and prev link the others. The entries of a group are also
-linked by time of delivery (`TimeOrder`); released ones (XNACK) come first.
+Three indexes contain each slot: the group's (its PEL), the consumer's (its PEL), and the stream's `refs`, which finds
+the groups that have an entry pending. Each is a `PendingIndex`: slots of four bytes, sorted by ID, on pages of at most
+256 slots. The first IDs of the pages are in one array for the binary search. If an entry is pending in several groups,
+`refs` contains one of its slots, and next and prev link the others. The entries of a group are also linked by time of
+delivery (`TimeOrder`); entries released by XNACK come first.
 
     bytes per pending entry   52 + 3 x 4 and the free space of the pages: 65 to 70 in practice
     Redis 7.0.15              136 (two radix trees and an allocation), without references
     Redis 8.6.3               315, with references
 
-Entries are delivered by rising ID, so an index usually grows at its end, and an append compares with the last slot
-only. Entries are mostly acknowledged in order of delivery, so each index remembers the position of its last search (the
-finger) and tries it first. Any other search is binary: it finds the page, then starts on the page where the ID would be
-if times rose evenly. Each record that it reads costs a cache miss in a large table, which was a fifth of the time of
-XCLAIM with a million pending entries.
+Entries are delivered by rising ID, so an index usually grows at its end, and an append compares the new ID with the
+last slot only. Entries are mostly acknowledged in order of delivery, so each index remembers the position of its last
+search (the *finger*) and tries it first. Any other search is binary: first for the page, then on the page. There it
+starts at the position that the ID would have if times rose evenly, because each record that it reads costs a cache miss
+in a large table. These misses were a fifth of the time of XCLAIM with a million pending entries.
 
-Invariants (`check`): IDs rise strictly within an index; no page is empty or has more than 256 slots; the ID noted for a
-page is at most its first slot's and greater than the last ID of the preceding page; every slot of an index is in use.
+Each page has a *bound*, an ID that is at most its first ID and greater than the last ID of the preceding page.
+Invariants (`check`): IDs rise strictly within an index; no page is empty or has more than 256 slots; bounds are
+correct; every slot of an index is in use.
 
 Costs: append O(1); find, insert and remove O(log n), plus moving at most 1 KB, plus 16 bytes per page if a page is
 added or removed. A page that is less than a quarter full is merged with a neighbour if both fit into half a page, so
@@ -54,16 +55,16 @@ if not cython.compiled:  # the compiled module gets this C function from its .px
     from rillet.structs.memory import copy_slice
 
 RECORD_BYTES = 52
-"""The bytes of one pending entry in the table."""
+"""The size of the record of one pending entry in bytes."""
 PAGE_SLOTS = 256
-"""The most slots on one page of an index."""
+"""The maximum number of slots on one page of an index."""
 
 _RECORD = cython.declare(cython.Py_ssize_t, 52)
 _SLOTS = cython.declare(cython.Py_ssize_t, 256)
 _NONE = cython.declare(cython.Py_ssize_t, 0xFFFFFFFF)
 _SMALL = cython.declare(cython.Py_ssize_t, 1024)  # a table with at most this many slots is never packed
 
-# Offsets in a record.
+# The offsets of the fields in a record.
 _TIME = cython.declare(cython.Py_ssize_t, 16)
 _COUNT = cython.declare(cython.Py_ssize_t, 24)
 _OWNER = cython.declare(cython.Py_ssize_t, 32)
@@ -79,7 +80,7 @@ _LATER = cython.declare(cython.Py_ssize_t, 48)
 def _get64(buf: bytearray, pos: cython.Py_ssize_t) -> cython.ulonglong:
     value: cython.ulonglong = 0
     if pos < 0 or pos > len(buf) - 8:
-        raise IndexError("read outside the table")
+        raise IndexError("pending entries: a read would exceed the table")
     if cython.compiled:
         fr: cython.p_uchar = buf
         memcpy(cython.address(value), fr + pos, 8)  # noqa: F821
@@ -92,7 +93,7 @@ def _get64(buf: bytearray, pos: cython.Py_ssize_t) -> cython.ulonglong:
 @cython.exceptval(-1, check=False)
 def _put64(buf: bytearray, pos: cython.Py_ssize_t, value: cython.ulonglong) -> cython.bint:
     if pos < 0 or pos > len(buf) - 8:
-        raise IndexError("write outside the table")
+        raise IndexError("pending entries: a write would exceed the table")
     if cython.compiled:
         to: cython.p_uchar = buf
         memcpy(to + pos, cython.address(value), 8)  # noqa: F821
@@ -107,7 +108,7 @@ def _put64(buf: bytearray, pos: cython.Py_ssize_t, value: cython.ulonglong) -> c
 def _get32(buf: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
     value: cython.uint = 0
     if pos < 0 or pos > len(buf) - 4:
-        raise IndexError("read outside the table")
+        raise IndexError("pending entries: a read would exceed the table")
     if cython.compiled:
         fr: cython.p_uchar = buf
         memcpy(cython.address(value), fr + pos, 4)  # noqa: F821
@@ -121,7 +122,7 @@ def _get32(buf: bytearray, pos: cython.Py_ssize_t) -> cython.Py_ssize_t:
 def _put32(buf: bytearray, pos: cython.Py_ssize_t, number: cython.Py_ssize_t) -> cython.bint:
     value: cython.uint = number & 0xFFFFFFFF
     if pos < 0 or pos > len(buf) - 4:
-        raise IndexError("write outside the table")
+        raise IndexError("pending entries: a write would exceed the table")
     if cython.compiled:
         to: cython.p_uchar = buf
         memcpy(to + pos, cython.address(value), 4)  # noqa: F821
@@ -133,7 +134,7 @@ def _put32(buf: bytearray, pos: cython.Py_ssize_t, number: cython.Py_ssize_t) ->
 @cython.cfunc
 @cython.inline
 def _id(ms: cython.ulonglong, seq: cython.ulonglong) -> bytearray:
-    """Return an ID in the form that records and bounds have."""
+    """Return an ID as two 8-byte numbers in native byte order, as records and page bounds store it."""
     key: bytearray = bytearray(16)
     _put64(key, 0, ms)
     _put64(key, 8, seq)
@@ -191,16 +192,16 @@ class PendingPage:
 @cython.final
 @cython.cclass
 class PendingTable:
-    """The pending entries of all groups of one stream: records by slot, and the index of references.
+    """The pending entries of all groups of one stream: an array of records, and the index `refs`.
 
-    A slot that is passed to a method must be in use: the record of a free slot has no meaning.
+    Pass only slots that are in use: the record of a free slot has no valid content.
     """
 
     __slots__ = ("buf", "count", "free", "owners", "refs", "slots", "spare_owners")
     buf: bytearray
-    count: cython.Py_ssize_t  # slots in use
-    slots: cython.Py_ssize_t  # slots in use and free
-    free: cython.Py_ssize_t  # the first free slot; `later` links the others
+    count: cython.Py_ssize_t  # number of slots in use
+    slots: cython.Py_ssize_t  # number of all slots, in use or free
+    free: cython.Py_ssize_t  # the first free slot; the field `later` of each free slot links the next one
     owners: list[Any]
     spare_owners: list[int]
     refs: PendingIndex
@@ -231,7 +232,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def delivery_time(self, slot: cython.Py_ssize_t) -> cython.longlong:
-        """Return the time of the last delivery in ms; 0 = released (XNACK)."""
+        """Return the time of the entry's last delivery in ms; 0 if the entry was released (XNACK)."""
         value: cython.ulonglong = _get64(self.buf, slot * _RECORD + _TIME)
         if cython.compiled:
             return cython.cast(cython.longlong, value)
@@ -240,32 +241,32 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def delivery_count(self, slot: cython.Py_ssize_t) -> cython.ulonglong:
-        """Return the number of deliveries."""
+        """Return how often the entry was delivered."""
         return _get64(self.buf, slot * _RECORD + _COUNT)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_count(self, slot: cython.Py_ssize_t, count: cython.ulonglong) -> cython.bint:
-        """Set the number of deliveries."""
+        """Set the delivery count of a pending entry."""
         return _put64(self.buf, slot * _RECORD + _COUNT, count)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_time(self, slot: cython.Py_ssize_t, time: cython.longlong) -> cython.bint:
-        """Set the time of the last delivery in ms. The caller moves the slot in the `TimeOrder`."""
+        """Set the time of the entry's last delivery in ms. The caller moves the slot in the group's `TimeOrder`."""
         if cython.compiled:
             return _put64(self.buf, slot * _RECORD + _TIME, cython.cast(cython.ulonglong, time))
         return _put64(self.buf, slot * _RECORD + _TIME, time & 0xFFFF_FFFF_FFFF_FFFF)
 
     @cython.ccall
     def owner(self, slot: cython.Py_ssize_t) -> Any:
-        """Return the consumer that owns the entry; the group's `nobody` for a released entry."""
+        """Return the consumer to which the entry was delivered; the group's `nobody` if it was released."""
         return self.owners[_get32(self.buf, slot * _RECORD + _OWNER)]
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def owner_number(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the number of the consumer that owns the entry."""
+        """Return the number of the consumer that owns the entry (see `add_owner`)."""
         return _get32(self.buf, slot * _RECORD + _OWNER)
 
     @cython.ccall
@@ -296,30 +297,30 @@ class PendingTable:
         later: cython.Py_ssize_t = _get32(self.buf, slot * _RECORD + _LATER)
         return -1 if later == _NONE else later
 
-    # -- the links of `TimeOrder`; 0xFFFFFFFF = none
+    # -- the links of the list `TimeOrder`; 0xFFFFFFFF means that there is no further slot
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def earlier(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the preceding slot in the order by time."""
+        """Return the slot before this one in the group's list by time of delivery."""
         return _get32(self.buf, slot * _RECORD + _EARLIER)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def later(self, slot: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the following slot in the order by time."""
+        """Return the slot after this one in the group's list by time of delivery."""
         return _get32(self.buf, slot * _RECORD + _LATER)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_earlier(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
-        """Set the preceding slot in the order by time."""
+        """Set the slot before this one in the group's list by time of delivery."""
         return _put32(self.buf, slot * _RECORD + _EARLIER, other)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def set_later(self, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
-        """Set the following slot in the order by time."""
+        """Set the slot after this one in the group's list by time of delivery."""
         return _put32(self.buf, slot * _RECORD + _LATER, other)
 
     # -- owners
@@ -327,7 +328,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_owner(self, owner: object) -> cython.Py_ssize_t:
-        """Register a consumer; return the number by which slots refer to it."""
+        """Register a consumer and return its number, which records use to refer to it."""
         number: cython.Py_ssize_t
         if self.spare_owners:
             number = self.spare_owners.pop()
@@ -356,7 +357,7 @@ class PendingTable:
         count: cython.ulonglong,
         owner: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Allocate a slot and add it to `refs`; the caller adds it to the other indexes and to the order by time."""
+        """Allocate a slot and add it to `refs`. The caller adds it to the other indexes and to the `TimeOrder`."""
         slot: cython.Py_ssize_t = self.free
         at: cython.Py_ssize_t
         if slot == _NONE:
@@ -364,7 +365,7 @@ class PendingTable:
             if slot >= _NONE:
                 raise MemoryError("a stream holds at most 4,294,967,295 pending entries")
             if (slot + 1) * _RECORD > len(self.buf):
-                # Grow by a sixteenth: doubling would leave up to half of a large table unused.
+                # Grow the table by a sixteenth: doubling would leave up to half of a large table unused.
                 self.buf.extend(bytes(_RECORD * (4 + slot // 16)))
             self.slots += 1
             at = slot * _RECORD
@@ -387,7 +388,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def release(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Free a slot that was removed from every index but `refs` and from the order by time."""
+        """Free a slot, also in `refs`. The caller has removed it from the other indexes and the `TimeOrder`."""
         self._unrefer(slot)
         self.count -= 1
         if self.count == 0:
@@ -402,7 +403,7 @@ class PendingTable:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _refer(self, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Add the slot to `refs`: in the index, or linked to the slot that represents the same ID there."""
+        """Add the slot to `refs`. If `refs` already has a slot with the same ID, link the new slot to that one."""
         head: cython.Py_ssize_t
         after: cython.Py_ssize_t
         if self.refs.insert(self, slot, ms, seq):
@@ -419,7 +420,7 @@ class PendingTable:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _unrefer(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Remove the slot from `refs`; if it represents other slots there, the next one replaces it."""
+        """Remove the slot from `refs`. If other slots with the same ID are linked to it, the next one replaces it."""
         at: cython.Py_ssize_t = slot * _RECORD
         after: cython.Py_ssize_t = _get32(self.buf, at + _NEXT)
         before: cython.Py_ssize_t = _get32(self.buf, at + _PREV)
@@ -436,7 +437,7 @@ class PendingTable:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def first_reference(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return a slot of the entry in any group, -1 if it is not pending."""
+        """Return a slot of the entry in any group, or -1 if the entry is not pending in any group."""
         return self.refs.find(self, ms, seq)
 
     # -- packing
@@ -452,9 +453,9 @@ class PendingTable:
 
     @cython.ccall
     def pack(self, indexes: list[Any]) -> bytearray:
-        """Renumber the slots so that none is free; return the new number of each old slot, four bytes each. O(slots)
+        """Remove all free slots, which renumbers the others; return the new number of each slot, four bytes each.
 
-        indexes: all indexes of the table but `refs`. The caller renumbers everything else that holds slots.
+        indexes: those of all groups and consumers. The caller renumbers everything else that holds slots. O(slots)
         """
         old: bytearray = self.buf
         # Allocate everything first: running out of memory must change nothing.
@@ -487,7 +488,7 @@ class PendingTable:
         return new
 
     def check(self) -> None:
-        """Verify the table and the index of references. O(slots); AssertionError names the broken invariant."""
+        """Verify the table and `refs`. Raise AssertionError with the broken invariant. O(slots)"""
         self.refs.check(self)
         count = 0
         for slot in self.refs.slots():
@@ -510,7 +511,7 @@ class PendingTable:
         assert unused + self.count == self.slots, "every slot is in use or free"
 
 
-# Shared by all indexes without pages or bounds, and never changed.
+# These empty objects are shared by all indexes that have no pages or no bounds. They are never changed.
 _NO_PAGES = cython.declare(list, [])
 _NO_BOUNDS = cython.declare(bytearray, bytearray())
 
@@ -523,13 +524,13 @@ class PendingIndex:
 
     __slots__ = ("at_page", "at_pos", "bounds", "count", "found", "pages", "version")
     pages: list[PendingPage]
-    # For each page an ID of 16 bytes: at most the page's first ID, and greater than the last of the preceding page. A
-    # single page may have none. `_NO_PAGES` and `_NO_BOUNDS` stand for empty ones: most consumers need neither.
+    # `bounds` has an ID of 16 bytes per page: at most the page's first ID, and greater than the last ID of the page
+    # before it. A single page needs no bound. Empty indexes share `_NO_PAGES` and `_NO_BOUNDS`, which saves memory.
     bounds: bytearray
     count: cython.Py_ssize_t
-    version: cython.longlong  # changes whenever positions do
-    found: cython.Py_ssize_t  # after `insert` returned False: the slot that has the ID
-    at_page: cython.Py_ssize_t  # the finger: the position at which the last search ended
+    version: cython.longlong  # incremented when slots move, so that iterators search their position again
+    found: cython.Py_ssize_t  # set when `insert` returns False: the slot that already has the ID
+    at_page: cython.Py_ssize_t  # page at which the last search ended (the finger)
     at_pos: cython.Py_ssize_t
 
     def __init__(self) -> None:
@@ -549,7 +550,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def locate(self, table: PendingTable, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Move the finger to the first slot at or after the ID, or to its page's end; return whether it is equal."""
+        """Search an ID: set at_page and at_pos to its position, or to where it belongs; return whether it exists."""
         npages: cython.Py_ssize_t = len(self.pages)
         page: PendingPage
         low: cython.Py_ssize_t
@@ -560,7 +561,7 @@ class PendingIndex:
         if npages == 0:
             self.at_page = self.at_pos = 0
             return False
-        if self.at_page < npages:  # the finger: an entry acknowledged in order is here
+        if self.at_page < npages:  # try the position of the last search: entries are mostly acknowledged in order
             page = cython.cast(PendingPage, self.pages[self.at_page])
             if self.at_pos < page.count and table.compare(_get32(page.buf, 4 * self.at_pos), ms, seq) == 0:
                 return True
@@ -579,9 +580,9 @@ class PendingIndex:
         high = page.count
         middle = self._guess(high, ms)
         step: cython.Py_ssize_t = 0
-        # Each comparison reads a record, which is a cache miss in a large table. IDs mostly rise evenly: compare first
-        # at the position where the ID should be, then nearby at doubling distances, and never further than halving
-        # would.
+        # Each comparison reads a record, which is a cache miss in a large table. IDs mostly rise evenly, so compare
+        # first at the position that an even distribution predicts, then at doubling distances from it, but never
+        # further away than a binary search would.
         while low < high:
             order = table.compare(_get32(page.buf, 4 * middle), ms, seq)
             if order == 0:
@@ -600,7 +601,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _guess(self, count: cython.Py_ssize_t, ms: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return the ID's position on the page at_page if times rose evenly up to the next page."""
+        """Predict the position of an ID on the page at_page, as if the page's times rose evenly."""
         first: cython.ulonglong
         span: cython.ulonglong
         if self.at_page + 1 >= len(self.pages):
@@ -610,9 +611,9 @@ class PendingIndex:
             return 0
         ms -= first
         span = _get64(self.bounds, 16 * self.at_page + 16) - first
-        if ms >= span:  # the page and the ID have nearly the same millisecond
+        if ms >= span:  # all times of the page are nearly equal, so they predict no position
             return count // 2
-        while span > 0xFFFF_FFFF_FFFF:  # or the product below would overflow
+        while span > 0xFFFF_FFFF_FFFF:  # keep the product below from overflowing
             span //= 256
             ms //= 256
         return min(count - 1, cython.cast(cython.Py_ssize_t, ms * count // span))
@@ -620,7 +621,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def find(self, table: PendingTable, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Return the slot of the ID, -1 if there is none. O(log n)"""
+        """Return the slot with the given ID, or -1 if the index does not contain the ID. O(log n)"""
         if not self.locate(table, ms, seq):
             return -1
         page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
@@ -629,7 +630,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-2, check=False)
     def edge(self, first: cython.bint) -> cython.Py_ssize_t:
-        """Return the slot of the lowest ID (first) or of the highest, -1 if the index is empty."""
+        """Return the slot with the lowest ID (`first`) or with the highest ID; -1 if the index is empty."""
         page: PendingPage
         if self.count == 0:
             return -1
@@ -646,7 +647,7 @@ class PendingIndex:
     def insert(
         self, table: PendingTable, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
-        """Add a slot; if its ID is already present, return False and set `found`. O(1) at the end, else O(log n)"""
+        """Add a slot. If the index already contains its ID, return False and set `found`. O(log n), O(1) at the end"""
         npages: cython.Py_ssize_t = len(self.pages)
         page: PendingPage
         if npages == 0:
@@ -666,7 +667,7 @@ class PendingIndex:
         page = cython.cast(PendingPage, self.pages[self.at_page])
         if page.count == _SLOTS:
             page = self._split(table, page)
-        if self.at_pos == 0 and self.bounds:  # only the first page receives IDs below its bound
+        if self.at_pos == 0 and self.bounds:  # the new ID becomes the first of its page, so it becomes the bound
             _put64(self.bounds, 16 * self.at_page, ms)
             _put64(self.bounds, 16 * self.at_page + 8, seq)
         page.insert(self.at_pos, slot)
@@ -678,7 +679,7 @@ class PendingIndex:
     def _add_page(
         self, table: PendingTable, slot: cython.Py_ssize_t, ms: cython.ulonglong, seq: cython.ulonglong
     ) -> cython.bint:
-        """Append a page with the slot. The first page starts small, because most indexes stay small."""
+        """Append a page that contains one slot. The first page has room for 4 slots, as most indexes stay small."""
         page: PendingPage = PendingPage(_SLOTS if self.pages else 4)
         page.insert(0, slot)
         if self.pages:
@@ -693,7 +694,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _bound(self, table: PendingTable) -> cython.bint:
-        """Set the bound of a first page that was the only one and had none."""
+        """Set the bound of the first page, which is missing as long as an index has a single page."""
         page: PendingPage = cython.cast(PendingPage, self.pages[0])
         slot: cython.Py_ssize_t = _get32(page.buf, 0)
         if not self.bounds:
@@ -721,7 +722,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Remove a slot; False if the index does not contain it."""
+        """Remove a slot. Return False if the index does not contain it."""
         page: PendingPage
         if not self.locate(table, table.ms(slot), table.seq(slot)):
             return False
@@ -734,7 +735,7 @@ class PendingIndex:
         if page.count == 0:
             self._drop_page()
         elif page.count < _SLOTS // 4 and len(self.pages) > 1 and not self._merge() and self.at_page > 0:
-            # Merging moves slots to the preceding page: the finger moves with them.
+            # Merging moves this page's slots to the end of the preceding page. Move the search position with them.
             self.at_page -= 1
             at_pos: cython.Py_ssize_t = self.at_pos + cython.cast(PendingPage, self.pages[self.at_page]).count
             if self._merge():
@@ -746,7 +747,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def replace(self, table: PendingTable, slot: cython.Py_ssize_t, other: cython.Py_ssize_t) -> cython.bint:
-        """Replace a slot by another one with the same ID; False if the index does not contain the ID."""
+        """Replace a slot by another slot with the same ID. Return False if the index does not contain the ID."""
         page: PendingPage
         if not self.locate(table, table.ms(slot), table.seq(slot)):
             return False
@@ -756,7 +757,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _drop_page(self) -> cython.bint:
-        """Remove the page at_page; the finger moves to the start of the next one."""
+        """Remove the page at_page. The search position moves to the start of the next page."""
         self.at_pos = 0
         if len(self.pages) == 1:
             self.pages = _NO_PAGES
@@ -769,7 +770,7 @@ class PendingIndex:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _merge(self) -> cython.bint:
-        """Merge the page at_page with the next one; False if they have too many slots."""
+        """Merge the page at_page with the next page. Return False if both together have too many slots."""
         page: PendingPage = cython.cast(PendingPage, self.pages[self.at_page])
         after: PendingPage
         if self.at_page + 1 >= len(self.pages):
@@ -795,7 +796,7 @@ class PendingIndex:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def renumber(self, new: bytearray) -> cython.bint:
-        """Replace every slot by its new number (`PendingTable.pack`)."""
+        """Replace every slot by its new number, which `PendingTable.pack` returned."""
         page: PendingPage
         pos: cython.Py_ssize_t
         self.version += 1
@@ -809,7 +810,7 @@ class PendingIndex:
         return [_get32(page.buf, 4 * pos) for page in self.pages for pos in range(page.count)]
 
     def check(self, table: PendingTable) -> None:
-        """Verify the invariants of the module docstring. O(n); AssertionError names the broken one."""
+        """Verify the invariants of the module docstring. Raise AssertionError with the broken one. O(n)"""
         assert not _NO_PAGES and not _NO_BOUNDS, "the shared empty list and bytes are empty"
         alone = len(self.pages) == 1 and not self.bounds
         assert alone or len(self.bounds) == 16 * len(self.pages), "every page has a bound, except a single page"
@@ -860,7 +861,7 @@ class PendingIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def seek(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Continue with the first ID that is at least the given one."""
+        """Move the iterator so that `next` returns the first ID that is at least the given one."""
         self.ms = ms
         self.seq = seq
         self._inclusive = True
@@ -870,7 +871,7 @@ class PendingIterator:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next(self) -> cython.bint:
-        """Move to the next slot; False at the end."""
+        """Move to the next slot. Return False at the end."""
         index: PendingIndex = self._index
         page: PendingPage
         if self._version != index.version:

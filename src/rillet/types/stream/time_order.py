@@ -1,9 +1,10 @@
-"""The pending entries of one group by time of delivery; the released ones (XNACK) come first, in order of release.
+"""A linked list of one group's pending entries by delivery time. Released entries (XNACK) come first.
 
     head ─► released ─► ... ─► zone ─► oldest ─► ... ─► newest = tail
 
-The links between the slots are in their records (`PendingTable.earlier`, `later`); this class has the ends. `zone` is
-the last released slot. Redis 8.4: streamCG.pel_time_head and pel_time_tail; 8.8: pel_nack_tail.
+A slot is the number of a pending entry's record. The records contain the links (`PendingTable.earlier`, `later`); this
+class contains the ends. `zone` is the last released slot; released slots are in the order of their release. Redis 8.4:
+streamCG.pel_time_head and pel_time_tail; 8.8: pel_nack_tail.
 """
 
 from __future__ import annotations
@@ -72,15 +73,15 @@ class TimeOrder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def append(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Add a slot that is being delivered now. O(1)"""
+        """Add the slot of an entry that is delivered now, at the end of the list. O(1)"""
         return self._insert_after(table, self.tail, slot)
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def insert(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Add a slot by its time, after those with the same time. O(1) for the newest, else O(distance to an end).
+        """Insert a slot by its delivery time, after equal times. O(1) for the newest time, else O(distance to an end).
 
-        Redis (pelListInsertSorted) searches from the newest only. Both find the same place as long as times rise.
+        Redis (pelListInsertSorted) searches from the newest only. Both find the same position if times rise.
         """
         time: cython.longlong = table.delivery_time(slot)
         back: cython.Py_ssize_t = self.tail
@@ -109,7 +110,7 @@ class TimeOrder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def remove(self, table: PendingTable, slot: cython.Py_ssize_t, released: cython.bint) -> cython.bint:
-        """Remove a slot; released: it is a released one. O(1)"""
+        """Unlink a slot. `released` must be True for a released entry. O(1)"""
         earlier: cython.Py_ssize_t = table.earlier(slot)
         later: cython.Py_ssize_t = table.later(slot)
         if released:
@@ -129,7 +130,7 @@ class TimeOrder:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def contains(self, table: PendingTable, slot: cython.Py_ssize_t) -> cython.bint:
-        """Return whether a slot of the group is linked; a slot that was just loaded from a file is not yet."""
+        """Return whether the list contains a slot of the group. A slot just loaded from a file is not in it yet."""
         return slot == self.head or table.earlier(slot) != _NONE
 
     def slots(self, table: PendingTable) -> list[int]:

@@ -1,7 +1,7 @@
-"""Validation of the nodes of a stream that came from outside: their counts, and the order of their IDs.
+"""Validation of the nodes of a stream from a file or payload: their counts, and the order of their IDs.
 
 `validate_node` checks the bytes of one node and trusts its counts and IDs, as Redis does. This module iterates once
-over the entries of all nodes in order and checks the rules that a stream written by a server fulfils:
+over the entries of all nodes in order and checks the rules that every stream written by a server obeys:
 
     each node   its first entry has the node's ID; its count and number of tombstones are right
     `rises`     the IDs of entries that are not tombstones rise strictly, across nodes too, and are above 0-0
@@ -33,7 +33,7 @@ if not cython.compiled:  # the compiled module gets these C functions from its .
     from rillet.types.stream.id import key_ms, key_seq, less, undelta
     from rillet.types.stream.node import first_entry, int_at, master_fields, size_at, validate_node
 
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # position of a node's entry count, after the listpack header
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -44,7 +44,7 @@ _MASK = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
 @cython.inline
 @cython.exceptval(check=False)
 def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the position after the element at pos; -1 if it exceeds `end` or its backlen is wrong."""
+    """Return the position after the listpack element at pos; -1 if it exceeds `end` or its backlen is wrong."""
     b: cython.int = p[pos]
     n: cython.Py_ssize_t
     if b < 0x80:
@@ -74,7 +74,7 @@ def _box_end(p: cython.p_const_uchar, pos: cython.Py_ssize_t, end: cython.Py_ssi
 @cython.inline
 @cython.exceptval(check=False)
 def _is_number(b: cython.int) -> cython.bint:
-    """Return whether an element with this first byte is a number."""
+    """Return whether a listpack element with this first byte is a number."""
     return b < 0x80 or 0xC0 <= b < 0xE0 or 0xF1 <= b <= 0xF4
 
 
@@ -83,7 +83,7 @@ def _is_number(b: cython.int) -> cython.bint:
 @cython.inline
 @cython.exceptval(check=False)
 def _number(p: cython.p_const_uchar, pos: cython.Py_ssize_t) -> cython.longlong:
-    """Return the number of an element that is a number and within bounds."""
+    """Return the value of a number element. The caller has checked its type and its bounds."""
     b: cython.int = p[pos]
     v: cython.longlong
     i: cython.Py_ssize_t
@@ -105,7 +105,7 @@ def _number(p: cython.p_const_uchar, pos: cython.Py_ssize_t) -> cython.longlong:
 @cython.final
 @cython.cclass
 class LivingEntries:
-    """The entries of the nodes so far that are not tombstones: their number, their order, the first and the last ID."""
+    """Collects the number, the order, and the first and last ID of the entries of a stream that are not tombstones."""
 
     __slots__ = ("count", "first_ms", "first_seq", "last_ms", "last_seq", "rises", "set_back")
 
@@ -119,7 +119,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def take_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Add the next node, which was not validated; False if it is invalid. O(bytes)"""
+        """Validate the next node and add its entries. Return False if the node is invalid. O(bytes)"""
         if lp.used <= len(lp.buf) and self.walk(key_ms(key), key_seq(key), lp.buf, lp.used):
             return True
         return lp.validate(True) and validate_node(lp) and self.add_node(key, lp)
@@ -127,7 +127,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def join(self, later: LivingEntries) -> cython.bint:
-        """Add the result for the nodes that follow."""
+        """Add the result of another object, which has processed the nodes that follow."""
         if later.count != 0:
             if not less(self.last_ms, self.last_seq, later.first_ms, later.first_seq):
                 self.rises = False
@@ -153,7 +153,7 @@ class LivingEntries:
         p: cython.p_const_uchar,
         used: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Add a valid node in the form that servers write; for any other node return False and change nothing."""
+        """Add a valid node in the form that servers write. For any other node, return False and change nothing."""
         end: cython.Py_ssize_t = used - 1
         pos: cython.Py_ssize_t = _COUNT
         at: cython.Py_ssize_t
@@ -280,7 +280,7 @@ class LivingEntries:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Add the next node, whose bytes are valid; False if its counts or its first ID are wrong. O(entries)"""
+        """Add the next node, whose bytes are valid. Return False if its counts or its first ID are wrong. O(entries)"""
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
         nfields: cython.longlong = master_fields(lp)

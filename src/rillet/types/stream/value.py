@@ -6,11 +6,10 @@
       │               16-byte master ID ──► Listpack  ◄── tail: where the next entry goes
       └── groups ──► {name: Group}
 
-Beside the nodes, a stream has four values that the nodes cannot show: the last generated ID (`last_`, even if its entry
-was deleted), the ID of the first entry (`first_`, 0-0 if the stream is empty), the greatest ID ever deleted by XDEL
-(`max_deleted_`), and the number of entries ever added. They give a group's lag without counting. Servers use one of
-three rules for this (`compat`: LAG_A, LAG_B, LAG_C), and every method that computes with the counters has the rule as a
-parameter:
+Besides its nodes, a stream stores four values: the last generated ID (`last_`, even if its entry was deleted), the ID
+of the first entry (`first_`, 0-0 if the stream is empty), the greatest ID ever deleted by XDEL (`max_deleted_`), and
+the number of entries ever added. A group's lag follows from them without counting entries. Servers use one of three
+rules (LAG_A, LAG_B and LAG_C of types/compat.py). Every method that uses these values has the rule as a parameter:
 
                                     A                    B                      C
     a deletion makes the count      if it is at or       wherever it is         as in B
@@ -22,19 +21,19 @@ parameter:
     lag of a group before first_    by the count         by the count           the stream's length
 
 **Appending** fills the tail node until `used + bytes of the new words >= node_max_bytes`, or until it has
-`node_max_entries` entries, tombstones included. A full node is shrunk to its exact size; the new one starts with up to
-4096 bytes. The stream caches the tail, its ID, its master fields and its counts, so an append does not search the tree,
-and of the master entry it reads only the field names. Every other change to a node clears this cache, and the next
-append fills it again.
+`node_max_entries` entries, tombstones included. A full node is shrunk to its exact size; the new node starts with up to
+4096 bytes. The stream caches the tail, its ID, its master fields and its counts. Therefore an append does not search
+the tree, and reads only the field names of the master entry. Every other change to a node clears this cache, and the
+next append fills it again.
 
 **Deleting** turns entries into tombstones, and removes a node together with its last entry. **Trimming** removes whole
 nodes from the head and, when exact, turns entries of the first remaining node into tombstones. The delete strategy
 defines what happens to the references of groups: KEEPREF leaves them, DELREF drops them, ACKED keeps entries that have
 any. DELREF and ACKED must check each entry, so they turn the entries of every node into tombstones, and remove nodes
-without other entries; then, as in Redis, `~` also trims parts of nodes.
+without other entries. As in Redis, an approximate trim (`~`) with these strategies also trims parts of nodes.
 
-**Iterating** (`StreamIterator`) sets positions in the node's bytes and allocates nothing per entry or field. An
-iteration that starts in the tail does not use the tree: this is the case of every consumer that keeps up.
+**Iterating** (`StreamIterator`) stores positions in the node's bytes and allocates nothing per entry or field. An
+iteration that starts in the tail does not search the tree. Reads by consumers that keep up start there.
 
 Invariants (`check`): IDs rise within and across nodes; each node is valid; `length` is the number of entries that are
 not tombstones, and `first_` is the first of them; no entry has a greater ID than `last_`.
@@ -81,7 +80,7 @@ NODE_MAX_BYTES = 4096
 NODE_MAX_ENTRIES = 100
 """Redis's default for stream-node-max-entries."""
 MAX_ENTRY_BYTES = 1 << 30
-"""The most bytes of an entry's names and values, and of a node (STREAM_LISTPACK_MAX_SIZE)."""
+"""The maximum size of an entry's names and values, and of a node, in bytes (STREAM_LISTPACK_MAX_SIZE)."""
 
 KEEPREF = 0
 """Delete strategy: the groups keep their references to the entry (DELETE_STRATEGY_KEEPREF)."""
@@ -94,8 +93,10 @@ _KEEPREF = cython.declare(cython.int, 0)
 _DELREF = cython.declare(cython.int, 1)
 _ACKED = cython.declare(cython.int, 2)
 _MAX_BYTES = cython.declare(cython.Py_ssize_t, 1073741824)
-_PREALLOCATE = cython.declare(cython.Py_ssize_t, 4096)  # STREAM_LISTPACK_MAX_PRE_ALLOCATE
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
+# The initial capacity of a new node in bytes is at most this (STREAM_LISTPACK_MAX_PRE_ALLOCATE).
+_PREALLOCATE = cython.declare(cython.Py_ssize_t, 4096)
+# A node's entry count is its first listpack element, directly after the listpack header of 6 bytes.
+_COUNT = cython.declare(cython.Py_ssize_t, 6)
 _DELETED = cython.declare(cython.longlong, 1)
 _SAMEFIELDS = cython.declare(cython.longlong, 2)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -105,7 +106,7 @@ _LAG_A = cython.declare(cython.int, LAG_A)
 @cython.final
 @cython.cclass
 class Stream(StreamNodes):
-    """A stream. Code that loads one sets the public attributes. Redis: stream.h, stream."""
+    """A stream: its nodes, counters, groups and producers. Redis: stream.h, stream."""
 
     __slots__ = (
         "edge_ms", "edge_seq", "entries_added", "first_ms", "first_seq", "groups", "idmp", "last_ms", "last_seq",
@@ -161,9 +162,9 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_id(self, now: cython.ulonglong) -> cython.bint:
-        """Set next_ms and next_seq to the ID for an entry added now (ms); False if the last possible ID is used.
+        """Set next_ms and next_seq to the ID of an entry added at the time `now` (ms). Redis: streamNextID.
 
-        If the clock went back, the milliseconds stay and the sequence number rises. Redis: streamNextID.
+        If the clock went back, only the sequence number rises. Return False if no higher ID exists.
         """
         if now > self.last_ms:
             self.next_ms = now
@@ -182,7 +183,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def next_seq_of(self, ms: cython.ulonglong) -> cython.bint:
-        """Set next_ms and next_seq to the ID that `ms-*` stands for; False if ms has no sequence number left.
+        """Set next_ms and next_seq to the ID that `ms-*` denotes. Return False if ms has no free sequence number.
 
         Milliseconds before the last ID give ms-0, which `append` rejects. Redis: streamAppendItem.
         """
@@ -208,7 +209,7 @@ class Stream(StreamNodes):
         node_max_bytes: cython.longlong,
         node_max_entries: cython.longlong,
     ) -> cython.bint:
-        """Add an entry whose names and values are argv[start : start + 2 * nfields]; otherwise as `add`."""
+        """Add an entry whose names and values are argv[start : start + 2 * nfields]. See `add`."""
         words: ArgumentSpans = ArgumentSpans()
         words.take(argv, start, 2 * nfields)
         return self.add(words, 0, nfields, ms, seq, node_max_bytes, node_max_entries)
@@ -225,10 +226,10 @@ class Stream(StreamNodes):
         node_max_bytes: cython.longlong,
         node_max_entries: cython.longlong,
     ) -> cython.bint:
-        """Add an entry whose names and values are the words from start on; False if it is too large.
+        """Add an entry whose names and values are the arguments from `start` on. Return False if it is too large.
 
-        A maximum of 0 means no limit. ValueError unless the ID is greater than the last. O(fields). Redis:
-        streamAppendItem.
+        A maximum of 0 means no limit. Raise ValueError unless the ID is greater than the last one. O(fields).
+        Redis: streamAppendItem.
         """
         total: cython.Py_ssize_t = 0
         lp: Listpack | None
@@ -238,7 +239,7 @@ class Stream(StreamNodes):
         if not less(self.last_ms, self.last_seq, ms, seq):
             raise ValueError("the ID of a new entry must be greater than the stream's last ID")
         if start < 0 or nfields < 0 or start + 2 * nfields > words.count:
-            raise IndexError("the entry needs more words than there are")
+            raise IndexError("the command has fewer arguments than the entry has names and values")
         for i in range(start, start + 2 * nfields):
             total += words.size[i]
         if total > _MAX_BYTES:
@@ -254,7 +255,7 @@ class Stream(StreamNodes):
             same = nfields == self.tail_fields and lp.matches(self.tail_pos, words, start, 2, nfields)
             self._count_up(lp)
         append_entry(lp, same, delta(ms, self.tail_ms), delta(seq, self.tail_seq), words, start, nfields)
-        if behind:  # after XSETID to an ID before a node of tombstones, the new node is not the last
+        if behind:  # XSETID set an ID before a node that has only tombstones, so the new node is not the last one
             self.tail = None
             self.sums = None
         self.length = (self.length + 1) & _MAX
@@ -311,7 +312,7 @@ class Stream(StreamNodes):
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _count_up(self, lp: Listpack) -> cython.bint:
-        """Add 1 to the count in the tail's master entry; a longer number moves the field names by a byte."""
+        """Add 1 to the entry count in the tail's master entry. If the number becomes longer, the field names move."""
         before: cython.Py_ssize_t = lp.used
         self.tail_live += 1
         self.tail_entries += 1
@@ -326,7 +327,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Delete one entry; False if it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
+        """Delete one entry. Return False if it does not exist. O(one node). Redis: xdelCommand, streamDeleteItem."""
         if not self.delete_unsettled(ms, seq):
             return False
         if self.length == 0 or (ms == self.first_ms and seq == self.first_seq):
@@ -336,7 +337,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def delete_unsettled(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Delete one of many entries; the caller calls `settle_first` after the last one. O(one node)."""
+        """Delete one of several entries. The caller calls `settle_first` once after the last one. O(one node)."""
         it: StreamIterator = StreamIterator(self, ms, seq, ms, seq, False)
         if not it.next_entry():
             return False
@@ -354,10 +355,10 @@ class Stream(StreamNodes):
         limit: cython.longlong,
         delete_strategy: cython.int = KEEPREF,
     ) -> cython.longlong:
-        """Remove the oldest entries until maxlen remain; return how many were removed. Redis: streamTrim.
+        """Remove the oldest entries until maxlen remain; return the number removed. Redis: streamTrim.
 
-        approx: remove whole nodes only. limit: remove at most so many entries, 0 = no limit. If the limit ended the
-        trim, `stopped` is True, and stop_ms and stop_seq are the ID of the next node.
+        approx: remove whole nodes only. limit: the maximum number of entries to remove, 0 = no limit. If the limit
+        ended the trim, `stopped` is True, and stop_ms and stop_seq are the ID of the next node.
         """
         if self.length > 0 and self.length <= maxlen:
             self.stopped = False
@@ -375,7 +376,7 @@ class Stream(StreamNodes):
         limit: cython.longlong,
         delete_strategy: cython.int = KEEPREF,
     ) -> cython.longlong:
-        """Remove the entries before the ID; otherwise as `trim_maxlen`. Redis: streamTrim."""
+        """Remove the entries before the ID. Parameters and result are those of `trim_maxlen`. Redis: streamTrim."""
         if delete_strategy == _KEEPREF:
             return self._trim_head(True, 0, ms, seq, approx, limit)
         return self._trim_all(True, 0, ms, seq, limit, delete_strategy)
@@ -392,8 +393,8 @@ class Stream(StreamNodes):
     ) -> cython.longlong:
         """Trim with KEEPREF: remove whole nodes from the head and, if exact, the first entries of the next node.
 
-        The stream caches the head and the position of its first entry that is not a tombstone. A stream that each
-        XADD trims to a length therefore pays one comparison or one tombstone per entry, without skipping tombstones.
+        The stream caches the head node and the position of its first entry that is not a tombstone. If each XADD trims
+        the stream to a length, the trim therefore writes one tombstone and does not search through earlier tombstones.
         """
         lp: Listpack | None
         entries: cython.longlong
@@ -486,7 +487,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _stop_at(self, key: bytes) -> cython.bint:
-        """Record the node at which the limit ended a trim."""
+        """Set `stopped`, stop_ms and stop_seq: the limit ended a trim before the node with this key."""
         self.stopped = True
         self.stop_ms = key_ms(key)
         self.stop_seq = key_seq(key)
@@ -495,7 +496,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _ends_before(self, lp: Listpack, key: bytes, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Return whether the node's last entry, even a tombstone, is before the ID. Redis: lpGetEdgeStreamID."""
+        """Return whether the node's last entry (or tombstone) has a lower ID. Redis: lpGetEdgeStreamID."""
         pos: cython.Py_ssize_t = entry_before(lp, lp.used - 1)
         last_ms: cython.ulonglong
         if pos < 0:
@@ -516,10 +517,10 @@ class Stream(StreamNodes):
         seq: cython.ulonglong,
         delete_strategy: cython.int,
     ) -> cython.longlong:
-        """Turn a node's entries from pos on into tombstones until the trim is complete; return how many.
+        """Turn a node's entries from pos on into tombstones until the trim is complete; return their number.
 
-        ACKED skips referenced entries. The node's counts are updated, even if no entry remains. Sets trim_pos to the
-        position at which it ended, and trim_living to whether an entry is there, with its ID in edge_ms and edge_seq.
+        ACKED skips referenced entries. The node's counts are updated, even if no entry remains. Set trim_pos to the
+        final position, and trim_living to whether an entry is at that position; its ID is in edge_ms and edge_seq.
         """
         master_ms: cython.ulonglong = key_ms(key)
         master_seq: cython.ulonglong = key_seq(key)
@@ -561,7 +562,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def settle_first(self) -> cython.bint:
-        """Set first_ms and first_seq after entries were removed. O(one node)."""
+        """Update first_ms and first_seq, the ID of the first entry, after entries were removed. O(one node)."""
         self.first_ms = self.first_seq = 0
         if self.length > 0:
             self.edge(True, True)
@@ -581,9 +582,9 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def edge(self, first: cython.bint, skip_tombstones: cython.bint) -> cython.bint:
-        """Set edge_ms and edge_seq to the ID of the first entry, or of the last one; False if there is none.
+        """Set edge_ms and edge_seq to the ID of the first or last entry. Return False if the stream has no entry.
 
-        Without entries they are the greatest ID for the first and 0-0 for the last, as in Redis (streamGetEdgeID).
+        Without entries, the first ID is the greatest possible ID and the last is 0-0, as in Redis (streamGetEdgeID).
         """
         it: StreamIterator = StreamIterator(self, 0, 0, _MAX, _MAX, not first)
         it.skip_tombstones = skip_tombstones
@@ -599,7 +600,7 @@ class Stream(StreamNodes):
     def has_tombstones_from(
         self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.bint:
-        """Return whether an entry at or after the ID may have been deleted. Redis: streamRangeHasTombstones.
+        """Return whether an entry at or after the ID may be deleted. Redis: streamRangeHasTombstones.
 
         Rule A ignores deletions before the first entry.
         """
@@ -613,7 +614,7 @@ class Stream(StreamNodes):
     def distance_from_first(
         self, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.longlong:
-        """Return how many entries were ever added up to the ID, -1 if it is unknown.
+        """Return how many entries were ever added up to an ID; -1 if the number is unknown.
 
         Redis: streamEstimateDistanceFromFirstEverEntry.
         """
@@ -642,7 +643,7 @@ class Stream(StreamNodes):
     def create_group(
         self, name: bytes, ms: cython.ulonglong, seq: cython.ulonglong, entries_read: cython.longlong
     ) -> Group:
-        """Create a group that has read up to the ID; None if the name exists. Redis: streamCreateCG."""
+        """Create a group with the given last delivered ID; return None if the name exists. Redis: streamCreateCG."""
         if name in self.groups:
             return None  # type: ignore[return-value]
         group: Group = Group(name, ms, seq, entries_read, self.pending)
@@ -657,7 +658,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def destroy_group(self, name: bytes) -> cython.bint:
-        """Delete a group with all its pending entries; False if it does not exist."""
+        """Delete a group with all its pending entries. Return False if it does not exist."""
         group: Group | None = self.groups.pop(name, None)
         if group is None:
             return False
@@ -668,7 +669,7 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_referenced(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Return whether a group has the entry pending or unread. O(groups). Redis: streamEntryIsReferenced."""
+        """Return whether any group has the entry unread or pending. Redis: streamEntryIsReferenced. O(groups)"""
         self.find_unread()
         return self.is_held(ms, seq)
 
@@ -677,7 +678,7 @@ class Stream(StreamNodes):
     def find_unread(self) -> cython.bint:
         """Set unread_ms and unread_seq to the lowest last delivered ID of all groups, for `is_held`. O(groups)
 
-        Redis stores it (min_cgroup_last_id) and updates it when a group moves; rillet computes it when it is needed.
+        Redis stores this ID (min_cgroup_last_id) and updates it when a group moves. rillet computes it when needed.
         """
         group: Group
         self.unread_ms = self.unread_seq = _MAX
@@ -690,14 +691,17 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def is_held(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Return what `is_referenced` returns if no group has moved since `find_unread`. O(log pending entries)"""
+        """Do the test of `is_referenced` faster, if no group has moved since `find_unread`. O(log pending entries)"""
         if less(self.unread_ms, self.unread_seq, ms, seq):
             return True
         return self.pending.first_reference(ms, seq) >= 0
 
     @cython.ccall
     def drop_references(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.Py_ssize_t:
-        """Remove the entry from every group's pending entries; return how many. Redis: streamCleanupEntryCGroupRefs."""
+        """Remove an entry from the pending entries of every group; return in how many groups it was pending.
+
+        Redis: streamCleanupEntryCGroupRefs.
+        """
         group: Group
         dropped: cython.Py_ssize_t = 0
         slot: cython.Py_ssize_t = self.pending.first_reference(ms, seq)
@@ -711,9 +715,10 @@ class Stream(StreamNodes):
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def tidy_pending(self) -> cython.bint:
-        """Pack the table of pending entries if most of it is free. Slots change: the caller must not use old ones.
+        """Pack the table of pending entries if most of its slots are free.
 
-        Every command that removes pending entries calls this when it ends. O(1); O(slots) when it packs.
+        Every command that removes pending entries calls this at its end. Packing moves records to new slot numbers, so
+        the caller must not use slot numbers that it read before. O(1), O(slots) if the table is packed.
         """
         if not self.pending.wants_packing():
             return False
@@ -721,7 +726,7 @@ class Stream(StreamNodes):
         return True
 
     def pack_pending(self) -> None:
-        """Pack the table of pending entries. Slots change. O(slots + consumers)"""
+        """Remove all free slots from the table of pending entries, which renumbers the others. O(slots + consumers)"""
         groups = list(self.groups.values())
         indexes = [group.index for group in groups]
         indexes += [consumer.index for group in groups for consumer in group.consumers.values()]
@@ -738,7 +743,10 @@ class Stream(StreamNodes):
     def advance_group(
         self, group: Group, ms: cython.ulonglong, seq: cython.ulonglong, rule: cython.int = LAG_A
     ) -> cython.bint:
-        """Move the group to an entry that it reads; False if it was already past it. Redis: streamReplyWithRange."""
+        """Set a group's last delivered ID to an entry that it reads. Return False if the group is already past it.
+
+        Redis: streamReplyWithRange.
+        """
         counts: cython.bint
         if not less(group.last_ms, group.last_seq, ms, seq):
             return False
@@ -758,9 +766,9 @@ class Stream(StreamNodes):
         return True
 
     def lag(self, group: Group, rule: int = LAG_A) -> int | None:
-        """Return the number of entries that the group has not read, None if it is unknown.
+        """Return the number of entries that the group has not read, or None if the number is unknown.
 
-        Redis: streamReplyWithCGLag. Negative if ENTRIESREAD was set too high, as in Redis.
+        As in Redis, the result is negative if ENTRIESREAD was set too high. Redis: streamReplyWithCGLag.
         """
         read: cython.longlong
         if self.entries_added == 0:
@@ -778,7 +786,7 @@ class Stream(StreamNodes):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _all_ahead(self, group: Group) -> cython.bint:
-        """Return whether the group and every deletion are before the first entry."""
+        """Return whether the group's last ID and all deleted IDs precede the first entry, so all entries are unread."""
         if not less(group.last_ms, group.last_seq, self.first_ms, self.first_seq):
             return False
         return less(self.max_deleted_ms, self.max_deleted_seq, self.first_ms, self.first_seq)
@@ -786,15 +794,16 @@ class Stream(StreamNodes):
     # -- the whole stream
 
     def encoding(self) -> str:
-        """Return the name for OBJECT ENCODING."""
+        """Return the encoding name that OBJECT ENCODING shows."""
         return "stream"
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def add_node(self, key: bytes, lp: Listpack) -> cython.bint:
-        """Add a node that was read from a file; False if its ID exists. The caller sets the counters.
+        """Add a node that was read from a file. Return False if the stream has a node with this ID.
 
-        ValueError if the key does not have 16 bytes. Validate the node first (`validate_node`). RDB: rdbLoadObject.
+        Raise ValueError if the key does not have 16 bytes. The caller validates the node (`validate_node`) and sets the
+        stream's counters. Redis: rdbLoadObject.
         """
         key_ms(key)
         self.tail = None
@@ -807,10 +816,10 @@ class Stream(StreamNodes):
         return memory_of_stream(self, samples)
 
     def check(self) -> None:
-        """Verify the invariants of the module docstring, O(entries); AssertionError names the broken one."""
+        """Verify the invariants of the module docstring. Raise AssertionError with the broken one. O(entries)"""
         check_stream(self)
 
 
-# In a compiled module, a class imported from another compiled module is a C type, not a module attribute. Make it one,
-# so that `from rillet.types.stream.value import Stream, StreamIterator` works compiled and interpreted.
+# In a compiled module, an imported compiled class is not an attribute of the module. The next assignment makes it an
+# attribute, so that `from rillet.types.stream.value import Stream, StreamIterator` works compiled and interpreted.
 globals()["StreamIterator"] = StreamIterator
