@@ -58,7 +58,7 @@ def cast(_type: Any, value: Any, **_kwargs: Any) -> Any:
 
 def address(_value: Any) -> Any:
     """Raise TypeError: only compiled code has addresses, and callers check `cython.compiled` first."""
-    raise TypeError("interpreted code has no addresses")
+    raise TypeError("cython.address works only in compiled code: interpreted Python has no memory addresses")
 
 
 def likely(condition: _T) -> _T:

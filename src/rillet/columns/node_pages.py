@@ -1,4 +1,4 @@
-"""Replies to RILLET.XNODES: whole stream nodes, decoded in place.
+"""Decodes replies to RILLET.XNODES, which contain whole stream nodes, without copying the nodes.
 
     *  $ next ID or nil  $ first ID or nil  $ 16 bytes  $ listpack  $ 16 bytes  $ listpack ...
 
@@ -12,7 +12,7 @@
         FULL     take the rows, then decode again
         DONE     the reply is complete
 
-A reader uses the buffer until its node is done, so nothing may be received between FULL and MORE. This module checks
+The reader decodes a node in the receive buffer, so receive no bytes between FULL and MORE. This module checks
 lines and lengths, the reader checks nodes. Cost: O(lines); a node of a hundred entries has two.
 """
 
@@ -46,7 +46,7 @@ class NodePages(ReceiveBuffer):
     __slots__ = ("reader", "after", "left", "busy", "go_on", "first", "parsed")
     reader: NodeReader
     after: cython.Py_ssize_t
-    left: cython.Py_ssize_t  # elements of the reply; -1 before its head
+    left: cython.Py_ssize_t  # number of reply elements not yet decoded; -1 before the reply begins
     busy: cython.bint
     go_on: StreamID | None
     first: StreamID | None
@@ -61,7 +61,7 @@ class NodePages(ReceiveBuffer):
         self.go_on = self.first = self.parsed = None
 
     def space(self, n: int) -> memoryview:
-        """Return room for at least n bytes after MORE; release it before the next call of any method."""
+        """Return a memoryview to receive at least n bytes into, after MORE. Release it before the next call."""
         if self.busy:
             raise AssertionError("the buffer is in use: decode until MORE")
         return ReceiveBuffer.space(self, n)
@@ -87,7 +87,7 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _head(self) -> cython.bint:
-        """Read a reply's head: the ID to continue after and the stream's first ID. False if incomplete."""
+        """Read the ID to continue after and the stream's first ID. Return False if they are incomplete."""
         count: cython.Py_ssize_t = self._length(self.pos, 0x2A)
         if count == _INCOMPLETE:
             return False
@@ -106,7 +106,7 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _identifier(self) -> cython.bint:
-        """Read the ID or null at `after`, and advance `after` past it. False if incomplete."""
+        """Read the ID or null at `after`, and advance `after` past it. Return False if it is incomplete."""
         size: cython.Py_ssize_t = self._length(self.after, 0x24)
         p: cython.Py_ssize_t = self.after
         self.parsed = None
@@ -123,7 +123,7 @@ class NodePages(ReceiveBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _node(self) -> cython.bint:
-        """Open the reply's next node for the reader. False if incomplete."""
+        """Pass the reply's next node to the reader. Return False if the node is incomplete."""
         key: bytes
         p: cython.Py_ssize_t
         size: cython.Py_ssize_t = self._length(self.pos, 0x24)

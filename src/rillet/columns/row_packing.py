@@ -1,4 +1,4 @@
-"""Arrow columns into XADD commands, for sinks.
+"""Converts the rows of Arrow columns into XADD commands, for sinks.
 
     *7 $4 XADD $6 events $1 *           the head, packed once (with MAXLEN ~ n, if requested)
        $5 delay $2 11                   per row and column that is not null: the field's name, packed once, and the text
@@ -53,7 +53,7 @@ _FRAME = cython.declare(cython.Py_ssize_t, 32)  # the bytes around a text at mos
 @cython.inline
 @cython.exceptval(-1, check=False)
 def int32_at(buf: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-    """Return the i-th int32 of buf in native byte order; IndexError if it is negative."""
+    """Return the i-th int32 of buf in native byte order. Raise IndexError if it is negative."""
     value: cython.int = 0
     if i < 0 or i > (len(buf) >> 2) - 1:
         raise IndexError("the offset is outside its buffer")
@@ -71,7 +71,7 @@ def int32_at(buf: bytes, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
 @cython.inline
 @cython.exceptval(-1, check=True)
 def whole_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t, signed: cython.bint) -> cython.longlong:
-    """Return the i-th integer of a buffer; unsigned integers of 64 bits from 2^63 on as negative."""
+    """Return the i-th integer of a buffer. Unsigned 64-bit integers from 2^63 on are returned as negative numbers."""
     if i < 0 or i > len(buf) // width - 1:
         raise IndexError("the row is outside its buffer")
     if not cython.compiled:
@@ -99,7 +99,7 @@ def whole_at(buf: bytes, i: cython.Py_ssize_t, width: cython.Py_ssize_t, signed:
 @cython.inline
 @cython.exceptval(check=False)
 def unsigned(value: cython.longlong) -> cython.ulonglong:
-    """Return the same 64 bits as an unsigned integer."""
+    """Reinterpret a signed 64-bit number as an unsigned one."""
     if cython.compiled:
         return cython.cast(cython.ulonglong, value)
     return value & (1 << 64) - 1
@@ -149,7 +149,7 @@ class StringArrays:
     def __init__(
         self, name: bytes, valid: bytes | None, offsets: bytes, data: bytes | None, base: int, first: int = 0
     ) -> None:
-        """Row 0 is row `base` of the buffers; `data` begins at byte `first`, as the offsets count."""
+        """Create a column. `base` is the index of row 0 in the buffers; `first` is the offset of the first data byte."""
         self.head = b"$%d\r\n%b\r\n" % (len(name), name)
         self.valid = valid or b""
         self.offsets = offsets
@@ -266,7 +266,7 @@ class RowPacker:
         self.ids = self.keys = self.names = self.values = None  # type: ignore[assignment]
 
     def rows_of(self, columns: list[StringArrays], ids: StringArrays | None, keys: StringArrays | None = None) -> None:
-        """Set the columns of the next rows. Without ids the server chooses; keys replaces the word after XADD."""
+        """Set the columns of the next rows. Without `ids`, the server assigns IDs. `keys` are stream keys."""
         self.columns = columns
         self.ids = ids  # type: ignore[assignment]
         self.keys = keys  # type: ignore[assignment]
@@ -313,7 +313,7 @@ class RowPacker:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _start(self, row: cython.Py_ssize_t, pairs: cython.Py_ssize_t, room: cython.Py_ssize_t) -> cython.bint:
-        """Write a command up to its ID (included), and make room for `room` bytes after it."""
+        """Write a command from XADD to the ID, and reserve `room` bytes for its fields."""
         if pairs == 0:
             raise ValueError("a row has nothing but nulls, and an entry needs a field")
         if self.ids is not None:
@@ -382,7 +382,7 @@ class RowPacker:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _text(self, column: StringArrays) -> cython.bint:
-        """Write the column's current text as a bulk string."""
+        """Write the text that `StringArrays.find` selected as a bulk string."""
         self._number(0x24, column.size)
         if column.kind == _TEXT:
             self._bytes(column.data, column.start, column.size)
@@ -398,7 +398,7 @@ class RowPacker:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _written(self, column: StringArrays) -> cython.bint:
-        """Write the formatter's buffer: all 32 bytes; the next write overwrites those after the text."""
+        """Write the formatter's text: copy all 32 bytes of its buffer; the next write overwrites the surplus."""
         at: cython.Py_ssize_t = self.used
         if column.size < 0 or column.size > 32 or at > len(self.buf) - 32:
             raise IndexError("the text is outside its buffer")
@@ -413,14 +413,14 @@ class RowPacker:
     @cython.inline
     @cython.exceptval(check=False)
     def _number(self, kind: cython.uchar, value: cython.Py_ssize_t) -> cython.bint:
-        """Write a header line, like $5."""
+        """Write a RESP header line such as $5."""
         self.used = put_header(start_of(self.buf), self.used, kind, value)
         return True
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _reserve(self, n: cython.Py_ssize_t) -> cython.bint:
-        """Make room for n more bytes, and for the 32 bytes that a short copy writes."""
+        """Reserve room for n more bytes, and for the 32 bytes that a copy of a short text may write."""
         if n + 32 > len(self.buf) - self.used:
             self.buf.extend(bytes(n + len(self.buf)))
         return True

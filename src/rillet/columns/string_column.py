@@ -1,4 +1,4 @@
-"""Arrow arrays as columns of texts, the form that fields of a stream have.
+"""Converts Arrow arrays to texts, because the fields of a stream are byte strings.
 
 Strings and bytes stay unchanged. Numbers become decimal text; doubles have an exponent from 10^10 on and below 10^-6
 (1.5e+10), decimals never have one. Booleans become true and false. Dates and timestamps become ISO 8601

@@ -145,7 +145,7 @@ class Database:
 
     @cython.ccall
     def lookup_no_notify(self, key: bytes) -> object:
-        """Look up as `lookup_read`, without a keyspace event for a miss (db.c: LOOKUP_NONOTIFY). O(1)"""
+        """Do `lookup_read` without a keyspace event for a miss (db.c: LOOKUP_NONOTIFY). O(1)"""
         value: object = self.lookup(key)
         if value is None:
             self.misses += 1
@@ -196,14 +196,14 @@ class Database:
 
     @cython.ccall
     def replace(self, key: bytes, value: object, keep_ttl: cython.bint = False) -> object:
-        """Set a whole new value as `set` does, and notify that the old one was overwritten (db.c: setKey). O(1)"""
+        """Replace the value of a key, and notify that the old value was overwritten (db.c: setKey). O(1)"""
         old: object = self.set(key, value, keep_ttl)
         if old is not None and self.on_overwritten is not None:
             self.on_overwritten(self, key, old, value)
         return old
 
     def notify_overwritten(self, key: bytes, old: object, value: object) -> None:
-        """Notify that a command replaced old (or None) by value; called after the command's own event."""
+        """Notify that a command replaced the value `old` of a key. Call this after the command's own event."""
         if old is not None and self.on_overwritten is not None:
             self.on_overwritten(self, key, old, value)
 

@@ -1,4 +1,4 @@
-"""The command parser: a client's bytes to commands, without I/O.
+"""The command parser: splits the bytes of a client into commands, without I/O.
 
     *3\\r\\n            three arguments follow: a "multibulk" command
     $4\\r\\nXADD\\r\\n    each as a bulk string: its length, its bytes, CR LF
@@ -310,9 +310,9 @@ class CommandParser(ReadBuffer):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def pass_notes(self) -> cython.bint:
-        """Advance past the annotations at pos (complete lines that begin with #); return whether there was one.
+        """Skip the log annotations at pos (complete lines that begin with #); return whether there was any.
 
-        Annotations that are long, incomplete or contain a NUL byte are left to `next`.
+        `next` handles annotations that are long, incomplete or contain a NUL byte.
         """
         data: bytes = self.data
         buf: cython.p_const_uchar = data

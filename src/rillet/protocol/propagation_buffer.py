@@ -83,14 +83,14 @@ class PropagationBuffer:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def forget_db(self) -> cython.bint:
-        """Start a new file, whose reader has no database selected yet."""
+        """Make the next command start with SELECT, as a new file requires."""
         self.db = -1
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def note_time(self, second: cython.longlong) -> cython.bint:
-        """Append the second (since the epoch) if it is later than the last one."""
+        """Append a #TS line with a time in seconds since the epoch, if it is later than the last one."""
         if second > self.second:
             self.second = second
             self.raw(b"#TS:%d\r\n" % second)
@@ -117,7 +117,7 @@ class PropagationBuffer:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def header(self, count: cython.Py_ssize_t) -> cython.bint:
-        """Begin a command of `count` arguments, which must follow."""
+        """Start a command of `count` arguments. Append the arguments next."""
         return self.out.array(count)
 
     @cython.cfunc

@@ -120,7 +120,7 @@ class ReadBuffer:
 
     @cython.cfunc
     def line_end(self, terminator: cython.int) -> cython.Py_ssize_t:
-        """Return the end of the line at pos, or -1 if incomplete; a CR counts once the byte after it has arrived."""
+        """Return the end of the line at pos, or -1 if the line or the byte after its CR has not arrived."""
         window: cython.Py_ssize_t = self.size
         if window - self.pos > self.max_line:
             window = self.pos + self.max_line + 1
@@ -136,7 +136,7 @@ class ReadBuffer:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def forget(self, text: str) -> cython.bint:
-        """Drop all bytes and accept no more: input after an error is meaningless. Later calls raise the text."""
+        """Drop all bytes and accept no more input. Later calls raise ProtocolError with this text."""
         self.broken = text
         self.data = b""
         self.tail = bytearray()

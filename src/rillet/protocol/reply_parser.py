@@ -1,4 +1,4 @@
-"""The reply parser: a server's bytes to Python values, without I/O.
+"""The reply parser: converts the bytes of a server's replies to Python values, without I/O.
 
 first byte   RESP type          value
 +            simple string      bytes
@@ -40,7 +40,7 @@ except ModuleNotFoundError:  # interpreted, Cython not installed
 from rillet.errors import CommandError, ProtocolError
 from rillet.protocol.read_buffer import ReadBuffer
 
-if not cython.compiled:  # a C function: compiled, the .pxd names it
+if not cython.compiled:  # the compiled module gets this C function from its .pxd file
     from rillet.protocol.command_parser import plain_line
 
 MAX_DEPTH = 128
@@ -206,7 +206,7 @@ class ReplyParser(ReadBuffer):
                     break
                 self.top = frame.parent
                 self.depth -= 1
-                if frame.kind == 124:  # an attribute is not an element
+                if frame.kind == 124:  # an attribute does not count as an element of its aggregate
                     frame = self.top
                     break
                 value = frame.values if frame.kind == 42 else frame.finish()
