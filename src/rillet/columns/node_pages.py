@@ -130,7 +130,7 @@ class NodePages(ReceiveBuffer):
         if size == _INCOMPLETE:
             return False
         if size != 16:
-            raise Corrupt("a stream node's key is not an ID of 16 bytes")
+            raise Corrupt("stream node: the key must be an ID of 16 bytes")
         if self.after + 18 > self.end:
             return False
         key = bytes(self.buf[self.after : self.after + 16])

@@ -149,7 +149,7 @@ class StringArrays:
     def __init__(
         self, name: bytes, valid: bytes | None, offsets: bytes, data: bytes | None, base: int, first: int = 0
     ) -> None:
-        """Create a column. `base` is the index of row 0 in the buffers; `first` is the offset of the first data byte."""
+        """`base` is the index of row 0 in the buffers; `first` is the offset of the first data byte."""
         self.head = b"$%d\r\n%b\r\n" % (len(name), name)
         self.valid = valid or b""
         self.offsets = offsets
