@@ -47,3 +47,9 @@ def test_programs_parse_and_links_resolve(page: Path) -> None:
             compile(program, page.name, "exec")
     missing = [link for link in _LINK.findall(page.read_text()) if not (page.parent / link).exists()]
     assert not missing
+
+
+def test_the_glossary_names_files_that_exist() -> None:
+    paths = set(re.findall(r"`([a-z_]+(?:/[a-z_0-9]+)+\.py)`", (ROOT / "docs" / "glossary.md").read_text()))
+    assert len(paths) > 40
+    assert sorted(path for path in paths if not (ROOT / "src" / "rillet" / path).is_file()) == []
