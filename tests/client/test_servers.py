@@ -334,7 +334,7 @@ def test_tls_checks_both_sides_and_the_host_name(authority: Authority) -> None:
         with servers(url, tlsVerify="false", **own) as found:
             assert found.call(KEY, b"XLEN", KEY) == 1
         both = {**ca, **own}
-        refused(url, f"the certificate of localhost:{port} is not accepted: .*self.signed.* .caFile names", **own)
+        refused(url, f"the certificate of localhost:{port} is not accepted: .*self.signed.* .set caFile", **own)
         refused(f"rediss://127.0.0.1:{port}", "the certificate of .* is not accepted: IP address mismatch", **both)
         refused(url, f".*localhost:{port} (ended TLS: .*|was lost: .*)certFile", **ca)
         refused(f"redis://localhost:{port}", ".*localhost:.* (does not speak Redis's protocol|was lost)")

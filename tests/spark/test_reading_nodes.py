@@ -153,7 +153,7 @@ def answering(reply: bytes) -> Iterator[int]:
 @pytest.mark.parametrize(
     ("reply", "told"),
     [
-        (pack_command([b"1-1", b"1-1"]), "a page continues after 1-1, where it began"),
+        (pack_command([b"1-1", b"1-1"]), "the server's page ends at 1-1, the ID where it began"),
         (pack_command([b"9-9", b"1-1", bytes(16), b"no listpack"]), "stream node: the bytes are not a listpack"),
         (pack_command([b"9-9", b"1-1", b"key", b""]), "stream node: the key must be an ID of 16 bytes"),
         (b"*3\r\n$3\r\n9-9\r\n$1\r\n", "invalid reply to RILLET.XNODES"),

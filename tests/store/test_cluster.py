@@ -170,7 +170,7 @@ def test_channels(store: Store) -> None:
             message = subscription.get(10)
             assert message is not None and (message.channel, message.data) == (channel, data)
         assert subscription.get(0.01) is None
-        with pytest.raises(ValueError, match="of their own"):
+        with pytest.raises(ValueError, match="shard channels cannot share"):
             subscription.add(shards=["s"])
 
 

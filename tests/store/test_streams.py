@@ -107,7 +107,7 @@ def test_trim_and_delete(store: Store) -> None:
     assert stream.add({"n": 12}, id=12, minid=11, approximate=True, limit=100) == StreamID(12, 0)
     assert store.stream("none").add({"a": "b"}, create=False) is None and not store.stream("none").exists()
     assert store.stream("none").trim(maxlen=1) == 0
-    with pytest.raises(ValueError, match="one of maxlen and minid"):
+    with pytest.raises(ValueError, match="only one of them"):
         stream.trim()
     info = stream.info()
     assert info["entries-added"] == 12 and info["max-deleted-entry-id"] == "6-0"

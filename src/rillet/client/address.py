@@ -46,7 +46,7 @@ class Tls:
 
 @dataclass(frozen=True)
 class Address:
-    """Where a server listens, and the credentials for it. An address with `seeds` is a cluster."""
+    """The address of a server and the credentials for it. An address with `seeds` is that of a cluster."""
 
     host: str = "127.0.0.1"
     port: int = PORT
@@ -56,7 +56,7 @@ class Address:
     password: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     seeds: tuple[NodeAddress, ...] = ()
-    protocol: int = 2  # of RESP
+    protocol: int = 2  # the version of RESP
 
     @classmethod
     def parse(cls, url: str, strict: bool = True) -> Address:
@@ -67,7 +67,7 @@ class Address:
         try:
             address = _read(url, strict)
             return address if strict else replace(address, protocol=_protocol(url))
-        except ValueError as error:  # also: the port or the database is not a number
+        except ValueError as error:  # int() raises it, too, if the port or the database is not a number
             reason = str(error)
             raise AddressError("rillet: " + (reason if reason.startswith("url") else FORMS)) from None
 
@@ -77,7 +77,7 @@ class Address:
 
     @property
     def node(self) -> NodeAddress:
-        """The host and port."""
+        """The host and port of the server."""
         return NodeAddress(self.host, self.port)
 
     def __str__(self) -> str:
@@ -87,7 +87,7 @@ class Address:
 
 
 def _read(url: str, strict: bool) -> Address:
-    """Return the address of a url; a ValueError whose text begins with `url` is for the user."""
+    """Return the address of a url; raise ValueError with a text for the user if the url is malformed."""
     parts = urlsplit(url)
     query = {name: values[-1] for name, values in parse_qs(parts.query, keep_blank_values=True).items()}
     userinfo, _, hosts = parts.netloc.rpartition("@")
@@ -97,7 +97,7 @@ def _read(url: str, strict: bool) -> Address:
     tls = _tls(query) if kind == "rediss" else None
     db = query.pop("db", "0")
     if query and strict:
-        raise ValueError(f"url has an unknown parameter: {', '.join(sorted(query))} (there is ?db=n)")
+        raise ValueError(f"url has an unknown parameter: {', '.join(sorted(query))} (only ?db=n is valid)")
     if parts.scheme == "unix" and parts.path:
         return Address(unix=unquote(parts.path), db=_database(db), user=user, password=password)
     if kind not in ("redis", "rediss") or cluster not in ("", "cluster"):
@@ -116,10 +116,10 @@ def _protocol(url: str) -> int:
 
 
 def _tls(query: dict[str, str]) -> Tls:
-    """Take the TLS parameters out of a query."""
+    """Remove the TLS parameters from a url's query and return them."""
     verify = query.pop(_CERT_REQS, "required")
     if verify not in ("none", "required"):
-        raise ValueError(f"url has {_CERT_REQS}={verify}: it is none or required")
+        raise ValueError(f"url has {_CERT_REQS}={verify}: it must be none or required")
     files = {field: query.pop(name) for name, field in _TLS_PARAMETERS.items() if name in query}
     return Tls(**files, verify=verify == "required")
 

@@ -9,8 +9,8 @@ The map is read from CLUSTER SHARDS, or from CLUSTER SLOTS on a server older tha
 SHARDS contains two ports for each node, for TCP and for TLS; SLOTS contains the port for the kind of connection in use.
 
 A node that does not know its own name sends an empty host (or "?", or null). The client then uses the host to which it
-sent the request. A failed master stays in the map because no other node owns its slots yet; failed replicas are left
-out.
+sent the request. A failed master stays in the map because no other node owns its slots yet; failed replicas are
+omitted.
 
 This module does no I/O: `Servers` sends the requests, and the functions here read the replies.
 """
@@ -47,7 +47,7 @@ class Shard:
 
 @dataclass
 class Topology:
-    """The shard that owns each slot, as one node reported it, corrected by each MOVED since."""
+    """The map from slots to shards, as one node reported it, with the corrections of later MOVED replies."""
 
     owners: list[Shard | None] = field(default_factory=lambda: [None] * SLOTS)
 
@@ -116,7 +116,7 @@ def _host(endpoint: bytes | None, sender: NodeAddress) -> str:
 
 
 def slots_of_node(nodes: bytes) -> str:
-    """Return the slots of the line `myself` of CLUSTER NODES; a slot that is being moved looks like [93->-<id>]."""
+    """Return the slots of the line `myself` of CLUSTER NODES; a migrating slot looks like [93->-<id>]."""
     for line in nodes.decode("utf-8", "replace").splitlines():
         fields = line.split(" ")
         if "myself" in fields[2].split(","):

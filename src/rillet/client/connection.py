@@ -30,7 +30,7 @@ _Selector: Any = getattr(selectors, "PollSelector", selectors.SelectSelector)
 
 
 def ready(connections: Iterable[Connection], seconds: float | None, writing: bool = False) -> bool:
-    """Return whether a connection has bytes (or, with `writing`, accepts some) within so many seconds."""
+    """Return whether a connection has bytes (or, with `writing`, can accept bytes) within `seconds`."""
     events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writing else 0)
     with _Selector() as selector:
         for connection in connections:
@@ -40,7 +40,7 @@ def ready(connections: Iterable[Connection], seconds: float | None, writing: boo
 
 @functools.lru_cache(8)
 def _context(tls: Tls) -> ssl.SSLContext:
-    """Return the context for TLS connections; reading the system's authorities takes some milliseconds."""
+    """Return the SSL context for a connection; loading the system's certificates takes some milliseconds."""
     try:
         context = ssl.create_default_context(cafile=tls.ca_file)
     except (OSError, ssl.SSLError) as error:
@@ -61,7 +61,7 @@ class Connection:
     """A connected socket; a context manager. `timeout` is in seconds, None waits without limit."""
 
     replica = False  # whether the server is a replica, which may lag behind its master; set by Servers
-    lost = False  # whether the connection broke
+    lost = False  # True after the connection broke
     has_state = False  # whether a caller changed its state (SELECT, MULTI, WATCH); set by the caller
 
     def __init__(self, address: Address, timeout: float | None) -> None:
@@ -100,14 +100,14 @@ class Connection:
             raise ConnectionLost(f"rillet: no server answers at {self.address}: {error}") from error
 
     def _encrypted(self, connected: socket.socket, tls: Tls) -> ssl.SSLSocket:
-        """Perform the TLS handshake; raise ConnectorError if either side rejects the other, which no retry changes."""
+        """Perform the TLS handshake; raise ConnectorError, without a retry, if a certificate is rejected."""
         try:
             return _context(tls).wrap_socket(connected, server_hostname=self.address.host)
         except ssl.SSLCertVerificationError as error:
             connected.close()
             raise ConnectorError(
                 f"rillet: the certificate of {self.address} is not accepted: {error.verify_message} "
-                "(caFile names the authority's certificate)"
+                "(set caFile to the certificate of the authority)"
             ) from error
         except ssl.SSLError as error:
             connected.close()
@@ -132,7 +132,7 @@ class Connection:
         self._socket.close()
 
     def interrupt(self) -> None:
-        """Wake the thread that waits for a reply, from any thread; close() alone does not wake it."""
+        """Wake the thread that waits for a reply (close() alone does not wake it). May be called from any thread."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
@@ -141,20 +141,20 @@ class Connection:
         return self._socket.fileno()
 
     def stale(self) -> bool:
-        """Return whether the server closed an idle connection; no reply may be under way."""
+        """Return whether the server has closed this idle connection; all replies must have been read before."""
         return ready([self], 0)
 
     # ---- bytes ----
 
     def send(self, data: bytes | bytearray) -> None:
-        """Send packed commands."""
+        """Send commands that are already in RESP encoding."""
         try:
             self._socket.sendall(data)
         except OSError as error:
             raise self._lost(error) from error
 
     def send_large(self, data: bytes) -> None:
-        """Send packed commands of any size, and take replies meanwhile: both sides would block on full buffers."""
+        """Send commands of any size in RESP encoding; read replies meanwhile, so that neither side blocks."""
         view = memoryview(data)
         timeout = self._socket.gettimeout()
         try:
@@ -173,12 +173,12 @@ class Connection:
                 self._socket.settimeout(timeout)
 
     def _wait(self, timeout: float | None) -> None:
-        """Wait until the socket accepts or has bytes."""
+        """Wait until the socket can accept bytes or has received some."""
         if not ready([self], timeout, writing=True):
             raise TimeoutError("timed out")
 
     def receive(self, decoder: ReceiveBuffer) -> None:
-        """Wait for more of the reply and put it into the decoder's buffer."""
+        """Wait for more bytes of the reply and read them into the decoder's buffer."""
         try:
             with decoder.space(RECEIVE) as room:
                 received = self._socket.recv_into(room)
@@ -219,7 +219,7 @@ class Connection:
         return [self.reply() for _ in commands]
 
     def send_all(self, commands: Sequence[Sequence[bytes]]) -> None:
-        """Pack and send commands; the caller reads as many replies."""
+        """Encode and send commands; the caller must read one reply for each."""
         data = pack_all(commands)
         if len(data) > RECEIVE:
             self.send_large(data)
@@ -239,7 +239,7 @@ class Connection:
         return reply
 
     def reply_within(self, seconds: float | None) -> Any:
-        """Wait for one reply and return it; INCOMPLETE after so many seconds without one."""
+        """Wait for one reply and return it; INCOMPLETE if none arrives within `seconds`."""
         reply = self._protocol.next_reply()
         timeout = self._socket.gettimeout()
         while reply is INCOMPLETE:

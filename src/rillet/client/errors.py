@@ -4,7 +4,7 @@
     ├── AddressError            a url is malformed
     └── ConnectorError          a server refused a command, or cannot be reached
         └── ConnectionLost      the connection broke or was never made; the request may be sent again
-            └── StaysAway       ... and the server did not return within the timeout
+            └── StaysAway       the server was lost and did not return within the timeout
 
 Each error is one sentence that names the server and the remedy, so the first line of Spark's exception is enough.
 No sentence contains a password or a whole url, because a url may contain a password.

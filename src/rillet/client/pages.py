@@ -1,14 +1,14 @@
-"""Reading streams page by page: the one way for bulk reads, and one for small replies.
+"""Reading streams page by page: RangeReader for bulk reads, reply_pages for small replies.
 
     RangeReader    ranges of streams -> rows of columns (columns/row_builder.py), by RILLET.XNODES or XRANGE
     reply_pages    any command that replies with a list: XRANGE, XREVRANGE, XPENDING
 
-**RangeReader.** A rillet server sends whole nodes (RILLET.XNODES), which costs the server 1/30 of XRANGE and the
-decoder a third. Any other server answers that command with an error, and everything else is read by XRANGE. A range
-that a replica serves is read by XRANGE too.
+**RangeReader.** A rillet server sends whole nodes (RILLET.XNODES), which takes 1/30 of XRANGE's time in the server
+and a third in the decoder. Any other server rejects this command, and the reader uses XRANGE instead. It uses XRANGE
+for a range from a replica, too.
 
-The reader keeps requests under way, so that neither many small ranges nor the pages of a large one cost a round trip
-each:
+The reader sends requests ahead, so that it does not wait a round trip for each small range or for each page of a large
+one:
 
     waiting      D E F ...
                  │ sent while fewer than WINDOW are under way (one with XNODES, whose pages are larger)
@@ -53,14 +53,14 @@ from rillet.errors import Corrupt, ProtocolError
 from rillet.types.stream.id import MAX, StreamID
 
 WINDOW = 16
-NODE_PAGE = 8  # a page of nodes has this many pages of XRANGE, because it costs the server less
+NODE_PAGE = 8  # the size of a page of nodes, in pages of XRANGE
 UNLIMITED = 1 << 62
 _HEAD = BEGUN
 assert _HEAD == ANSWER  # both decoders use the same numbers for their states
 
 
 def successor(identifier: StreamID) -> StreamID:
-    """Return the next larger ID; the largest ID has none and is returned itself."""
+    """Return the next larger ID; for the largest ID, return the same ID."""
     ms, seq = identifier
     if seq < MAX:
         return StreamID(ms, seq + 1)
@@ -80,7 +80,7 @@ class PageRange:
     count: int = 0  # entries of the next page by XRANGE
     asked: StreamID | None = None  # the ID after which the last page of nodes was requested
     reader: NodeReader | None = None
-    before: int = 0  # entries that earlier readers have read
+    before: int = 0  # number of entries that earlier readers have read
     start: StreamID = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,11 +88,11 @@ class PageRange:
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to read."""
+        """True if all entries of the range were read."""
         return self.after >= self.last or self.read >= self.limit
 
 
-Check: TypeAlias = Callable[[PageRange, StreamID], None]  # the range, and the ID behind which entries may be lost
+Check: TypeAlias = Callable[[PageRange, StreamID], None]  # arguments: the range, the ID before a possible gap
 
 
 class _EntryPages:
@@ -109,7 +109,7 @@ class _EntryPages:
 
     def begin(self, pages: PageRange) -> None:
         """Prepare for the page of a range."""
-        self.buffer.last_ms = self.buffer.last_seq = 0  # they belong to another range
+        self.buffer.last_ms = self.buffer.last_seq = 0  # the last ID in the buffer belongs to another range
         if self.checks:
             self.buffer.expect(*pages.after, pages.count)
 
@@ -145,7 +145,7 @@ class _NodePages:
         self.limit(pages)
 
     def limit(self, pages: PageRange) -> None:
-        """Let the reader stop at the limit of the range; beyond it, the rest of the reply is skipped."""
+        """Stop decoding at the limit of the range, and skip the rest of the reply."""
         assert pages.reader is not None
         left = pages.limit - pages.read
         if left > 0:
@@ -185,11 +185,11 @@ class RangeReader:
         self.window = WINDOW
         self.waiting = deque(ranges)
         self.under_way: deque[tuple[PageRange, Connection]] = deque()
-        self.moved = False  # whether anything was read since the last failure
+        self.moved = False  # True if any entry was read since the last failure
         self._decoders: dict[Connection, _EntryPages | _NodePages] = {}
 
     def read(self) -> Iterator[None]:
-        """Yield each time the caller must take the rows: when they are full, and at the end."""
+        """Read all ranges; yield when the rows are full, and at the end, so that the caller can take the rows."""
         patience: Patience | None = None
         while self.waiting or self.under_way:
             try:
@@ -210,7 +210,7 @@ class RangeReader:
     # ---- requests ----
 
     def _send(self, ahead: int = 0) -> None:
-        """Send requests while fewer than the window are under way. ahead: requests beyond the window, with nodes."""
+        """Send requests while fewer than the window are under way. ahead: extra requests (XNODES only)."""
         requests: dict[Connection, list[bytes]] = {}
         while self.waiting and len(self.under_way) < (1 + ahead if self.nodes else self.window):
             pages = self.waiting[0]
@@ -273,7 +273,7 @@ class RangeReader:
                 if pages.read < pages.limit or self.rows.length >= self.batch_entries:
                     yield
                     if isinstance(decoder, _NodePages):
-                        decoder.limit(pages)  # it depends on the rows that are there
+                        decoder.limit(pages)  # the limit depends on the rows that are already filled
             else:
                 self._page_ended(pages, connection, decoder)
                 self._send()
@@ -296,13 +296,13 @@ class RangeReader:
             self._send(ahead=1)
         elif after <= asked:
             self.servers.forget(connection)
-            raise self._error(pages, connection, f"a page continues after {after}, where it began")
+            raise self._error(pages, connection, f"the server's page ends at {after}, the ID where it began")
         elif pages.limit - pages.read > decoder.page:
             self.under_way.append((pages, connection))
             connection.send(decoder.request(pages))
 
     def _page_ended(self, pages: PageRange, connection: Connection, decoder: _EntryPages | _NodePages) -> None:
-        """Put a range whose page was decoded back to those that wait, if it has more."""
+        """After a page was decoded, put its range back into the waiting ranges unless the range has ended."""
         self.under_way.popleft()
         self.moved = True
         if isinstance(decoder, _NodePages):
@@ -321,7 +321,7 @@ class RangeReader:
     # ---- failures ----
 
     def _failed(self, pages: PageRange, connection: Connection, line: str) -> None:
-        """Follow a redirection, wait for a server that loads, or read without nodes; raise any other error reply."""
+        """Follow a redirection, wait for a server that loads, or change to XRANGE; raise any other error reply."""
         if self.nodes:
             loading = line.startswith("LOADING") and self.servers.redirected(pages.key, line)
             self._begin_again(keep=connection if len(self.under_way) == 1 else None)
@@ -341,16 +341,16 @@ class RangeReader:
         self.window = 1
 
     def _begin_again(self, keep: Connection | None = None) -> None:
-        """Drop what is under way, to request it again. All its connections but `keep` are closed."""
+        """Drop all outstanding requests, so that they are sent again; close their connections except `keep`."""
         lost = {connection for _, connection in self.under_way if connection is not keep}
         if self.under_way:
             pages, connection = self.under_way[0]
             decoder = self._decoders.get(connection)
             if isinstance(decoder, _EntryPages):
                 buffer = decoder.buffer
-                if buffer.left == 0 < buffer.extra:  # all entries that count are decoded
+                if buffer.left == 0 < buffer.extra:  # all entries of the range are decoded
                     self._page_ended(pages, connection, decoder)
-                elif buffer.left >= 0:  # some are
+                elif buffer.left >= 0:  # some entries are decoded
                     pages.count -= buffer.entries - buffer.left
                     pages.read += buffer.entries - buffer.left
         for connection in lost:

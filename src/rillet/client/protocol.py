@@ -3,7 +3,7 @@
     connection = ClientProtocol(address)
     transport.write(connection.open())             AUTH and SELECT, if the address requires them
     transport.write(pack(b"XLEN", b"s"))
-    connection.feed(transport.read())              any number of bytes, in any pieces
+    connection.feed(transport.read())              any number of bytes
     while (reply := connection.next_reply()) is not INCOMPLETE: ...
 
 The class holds no socket, clock or thread, so a blocking socket, an asyncio transport and a test can all drive it.
@@ -35,7 +35,7 @@ def pack_all(commands: Iterable[Sequence[bytes]]) -> bytes:
 
 
 class ClientProtocol:
-    """Commands to bytes, and bytes to replies."""
+    """Converts commands to bytes and bytes to replies, and opens a connection (AUTH, SELECT)."""
 
     def __init__(self, address: Address) -> None:
         self.address = address
@@ -58,7 +58,7 @@ class ClientProtocol:
 
     @property
     def opened(self) -> bool:
-        """Whether all opening commands have been answered."""
+        """True after the replies to all opening commands have arrived."""
         return not self._opening
 
     def feed(self, data: bytes) -> None:
@@ -68,7 +68,7 @@ class ClientProtocol:
     def next_reply(self) -> Any:
         """Return the next reply, a ReplyError for an error reply, INCOMPLETE if more bytes are required.
 
-        ConnectorError: the server refused an opening command, or the bytes are not RESP.
+        Raise ConnectorError if the server refused an opening command, or if the bytes are not RESP.
         """
         try:
             reply = self._parser.next()

@@ -1,4 +1,4 @@
-"""Replies that send a command to another node, or ask for a pause.
+"""Error replies after which the client sends the command again: to another node, or after a pause.
 
     MOVED slot host:port    the slot belongs to another node from now on
     ASK slot host:port      the key has already moved ahead of its slot: send ASKING, then the command, to that node
@@ -26,7 +26,7 @@ _PAUSE = re.compile(r"(?:^|: )(TRYAGAIN|CLUSTERDOWN|LOADING|MASTERDOWN) ")
 
 @dataclass(frozen=True)
 class Redirection:
-    """The node that MOVED or ASK names."""
+    """The slot and the node in a MOVED or ASK reply."""
 
     asks: bool
     slot: int
@@ -34,7 +34,7 @@ class Redirection:
 
     @classmethod
     def read(cls, line: str, sender: NodeAddress) -> Redirection | None:
-        """Read an error reply, or a sentence that ends with one; None if it is not a redirection."""
+        """Parse an error reply, or a sentence that ends with one; return None if it is not a redirection."""
         match = _REDIRECTION.search(line)
         if match is None:
             return None
@@ -43,19 +43,19 @@ class Redirection:
 
 
 def pause_reason(line: str) -> str | None:
-    """Return the prefix of an error reply that asks for a pause, also at the end of a sentence; None for others."""
+    """Return the first word of an error reply that requires a pause (TRYAGAIN, LOADING ...), None for other errors."""
     match = _PAUSE.search(line)
     return None if match is None else match[1]
 
 
 def not_executed(reply: object) -> bool:
-    """Return whether a reply is an error that sends the command elsewhere or asks for a pause."""
+    """Return whether a reply is a redirection or requires a pause, so that the command was not executed."""
     return isinstance(reply, CommandError) and reply.prefix in NOT_EXECUTED
 
 
 @dataclass
 class Patience:
-    """Pauses that grow from 5 to 200 ms until a time is over."""
+    """Pauses that grow from 5 to 200 ms, until a total time is over."""
 
     seconds: float
     pause: float = 0.005
@@ -73,7 +73,7 @@ class Patience:
 
 
 def with_asking(commands: Sequence[Sequence[bytes]], asking: bool) -> tuple[list[Sequence[bytes]], list[int]]:
-    """Return the commands with ASKING before each (once before a transaction), and the places of their replies."""
+    """Return the commands with ASKING before each (once before a transaction), and the positions of their replies."""
     sent: list[Sequence[bytes]] = []
     places: list[int] = []
     in_transaction = False

@@ -45,11 +45,11 @@ from rillet.client.errors import ConnectionLost, ConnectorError, StaysAway, refu
 from rillet.client.redirection import Patience, Redirection, not_executed, pause_reason, with_asking
 from rillet.protocol.reply_parser import ReplyError
 
-MASTER, REPLICA, ASKING = "master", "replica", "asking"  # the uses of a connection
-ASKED_FOR = 1.0  # seconds for which an ASK is valid; then the owner of the slot is asked again
+MASTER, REPLICA, ASKING = "master", "replica", "asking"  # what a connection is used for
+ASKED_FOR = 1.0  # seconds for which an ASK is valid; then commands go to the owner of the slot again
 LEFT_OUT_FOR = 5.0  # seconds, at least, for which a replica that did not answer is not used
 SCAN_COUNT = b"1000"
-IN_FLIGHT = 2000  # commands of one pipeline: a server may stop reading while its replies are not taken
+IN_FLIGHT = 2000  # commands in one pipeline; with more, a server may stop reading until the client reads replies
 
 
 class ServerOptions(Protocol):
@@ -113,7 +113,7 @@ class Servers:
         self._kept: dict[tuple[NodeAddress | None, str], Connection] = {}  # by node and use
         self._topology: Topology | None = None
         self._stale = False
-        self._asked: dict[bytes, tuple[NodeAddress, float]] = {}  # by key: the node that ASK named, and when
+        self._asked: dict[bytes, tuple[NodeAddress, float]] = {}  # by key: node and time of an ASK
         self._used: dict[bytes, Connection] = {}  # by key: the connection of its last command
         self._lost: set[NodeAddress] = set()
         self._left_out: dict[NodeAddress, float] = {}  # replicas that did not answer, and until when they are not used
@@ -165,7 +165,7 @@ class Servers:
         return list(nodes.values())
 
     def together(self, keys: Sequence[bytes]) -> list[bytes]:
-        """Return the keys that one command may name together with the first: all; in a cluster, those of its slot."""
+        """Return the keys that one command may contain: all keys; in a cluster, those in the slot of the first key."""
         return [key for key in keys if not self._seeds or slot_of(key) == slot_of(keys[0])]
 
     def _serving(self, key: bytes) -> tuple[Connection, bool]:
@@ -182,7 +182,7 @@ class Servers:
         return self._used[key], False
 
     def _slot(self, key: bytes) -> int | None:
-        """Return a key's slot; None with one server."""
+        """Return the slot of a key, or None if the address is a single server."""
         return slot_of(key) if self._seeds else None
 
     def _open(self, node: NodeAddress | None, use: str = MASTER) -> Connection:
@@ -217,7 +217,7 @@ class Servers:
         return connection
 
     def _reach(self, slot: int | None) -> Connection:
-        """Return the connection to the master of a slot, waiting for an election; with None, to the only server."""
+        """Return the connection to the master of a slot (None: to the only server); wait for an election."""
         patience = Patience(self.options.timeout)
         while True:
             shard = None if slot is None else self._map().owners[slot]
@@ -256,7 +256,7 @@ class Servers:
         return sorted(usable, key=lambda node: (node, REPLICA) not in self._kept)
 
     def _leave_out(self, node: NodeAddress, wasted: float = 0.0) -> None:
-        """Do not use a replica for a while: at least ten times as long as the client waited for it."""
+        """Stop using a replica for a while: for at least ten times as long as the client waited for the replica."""
         self._left_out[node] = time.monotonic() + max(LEFT_OUT_FOR, 10 * wasted)
 
     def forget(self, connection: Connection) -> None:
@@ -272,7 +272,7 @@ class Servers:
         self._stale = True
 
     def interrupt(self) -> None:
-        """Wake the thread that waits for a reply, from any thread: its request fails with ConnectionLost."""
+        """Wake the thread that waits for a reply; its request raises ConnectionLost. May be called from any thread."""
         for connection in list(self._kept.values()):
             connection.interrupt()
 
@@ -298,12 +298,12 @@ class Servers:
         patience = Patience(self.options.timeout)
         while True:
             mapped = list(old.nodes())
-            random.shuffle(mapped)  # spreads the tasks of a job over the nodes
+            random.shuffle(mapped)  # so that the tasks of a Spark job use different nodes
             nodes = sorted(dict.fromkeys([*mapped, *self._seeds]), key=lambda node: node in self._lost)
             failure, waits = "", self.waits
             for node in nodes:
                 try:
-                    with self._connect(node) as connection:  # a kept connection may have replies under way
+                    with self._connect(node) as connection:  # an existing connection may have outstanding replies
                         return self._read_map(connection, node)
                 except ConnectionLost as error:
                     failure = str(error).removeprefix("rillet: ")
@@ -333,7 +333,7 @@ class Servers:
         raise refused(connection.address, "CLUSTER SLOTS", line)
 
     def redirected(self, key: bytes, error: str) -> bool:
-        """Learn from an error reply where a key is now; return whether to send the command again."""
+        """Update the map from an error reply (MOVED, ASK ...) for a key; return whether to send the command again."""
         used = self._used.get(key)
         redirection = Redirection.read(error, used.address.node if used else NodeAddress("", 0))
         if redirection is None:
@@ -347,11 +347,11 @@ class Servers:
             self._asked.pop(key, None)
             if not self._map().moved(redirection.slot, redirection.node) and self.options.read_from == "replica":
                 self._stale = True  # the replicas of the new node are not in the map
-        # Nodes that disagree send the client back and forth: the first redirection has no pause, later ones do.
+        # Nodes with different maps may redirect in a loop. So only the first redirection is followed without a pause.
         return patience is None or patience.again()
 
     def _pause(self, key: bytes, error: str) -> bool:
-        """Pause if a node asks for it; do not use a replica for a while instead. False for any other error."""
+        """Pause for TRYAGAIN, LOADING ..., or stop using the replica; return False for other errors."""
         reason = pause_reason(error)
         used = self._used.get(key)
         if reason is None:
@@ -402,7 +402,7 @@ class Servers:
                 received = connection.replies(sent)
             except BaseException as error:
                 if isinstance(error, ConnectionLost) or not isinstance(error, ConnectorError):
-                    self.forget(connection)  # also after an interrupt: replies may be under way
+                    self.forget(connection)  # after an interrupt, too: replies may be outstanding
                 raise
             for place, answered in zip(left, places, strict=True):
                 replies[place] = received[answered]
@@ -415,7 +415,7 @@ class Servers:
     def each(self, requests: Sequence[tuple[bytes, Sequence[bytes]]]) -> list[Any]:
         """Send one command for each key, to all nodes in parallel; return the replies, with ReplyErrors among them.
 
-        At most IN_FLIGHT commands are under way at a time.
+        At most IN_FLIGHT commands wait for their replies at a time.
         """
         replies: list[Any] = []
         for begin in range(0, len(requests), IN_FLIGHT):
@@ -484,7 +484,7 @@ class Servers:
             shown = ", ".join(repr(name)[1:] for name in wrong[:5]) + (", ..." if len(wrong) > 5 else "")
             raise ConnectorError(
                 f"rillet: streams at {self} have names that are not UTF-8, which Spark cannot represent: {shown} "
-                "(a narrower streamPattern leaves them out)"
+                "(set a narrower streamPattern that excludes them)"
             )
         return sorted(names)
 

@@ -20,7 +20,7 @@ A server executes the other commands of a transaction although one of them fails
 key before it writes (Redis: multi.c, execCommand).
 
 A lost connection, or a redirection (`NotQueued`), ends the open transaction: call `forget` and begin again. If the
-connection is lost after EXEC was sent, the transaction may have been executed; the caller's record must tell.
+connection is lost after EXEC was sent, the transaction may have been executed; the caller must detect this.
 """
 
 from __future__ import annotations
@@ -66,19 +66,19 @@ def transact(
 
 
 class Transaction:
-    """Transactions of one slot, one after the other, each on the connection that serves the slot at the time."""
+    """Runs transactions on the keys of one slot, one after the other, on the connection to the slot's current node."""
 
     def __init__(self, servers: Servers, key: bytes) -> None:
         self.servers = servers
         self.key = key
-        self.connection: Connection | None = None  # of the open transaction
+        self.connection: Connection | None = None  # the connection of the open transaction
         self._replies: ReplyStream
-        self._unanswered: deque[int] = deque()  # the commands of each chunk that was sent
-        self._reads: Commands | None = None  # sent by `begin`, not yet answered
+        self._unanswered: deque[int] = deque()  # number of commands in each chunk without replies
+        self._reads: Commands | None = None  # sent by `begin`; the replies have not been read
 
     @property
     def open(self) -> bool:
-        """Whether a transaction has begun."""
+        """True while a transaction is open."""
         return self.connection is not None
 
     def begin(self, watch: Sequence[bytes], reads: Commands = ()) -> None:
@@ -102,7 +102,7 @@ class Transaction:
         return replies
 
     def send(self, data: bytes | bytearray, commands: int) -> None:
-        """Send packed commands into the transaction. The replies of an earlier chunk are read."""
+        """Send commands in RESP encoding for the transaction, then read the replies of an earlier chunk."""
         assert self.connection is not None
         self.connection.send(data)
         self._unanswered.append(commands)
@@ -130,7 +130,7 @@ class Transaction:
         return NotQueued(str(error), error.line) if not_executed(reply) else error
 
     def discard(self) -> None:
-        """Drop the queued commands."""
+        """Send DISCARD, which drops the queued commands."""
         assert self.connection is not None
         self.settle()
         self.connection.send(pack(b"DISCARD"))
@@ -140,8 +140,8 @@ class Transaction:
     def execute(self, appends: int, others: int = 0) -> list[ReplyError] | None:
         """Execute the queued commands; return the error replies, or None if a watched key changed.
 
-        appends: how many of them are XADDs, whose reply is two lines; others: the commands after those, whose replies
-        are one line each.
+        appends: the number of XADDs, whose replies have two lines each. others: the number of later commands, whose
+        replies have one line each.
         """
         assert self.connection is not None
         self.settle()

@@ -21,7 +21,7 @@ def syntax_error() -> CommandError:
 
 
 def text(raw: bytes) -> str:
-    """Return text that encodes to the same bytes, cut at a NUL as by C's %s."""
+    """Return bytes as text for an error message, up to the first NUL byte, as C's %s does."""
     return raw.split(b"\0", 1)[0].decode("utf-8", "surrogateescape")
 
 
@@ -58,7 +58,7 @@ def timeout_ms(raw: bytes) -> int:
 
 
 def float_value(raw: bytes, message: str = NOT_A_FLOAT) -> Fraction:
-    """Parse a long double (object.c: getLongDoubleFromObjectOrReply); long_double.NotFinite for infinity."""
+    """Parse a long double (getLongDoubleFromObjectOrReply); raise NotFinite for infinity."""
     value = long_double.parse(raw)
     if value is None:
         raise CommandError(message)

@@ -78,7 +78,7 @@ def keys_after_number(at: int) -> Callable[[list[bytes]], list[int]]:
 
 
 class FirstKeyPop:
-    """A pop from the first of several keys that has elements; `count` None pops one element, not in an array.
+    """A pop from the first of several keys that has elements; count None: reply with one element, not an array.
 
     A subclass defines `kind`, `for_write` and `pop`.
     """
@@ -92,7 +92,7 @@ class FirstKeyPop:
         self.count = count
 
     def for_write(self, session: Session, key: bytes) -> Any:
-        """Return the value at the key, None if there is none; WrongType if it has another type."""
+        """Return the value at the key, or None; raise WrongType if it has another type."""
         raise NotImplementedError
 
     def pop(self, session: Session, key: bytes, value: Any) -> None:
@@ -123,7 +123,7 @@ class FirstKeyPop:
             session.out.null_array()
 
     def serve(self, session: Session, key: bytes) -> bool:
-        """Serve a blocked session whose key changed; return False if it has to wait on."""
+        """Serve a blocked session whose key changed; return False if the session must continue to wait."""
         value = session.db.lookup(key)
         if not isinstance(value, self.kind):
             return False

@@ -1,7 +1,7 @@
 """Admission: whether a command may run now, is queued, or is refused (Redis: server.c, processCommand).
 
-The engine runs a command at once if nothing speaks against it. In every other case `admit` checks it in Redis's order
-and writes the reply of a command that does not run.
+The engine runs a command directly if neither the session nor the command is special. Otherwise `admit` makes the checks
+in Redis's order, and writes the reply of a command that does not run.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.errors import CommandError, ExecAbort, Loading, Misconf, NoAuth
@@ -52,7 +52,7 @@ def admit(engine: object, session: Session, entry: Command | None, argv: list[by
 
 
 def _refuse(engine: Any, session: Session, entry: Command | None, error: CommandError) -> None:
-    """Reply with the error and count it; in a transaction, EXEC will fail."""
+    """Reply with the error and count it; inside MULTI, make the later EXEC fail."""
     if entry is not None:
         engine.statistics.count_rejection(entry)
     if session.state & IN_MULTI:
@@ -88,7 +88,7 @@ def _check(engine: Any, session: Session, entry: Command | None, argv: list[byte
 
 
 def _may_write(session: Session, entry: Command) -> bool:
-    """Return whether the command is refused while changes cannot be logged; PING is, so that monitoring notices."""
+    """Return whether the command is refused after the log failed: writes, and PING, so that monitoring detects it."""
     if entry.fullname == "exec":
         return any(queued.write for queued, _ in session.queue)
     return entry.write or entry.fullname == "ping"

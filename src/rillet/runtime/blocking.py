@@ -1,8 +1,8 @@
 """Blocked clients: sessions that wait for a key, and the order in which they are served (Redis: blocked.c).
 
     database.blocking_keys[b"events"] -> KeyWaiters
-        None -> client, client ...      each waits for something else (XREAD after its own ID)
-        b"g" -> client, client ...      all wait for the same: the next entries of group g
+        None -> client, client ...      each waits for a different event (XREAD after its own ID)
+        b"g" -> client, client ...      all wait for the same event: new entries of group g
         b"h" -> ...
 
 A command that changes a key marks it as ready; after the command, the engine serves the clients of the ready keys.
@@ -23,7 +23,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.errors import CommandError
@@ -41,7 +41,7 @@ _PAUSED_RETRY = 100
 
 
 class BlockedClient:
-    """Why a session is blocked: its keys, its deadline, and how to serve it or give up.
+    """The reason why a session is blocked: its keys, its deadline, and the callbacks to serve it or time out.
 
     serve(session, key) -> bool   tries to reply because key changed; True unblocks the session
     expired(session)              writes the reply of a timeout
@@ -49,7 +49,7 @@ class BlockedClient:
     retry_at                      time of a retry without a change of a key, ms since the epoch; 0 = none
     postponed                     CLIENT PAUSE holds the session back, and its command has not run yet
     queue                         the name of its queue in KeyWaiters; None = it waits alone
-    number                        its place in the order of arrival
+    number                        its position in the order of arrival
     """
 
     __slots__ = ("session", "db", "keys", "deadline", "retry_at", "serve", "expired", "argv", "postponed", "queue",
@@ -72,7 +72,7 @@ class BlockedClient:
 
     @property
     def wakes_at(self) -> int:
-        """When the owner of the timer has to call Blocking.time_has_come (ms since the epoch); 0 = never."""
+        """The time at which Blocking.time_has_come must be called (ms since the epoch); 0 = never."""
         if self.deadline and self.retry_at:
             return min(self.deadline, self.retry_at)
         return self.deadline or self.retry_at
@@ -102,7 +102,7 @@ class KeyWaiters:
                 del self.queues[blocked.queue]
 
     def turns(self) -> ServingRound:
-        """Return a round over the clients, which may come and go meanwhile."""
+        """Return a round over the clients; clients may be added and removed during the round."""
         return ServingRound(self)
 
     def __bool__(self) -> bool:
@@ -129,7 +129,7 @@ class ServingRound:
         heapify(self._queues)
         # The queue of the client that is being tried; it is not in the heap.
         self._queue: OrderedDict[Any, None] | None = None
-        # Clients that block during this round wait for the next one.
+        # Clients that block during this round are not part of it.
         self.last = max((next(reversed(queue)).number for queue in waiters.queues.values()), default=0)
 
     def next(self) -> Any:
@@ -144,13 +144,13 @@ class ServingRound:
             if head is not None and head.number == number:
                 self._queue = queue
                 return head
-            self._push(queue)  # its first client left meanwhile
+            self._push(queue)  # the first client of this queue was unblocked meanwhile
         if alone is not None:
             self._at += 1
         return alone
 
     def _push(self, queue: OrderedDict[Any, None]) -> None:
-        """Put a queue back into the heap, unless its first client came after the round began."""
+        """Put a queue back into the heap, unless its first client blocked after the round began."""
         head = next(iter(queue), None)
         if head is not None and head.number <= self.last:
             heappush(self._queues, (head.number, queue))
@@ -209,7 +209,7 @@ class Blocking:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def wake(self, session: Session) -> cython.bint:
-        """Notify the frontend of the session that it has a reply, or another time to wait for."""
+        """Notify the frontend of the session that it has a reply, or that its deadline changed."""
         if session.on_wake is not None:
             session.on_wake()
         return True
@@ -222,7 +222,7 @@ class Blocking:
         before = blocked.wakes_at
         blocked.retry_at = when
         if blocked.wakes_at < before or before == 0:
-            self.wake(session)  # its timer is set too late
+            self.wake(session)  # the session's timer would fire too late
 
     def time_has_come(self, session: Session) -> None:
         """Act on a deadline or a retry; the owner of the timer calls this at `BlockedClient.wakes_at`."""
@@ -234,11 +234,11 @@ class Blocking:
             self.expire(session)
         elif blocked.retry_at and blocked.retry_at <= now:
             if not blocked.keys:
-                # It waits for no key, so no other client competes with it.
+                # The session waits for no key, so no other client competes with it.
                 blocked.retry_at = 0
                 self._serve(blocked, b"")
             elif session.engine.paused:
-                blocked.retry_at = now + _PAUSED_RETRY  # a claim is a write
+                blocked.retry_at = now + _PAUSED_RETRY  # CLIENT PAUSE WRITE also prevents a claim, which is a write
             else:
                 # Try all clients of these keys in their order (t_stream.c: handleClaimableStreamEntries).
                 blocked.retry_at = 0

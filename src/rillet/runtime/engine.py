@@ -20,7 +20,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.errors import CommandError, ProtocolError
@@ -90,12 +90,12 @@ class Engine:
         self.host: Host = DefaultHost(self)
         # Data of an RDB file that rillet cannot interpret, kept for the next file (persistence.rdb.reader).
         self.preserved: Any = None
-        # Why writes are refused, as the error reply states it; None while they are not (persistence.write_gate).
+        # The error reply for writes while they are refused, else None (persistence.write_gate).
         self.refusal: str | None = None
         self.notify_events = False
         self.on_keyspace_event: Callable[[Database, bytes, bytes, bytes], None] | None = None
         self.loading = False
-        # Which commands CLIENT PAUSE holds back: a constant of runtime/pause.py.
+        # The commands that CLIENT PAUSE holds back: none, writes or all (the constants in runtime/pause.py).
         self.paused = PAUSE_OFF
         self._paused_clients = PausedClients(self)
         # Cached time in milliseconds; may lag by one iteration of the server's timer.
@@ -110,7 +110,7 @@ class Engine:
         # The arguments of one command as positions in memory, for the fast paths.
         self.words = ArgumentSpans()
         self._fast_paths = [(entry.name.encode(), entry, entry.shortcut()) for entry in TABLE if entry.shortcut]
-        # One bit for each length of their names.
+        # A bit mask of the name lengths of all commands with a fast path.
         self._fast_path_sizes = 0
         for name, _, _ in self._fast_paths:
             self._fast_path_sizes |= 1 << len(name)
@@ -190,7 +190,7 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _execute_muted(self, session: Session, entry: Any, argv: list[bytes]) -> cython.bint:
-        """Run a command of a session that wants no reply (CLIENT REPLY OFF and SKIP)."""
+        """Run a command whose reply is dropped (CLIENT REPLY OFF and SKIP)."""
         mark: cython.Py_ssize_t = session.out.mark()
         if session.state & _REPLY_SKIP_NEXT:
             session.enter("skipped call starts")
@@ -234,7 +234,7 @@ class Engine:
             counters.nanoseconds += ended - began
             if self._since:
                 self._since = ended
-            # Also after an exception that ends more than the command (^C, no memory): the changes were made.
+            # Runs also after KeyboardInterrupt or MemoryError, because the handler may already have changed data.
             if session.dirty or session.propagated is not None:
                 propagation.take_effects(session, argv)
             if propagation.pending and propagation.depth == 0:
@@ -315,7 +315,7 @@ class Engine:
     def _try_fast_path(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Run the next plain calls by the fast path of their command; return their number."""
         size: cython.int = parser.first_size()
-        # The length of the name rules out nearly every other command.
+        # The length of the name excludes most commands without a comparison of the name.
         if size < 0 or not self._fast_path_sizes >> size & 1:
             return 0
         if session.state & _SPECIAL or self.paused or self.notify_events or self.refusal is not None:
@@ -339,7 +339,7 @@ class Engine:
     def _run_fast_path(
         self, session: Session, parser: CommandParser, entry: Command, fast_path: FastPath, limit: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Do for a run of calls what `call` does for one; the run is counted and timed as a whole."""
+        """Run consecutive calls of one command on its fast path; count, time and propagate them as a whole."""
         feed: PropagationBuffer | None = None if session.state & _TRUSTED else self.propagation.feed
         session.dirty = 0
         session.propagated = None
@@ -366,7 +366,7 @@ class Engine:
         if entry is None:
             return None
         if entry.level > self.settings.compat.level:
-            return entry if self.loading else None  # a log may be older than the setting of compat
+            return entry if self.loading else None  # a log may contain commands that the current `compat` lacks
         if len(self._by_name) < _MAX_CACHED_NAMES:
             self._by_name[name] = entry
         return entry
@@ -406,7 +406,7 @@ class Engine:
         database.touch(key)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
-        # Also while writes are refused: the log keeps the command until it can be written again.
+        # The DEL is logged even while writes are refused: the log buffers it until it can be written again.
         if self.propagation.log is not None and not self.loading:
             name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
             self.propagation.add(database.index, [name, key])

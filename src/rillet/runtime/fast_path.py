@@ -6,7 +6,7 @@
 A declaration may name a fast path beside its handler (`Command.shortcut`). The engine offers it a call if nothing is
 unusual: no transaction, no keyspace events, no pause, and either no log or one with a propagation buffer. The fast path
 then does exactly what the handler would do and continues with the next calls of the same command. Or it declines
-before it changes anything, and the handler runs. It declines every call that would be an error, so each error
+the call before it changes any data, and the handler runs. It declines every call that would be an error, so each error
 message is written in one place.
 
 A change is appended to the propagation buffer as the client sent it, with the generated parts filled in (the ID for
@@ -20,7 +20,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.protocol.command_parser import CommandParser

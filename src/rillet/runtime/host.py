@@ -1,4 +1,4 @@
-"""What the engine requires from the program that contains it.
+"""Host: the services that the engine requires from the program that contains it.
 
     server   -> rillet.server.host     sockets, CLIENT PAUSE, a configuration file, RDB file and append-only file
     store    -> rillet.store.owner     the same without SHUTDOWN, in the process of an application
@@ -20,7 +20,7 @@ from rillet.types.rdb import value as rdb
 
 try:
     import resource
-except ModuleNotFoundError:  # Windows has none
+except ModuleNotFoundError:  # Windows lacks the module `resource`
     resource = None  # type: ignore[assignment]
 
 _NO_RDB_FILE = "this store is in memory and has no RDB file; Store.save(path) writes one"
@@ -113,7 +113,7 @@ class DefaultHost:
         """Do nothing: there are no periodic jobs."""
 
     def memory(self) -> dict[str, int]:
-        """Return the peak of this process for both figures, 0 where the system does not report it."""
+        """Return the peak memory of this process for both figures, 0 if the system does not report it."""
         if resource is None:
             return {"used_memory": 0, "used_memory_peak": 0}
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
@@ -147,7 +147,7 @@ class DefaultHost:
         raise CommandError(_NO_RDB_FILE)
 
     def last_save(self) -> int:
-        """Return when the engine was created."""
+        """Return the creation time of the engine: nothing was saved since."""
         started: int = self._engine.started_ms
         return started // 1000
 

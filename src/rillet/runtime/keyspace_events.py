@@ -28,7 +28,7 @@ BIT = {letter: 1 << at for at, letter in enumerate(_SHOWN)}
 KEYSPACE, KEYEVENT, MISS, NEW, OVERWRITTEN = (BIT[letter] for letter in "KEmno")
 TYPE_CHANGED = BIT["c"]
 _WHERE = KEYSPACE | KEYEVENT
-# By the letter that handlers pass to Session.notify.
+# The bit of each letter that handlers pass to Session.notify.
 CLASS = {letter.encode(): bit for letter, bit in BIT.items()}
 
 
@@ -41,7 +41,7 @@ class Events:
 
     @property
     def wanted(self) -> bool:
-        """Whether any event can be published: at least one class and one kind of channel are on."""
+        """True if events can be published: at least one class and one kind of channel (K, E) are on."""
         return bool(self.flags & _WHERE and self.flags & ~_WHERE)
 
     def __str__(self) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.keyspace.clock import Clock
@@ -64,14 +64,14 @@ class Propagation:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def take_effects(self, session: Session, argv: list[bytes]) -> cython.bint:
-        """Count the changes of the handler; log the commands that it propagated, `argv` if it named none."""
+        """Count the changes of a handler; log the commands that it passed to `propagate`, or else `argv`."""
         self.dirty += session.dirty
         commands: list[list[bytes]] | None = session.propagated
         session.propagated = None
         if self.log is None or session.state & _TRUSTED:
             return True
         if self.depth == 0 and self.feed is not None and not self.pending:
-            # Nearly always: a single command, which needs no transaction.
+            # The usual case is a single command, which needs no MULTI and EXEC.
             if commands is None or len(commands) == 1:
                 return self._append(session.db.index, argv if commands is None else commands[0], self._log_time())
         if commands is None:
@@ -82,7 +82,7 @@ class Propagation:
         return True
 
     def add(self, db: int, argv: list[bytes]) -> None:
-        """Log a command that no handler propagated, as the deletion of an expired key."""
+        """Log a command that no handler propagated, such as the DEL of an expired key."""
         self.pending.append((db, argv))
         if self.depth == 0:
             self.flush_pending()

@@ -22,7 +22,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.types.compat import Compat, level_of
@@ -122,7 +122,7 @@ class CommandTable:
 
     def __init__(self) -> None:
         self.by_name: dict[bytes, Command] = {}
-        # Includes subcommands; `Command.index` is the position here.
+        # All commands and subcommands; `Command.index` is the position in this list.
         self._all: list[Command] = []
 
     def add(self, entry: Command) -> None:
@@ -151,7 +151,7 @@ class CommandTable:
     def find(self, name: bytes, compat: Compat | None = None) -> Command | None:
         """Return the command of that name in any case ("XADD", "xgroup|create"), or None.
 
-        With `compat`, commands that are newer than that server are left out.
+        With `compat`, ignore commands that are newer than that server.
         """
         head, _, tail = name.lower().partition(b"|")
         found = self.by_name.get(head)

@@ -1,7 +1,7 @@
 """A session: one client as the engine sees it, and the only object that a handler receives.
 
-A handler reads `session.db`, writes its reply to `session.out`, and raises a CommandError to refuse. It reports its
-effects with these methods:
+A handler reads `session.db`, writes its reply to `session.out`, and raises CommandError for an error reply. It reports
+its effects with these methods:
 
     session.modified(key)             the key changed: mark its watchers and count one change (`dirty`)
     session.notify(kind, event, key)  publish a keyspace event
@@ -24,7 +24,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.keyspace.database import Database, Watcher
@@ -74,7 +74,7 @@ class Session:
         # Flags of runtime/session_state.py.
         self.state = 0
         self.watcher = Watcher()
-        # (command, argv) between MULTI and EXEC.
+        # The queued (command, argv) pairs between MULTI and EXEC.
         self.queue = []
         # runtime/blocking.py: BlockedClient, while the session is blocked.
         self.blocked = None
@@ -100,7 +100,7 @@ class Session:
 
     @property
     def closing(self) -> bool:
-        """Whether the connection will be closed once its output is sent."""
+        """True if the connection will be closed after its output is sent."""
         return self.state & _CLOSING != 0
 
     @closing.setter
@@ -110,7 +110,7 @@ class Session:
 
     @property
     def trusted(self) -> bool:
-        """Whether the session replays a log or a master; its commands are not subject to limits."""
+        """True if the session replays a log or a master; its commands are not subject to limits."""
         return self.state & _TRUSTED != 0
 
     @trusted.setter
@@ -119,12 +119,12 @@ class Session:
 
     @property
     def in_exec(self) -> bool:
-        """Whether EXEC runs the commands of this session."""
+        """True while EXEC runs the queued commands of this session."""
         return self.state & _IN_EXEC != 0
 
     @property
     def can_block(self) -> bool:
-        """Whether a call may block: not inside EXEC, and not while a log is replayed."""
+        """True if a command may block: not inside EXEC, and not while a log is replayed."""
         return self.state & (_IN_EXEC | _TRUSTED) == 0
 
     def check(self) -> None:
@@ -140,7 +140,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def mute(self, mark: cython.Py_ssize_t) -> cython.bint:
-        """Drop the output since `mark` if the client wants no reply; CLIENT REPLY SKIP ends with that."""
+        """Drop the output since position `mark` if CLIENT REPLY is OFF or SKIP; end SKIP."""
         if self.state & _MUTED:
             self.out.truncate(mark)
             self.state &= ~_REPLY_SKIP
@@ -229,7 +229,7 @@ class Session:
 
     def block(self, keys: list[bytes], timeout_ms: int, serve: Callable[[Any, bytes], bool],
               expired: Callable[[Any], None], queue: bytes | None = None) -> None:
-        """Wait for any of the keys (see BlockedClient); a timeout of 0 never expires."""
+        """Block the session until one of the keys is ready (see BlockedClient); a timeout of 0 never expires."""
         self.engine.blocking.block(self, keys, timeout_ms, serve, expired, queue)
 
     # -- transactions --------------------------------------------------------------------------------

@@ -8,7 +8,7 @@
     SUBSCRIBED        the session has subscriptions
     REPLY_OFF         CLIENT REPLY OFF drops all replies
     REPLY_SKIP_NEXT   CLIENT REPLY SKIP drops the reply of the next command
-    REPLY_SKIP        ... of the command that runs now
+    REPLY_SKIP        CLIENT REPLY SKIP drops the reply of the current command
     CLOSING           the connection is closed once its output is sent
     TRUSTED           the session replays a log or a master: no password, no limits, never blocked
     IN_EXEC           EXEC runs the queued commands
@@ -39,12 +39,12 @@ IN_EXEC = 1024
 RUNNING = 2048
 
 MUTED = REPLY_OFF | REPLY_SKIP
-# Any of these takes a command off the fast path.
+# If any of these flags is set, a command does not take the fast path.
 SPECIAL = UNAUTHENTICATED | IN_MULTI | MULTI_FAILED | BLOCKED | SUBSCRIBED | MUTED | REPLY_SKIP_NEXT
 
 
 class Transition(NamedTuple):
-    """What an event requires of the flags, and how it changes them."""
+    """The flags that an event requires and forbids, and those that it sets and clears."""
 
     requires: int = 0
     forbids: int = 0
@@ -83,7 +83,7 @@ TRANSITIONS = {
 
 
 def after(state: int, event: str) -> int:
-    """Return the flags after the event; AssertionError if the event is impossible in this state."""
+    """Return the flags after the event; raise AssertionError if the event is impossible in this state."""
     row = TRANSITIONS[event]
     assert state & row.requires == row.requires and not state & row.forbids, f"{event} in state {names(state)}"
     return (state & ~row.clears) | row.sets
@@ -95,7 +95,7 @@ def names(state: int) -> str:
 
 
 def check(state: int) -> None:
-    """Assert that the flags may occur together between two commands."""
+    """Assert that the flags do not contradict each other; for use between two commands, not inside a handler."""
     assert not state & RUNNING and not state & IN_EXEC, names(state)
     assert state & IN_MULTI or not state & MULTI_FAILED, names(state)
     assert not (state & BLOCKED and state & TRUSTED), names(state)

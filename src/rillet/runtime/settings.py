@@ -166,7 +166,7 @@ def _at_hz(value: int, _settings: Settings) -> int:
 
 
 DEFAULT_SAVE: SavePoints = ((3600, 1), (300, 100), (60, 10000))
-"""When a server writes the RDB file unless told otherwise; a store in a process has no such points."""
+"""The default save points of a server; a store in a process has none."""
 _PROTECTED = ("no", "yes", "local")
 _SHUTDOWN = ("default", "save", "nosave", "now", "force")
 _BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
@@ -298,7 +298,7 @@ PARAMETERS: dict[str, SettingType] = {
     entry.name: entry
     for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_KEPT, *_NOT_HERE)
 }
-# Old names of settings, which can be set and shown too (config.c: the alias of a standardConfig).
+# Old names of settings; CONFIG GET and SET accept them, too (config.c: the alias of a standardConfig).
 _OLD_NAMES = {
     "list-max-ziplist-size": "list-max-listpack-size",
     "hash-max-ziplist-entries": "hash-max-listpack-entries",
@@ -354,16 +354,16 @@ class Settings:
         def __getattr__(self, name: str) -> Any: ...
 
     def set_text(self, name: str, text: str) -> None:
-        """Parse and set a value; SettingError states the valid values."""
+        """Parse and set a value; raise SettingError, with the valid values, if the text is invalid."""
         parameter = PARAMETERS[name.lower()]
         setattr(self, parameter.attribute, self.value_of(parameter, text))
 
     def value_of(self, parameter: SettingType, text: str) -> Any:
-        """Parse a value, given the current settings; SettingError if the text is invalid."""
+        """Parse a value, given the current settings; raise SettingError if the text is invalid."""
         return self.value_of_words(parameter, text.split(" ") if parameter.multi else [text])
 
     def value_of_words(self, parameter: SettingType, texts: list[str]) -> Any:
-        """Parse a value from words; most settings take exactly one."""
+        """Parse a value from a list of words; most settings accept exactly one word."""
         value = parameter.parse(texts if parameter.multi else texts[0])
         return value if parameter.adapt is None else parameter.adapt(value, self)
 

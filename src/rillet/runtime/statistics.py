@@ -14,7 +14,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.runtime.registry import Command
@@ -30,9 +30,9 @@ class CommandCounters:
     def __init__(self) -> None:
         self.calls = 0
         self.nanoseconds = 0
-        # Refused before the handler ran, as by the arity check.
+        # Calls that were refused before the handler ran, for example by the arity check.
         self.rejected = 0
-        # The handler replied with an error.
+        # Calls in which the handler replied with an error.
         self.failed = 0
 
 

@@ -7,8 +7,8 @@ everysec` it waits for the next sync, with `no` until its timeout.
 
 Inside MULTI the commands do not block. The changes of the transaction are not in the log yet, so the reply is 0.
 
-Another thread syncs the log, and may not touch a session. So a blocked client is tried again every hundredth of a
-second by the timer of its frontend. Rejected: a list of blocked clients in the log, which each frontend would have to
+Another thread syncs the log, and may not touch a session. So the frontend's timer checks each blocked client every
+ten milliseconds. Rejected: a list of blocked clients in the log, which each frontend would have to
 serve from every thread.
 """
 
@@ -23,7 +23,7 @@ from rillet.runtime.session import Session
 
 _NUMLOCAL = "value is out of range, value must between 0 and 1"
 _NO_LOG = "WAITAOF cannot be used when numlocal is set but appendonly is disabled."
-_ASK_AGAIN = 10  # milliseconds
+_ASK_AGAIN = 10  # milliseconds between two checks of a waiting client
 
 
 def _timeout(session: Session, raw: bytes) -> int:
@@ -68,7 +68,7 @@ def waitaof(session: Session, argv: list[bytes]) -> None:
 
 
 class _Waiting:
-    """A waiting client: the required number of disks, and the position in the log."""
+    """A client blocked in WAITAOF: the required number of disks, and the log offset that must be synced."""
 
     __slots__ = ("local", "position", "replicas")
 

@@ -26,7 +26,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.arguments import MAXLEN, NO_TRIM, SYNTAX_ERROR, TrimArguments, default_limit
@@ -43,7 +43,7 @@ from rillet.structs.argument_spans import ArgumentSpans
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import KEEPREF, Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, read_id
     from rillet.commands.stream.lookup import lookup_write
     from rillet.types.stream.id import format_id, less
@@ -183,7 +183,7 @@ class XaddFastPath(FastPath):
     def _make_id(
         self, stream: Stream, words: ArgumentSpans, at: cython.Py_ssize_t, now: cython.ulonglong
     ) -> cython.bint:  # fmt: skip
-        """Set ms and seq to the entry's ID; False if the word is not an ID in digits, or not above the last ID."""
+        """Set ms and seq to the entry's ID; return False if the ID is not in digits, or not above the last ID."""
         self.made = words.is_char(at, 42)
         if self.made:
             if not stream.next_id(now):
@@ -196,7 +196,7 @@ class XaddFastPath(FastPath):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_id(self, words: ArgumentSpans, at: cython.Py_ssize_t) -> cython.bint:
-        """Parse `ms-seq` or `ms`, with up to 19 digits each, into ms and seq; False for any other word."""
+        """Parse `ms-seq` or `ms`, with up to 19 digits each, into ms and seq; return False for any other word."""
         i: cython.Py_ssize_t
         digits: cython.int = 0
         value: cython.ulonglong = 0
@@ -324,7 +324,7 @@ def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> 
     elif arguments.strategy == _MAXLEN:
         argv[at] = b"%d" % stream.length
     else:
-        # The first entry counts even where it is a tombstone; an empty stream gives the largest ID.
+        # The ID of the first entry, even if it is a tombstone; for an empty stream, the largest ID.
         stream.edge(True, False)
         argv[at] = format_id(stream.edge_ms, stream.edge_seq)
     return True
@@ -334,7 +334,7 @@ def _exact_trim(stream: Stream, arguments: TrimArguments, argv: list[bytes]) -> 
 def _log_exactly(
     session: Session, stream: Stream, arguments: TrimArguments | None, id_at: cython.Py_ssize_t
 ) -> cython.bint:
-    """Log an XADD with the ID that it made, and what its approximate trim reached."""
+    """Log an XADD with its generated ID and with the exact threshold of its approximate trim."""
     made: cython.bint = arguments is None or not arguments.id_given or not arguments.seq_given
     approx: cython.bint = arguments is not None and arguments.approx
     if made or approx:

@@ -20,7 +20,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.arguments import NOT_AN_INTEGER, text
@@ -104,7 +104,7 @@ def read_id(reader: IDReader, word: bytes, strict: cython.bint = True) -> cython
 
 
 def read_ids(argv: list[bytes], start: int) -> list[tuple[int, int]]:
-    """Return the IDs argv[start:]; CommandError if one of them is invalid."""
+    """Return the IDs in argv[start:]; raise CommandError if one of them is invalid."""
     reader = IDReader()
     ids = []
     for position in range(start, len(argv)):
@@ -116,7 +116,7 @@ def read_ids(argv: list[bytes], start: int) -> list[tuple[int, int]]:
 @cython.ccall
 @cython.exceptval(check=False)
 def delete_strategy(word: bytes) -> cython.int:
-    """Return the delete strategy of a lower-case option, -1 if it is another word."""
+    """Return the delete strategy (KEEPREF, DELREF, ACKED) of a lower-case option; -1 for any other word."""
     if word == b"keepref":
         return _KEEPREF
     if word == b"delref":
@@ -217,7 +217,7 @@ class TrimArguments:
 
     @cython.ccall
     def read(self, session: Session, argv: list[bytes], xadd: cython.bint) -> cython.bint:
-        """Read argv[2:], for XADD up to its ID; CommandError for invalid options."""
+        """Read the options from argv[2:], for XADD up to its ID; raise CommandError if they are invalid."""
         at: cython.Py_ssize_t = 2
         count: cython.Py_ssize_t = len(argv)
         while at < count:
@@ -231,7 +231,7 @@ class TrimArguments:
         self.id_at = at
         if xadd and at < count:
             self._read_new_id(argv[at])
-            # In a log, the ID of the entry is given.
+            # A log contains the ID of the entry.
             if self.pid and self.id_given and not session.state & _TRUSTED:
                 raise CommandError("syntax error, IDMP/IDMPAUTO can be used only with auto-generated IDs")
         self._settle(session, xadd)
@@ -255,7 +255,7 @@ class TrimArguments:
         # A log may have been written with a newer compat.
         level: cython.int = _MAX_LEVEL if session.state & _TRUSTED else session.engine.settings.compat.level
         if self.delete_strategy == _NO_STRATEGY and level >= 82:
-            # A second strategy is not an option: a syntax error, or the ID of an XADD.
+            # Only one strategy is allowed: a second one is a syntax error, or the ID of an XADD.
             self.delete_strategy = delete_strategy(word)
             if self.delete_strategy != _NO_STRATEGY:
                 return 1
@@ -313,7 +313,7 @@ class TrimArguments:
         if word == b"*" or word.startswith(b"*\0"):
             return True
         reader: IDReader = IDReader()
-        # Nearly all IDs are plain ones, which this call reads at a third of the cost.
+        # Most IDs consist of digits, and this call reads those in a third of the time.
         if not reader.read(word, 0, True):
             if not reader.read_new(word):
                 raise CommandError(INVALID_ID)

@@ -31,7 +31,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
@@ -46,7 +46,7 @@ from rillet.types.stream.id import IDReader
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option
     from rillet.commands.stream.lookup import lookup_read
     from rillet.types.stream.id import encode_key, key_ms, key_seq, less
@@ -55,7 +55,7 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 REPLY_BYTES = 16 << 20
 _REPLY_BYTES = cython.declare(cython.Py_ssize_t, REPLY_BYTES)
 _MAX = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
-_COUNT = cython.declare(cython.Py_ssize_t, 6)  # the position of a node's count: directly after the header
+_COUNT = cython.declare(cython.Py_ssize_t, 6)  # offset of the entry count in a node: after the header
 
 
 @cython.cfunc
@@ -69,7 +69,7 @@ def _id(word: bytes, missing_seq: cython.ulonglong) -> IDReader:
 
 @cython.cfunc
 def _positive(word: bytes) -> cython.longlong:
-    """Return the word as a number of at least 1."""
+    """Return an argument as an integer; raise CommandError if it is below 1."""
     value: cython.longlong = integer(word)
     if value < 1:
         raise CommandError("value is out of range, must be positive")
@@ -91,7 +91,7 @@ def _nodes_from(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglong) -> 
 def _living(
     stream: Stream, key: bytes, lp: Listpack, start_ms: cython.ulonglong, start_seq: cython.ulonglong
 ) -> cython.longlong:
-    """Return how many entries of a node are at or after the ID. O(1) if the whole node is."""
+    """Return how many entries of a node are at or after the ID. O(1) if all of them are."""
     entries: StreamIterator
     count: cython.longlong = 0
     if not less(key_ms(key), key_seq(key), start_ms, start_seq):

@@ -21,7 +21,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.arguments import text
@@ -38,7 +38,7 @@ from rillet.types.stream.id import IDReader
 from rillet.types.stream.pending import PendingIterator
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, read_id
     from rillet.commands.stream.lookup import find_or_create_consumer, lookup_read
     from rillet.commands.stream.propagation import log_ack, log_claim, log_consumer, log_group_id
@@ -64,7 +64,7 @@ class ClaimRequest:
     )  # fmt: skip
     consumer: Consumer | None
     written: cython.longlong
-    claimed: cython.bint  # an XCLAIM was logged
+    claimed: cython.bint  # True after an XCLAIM was logged
 
     def __init__(self, session: Session, argv: list[bytes], stream: Stream, group: Group, out: ReplyWriter) -> None:
         level: cython.int = session.engine.settings.compat.level
@@ -101,7 +101,7 @@ class ClaimRequest:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def finish(self) -> cython.bint:
-        """Log a new consumer that received nothing (a logged claim creates it). Slots are invalid afterwards."""
+        """Log the creation of a consumer that received no entry (otherwise the logged XCLAIM creates the consumer)."""
         self.stream.tidy_pending()
         if self.created and self.written == 0 and self.consumer is not None:
             return log_consumer(self.session, self.key, self.group, self.consumer)
@@ -134,9 +134,9 @@ class ClaimRequest:
     def take(
         self, ident: bytes | None, ms: cython.ulonglong, seq: cython.ulonglong, slot: cython.Py_ssize_t
     ) -> cython.bint:
-        """Give the entry at which `finder` is to the claiming consumer, and write it; slot -1: make it pending first.
+        """Assign the current entry of `finder` to the claiming consumer and write it; slot -1: make it pending.
 
-        ident: the text of the ID for the log, None = the canonical text.
+        ident: the text of the ID in the log; None means the canonical text.
         """
         group: Group = self.group
         count: cython.ulonglong
@@ -237,7 +237,7 @@ def xclaim(session: Session, argv: list[bytes]) -> None:
 @cython.exceptval(-1, check=False)
 def _read_options(claim: ClaimRequest, argv: list[bytes], at: cython.Py_ssize_t, last: IDReader) -> cython.bint:
     """Read the options of XCLAIM into the claim, and LASTID (0-0 by default)."""
-    delivered: Any = -1  # a Python int: IDLE may be any number
+    delivered: Any = -1  # a Python int, because IDLE may be any number
     while at < len(argv):
         word: bytes = option(argv[at])
         more: cython.bint = at + 1 < len(argv)

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.arguments import SYNTAX_ERROR
@@ -34,7 +34,7 @@ from rillet.types.stream.group import Group
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import ACKED, DELREF, KEEPREF, Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import delete_strategy, integer, option, read_id
     from rillet.commands.stream.lookup import lookup_read, lookup_write
 
@@ -67,7 +67,7 @@ class DeleteArguments:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def read(self, argv: list[bytes], at: cython.Py_ssize_t) -> cython.bint:
-        """Read argv[at:], strategy and IDs in any order; the last IDS applies."""
+        """Read the strategy and the IDs from argv[at:], in any order; if IDS is repeated, the last one applies."""
         count: cython.Py_ssize_t = len(argv)
         while at < count:
             word: bytes = option(argv[at])
@@ -95,7 +95,7 @@ class DeleteArguments:
 @cython.cfunc
 @cython.exceptval(-1, check=False)
 def _check_ids(argv: list[bytes], start: cython.Py_ssize_t, end: cython.Py_ssize_t, reader: IDReader) -> cython.bint:
-    """Refuse argv[start:end] where one word is no ID."""
+    """Raise CommandError if a word of argv[start:end] is not a valid ID."""
     at: cython.Py_ssize_t
     for at in range(start, end):
         read_id(reader, argv[at])
@@ -137,7 +137,7 @@ class Deletion:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def forbids(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Drop references if the strategy is DELREF; return whether other references prevent the deletion."""
+        """Drop the groups' references if the strategy is DELREF; return whether ACKED prevents the deletion."""
         if self.strategy == _DELREF:
             self.dropped += self.stream.drop_references(ms, seq)
         return self.strategy == _ACKED and self.stream.is_held(ms, seq)
@@ -145,7 +145,7 @@ class Deletion:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def delete(self, ms: cython.ulonglong, seq: cython.ulonglong) -> cython.bint:
-        """Delete the entry; False if it does not exist."""
+        """Delete the entry; return False if it does not exist."""
         if not self.stream.delete_unsettled(ms, seq):
             return False
         self.deleted += 1

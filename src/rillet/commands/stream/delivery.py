@@ -1,4 +1,4 @@
-"""The entries of one stream that XREADGROUP gives to one consumer: claimed, new, or the consumer's own again.
+"""The entries of one stream that XREADGROUP gives to one consumer: claimed, new, or pending again.
 
     XREADGROUP ... CLAIM 60000 COUNT 5 STREAMS s >
 
@@ -17,7 +17,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.range import EntryWriter
@@ -30,7 +30,7 @@ from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.pending import PendingIterator, PendingTable
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import to_signed
     from rillet.commands.stream.propagation import log_claims, log_group_id
     from rillet.commands.stream.read_reply import entries_after
@@ -40,10 +40,10 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 @cython.final
 @cython.cclass
 class Delivery:
-    """One stream's part of an XREADGROUP: reads for a consumer, into the reply, at one moment.
+    """One stream's part of an XREADGROUP: it reads for one consumer and writes to the reply.
 
-    changes     changes to the group, each worth a command in the log
-    slots       the slots of pending entries that are to be logged; None if there is no log
+    changes     the number of changes to the group, each of which is a command in the log
+    slots       the positions (in the group's pending table) of entries to log; None if there is no log
     """
 
     __slots__ = ("changes", "consumer", "group", "key", "out", "reply", "session", "slots", "stream", "writer")
@@ -75,7 +75,7 @@ class Delivery:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def claim_idle(self, min_idle: cython.longlong, count: cython.longlong) -> cython.longlong:
-        """Claim entries that have been idle for min_idle ms, those delivered first first; return how many.
+        """Claim entries that have been idle for min_idle ms, in the order of their delivery; return how many.
 
         Redis: streamReplyWithRange. A claimed entry moves to the end of the order by time, so the walk ends where it
         meets the first one that it claimed.
@@ -161,7 +161,7 @@ class Delivery:
     def write_history(
         self, ms: cython.ulonglong, seq: cython.ulonglong, count: cython.longlong
     ) -> cython.longlong:
-        """Write the consumer's pending entries after an ID; a deleted entry is its ID and null. Return how many.
+        """Write the consumer's pending entries after an ID; for a deleted entry, its ID and null. Return how many.
 
         Redis: streamReplyWithRangeFromConsumerPEL. The delivery is counted, but not logged.
         """
@@ -190,7 +190,7 @@ class Delivery:
     @cython.inline
     @cython.exceptval(-1, check=False)
     def _note_change(self, slot: cython.Py_ssize_t) -> cython.bint:
-        """Count the delivery of a pending entry, and remember it for the log."""
+        """Count the delivery of a pending entry, and add the entry to those that `_log` writes."""
         self.consumer.active_time = self.reply.now
         self.changes += 1
         if self.slots is not None:
@@ -200,7 +200,7 @@ class Delivery:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _log(self, last: bytes | None) -> cython.bint:
-        """Log the noted deliveries; last is their LASTID, None = each entry's own ID."""
+        """Log the deliveries as XCLAIM; last: the LASTID of all, None = each entry's own ID."""
         assert self.slots is not None
         log_claims(self.session, self.key, self.group, self.slots, last)
         self.slots = []
@@ -210,5 +210,5 @@ class Delivery:
 @cython.cfunc
 @cython.exceptval(check=False)
 def is_idle(idle: cython.longlong, min_idle: cython.longlong) -> cython.bint:
-    """Return whether an entry has been idle for long enough. Redis's times are unsigned: one in the future has been."""
+    """Return whether an entry has been idle for long enough. Redis's times are unsigned: a future one is idle."""
     return idle < 0 or idle >= min_idle

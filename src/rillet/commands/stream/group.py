@@ -11,7 +11,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.arguments import subcommand_error
@@ -24,7 +24,7 @@ from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Group
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, read_id
     from rillet.commands.stream.lookup import lookup_read, lookup_write
 

@@ -68,7 +68,7 @@ def apply_settings(stream: Stream, settings: Settings) -> bool:
 
 
 def producers_of(stream: Stream) -> Producers:
-    """Return the producers of a stream, created if there are none."""
+    """Return the producers of a stream; create an empty table of producers if the stream has none."""
     if stream.idmp is None:
         stream.idmp = Producers()
     producers: Producers = stream.idmp

@@ -1,4 +1,4 @@
-"""Looking up what a stream command works on: the stream, the group, the consumer; and the errors if one is missing.
+"""Lookup of the stream, group and consumer of a command, and the errors if one of them is missing.
 
 Redis has three texts for a missing key or group, which depend on the command (t_stream.c):
 
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.arguments import text
@@ -25,7 +25,7 @@ from rillet.types.stream.value import Stream
 
 @cython.ccall
 def lookup_write(session: Session, key: bytes) -> Stream | None:
-    """Return the stream at key, None if there is no key; WrongType for another value (lookupKeyWrite)."""
+    """Return the stream at a key, None if the key is missing; raise WrongType for other types (lookupKeyWrite)."""
     return _checked(session.db.lookup(key))
 
 
@@ -75,7 +75,7 @@ def no_key_or_group(key: bytes, name: bytes, suffix: str = "") -> NoGroup:
 
 @cython.ccall
 def find_or_create_consumer(session: Session, key: bytes, group: Group, name: bytes) -> Consumer:
-    """Return the consumer, created if it is missing, with the current time as its seen_time."""
+    """Return the consumer and set its seen_time to the current time; create the consumer if it is missing."""
     now: cython.longlong = session.db.clock.now_ms()
     consumer: Consumer = group.find_consumer(name)
     if consumer is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
@@ -16,7 +16,7 @@ from rillet.runtime.session import Session
 from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingIndex, PendingIterator, PendingTable
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option, to_signed
     from rillet.commands.stream.lookup import lookup_read
     from rillet.types.stream.id import less

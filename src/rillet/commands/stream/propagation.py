@@ -19,13 +19,13 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.runtime.session import Session
 from rillet.types.stream.group import ENTRIES_READ_UNKNOWN, Consumer, Group
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import to_signed
     from rillet.types.stream.id import format_id
 
@@ -35,7 +35,7 @@ if not cython.compiled:  # compiled code has them as C functions, through the .p
 def log_claim(
     session: Session, key: bytes, group: Group, ident: bytes, slot: cython.Py_ssize_t, last: bytes | None = None
 ) -> cython.bint:
-    """Log a pending entry as the XCLAIM that restores it (streamPropagateXCLAIM); last: LASTID, None = the group's."""
+    """Log a pending entry as XCLAIM (streamPropagateXCLAIM). last: its LASTID, None = the group's last ID."""
     if session.engine.log is None:
         return False
     owner: Consumer = group.table.owner(slot)
@@ -52,7 +52,7 @@ def log_claim(
 @cython.ccall
 @cython.exceptval(-1, check=False)
 def log_claims(session: Session, key: bytes, group: Group, slots: list[Any], last: bytes | None) -> cython.bint:
-    """Log the pending entries of some slots; last: LASTID of all, None = each entry's own ID."""
+    """Log several pending entries as XCLAIM. last: the LASTID of all, None = each entry's own ID."""
     for slot in slots:
         ident: bytes = format_id(group.table.ms(slot), group.table.seq(slot))
         log_claim(session, key, group, ident, slot, ident if last is None else last)

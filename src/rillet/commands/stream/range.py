@@ -10,7 +10,7 @@ from __future__ import annotations
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.arguments import SYNTAX_ERROR, Interval
@@ -23,7 +23,7 @@ from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.node import SAMEFIELDS
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option
     from rillet.commands.stream.lookup import lookup_read
 
@@ -138,7 +138,7 @@ def write_entries(
     count: cython.longlong = 0,
     reverse: cython.bint = False,
 ) -> cython.longlong:
-    """Write the entries of a range without a header; return how many; count 0 = all. O(log N + entries)"""
+    """Write the entries of a range without an array header; return how many. count 0 = all. O(log N + entries)"""
     written: cython.longlong = 0
     entries: StreamIterator = StreamIterator(stream, start_ms, start_seq, end_ms, end_seq, reverse)
     writer: EntryWriter = EntryWriter(out)

@@ -1,7 +1,7 @@
 """XREAD: the entries of streams after given IDs, now or as soon as there are any.
 
-The path of an XREAD: its arguments (`read_arguments`), the entries of each stream (`XreadReply` below, in the frame
-that `read_reply` writes), and, without any, blocking (`read_blocking`).
+The path of an XREAD: its arguments (`read_arguments`), the entries of each stream (`XreadReply` below, in the
+array that `read_reply` writes), and blocking if there are no entries (`read_blocking`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.range import EntryWriter
@@ -22,7 +22,7 @@ from rillet.runtime.session import Session
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.read_blocking import block_or_reply_null
     from rillet.commands.stream.read_reply import entries_after, has_entries_after
 
@@ -40,7 +40,7 @@ class XreadReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the key and the entries after the given ID; False if there are none."""
+        """Write the key and the entries after the given ID; return False if there are none."""
         start: tuple[int, int] = self.arguments.starts[index]
         if not has_entries_after(stream, start[0], start[1]):
             return False

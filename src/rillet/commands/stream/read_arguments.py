@@ -8,7 +8,7 @@ The IDs that are not numbers:
 
     $    XREAD: the stream's last ID at the time of the call
     +    XREAD: the ID before the last entry, so that the reply is that entry; looked up again at each attempt
-    >    XREADGROUP: the group's last delivered ID, so that the reply is what the group has not read
+    >    XREADGROUP: the group's last delivered ID, so that the reply contains the entries that the group has not read
 
 The options are read before any key is looked up, and the IDs together with the keys, as in t_stream.c (xreadCommand):
 a command with two errors returns the same one as Redis.
@@ -20,7 +20,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.arguments import INVALID_ID, SYNTAX_ERROR
@@ -30,7 +30,7 @@ from rillet.runtime.session import Session
 from rillet.types.stream.id import IDReader
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.arguments import integer, option
     from rillet.commands.stream.lookup import lookup_read
 
@@ -129,7 +129,7 @@ class ReadArguments:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_newer_option(self, word: bytes, value: bytes, grouped: cython.bint) -> cython.bint:
-        """Read an option that Redis added after 7.0; False if the word is not one."""
+        """Read an option that Redis added after 7.0; return False if the word is not such an option."""
         if word == b"claim" and self.level >= 84:
             _require_grouped(grouped, "CLAIM")
             self.min_idle = integer(value, "min-idle-time is not an integer or out of range")
@@ -217,7 +217,7 @@ class ReadArguments:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def reads_history(self, index: cython.Py_ssize_t) -> cython.bint:
-        """Return whether a stream of XREADGROUP was given an ID and not `>`: the consumer reads its pending entries."""
+        """Return whether XREADGROUP has an ID instead of `>` for a stream: the consumer reads its pending entries."""
         start: tuple[int, int] = self.starts[index]
         ms: cython.ulonglong = start[0]
         seq: cython.ulonglong = start[1]
@@ -265,7 +265,7 @@ def _meaningless(word: str) -> CommandError:
 
 
 def _positive(word: bytes, message: str) -> int:
-    """Return the word as a number of at least 1, or raise CommandError(message)."""
+    """Return an argument as an integer; raise CommandError(message) if it is below 1."""
     number: int = integer(word, message)
     if number < 1:
         raise CommandError(message)

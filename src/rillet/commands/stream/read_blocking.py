@@ -1,7 +1,7 @@
 """Blocking in XREAD and XREADGROUP: a client waits until one of its streams has entries for it.
 
-A blocked client keeps its arguments. `$` stays the ID that it was at the call; each attempt looks `>` and `+` up again.
-Since Redis 7.2 a key that is ready makes the whole command run again; before, only that key was read:
+A blocked client keeps its arguments. `$` is the last ID at the time of the call; each attempt resolves `>` and `+`
+again. Since Redis 7.2 a ready key causes the whole command to run again; before, the command read only that key:
 
     command       the ready key holds              reply in 7.0                        reply since 7.2
     XREAD         a stream with a newer last ID    its entries, at most COUNT or 1000  as if the client called now
@@ -9,7 +9,7 @@ Since Redis 7.2 a key that is ready makes the whole command run again; before, o
                   a stream without the group       NOGROUP                             NOGROUP
                   another type, or nothing         UNBLOCKED                           WRONGTYPE, NOGROUP
 
-A client that waits with CLAIM also waits for the clock (`Blocked.retry_at`): it tries again when the pending entry that
+A client that waits with CLAIM also has a timer (`BlockedClient.retry_at`): it tries again when the pending entry that
 was delivered first has been idle for long enough (`XreadGroupReply.retry_at`).
 """
 
@@ -19,7 +19,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.read_arguments import ReadArguments
@@ -30,7 +30,7 @@ from rillet.runtime.session import Session
 from rillet.types.stream.group import Group
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has it as a C function, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.types.stream.id import less
 
 
@@ -43,7 +43,7 @@ def block_or_reply_null(session: Session, reply: ReadReply) -> cython.bint:
         return session.out.null_array()
     read: BlockedRead = BlockedRead(arguments, reply)
     # Clients that wait for new entries of the same group share a queue: if the first gets nothing, nor do the others.
-    # Clients with CLAIM do not, because their idle times may differ.
+    # Clients with CLAIM do not share a queue, because their idle times may differ.
     queue: bytes | None = arguments.group if arguments.min_idle < 0 else None
     session.block(arguments.keys, arguments.timeout, read.serve, read.expired, queue)
     session.blocked.retry_at = reply.retry_at()
@@ -64,7 +64,7 @@ class BlockedRead:
         self.reply = reply
 
     def serve(self, session: Session, key: bytes) -> bool:
-        """Reply because the key changed or `retry_at` has passed; False if the client must wait on."""
+        """Reply because the key changed or `retry_at` has passed; return False if the client must continue to wait."""
         value = session.db.lookup(key)
         if self.arguments.level < 72:
             return self._serve_key(session, key, value)
@@ -81,7 +81,7 @@ class BlockedRead:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _serve_again(self, session: Session) -> cython.bint:
-        """Reply as if the client called now (Redis 7.2, blocked.c: unblockClientOnKey)."""
+        """Run the whole command again (Redis 7.2, blocked.c: unblockClientOnKey)."""
         streams: list[Any] = self.arguments.find_streams_again(session)
         if self.reply.write(session, streams):
             return True

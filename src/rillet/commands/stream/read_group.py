@@ -1,4 +1,4 @@
-"""XREADGROUP: a consumer of a group reads new entries, which become pending with it, or its pending entries again.
+"""XREADGROUP: a consumer of a group reads new entries, which become pending, or its pending entries again.
 
 The path of an XREADGROUP:
 
@@ -11,8 +11,8 @@ The path of an XREADGROUP:
 
 Reading for a group is a write: entries become pending. The log has its effects, never the command itself.
 
-With CLAIM the client also waits for the clock (`XreadGroupReply.retry_at`): for the moment at which the pending entry
-that was delivered first, of those that still exist, has been idle for long enough. If nothing is pending, it retries
+With CLAIM a blocked client also has a timer (`XreadGroupReply.retry_at`). It ends when the pending entry that was
+delivered first, of those that still exist, has been idle for long enough. If nothing is pending, it retries
 after the idle time, because another consumer may receive an entry now; but not sooner than Redis's cron does, or
 clients that claim with an idle time of 0 would retry all the time.
 """
@@ -23,7 +23,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.delivery import Delivery
@@ -36,7 +36,7 @@ from rillet.types.stream.group import Consumer, Group
 from rillet.types.stream.pending import PendingTable
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has them as C functions, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.commands.stream.delivery import is_idle
     from rillet.commands.stream.lookup import find_or_create_consumer
     from rillet.commands.stream.propagation import log_consumer
@@ -74,7 +74,7 @@ class XreadGroupReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the consumer's history, or claimed and new entries; False if there is nothing to write."""
+        """Write the consumer's history, or claimed and new entries; return False if there is nothing to write."""
         assert self.arguments.group is not None
         group: Group = stream.find_group(self.arguments.group)
         history: cython.bint = self.arguments.reads_history(index)
@@ -98,7 +98,7 @@ class XreadGroupReply(ReadReply):
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _has_claimable(self, stream: Stream, group: Group) -> cython.bint:
-        """Return whether the pending entry that was delivered first, and exists, is idle; note its delivery time."""
+        """Return whether the pending entry that was delivered first is idle long enough; record its delivery time."""
         table: PendingTable = group.table
         slot: cython.Py_ssize_t = group.oldest()
         time: cython.longlong
@@ -111,7 +111,7 @@ class XreadGroupReply(ReadReply):
             slot = table.next_by_time(slot)
         return False
 
-    # -- reading what was selected
+    # -- reading the selected entries
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
@@ -119,7 +119,7 @@ class XreadGroupReply(ReadReply):
         self, session: Session, stream: Stream, group: Group, index: cython.Py_ssize_t, history: cython.bint,
         claims: cython.bint, new: cython.bint, count: cython.longlong,
     ) -> cython.bint:  # fmt: skip
-        """Create a missing consumer, write the selected entries, and log both; False if nothing was selected."""
+        """Create a missing consumer, write the selected entries, and log both; return False if there are none."""
         key: bytes = self.arguments.keys[index]
         noack: cython.bint = self.arguments.noack
         created: cython.bint = group.find_consumer(self.arguments.consumer) is None
@@ -165,7 +165,7 @@ class XreadGroupReply(ReadReply):
 
     def retry_at(self) -> int:
         """Return when the first pending entry is idle for long enough (ms since the epoch), 0 = no CLAIM."""
-        min_idle: Any = self.arguments.min_idle  # Python ints: min-idle-time may be any number
+        min_idle: Any = self.arguments.min_idle  # Python ints, because min-idle-time may be any number
         oldest: Any = self.oldest
         if min_idle < 0:
             return 0

@@ -4,7 +4,7 @@
     RESP3   %streams      $ key *entries entry ...      $ key *entries entry ...
 
 Streams are served in the order of the command. COUNT limits each stream, MAXCOUNT all streams together, and MAXSIZE
-ends the reply once it has that many bytes, headers included; the first entry is written whatever its size. After a
+ends the reply once it has that many bytes, headers included; the first entry is always written. After a
 limit is reached, the remaining streams are left out of the reply. The number of entries, and of streams, is inserted
 before them once it is known (`ReplyWriter.insert_array`).
 
@@ -17,7 +17,7 @@ from typing import Any
 
 try:
     import cython
-except ModuleNotFoundError:  # interpreted, Cython not installed
+except ModuleNotFoundError:  # Cython is not installed: use a replacement for its names
     from rillet import _cython as cython
 
 from rillet.commands.stream.read_arguments import ReadArguments
@@ -26,7 +26,7 @@ from rillet.runtime.session import Session
 from rillet.types.stream.iterator import StreamIterator
 from rillet.types.stream.value import Stream
 
-if not cython.compiled:  # compiled code has it as a C function, through the .pxd
+if not cython.compiled:  # for compiled code, the .pxd declares these names
     from rillet.types.stream.id import less
 
 _MAX_U64 = cython.declare(cython.ulonglong, 0xFFFF_FFFF_FFFF_FFFF)
@@ -38,7 +38,7 @@ class ReadReply:
 
     __slots__ = ("arguments", "now", "start", "written")
     arguments: ReadArguments
-    start: cython.Py_ssize_t  # where the reply begins in the output
+    start: cython.Py_ssize_t  # the offset of this reply in the output
     written: cython.longlong  # entries of all streams so far
     now: cython.longlong
 
@@ -59,7 +59,7 @@ class ReadReply:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write(self, session: Session, streams: list[Any]) -> cython.bint:
-        """Write the entries that can be served now; False if there are none."""
+        """Write the entries that are available now; return False if there are none."""
         out: ReplyWriter = session.out
         served: cython.Py_ssize_t = 0
         index: cython.Py_ssize_t
@@ -83,13 +83,13 @@ class ReadReply:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the pair of one stream; False if the stream has nothing for this client."""
+        """Write the key and entries of one stream; return False if the stream has no entries for this client."""
         raise NotImplementedError
 
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def write_ready_stream(self, session: Session, stream: Stream, index: cython.Py_ssize_t) -> cython.bint:
-        """Write the pair of the stream that unblocked a client (Redis 7.0); its entries may be empty."""
+        """Write the key and entries of the stream that unblocked a client (Redis 7.0); there may be no entries."""
         raise NotImplementedError
 
     def retry_at(self) -> int:
@@ -98,7 +98,7 @@ class ReadReply:
 
     @cython.cfunc
     def write_key(self, out: ReplyWriter, key: bytes) -> cython.Py_ssize_t:
-        """Begin a pair with its key; return the position at which the number of entries is inserted."""
+        """Write the key of a stream; return the output position at which the number of entries is inserted later."""
         if out.resp == 2:
             out.array(2)
         out.bulk(key)
@@ -132,7 +132,7 @@ def has_entries_after(stream: Stream, ms: cython.ulonglong, seq: cython.ulonglon
     """Return whether the stream has an entry after the ID."""
     if stream.length == 0 or not less(ms, seq, stream.last_ms, stream.last_seq):
         return False
-    stream.edge(False, True)  # the entry of the last ID may be deleted
+    stream.edge(False, True)  # not `last_id`, whose entry may be deleted
     return less(ms, seq, stream.edge_ms, stream.edge_seq)
 
 
