@@ -91,7 +91,7 @@ def append_fields(argv: list[bytes], fields: object) -> cython.bint:
             argv.append(encode(field))
             argv.append(encode(value))
     if len(argv) == before:
-        raise ValueError("the entry has no fields; it needs at least one")
+        raise ValueError("an entry must have at least one field")
     return True
 
 
