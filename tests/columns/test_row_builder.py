@@ -254,7 +254,7 @@ def test_a_field_has_one_column_and_a_batch_one_map() -> None:
     rows = with_columns()
     with pytest.raises(ValueError, match="two columns take the field 'n'"):
         rows.add_field(b"n", kinds.STRING)
-    with pytest.raises(ValueError, match="one map"):
+    with pytest.raises(ValueError, match="already has a map column"):
         rows.add_map(kinds.STRING)
     with pytest.raises(ValueError, match="strings or binary"):
         RowBuilder(b"k").add_map(kinds.LONG)
