@@ -256,7 +256,7 @@ def test_a_field_has_one_column_and_a_batch_one_map() -> None:
         rows.add_field(b"n", kinds.STRING)
     with pytest.raises(ValueError, match="already has a map column"):
         rows.add_map(kinds.STRING)
-    with pytest.raises(ValueError, match="strings or binary"):
+    with pytest.raises(ValueError, match="STRING or BINARY"):
         RowBuilder(b"k").add_map(kinds.LONG)
 
 
