@@ -98,6 +98,7 @@ lint: $(VENV)/packages.stamp
 	@$(BIN)/mypy src tests tools setup.py $(sort $(dir $(wildcard benchmarks/*.py examples/*.py)))
 	@PYTHONPATH=src $(BIN)/lint-imports --no-cache
 	@$(BIN)/codespell
+	@$(BIN)/python -m tools.tree
 	@echo 'rillet: lint is clean'
 
 # Three steps: run every example, build the site in strict mode, and search it in a browser if Chromium is installed.

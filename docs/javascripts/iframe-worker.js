@@ -22,15 +22,11 @@ if (location.protocol === "file:") {
     }
 
     postMessage(data) {
-      if (this.inside) this.inside.dispatchEvent(new inside_event(this.inside, data));
+      // The event belongs to the frame's own realm, as its listeners expect.
+      if (this.inside) this.inside.dispatchEvent(new this.inside.MessageEvent("message", { data }));
       else this.waiting.push(data);
     }
 
     terminate() {}
   };
-
-  // A message event of the frame's own realm, as its listeners expect.
-  function inside_event(inside, data) {
-    return new inside.MessageEvent("message", { data });
-  }
 }
