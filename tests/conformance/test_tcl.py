@@ -77,10 +77,10 @@ SUITES = {suite.compat: suite for suite in (
         "unit/scan": (17, 17),
         "unit/type/list": (232, 240),
         "unit/type/list-3": (9, 9),
-        "unit/type/set": (96, 97),
+        "unit/type/set": (97, 97),
         "unit/type/zset": (270, 272),
         "unit/type/hash": (73, 73),
-        "unit/pubsub": (27, 30),
+        "unit/pubsub": (29, 30),
     }, {"unit/multi": _TRANSACTIONS}),
     Suite("8.6", "RILLET_SUITE_8_6", {
         "unit/type/stream": (196, 196),
