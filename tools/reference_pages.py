@@ -102,15 +102,15 @@ def settings_page() -> str:
             continue
         shown = setting.show(getattr(settings, setting.attribute)).replace("|", "\\|")
         changes = "at the start only" if not setting.mutable else "protected" if setting.protected else "CONFIG SET"
-        rows.append(f"| `{name}` | {f'`{shown}`' if shown else 'empty'} | {changes} |")
+        rows.append(f"| `{name}` | {f'`{shown}`' if shown else 'empty'} | {setting.about} | {changes} |")
     return "\n".join(
         [
             "# Settings\n",
             "Generated from the declarations. A setting is a directive in redis.conf, an option of `rillet serve`"
             " (`--name value`), an argument of `rillet.open(name_with_underscores=value)` and a parameter of CONFIG"
-            " GET. [The server guide](../server.md#settings) explains what they do.\n",
-            "| setting | default | changed by |",
-            "|---|---|---|",
+            " GET. [The server guide](../server.md#settings) explains the most important ones.\n",
+            "| setting | default | meaning | changed by |",
+            "|---|---|---|---|",
             *rows,
             "",
         ]

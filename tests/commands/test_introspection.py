@@ -92,6 +92,13 @@ def test_the_host_can_reject_a_change_of_settings(bench: Bench) -> None:
     assert heard == ["hz", "appendonly", "hz"] and bench.engine.settings.hz == 10
 
 
+def test_every_setting_has_a_one_line_description() -> None:
+    for parameter in PARAMETERS.values():
+        assert parameter.about[:1].isupper(), parameter.name
+        assert not parameter.about.endswith("."), parameter.name
+        assert "\n" not in parameter.about and "|" not in parameter.about, parameter.name
+
+
 def test_every_setting_accepts_its_own_text(bench: Bench) -> None:
     for parameter in PARAMETERS.values():
         shown = parameter.show(parameter.default)

@@ -44,12 +44,14 @@ class SettingError(CommandError):
 class SettingType:
     """One setting: its Redis name, its default, and how text becomes a value and a value text.
 
-    mutable: CONFIG SET may change it; protected: CONFIG SET needs enable-protected-configs, because the value may name
-    files; needs_host: only a server or a store in a directory can apply a change; hidden: CONFIG GET shows it only
-    by its full name; multi: several words; adapt: applied after parse, given the other settings.
+    about: the description for the reference pages, with the unit; mutable: CONFIG SET may change it; protected: CONFIG
+    SET needs enable-protected-configs, because the value may name files; needs_host: only a server or a store in a
+    directory can apply a change; hidden: CONFIG GET shows it only by its full name; multi: several words; adapt:
+    applied after parse, given the other settings.
     """
 
     name: str
+    about: str
     default: Any
     parse: Callable[[Any], Any]
     show: Callable[[Any], str] = str
@@ -103,10 +105,10 @@ def show_memory(size: int) -> str:
     return str(size)
 
 
-# -- types ------------------------------------------------------------------------------------------
+# -- types (options: further attributes of SettingType, such as mutable=False) --------------------------
 
 
-def boolean(name: str, default: bool, *, mutable: bool = True, needs_host: bool = False) -> SettingType:
+def boolean(name: str, about: str, default: bool, **options: Any) -> SettingType:
     """Return a setting that is yes or no."""
 
     def parse(text: str) -> bool:
@@ -114,10 +116,10 @@ def boolean(name: str, default: bool, *, mutable: bool = True, needs_host: bool 
             raise SettingError("argument must be 'yes' or 'no'")
         return text.lower() == "yes"
 
-    return SettingType(name, default, parse, lambda value: "yes" if value else "no", mutable, needs_host=needs_host)
+    return SettingType(name, about, default, parse, lambda value: "yes" if value else "no", **options)
 
 
-def integer(name: str, default: int, low: int, high: int, *, mutable: bool = True, hidden: bool = False) -> SettingType:
+def integer(name: str, about: str, default: int, low: int, high: int, **options: Any) -> SettingType:
     """Return a setting that is a number."""
 
     def parse(text: str) -> int:
@@ -126,10 +128,10 @@ def integer(name: str, default: int, low: int, high: int, *, mutable: bool = Tru
             raise SettingError("argument couldn't be parsed into an integer")
         return _within(value, low, high)
 
-    return SettingType(name, default, parse, str, mutable, hidden=hidden)
+    return SettingType(name, about, default, parse, str, **options)
 
 
-def octal(name: str, default: int, low: int, high: int, *, mutable: bool = True) -> SettingType:
+def octal(name: str, about: str, default: int, low: int, high: int, **options: Any) -> SettingType:
     """Return a setting that is an octal number, such as file permissions."""
 
     def parse(text: str) -> int:
@@ -142,10 +144,10 @@ def octal(name: str, default: int, low: int, high: int, *, mutable: bool = True)
             raise SettingError(f"argument must be between {low:o} and {high:o} inclusive")
         return value
 
-    return SettingType(name, default, parse, lambda value: f"{value:o}", mutable)
+    return SettingType(name, about, default, parse, lambda value: f"{value:o}", **options)
 
 
-def memory(name: str, default: int, low: int, high: int, *, hidden: bool = False) -> SettingType:
+def memory(name: str, about: str, default: int, low: int, high: int) -> SettingType:
     """Return a setting that is a number of bytes; its text may have a unit."""
 
     def parse(text: str) -> int:
@@ -154,8 +156,7 @@ def memory(name: str, default: int, low: int, high: int, *, hidden: bool = False
             raise SettingError("argument must be a memory value")
         return _within(value, low, high)
 
-    return SettingType(name, default, parse, str, hidden=hidden,
-                     written=lambda value: [(show_memory(value), value != default)])  # fmt: skip
+    return SettingType(name, about, default, parse, written=lambda value: [(show_memory(value), value != default)])
 
 
 def _within(value: int, low: int, high: int) -> int:
@@ -164,18 +165,18 @@ def _within(value: int, low: int, high: int) -> int:
     return value
 
 
-def words(name: str, default: str, choices: tuple[str, ...], *, mutable: bool = True, needs_host: bool = False,
-          same: dict[str, str] | None = None) -> SettingType:
+def words(name: str, about: str, default: str, choices: tuple[str, ...], same: dict[str, str] | None = None,
+          **options: Any) -> SettingType:  # fmt: skip
     """Return a setting that is one of several words; same: synonym -> the word that is shown."""
 
     def parse(text: str) -> str:
         word = _one_of(text, choices)
         return word if same is None else same.get(word, word)
 
-    return SettingType(name, default, parse, str, mutable, needs_host=needs_host)
+    return SettingType(name, about, default, parse, str, **options)
 
 
-def flags(name: str, choices: tuple[str, ...], exclusive: tuple[str, str], reason: str) -> SettingType:
+def flags(name: str, about: str, choices: tuple[str, ...], exclusive: tuple[str, str], reason: str) -> SettingType:
     """Return a setting that is a set of words; the first word of `choices` means the empty set."""
 
     def parse(texts: list[str]) -> tuple[str, ...]:
@@ -184,7 +185,7 @@ def flags(name: str, choices: tuple[str, ...], exclusive: tuple[str, str], reaso
             raise SettingError(reason)
         return tuple(word for word in choices if word in given)
 
-    return SettingType(name, (), parse, lambda value: " ".join(value) or choices[0], multi=True)
+    return SettingType(name, about, (), parse, lambda value: " ".join(value) or choices[0], multi=True)
 
 
 def _one_of(text: str, choices: tuple[str, ...]) -> str:
@@ -193,8 +194,8 @@ def _one_of(text: str, choices: tuple[str, ...]) -> str:
     return text.lower()
 
 
-def string(name: str, default: str, *, mutable: bool = True, protected: bool = False, null: bool = False,
-           valid: Callable[[str], str | None] | None = None) -> SettingType:
+def string(name: str, about: str, default: str, *, null: bool = False,
+           valid: Callable[[str], str | None] | None = None, **options: Any) -> SettingType:  # fmt: skip
     """Return a setting that is any text; null: empty text means unset; valid: text -> error message or None."""
 
     def parse(text: str) -> str:
@@ -206,11 +207,11 @@ def string(name: str, default: str, *, mutable: bool = True, protected: bool = F
     def written(value: str) -> Lines:
         return [] if null and not value else [(quoted(value), value != default)]
 
-    return SettingType(name, default, parse, str, mutable, protected, written=written)
+    return SettingType(name, about, default, parse, str, written=written, **options)
 
 
-def file_name(name: str, default: str, what: str = "filename", *, may_be_empty: bool = False, mutable: bool = True,
-              protected: bool = False) -> SettingType:
+def file_name(name: str, about: str, default: str, what: str = "filename", *, may_be_empty: bool = False,
+              **options: Any) -> SettingType:  # fmt: skip
     """Return a setting that is a file name without a path (config.c: isValidDBfilename)."""
 
     def valid(text: str) -> str | None:
@@ -220,7 +221,7 @@ def file_name(name: str, default: str, what: str = "filename", *, may_be_empty: 
             return f"{name} can't be a path, just a {what}"
         return None
 
-    return string(name, default, mutable=mutable, protected=protected, valid=valid)
+    return string(name, about, default, valid=valid, **options)
 
 
 def fixed(value: str, reason: str, *names: str) -> list[SettingType]:
@@ -231,7 +232,7 @@ def fixed(value: str, reason: str, *names: str) -> list[SettingType]:
             raise SettingError(reason)
         return value
 
-    return [SettingType(name, value, parse) for name in names]
+    return [SettingType(name, f"Fixed: {reason}", value, parse) for name in names]
 
 
 # -- save -------------------------------------------------------------------------------------------

@@ -5,8 +5,8 @@ and shown as in Redis (`setting_types`).
 
 Clients and test suites also read settings of features that rillet does not have. Those are declared with their one
 true value (`maxmemory 0`, `slowlog-log-slower-than -1`); CONFIG SET rejects any other value with the reason. Settings
-without a visible effect (`loglevel`, `daemonize`, `lazyfree-lazy-expire`) accept every valid value, so that a
-redis.conf is read and rewritten without loss.
+without an effect (`daemonize`, `tcp-keepalive`) accept every valid value, so that a redis.conf is read and rewritten
+without loss.
 """
 
 from __future__ import annotations
@@ -121,6 +121,10 @@ def _events(text: str, settings: Settings) -> Events:
     return events
 
 
+def _written_events(events: Events) -> Lines:
+    return [(quoted(str(events)), events != Events())]
+
+
 def _written_limits(limits: OutputLimits) -> Lines:
     """Return one line per class (config.c: rewriteConfigClientOutputBufferLimitOption)."""
     lines = []
@@ -171,112 +175,147 @@ _PROTECTED = ("no", "yes", "local")
 _SHUTDOWN = ("default", "save", "nosave", "now", "force")
 _BOTH = "shutdown options SAVE and NOSAVE can't be used simultaneously"
 
-# Settings with an effect.
+# A description that begins with "Ignored" belongs to a setting that is accepted, shown and rewritten, without effect.
 _OURS = [
-    SettingType("compat", NEWEST, _compat),
-    words("dump-format", "oldest", ("oldest", "native")),
-    words("rdb-foreign", "refuse", ("refuse", "skip", "keep")),
-    boolean("aof-checksums", False, mutable=False),
-]
+    SettingType("compat", "The server whose commands, replies and errors rillet shows; never changes the stored data",
+                NEWEST, _compat),
+    words("dump-format", "The format of DUMP with `compat newest`; every other `compat` always uses its native format",
+          "oldest", ("oldest", "native")),
+    words("rdb-foreign", "How to load unsupported RDB data: reject the file, omit the data, or keep its bytes",
+          "refuse", ("refuse", "skip", "keep")),
+    boolean("aof-checksums", "Whether each write to the log has a checksum", False, mutable=False),
+]  # fmt: skip
 _NETWORK = [
-    SettingType("bind", _LOOPBACK, _bind, mutable=False, multi=True, written=_written_bind),
-    integer("port", 6379, 0, 65535, mutable=False),
-    string("unixsocket", "", mutable=False, null=True),
-    integer("databases", 16, 1, INT_MAX, mutable=False),
-    string("requirepass", "", null=True),
-    integer("timeout", 0, 0, INT_MAX),
-    integer("maxclients", 10000, 1, 2**32 - 1),
-    integer("tcp-backlog", 511, 0, INT_MAX, mutable=False),
-    replace(integer("hz", 10, 0, INT_MAX), adapt=_at_hz),
-    memory("proto-max-bulk-len", 512 * 1024 * 1024, 1024 * 1024, LONG_MAX),
-    memory("client-query-buffer-limit", 1024 * 1024 * 1024, 1024 * 1024, LONG_MAX),
-    SettingType("client-output-buffer-limit", _LIMITS, list, adapt=_output_limits, multi=True, written=_written_limits),
-    SettingType("notify-keyspace-events", Events(), str, adapt=_events,
-              written=lambda events: [(quoted(str(events)), events != Events())]),
-    words("enable-debug-command", "no", _PROTECTED, mutable=False),
-    words("enable-protected-configs", "no", _PROTECTED, mutable=False),
-    flags("shutdown-on-sigint", _SHUTDOWN, ("save", "nosave"), _BOTH),
-    flags("shutdown-on-sigterm", _SHUTDOWN, ("save", "nosave"), _BOTH),
-    integer("shutdown-timeout", 10, 0, INT_MAX),
+    SettingType("bind", "Addresses to listen on; `-` before one: start even if it is unavailable",
+                _LOOPBACK, _bind, mutable=False, multi=True, written=_written_bind),
+    integer("port", "TCP port; 0: no TCP", 6379, 0, 65535, mutable=False),
+    string("unixsocket", "Path of the Unix socket to listen on; empty: none", "", mutable=False, null=True),
+    integer("databases", "Number of databases that SELECT accepts", 16, 1, INT_MAX, mutable=False),
+    string("requirepass", "Password of the user `default`; empty: none", "", null=True),
+    integer("timeout", "Seconds after which an idle client is disconnected; 0: never", 0, 0, INT_MAX),
+    integer("maxclients", "Maximum number of connected clients", 10000, 1, 2**32 - 1),
+    integer("tcp-backlog", "Connections that the system queues until the server accepts them",
+            511, 0, INT_MAX, mutable=False),
+    replace(integer("hz", "Runs per second of the periodic jobs (expired keys, idle clients); clamped to 1..500",
+                    10, 0, INT_MAX), adapt=_at_hz),
+    memory("proto-max-bulk-len", "Largest argument of a command, in bytes", 512 * 1024 * 1024, 1024 * 1024, LONG_MAX),
+    memory("client-query-buffer-limit", "Largest unprocessed input of a client, in bytes; more disconnects it",
+           1024 * 1024 * 1024, 1024 * 1024, LONG_MAX),
+    SettingType("client-output-buffer-limit", "Limits of a client's unread replies: hard bytes, soft bytes, seconds",
+                _LIMITS, list, adapt=_output_limits, multi=True, written=_written_limits),
+    SettingType("notify-keyspace-events", "Letters of the keyspace events to publish; `compat` adds letters",
+                Events(), str, adapt=_events, written=_written_events),
+    words("enable-debug-command", "Who may run DEBUG; local: clients on this machine", "no", _PROTECTED, mutable=False),
+    words("enable-protected-configs", "Who may change protected settings; local: clients on this machine",
+          "no", _PROTECTED, mutable=False),
+    flags("shutdown-on-sigint", "Options of the SHUTDOWN that SIGINT starts", _SHUTDOWN, ("save", "nosave"), _BOTH),
+    flags("shutdown-on-sigterm", "Options of the SHUTDOWN that SIGTERM starts", _SHUTDOWN, ("save", "nosave"), _BOTH),
+    integer("shutdown-timeout", "Ignored; in Redis: seconds that SHUTDOWN waits for replicas", 10, 0, INT_MAX),
 ]  # fmt: skip
 _LOG = [
-    boolean("appendonly", False, needs_host=True),
-    words("appendfsync", "everysec", ("everysec", "always", "no"), needs_host=True),
-    boolean("no-appendfsync-on-rewrite", False),
-    integer("auto-aof-rewrite-percentage", 100, 0, INT_MAX),
-    memory("auto-aof-rewrite-min-size", 64 * 1024 * 1024, 0, LONG_MAX),
-    boolean("aof-load-truncated", True),
-    integer("aof-load-corrupt-tail-max-size", 0, 0, LONG_MAX),
-    boolean("aof-use-rdb-preamble", True),
-    boolean("aof-timestamp-enabled", False),
-    boolean("aof-rewrite-incremental-fsync", True),
-    boolean("aof-disable-auto-gc", False),
-    file_name("appendfilename", "appendonly.aof", mutable=False),
-    file_name("appenddirname", "appendonlydir", "dirname", mutable=False),
-]
+    boolean("appendonly", "Whether every change is written to the append-only file (the log)", False, needs_host=True),
+    words("appendfsync", "When the log is synced: before each reply, once a second, or when the system decides",
+          "everysec", ("everysec", "always", "no"), needs_host=True),
+    boolean("no-appendfsync-on-rewrite", "Whether syncs of the log pause while a child process writes a file", False),
+    integer("auto-aof-rewrite-percentage", "Growth in percent that starts a rewrite of the log; 0: never",
+            100, 0, INT_MAX),
+    memory("auto-aof-rewrite-min-size", "Smallest log that is rewritten automatically, in bytes",
+           64 * 1024 * 1024, 0, LONG_MAX),
+    boolean("aof-load-truncated", "Whether an incomplete command at the end of the log is cut off; no: do not start",
+            True),
+    integer("aof-load-corrupt-tail-max-size", "Longest invalid end of the log that is cut off, in bytes",
+            0, 0, LONG_MAX),
+    boolean("aof-use-rdb-preamble", "Whether a rewritten log begins with an RDB file instead of commands", True),
+    boolean("aof-timestamp-enabled", "Whether the log contains timestamps", False),
+    boolean("aof-rewrite-incremental-fsync", "Ignored; in Redis: sync a rewritten log every 4 MB", True),
+    boolean("aof-disable-auto-gc", "Whether a rewrite keeps the log files that it replaces", False),
+    file_name("appendfilename", "Base name of the log's files", "appendonly.aof", mutable=False),
+    file_name("appenddirname", "Name of the folder that contains the log, inside `dir`",
+              "appendonlydir", "dirname", mutable=False),
+]  # fmt: skip
 _SNAPSHOT = [
-    SettingType("save", (), save_points, show_save, needs_host=True, multi=True, written=write_save),
-    boolean("stop-writes-on-bgsave-error", True),
-    boolean("rdbcompression", True),
-    boolean("rdbchecksum", True, mutable=False),
-    boolean("rdb-del-sync-files", False),
-    boolean("rdb-save-incremental-fsync", True),
-    file_name("dbfilename", "dump.rdb", may_be_empty=True, protected=True),
-    SettingType("dir", ".", str, protected=True, needs_host=True, written=lambda folder: [(quoted(folder), True)]),
-    words("sanitize-dump-payload", "no", ("no", "yes", "clients")),
-    # Microseconds to sleep after each key, so that tests can observe a file while it is written or read.
-    integer("rdb-key-save-delay", 0, INT_MIN, INT_MAX, hidden=True),
-    integer("key-load-delay", 0, INT_MIN, INT_MAX, hidden=True),
-    integer("loading-process-events-interval-bytes", 2 * 1024 * 1024, 1024, INT_MAX, hidden=True),
-]
+    SettingType("save", "Pairs of seconds and changes: write the RDB file after that time if there were so many",
+                (), save_points, show_save, needs_host=True, multi=True, written=write_save),
+    boolean("stop-writes-on-bgsave-error", "Whether writes are rejected after a failed automatic BGSAVE", True),
+    boolean("rdbcompression", "Whether strings in RDB files are compressed (LZF)", True),
+    boolean("rdbchecksum", "Whether RDB files get a checksum, and whether loading verifies it", True, mutable=False),
+    boolean("rdb-del-sync-files", "Ignored; in Redis: delete RDB files that only replication needed", False),
+    boolean("rdb-save-incremental-fsync", "Ignored; in Redis: sync an RDB file every 4 MB", True),
+    file_name("dbfilename", "Name of the RDB file in `dir`; empty: none",
+              "dump.rdb", may_be_empty=True, protected=True),
+    SettingType("dir", "Folder of the RDB file and of the log",
+                ".", str, protected=True, needs_host=True, written=lambda folder: [(quoted(folder), True)]),
+    words("sanitize-dump-payload", "Ignored: RESTORE and the loading of files always verify the data",
+          "no", ("no", "yes", "clients")),
+    integer("rdb-key-save-delay", "Microseconds to sleep after each key that is written to a file, for tests",
+            0, INT_MIN, INT_MAX, hidden=True),
+    integer("key-load-delay", "Microseconds to sleep after each key that is loaded, for tests",
+            0, INT_MIN, INT_MAX, hidden=True),
+    integer("loading-process-events-interval-bytes", "Ignored; in Redis: bytes loaded per turn",
+            2 * 1024 * 1024, 1024, INT_MAX, hidden=True),
+]  # fmt: skip
 _TYPES = [
-    memory("stream-node-max-bytes", 4096, 0, LONG_MAX),
-    integer("stream-node-max-entries", 100, 0, LONG_MAX),
-    integer("stream-idmp-duration", DURATION, *DURATION_RANGE),
-    integer("stream-idmp-maxsize", MAX_ENTRIES, *MAX_ENTRIES_RANGE),
-    integer("list-max-listpack-size", -2, INT_MIN, INT_MAX),
-    integer("list-compress-depth", 0, 0, INT_MAX),
-    integer("set-max-intset-entries", 512, 0, LONG_MAX),
-    integer("set-max-listpack-entries", 128, 0, LONG_MAX),
-    integer("set-max-listpack-value", 64, 0, LONG_MAX),
-    integer("hash-max-listpack-entries", 512, 0, LONG_MAX),
-    memory("hash-max-listpack-value", 64, 0, LONG_MAX),
-    integer("zset-max-listpack-entries", 128, 0, LONG_MAX),
-    memory("zset-max-listpack-value", 64, 0, LONG_MAX),
-]
-# Settings of a C process, its log file or its allocator: accepted, shown and rewritten, without effect.
-_KEPT = [
-    boolean("daemonize", False, mutable=False),
-    words("supervised", "no", ("upstart", "systemd", "auto", "no"), mutable=False),
-    string("pidfile", "", mutable=False, null=True),
-    words("loglevel", "notice", ("debug", "verbose", "notice", "warning")),
-    string("logfile", "", mutable=False),
-    boolean("syslog-enabled", False, mutable=False),
-    string("syslog-ident", "redis", mutable=False),
-    words("syslog-facility", "local0", ("user", *(f"local{number}" for number in range(8))), mutable=False),
-    boolean("always-show-logo", False, mutable=False),
-    boolean("set-proc-title", True, mutable=False),
-    string("proc-title-template", "{title} {listen-addr} {server-mode}"),
-    string("ignore-warnings", ""),
-    boolean("protected-mode", True),
-    integer("tcp-keepalive", 300, 0, INT_MAX),
-    octal("unixsocketperm", 0, 0, 0o777, mutable=False),
-    boolean("activerehashing", True),
-    boolean("jemalloc-bg-thread", True),
-    boolean("dynamic-hz", True),
-    boolean("crash-log-enabled", True),
-    boolean("crash-memcheck-enabled", True),
-    words("oom-score-adj", "no", ("no", "yes", "relative", "absolute"), same={"relative": "yes"}),
-    SettingType("oom-score-adj-values", "0 200 800", _oom_scores, multi=True),
-    boolean("disable-thp", True, mutable=False),
-    boolean("lazyfree-lazy-eviction", False),
-    boolean("lazyfree-lazy-expire", False),
-    boolean("lazyfree-lazy-server-del", False),
-    boolean("lazyfree-lazy-user-del", False),
-    boolean("lazyfree-lazy-user-flush", False),
-    words("propagation-error-behavior", "ignore", ("ignore", "panic", "panic-on-replicas")),
-    words("enable-module-command", "no", _PROTECTED, mutable=False),
-]
+    memory("stream-node-max-bytes", "Largest listpack of a stream node, in bytes; 0: no limit", 4096, 0, LONG_MAX),
+    integer("stream-node-max-entries", "Most entries of a stream node; 0: no limit", 100, 0, LONG_MAX),
+    integer("stream-idmp-duration", "Seconds for which a new stream remembers the messages of a producer",
+            DURATION, *DURATION_RANGE),
+    integer("stream-idmp-maxsize", "Most messages of a producer that a new stream remembers",
+            MAX_ENTRIES, *MAX_ENTRIES_RANGE),
+    integer("list-max-listpack-size", "Most elements of a list node; -1 to -5: its size instead, 4 to 64 KB",
+            -2, INT_MIN, INT_MAX),
+    integer("list-compress-depth", "Nodes at each end of a list that are not compressed; 0: no node is compressed",
+            0, 0, INT_MAX),
+    integer("set-max-intset-entries", "Most members of a set of integers that is stored as an intset",
+            512, 0, LONG_MAX),
+    integer("set-max-listpack-entries", "Most members of a set that is stored as a listpack", 128, 0, LONG_MAX),
+    integer("set-max-listpack-value", "Longest member of a set that is stored as a listpack, in bytes",
+            64, 0, LONG_MAX),
+    integer("hash-max-listpack-entries", "Most fields of a hash that is stored as a listpack", 512, 0, LONG_MAX),
+    memory("hash-max-listpack-value", "Longest field or value of a hash that is stored as a listpack, in bytes",
+           64, 0, LONG_MAX),
+    integer("zset-max-listpack-entries", "Most members of a sorted set that is stored as a listpack", 128, 0, LONG_MAX),
+    memory("zset-max-listpack-value", "Longest member of a sorted set that is stored as a listpack, in bytes",
+           64, 0, LONG_MAX),
+]  # fmt: skip
+# Settings of a C process, its log file and its allocator.
+_PROCESS = [
+    boolean("daemonize", "Ignored; in Redis: run in the background", False, mutable=False),
+    words("supervised", "Ignored; in Redis: how to notify the service manager",
+          "no", ("upstart", "systemd", "auto", "no"), mutable=False),
+    string("pidfile", "Ignored; in Redis: file for the process ID", "", mutable=False, null=True),
+    words("loglevel", "Lowest level of the lines in the server's own log",
+          "notice", ("debug", "verbose", "notice", "warning")),
+    string("logfile", "File of the server's own log; empty: the standard output", "", mutable=False),
+    boolean("syslog-enabled", "Ignored; in Redis: log to syslog", False, mutable=False),
+    string("syslog-ident", "Ignored; in Redis: name in syslog", "redis", mutable=False),
+    words("syslog-facility", "Ignored; in Redis: facility of syslog",
+          "local0", ("user", *(f"local{number}" for number in range(8))), mutable=False),
+    boolean("always-show-logo", "Ignored; in Redis: print the logo at the start", False, mutable=False),
+    boolean("set-proc-title", "Ignored; in Redis: set the title of the process", True, mutable=False),
+    string("proc-title-template", "Ignored; in Redis: title of the process", "{title} {listen-addr} {server-mode}"),
+    string("ignore-warnings", "Ignored; in Redis: warnings at the start that are not fatal", ""),
+    boolean("protected-mode", "Ignored; in Redis: without a password, accept only clients on this machine", True),
+    integer("tcp-keepalive", "Ignored; in Redis: seconds between TCP keepalive probes", 300, 0, INT_MAX),
+    octal("unixsocketperm", "Ignored; in Redis: permissions of the Unix socket, in octal", 0, 0, 0o777, mutable=False),
+    boolean("activerehashing", "Ignored; in Redis: resize hash tables in the background", True),
+    boolean("jemalloc-bg-thread", "Ignored; in Redis: free memory in a background thread", True),
+    boolean("dynamic-hz", "Ignored; in Redis: raise `hz` with the number of clients", True),
+    boolean("crash-log-enabled", "Ignored; in Redis: log the state after a crash", True),
+    boolean("crash-memcheck-enabled", "Ignored; in Redis: test the memory after a crash", True),
+    words("oom-score-adj", "Ignored; in Redis: adjust the scores for the kernel's OOM killer",
+          "no", ("no", "yes", "relative", "absolute"), same={"relative": "yes"}),
+    SettingType("oom-score-adj-values", "Ignored; in Redis: OOM scores of a master, a replica and a child process",
+                "0 200 800", _oom_scores, multi=True),
+    boolean("disable-thp", "Ignored; in Redis: disable transparent huge pages", True, mutable=False),
+    boolean("lazyfree-lazy-eviction", "Ignored; in Redis: free evicted keys in the background", False),
+    boolean("lazyfree-lazy-expire", "Whether the log contains UNLINK instead of DEL for expired keys", False),
+    boolean("lazyfree-lazy-server-del", "Whether commands log UNLINK instead of DEL; `compat` selects which", False),
+    boolean("lazyfree-lazy-user-del", "Whether the log contains UNLINK for GETDEL; only with `compat 7.0`", False),
+    boolean("lazyfree-lazy-user-flush", "Ignored; in Redis: FLUSHALL and FLUSHDB free keys in the background", False),
+    words("propagation-error-behavior", "Ignored; in Redis: reaction to an error in a replicated command",
+          "ignore", ("ignore", "panic", "panic-on-replicas")),
+    words("enable-module-command", "Ignored; in Redis: who may run MODULE", "no", _PROTECTED, mutable=False),
+]  # fmt: skip
 _NOT_HERE = [
     *fixed("0", "memory is not limited", "maxmemory", "maxmemory-clients"),
     *fixed("noeviction", "keys are not evicted", "maxmemory-policy"),
@@ -294,10 +333,7 @@ _NOT_HERE = [
     *fixed("10", "there are no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
     *fixed("60", "there are no replicas", "repl-timeout"),
 ]
-PARAMETERS: dict[str, SettingType] = {
-    entry.name: entry
-    for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_KEPT, *_NOT_HERE)
-}
+PARAMETERS = {entry.name: entry for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_PROCESS, *_NOT_HERE)}
 # Old names of settings; CONFIG GET and SET accept them, too (config.c: the alias of a standardConfig).
 _OLD_NAMES = {
     "list-max-ziplist-size": "list-max-listpack-size",
