@@ -22,9 +22,9 @@ from rillet.persistence.fork import Children
 from rillet.persistence.write_gate import WriteGate
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import SettingError
-from rillet.server.loading import LoadingPhase
 from rillet.server.log_lines import WARNING, say, say_line
 from rillet.server.rdb_service import RdbService
+from rillet.server.serve_while_loading import LoadingPhase
 from rillet.server.server import Server
 
 

@@ -20,7 +20,7 @@ from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.server.host import ServerHost
-from rillet.server.loading import LoadingPhase, Progress
+from rillet.server.serve_while_loading import LoadingPhase, Progress
 from rillet.server.server import Server
 from tests.judge import free_port
 from tests.server.harness import Client, connected, line_of
