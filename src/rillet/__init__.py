@@ -25,20 +25,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
-    "ChannelMessage": "rillet.store",
-    "CommandError": "rillet.errors",
-    "Consumer": "rillet.store",
-    "Corrupt": "rillet.errors",
-    "Group": "rillet.store",
-    "RilletError": "rillet.errors",
-    "Store": "rillet.store",
-    "StoreError": "rillet.errors",
-    "Stream": "rillet.store",
+    **dict.fromkeys(("CommandError", "Corrupt", "RilletError", "StoreError"), "rillet.errors"),
+    **dict.fromkeys(
+        ("ChannelMessage", "Consumer", "Group", "Store", "Stream", "Subscription", "connect", "open"), "rillet.store"
+    ),
     "StreamID": "rillet.types.stream.id",
-    "Subscription": "rillet.store",
-    "connect": "rillet.store",
-    "open": "rillet.store",
 }
+"""The module that defines each public name."""
 
 __all__ = [
     "ChannelMessage",
@@ -68,7 +61,7 @@ def compiled() -> bool:
 
 
 def _warn_if_compilation_failed() -> None:
-    """Warn if pip could not compile this package. The build leaves the reason in a file beside this one."""
+    """Warn if pip could not compile rillet; the build wrote the reason to `_not_compiled.txt` in the package."""
     from pathlib import Path
 
     note = Path(__file__).with_name("_not_compiled.txt")
@@ -88,7 +81,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'rillet' has no attribute {name!r}")
     if _HOMES.keys().isdisjoint(globals()):
-        _warn_if_compilation_failed()  # at the first use of a public name, so once in a process
+        _warn_if_compilation_failed()  # only at the first use of a public name
     value = getattr(import_module(home), name)
     globals()[name] = value
     return value

@@ -2,7 +2,7 @@
 
     RilletError
     ├── Corrupt                external bytes are malformed (DUMP, RDB, AOF, listpack)
-    │   └── LogCorrupt         ... in a log file: has path and offset
+    │   └── LogCorrupt         a log, manifest or RDB file is damaged: has path and offset
     ├── ProtocolError          a client violated RESP; the text is what Redis sends before it closes the connection
     ├── CommandError           a command was rejected; str(error) is the RESP error line
     │   ├── WrongType  NoGroup  BusyGroup  BusyKey  NoAuth  WrongPass  NoProto  NoPerm
@@ -10,8 +10,7 @@
     └── StoreError             the store on disk cannot be opened or written
         ├── NotAStore  NewerFormat  StoreClosed  StoreBusy
 
-A CommandError has its RESP prefix as `prefix`. Its text is `<prefix> <message>`, identical to Redis's text
-if Redis has this error.
+The text of a CommandError is `<prefix> <message>`, identical to Redis's text if Redis has this error.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ class RilletError(Exception):
 
 
 class Corrupt(RilletError):
-    """External bytes are malformed; `check` names the failed check, as in Redis's log."""
+    """Bytes of a file, DUMP payload or listpack are malformed; `check` names the failed check, as in Redis's log."""
 
     def __init__(self, reason: str = "", check: str = "") -> None:
         super().__init__(reason)
@@ -30,7 +29,7 @@ class Corrupt(RilletError):
 
 
 class LogCorrupt(Corrupt):
-    """A log file is damaged at `offset` bytes from the start of `path`."""
+    """A file of a store or server (log, manifest or RDB) is damaged `offset` bytes after its start."""
 
     def __init__(self, path: str, offset: int, reason: str, check: str = "") -> None:
         super().__init__(f"{path}: offset {offset}: {reason}", check)
@@ -40,25 +39,24 @@ class LogCorrupt(Corrupt):
 
 
 class ProtocolError(RilletError):
-    """A client's bytes are not valid RESP; the connection is closed after this text is sent."""
+    """A client sent bytes that are not valid RESP; the server sends this text and closes the connection."""
 
 
 class CommandError(RilletError):
-    """A command was rejected and changed nothing."""
+    """A command was rejected and changed nothing; the subclass has the prefix of its RESP error line."""
 
     prefix = "ERR"
+    default = ""  # Redis's text for this error, if there is only one
 
-    def __init__(self, message: str) -> None:
-        super().__init__(f"{self.prefix} {message}")
+    def __init__(self, message: str = "") -> None:
+        super().__init__(f"{self.prefix} {message or self.default}")
 
 
 class WrongType(CommandError):
     """The key holds a value of another type (Redis: shared.wrongtypeerr)."""
 
     prefix = "WRONGTYPE"
-
-    def __init__(self, message: str = "Operation against a key holding the wrong kind of value") -> None:
-        super().__init__(message)
+    default = "Operation against a key holding the wrong kind of value"
 
 
 class NoGroup(CommandError):
@@ -71,45 +69,35 @@ class BusyGroup(CommandError):
     """A consumer group of that name already exists."""
 
     prefix = "BUSYGROUP"
-
-    def __init__(self, message: str = "Consumer Group name already exists") -> None:
-        super().__init__(message)
+    default = "Consumer Group name already exists"
 
 
 class BusyKey(CommandError):
     """The target key of RESTORE already exists."""
 
     prefix = "BUSYKEY"
-
-    def __init__(self, message: str = "Target key name already exists.") -> None:
-        super().__init__(message)
+    default = "Target key name already exists."
 
 
 class NoAuth(CommandError):
     """The connection is not authenticated."""
 
     prefix = "NOAUTH"
-
-    def __init__(self, message: str = "Authentication required.") -> None:
-        super().__init__(message)
+    default = "Authentication required."
 
 
 class WrongPass(CommandError):
     """The user name or password is wrong."""
 
     prefix = "WRONGPASS"
-
-    def __init__(self, message: str = "invalid username-password pair or user is disabled.") -> None:
-        super().__init__(message)
+    default = "invalid username-password pair or user is disabled."
 
 
 class NoProto(CommandError):
     """HELLO requested a protocol version other than 2 and 3."""
 
     prefix = "NOPROTO"
-
-    def __init__(self, message: str = "unsupported protocol version") -> None:
-        super().__init__(message)
+    default = "unsupported protocol version"
 
 
 class NoPerm(CommandError):
@@ -122,9 +110,7 @@ class ExecAbort(CommandError):
     """EXEC was rejected because a queued command was invalid."""
 
     prefix = "EXECABORT"
-
-    def __init__(self, message: str = "Transaction discarded because of previous errors.") -> None:
-        super().__init__(message)
+    default = "Transaction discarded because of previous errors."
 
 
 class Unblocked(CommandError):
@@ -134,18 +120,16 @@ class Unblocked(CommandError):
 
 
 class Misconf(CommandError):
-    """Writes are rejected because the log cannot be written."""
+    """Write commands are rejected because the append-only file cannot be written."""
 
     prefix = "MISCONF"
 
 
 class Loading(CommandError):
-    """The data set is being loaded from disk."""
+    """The server is still loading its data from disk."""
 
     prefix = "LOADING"
-
-    def __init__(self, message: str = "Redis is loading the dataset in memory") -> None:
-        super().__init__(message)
+    default = "Redis is loading the dataset in memory"
 
 
 class ReadOnly(CommandError):
@@ -165,15 +149,15 @@ class StoreError(RilletError):
 
 
 class NotAStore(StoreError):
-    """The directory contains files that are not a store."""
+    """The directory to open contains files, but no store."""
 
 
 class NewerFormat(StoreError):
-    """A newer version of rillet or Redis wrote the files."""
+    """The files of a store have a format that only a newer version of rillet or Redis can read."""
 
 
 class StoreClosed(StoreError):
-    """The store is already closed."""
+    """A method of a store was called after the store was closed."""
 
 
 class StoreBusy(StoreError):

@@ -47,10 +47,11 @@ class NotQueued(ConnectorError):
 def transact(
     servers: Servers, key: bytes, watch: Sequence[bytes], prepare: Callable[[], Commands], tries: int
 ) -> list[Any] | None:
-    """Return the replies to the commands that `prepare` returns, executed as one transaction.
+    """Return the replies to the commands that `prepare` returns, executed as one transaction; ReplyErrors among them.
 
     `prepare` runs after WATCH and may read with `servers`. If it returns no command, nothing is executed and the result
-    is empty. None: another client changed a watched key `tries` times. An error reply raises ConnectorError.
+    is empty. None: another client changed a watched key `tries` times. A transaction that the server rejects as a whole
+    raises ConnectorError.
     """
     for _ in range(tries):
         servers.call(key, b"WATCH", *watch)
@@ -60,7 +61,6 @@ def transact(
             return []
         *_, result = servers.calls(key, [(b"MULTI",), *commands, (b"EXEC",)])
         if result is not None:
-            servers.connection(key).check(commands, result)
             return list(result)
     return None
 

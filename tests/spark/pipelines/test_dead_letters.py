@@ -38,10 +38,6 @@ pytestmark = pytest.mark.once
 MODULE = sys.modules["rillet.spark.pipelines.dead_letters"]
 
 
-def stopped(*_: Any) -> bool:
-    raise KeyError
-
-
 def servers(judge: Judge) -> Servers:
     return Servers(parse({"url": f"redis://127.0.0.1:{judge.port}", "streamPattern": "*"}))
 
@@ -149,7 +145,14 @@ def test_pending_entries_are_claimed_appended_and_acknowledged(judge: Judge, mon
             assert left == [(b"4-0", b"c"), (b"5-0", b"c"), (b"6-0", b"c")]
             assert requeue(there, b"events", b"g", ids[:2], b"events", 30_000) == RequeueSummary(gone=2)
             # A run stops after its claim: the next run can claim the entries at once.
-            monkeypatch.setattr("rillet.spark.pipelines.requeue._transaction", stopped)
+            send = Servers.replies
+
+            def stopped(self: Servers, key: bytes, commands: Any) -> Any:
+                if commands[0] == (b"MULTI",):
+                    raise KeyError
+                return send(self, key, commands)
+
+            monkeypatch.setattr(Servers, "replies", stopped)
             with pytest.raises(KeyError):
                 requeue(there, b"events", b"g", ids[3:], b"events", 0)
             monkeypatch.undo()

@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING
 
 from rillet.errors import RilletError
 from rillet.spark.errors import reason
-from rillet.spark.options import parse
 from rillet.spark.pipelines.cli_arguments import source_options
+from rillet.spark.pipelines.group_info import checked_options
 from rillet.store.progress import ProgressBar
 
 if TYPE_CHECKING:
@@ -67,17 +67,13 @@ def open_session(options: argparse.Namespace, name: str) -> SparkSession:
 def _check_connection(given: Mapping[str, str]) -> None:
     """Connect to the source, to report an error in milliseconds as one line; Spark needs seconds and many lines."""
     from rillet.client.servers import Servers
-    from rillet.spark.server_address import require_store
 
     if not given:
         return
-    named = any(name.lower() in ("stream", "streams", "streampattern") for name in given)
-    options = parse(given if named else {"streamPattern": "*", **given})
-    require_store(options)
+    options = checked_options(given)
     if options.url is not None:
         with Servers(options) as servers:
-            for _ in servers.masters():
-                return
+            next(servers.masters())
 
 
 @contextmanager

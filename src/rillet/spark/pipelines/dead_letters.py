@@ -37,8 +37,8 @@ from rillet.spark.pipelines.cli_arguments import (
     spark_arguments,
 )
 from rillet.spark.pipelines.cli_common import DONE, counted, foreign_files, open_session, progress_bar
-from rillet.spark.pipelines.group_info import milliseconds, pending_pages, streams_of, xinfo_groups
-from rillet.spark.pipelines.requeue import META, as_text, checked_options, reprocess
+from rillet.spark.pipelines.group_info import checked_options, milliseconds, pending_pages, streams_of, xinfo_groups
+from rillet.spark.pipelines.requeue import META, as_text, reprocess
 from rillet.spark.pipelines.tables import table, watched
 
 if TYPE_CHECKING:

@@ -12,18 +12,20 @@ reply has no pages.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from rillet.client.errors import ConnectorError
+from rillet.client.pages import reply_pages, successor
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
-from rillet.spark.options import Options
+from rillet.spark.options import Options, parse
 from rillet.spark.read import stream_info
 from rillet.spark.read.stream_info import pairs_to_dict, stream_error
-from rillet.types.stream.id import MAX, StreamID
+from rillet.spark.server_address import require_store
+from rillet.types.stream.id import StreamID
 
 PAGE = 1000
+STREAM_OPTIONS = {"stream", "streams", "streampattern"}  # in lower case
 _TRIES = 8
 
 
@@ -34,6 +36,19 @@ class XpendingRow(NamedTuple):
     consumer: bytes
     delivered: int
     deliveries: int
+
+
+def or_all_streams(given: Mapping[str, str]) -> dict[str, str]:
+    """Return a source's options; if they name no stream, add the option that selects all streams."""
+    named = STREAM_OPTIONS & {name.lower() for name in given}
+    return dict(given) if named else {**given, "streamPattern": "*"}
+
+
+def checked_options(given: Mapping[str, str]) -> Options:
+    """Return the parsed options of a source, by default for all streams; raise if an embedded store does not exist."""
+    options = parse(or_all_streams(given))
+    require_store(options)
+    return options
 
 
 def streams_of(servers: Servers, options: Options) -> list[bytes]:
@@ -66,9 +81,8 @@ def xinfo_consumers(servers: Servers, key: bytes, group: bytes) -> list[dict[str
 
 def after(identifier: StreamID) -> bytes | None:
     """Return the next larger stream ID as text; None for the largest possible ID."""
-    if identifier.seq < MAX:
-        return b"%d-%d" % (identifier.ms, identifier.seq + 1)
-    return b"%d-0" % (identifier.ms + 1) if identifier.ms < MAX else None
+    following = successor(identifier)
+    return None if following == identifier else b"%d-%d" % following
 
 
 def milliseconds(time: list[bytes]) -> int:
@@ -76,42 +90,32 @@ def milliseconds(time: list[bytes]) -> int:
     return int(time[0]) * 1000 + int(time[1]) // 1000
 
 
-def pending_page(
-    servers: Servers, key: bytes, group: bytes, start: bytes, end: bytes, count: int, idle: int = 0
-) -> list[XpendingRow]:
-    """Return the first `count` pending entries of an ID range, sorted by ID; empty if the group does not exist."""
-    request = (b"XPENDING", key, group, *((b"IDLE", b"%d" % idle) if idle else ()), start, end, b"%d" % count)
-    entries: list[Any] = []
-    now = 0
-    for _ in range(_TRIES):
-        before, entries, behind = servers.replies(key, [(b"TIME",), request, (b"TIME",)])
-        if isinstance(entries, ReplyError):
-            if entries.prefix == "NOGROUP":
-                return []
-            raise ConnectorError(f"rillet: {servers} refused XPENDING of {key.decode('utf-8', 'replace')!r}: {entries}")
-        now = milliseconds(before)
-        if now == milliseconds(behind):
-            break
-    # An entry that XNACK released has the age -1 and an empty consumer name.
-    return [XpendingRow(StreamID.parse(raw), who, now - age if who else 0, times) for raw, who, age, times in entries]
-
-
 def pending_pages(
-    servers: Servers,
-    key: bytes,
-    group: bytes,
-    *,
-    start: bytes = b"-",
-    end: bytes = b"+",
-    page: int = PAGE,
+    servers: Servers, key: bytes, group: bytes, *, start: bytes = b"-", end: bytes = b"+", page: int = PAGE,
     idle: int = 0,
-) -> Iterator[list[XpendingRow]]:
-    """Yield pages of the pending entries of an ID range, sorted by ID; `idle`: the minimum idle time in ms."""
-    at: bytes | None = start
-    while at is not None:
-        rows = pending_page(servers, key, group, at, end, page, idle)
-        if rows:
-            yield rows
-        if len(rows) < page:
-            return
-        at = after(rows[-1].id)
+) -> Iterator[list[XpendingRow]]:  # fmt: skip
+    """Yield pages of a group's pending entries from `start` to `end`, sorted by ID; none if the group does not exist.
+
+    idle: the minimum idle time in milliseconds.
+    """
+    words = (b"XPENDING", key, group, *((b"IDLE", b"%d" % idle) if idle else ()))
+
+    def command(at: bytes) -> tuple[bytes, ...]:
+        return (*words, at, end, b"%d" % page)
+
+    def send(request: list[bytes]) -> list[XpendingRow]:
+        entries: list[Any] = []
+        now = 0
+        for _ in range(_TRIES):
+            before, entries, behind = servers.replies(key, [(b"TIME",), request, (b"TIME",)])
+            if isinstance(entries, ReplyError):
+                if entries.prefix == "NOGROUP":
+                    return []
+                raise stream_error(servers, key, "XPENDING", str(entries))
+            now = milliseconds(before)
+            if now == milliseconds(behind):
+                break
+        # An entry that XNACK released has the age -1 and an empty consumer name.
+        return [XpendingRow(StreamID.parse(raw), who, now - age if who else 0, n) for raw, who, age, n in entries]
+
+    return reply_pages(send, command, start, page, lambda last: after(last.id))

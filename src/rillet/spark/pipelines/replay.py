@@ -19,26 +19,21 @@ Cost: the same as the sink's, and a sort in one task if the frame is not in orde
 from __future__ import annotations
 
 import argparse
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rillet.client.errors import ConnectorError
 from rillet.spark.archive.layout import Archive
-from rillet.spark.options import Options, parse
+from rillet.spark.options import parse
 from rillet.spark.pipelines import cli_arguments, cli_common
 from rillet.spark.pipelines.cli_common import PipelineError, Progress, counted, silent
 from rillet.spark.pipelines.replay_writer import ReplayTask
+from rillet.spark.pipelines.tables import watched
 from rillet.spark.write.commits import record_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-
-
-POLL = 0.5  # seconds between two reads of the progress
 
 
 @dataclass(frozen=True)
@@ -84,11 +79,18 @@ def replay(
     key = to.encode()
     record = record_key(key, "replay")
     with Servers(options) as servers:
+
+        def written() -> tuple[int, int | None]:
+            try:
+                return int(servers.call(key, b"HGET", record, b"rows") or 0), total
+            except ConnectorError:
+                return 0, total  # if the error persists, the task that writes raises it
+
         if anew:
             servers.call(key, b"DEL", record)
         task = ReplayTask(options, layout, f"{source} {'re-timed' if retime else 'as it is'}", retime, speed)
-        with _progress_of(options, key, record, progress, total):
-            rows = frame.mapInArrow(task, "rows long, before long, last string").collect()
+        work = frame.mapInArrow(task, "rows long, before long, last string").collect
+        rows = watched(frame.sparkSession, progress, work, written)
         servers.call(key, b"DEL", record)
     row = rows[0] if rows else None
     summary = ReplaySummary(0, 0, "") if row is None else ReplaySummary(row["rows"], row["before"], row["last"])
@@ -150,32 +152,6 @@ def _one_stream(frame: DataFrame, stream: str | None, path: str) -> DataFrame:
     return frame
 
 
-@contextmanager
-def _progress_of(options: Options, key: bytes, record: bytes, progress: Progress, total: int | None) -> Iterator[None]:
-    """While the body of the context runs, read the replay's stored position and report it to `progress`."""
-    from rillet.client.servers import Servers
-
-    ended = threading.Event()
-
-    def look() -> None:
-        with Servers(options) as servers:
-            while not ended.wait(POLL):
-                try:
-                    progress(int(servers.call(key, b"HGET", record, b"rows") or 0), total)
-                except ConnectorError:
-                    pass  # if the error persists, the task that writes raises it
-
-    thread = threading.Thread(target=look, daemon=True)
-    if progress is not silent:
-        thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        if progress is not silent:
-            thread.join()
-
-
 # ---- the command --------------------------------------------------------------------------------------------------
 
 EPILOG = """examples:
@@ -233,8 +209,7 @@ def _range(options: argparse.Namespace) -> dict[str, str]:
 
 def run(options: argparse.Namespace) -> int:
     """Replay the rows and print a summary line; return the exit status."""
-    spark = cli_common.open_session(options, "replay")
-    try:
+    with cli_common.open_session(options, "replay") as spark:
         given = {**cli_arguments.source_options(options), **_range(options)}
         frame, ordered = table(spark, parquet=options.parquet, archive=options.archive, **given)
         source = str(options.parquet or options.archive or given.get("url") or given.get("path"))
@@ -244,9 +219,7 @@ def run(options: argparse.Namespace) -> int:
                 frame, options.to, retime=options.retime, speed=options.speed, ordered=ordered, source=source,
                 anew=options.anew, progress=bar, total=None, **cli_arguments.target_options(options),
             )  # fmt: skip
-        print(summary.line(options.to))
-    finally:
-        spark.stop()
+    print(summary.line(options.to))
     return cli_common.DONE
 
 

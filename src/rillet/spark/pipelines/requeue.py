@@ -1,7 +1,7 @@
 """Requeue: moves dead letters and pending entries back into their streams, each exactly once.
 
-Each is moved exactly once even if Spark retries a task, a run is stopped, or two runs overlap. A batch of dead letters
-("letters") is moved with a record, a hash of the letters that were moved, in the cluster slot of the target stream:
+This holds even if Spark retries a task, a run is stopped, or two runs overlap. A batch of dead letters is moved with a
+record, a hash of the letters that were moved, in the cluster slot of the target stream:
 
     WATCH record;  XRANGE letter;  HMGET record;  MULTI;  XADD stream * fields;  HSET record letter;  EXEC
     XDEL letter;  HDEL record
@@ -16,18 +16,20 @@ entry gets a new ID, and every group of the stream receives it again.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import astuple, dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, islice
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
+from rillet.client.transaction import Commands, transact
 from rillet.protocol.reply_parser import ReplyError
-from rillet.spark.options import Options, parse
+from rillet.spark.options import Options
 from rillet.spark.pipelines.cli_common import PipelineError
-from rillet.spark.server_address import require_store
+from rillet.spark.pipelines.group_info import STREAM_OPTIONS, checked_options
 from rillet.spark.write.commits import record_key
 
 if TYPE_CHECKING:
@@ -38,17 +40,11 @@ CONSUMER = b"rillet-dead-letters"
 _BATCH = 100
 _TRIES = 1000
 _RECORD_SECONDS = 7 * 86_400
-_WHICH = ("stream", "streams", "streampattern", "partitioned")
-
-
-def checked_options(options: Mapping[str, str]) -> Options:
-    """Return the connector's options; raise if an embedded store does not exist."""
-    checked = parse(options)
-    require_store(checked)
-    return checked
+_WHICH = {*STREAM_OPTIONS, "partitioned"}
 
 
 def as_text(raw: bytes) -> str:
+    """Return bytes as text; a byte sequence that is not UTF-8 becomes U+FFFD."""
     return raw.decode("utf-8", "replace")
 
 
@@ -57,17 +53,12 @@ class RequeueSummary:
     """How many of the selected entries were requeued, and why the others were not."""
 
     moved: int = 0
-    before: int = 0
-    """Dead letters that an earlier run had requeued but not yet deleted."""
-    gone: int = 0
-    """Dead letters and pending entries that no longer exist, or that a consumer handles now."""
-    nowhere: int = 0
-    """Dead letters that lack the name of their stream."""
+    before: int = 0  # dead letters that an earlier run had requeued but not yet deleted
+    gone: int = 0  # dead letters and pending entries that no longer exist, or that a consumer handles now
+    nowhere: int = 0  # dead letters that lack the name of their stream
 
     def __add__(self, other: RequeueSummary) -> RequeueSummary:
-        return RequeueSummary(
-            self.moved + other.moved, self.before + other.before, self.gone + other.gone, self.nowhere + other.nowhere
-        )
+        return RequeueSummary(*map(add, astuple(self), astuple(other)))
 
 
 def reprocess(
@@ -79,7 +70,7 @@ def reprocess(
     """
     from pyspark.sql import functions as F
 
-    checked = checked_options({"streamPattern": "*", **{n: v for n, v in options.items() if n.lower() not in _WHICH}})
+    checked = checked_options({name: value for name, value in options.items() if name.lower() not in _WHICH})
     keys = ["stream", "group", "id", "letter_stream", "letter_id"]
     tasks = max(spark.sparkContext.defaultParallelism, 1)
     # One task for each target stream. The shuffle completes all reads before the first delete.
@@ -95,7 +86,7 @@ def requeue_task(options: Options, to: str | None, min_idle: int, rows: Iterable
     with Servers(options) as servers:
         for (stream, group, letters), part in groupby(rows, lambda row: (row[0], row[1], row[3])):
             target = to or stream
-            for batch in _batches(part):
+            for batch in iter(partial(_batch, part), []):
                 if target is None:
                     done.nowhere += len(batch)
                 elif letters is not None:
@@ -107,15 +98,8 @@ def requeue_task(options: Options, to: str | None, min_idle: int, rows: Iterable
     yield done
 
 
-def _batches(rows: Iterable[Any]) -> Iterator[list[Any]]:
-    batch: list[Any] = []
-    for row in rows:
-        batch.append(row)
-        if len(batch) == _BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
+def _batch(rows: Iterator[Any]) -> list[Any]:
+    return list(islice(rows, _BATCH))
 
 
 def own_fields(flat: list[bytes]) -> list[bytes]:
@@ -134,24 +118,24 @@ def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) 
     ids = list(dict.fromkeys(ids))  # a selection may have duplicates
     _require_stream(servers, target)
     names = [b"%b %b" % (letters, one) for one in ids]
-    for _ in range(_TRIES):
-        servers.call(record, b"WATCH", record)
+    present: list[tuple[bytes, Any]] = []
+    new: list[tuple[bytes, list[bytes]]] = []
+
+    def prepare() -> Commands:
         entries = servers.calls(letters, [(b"XRANGE", letters, one, one) for one in ids])
         notes = servers.call(record, b"HMGET", record, *names)
-        present = [(name, entry[0]) for name, entry in zip(names, entries, strict=True) if entry]
+        present[:] = [(name, entry[0]) for name, entry in zip(names, entries, strict=True) if entry]
         recorded = {name for name, note in zip(names, notes, strict=True) if note is not None}
-        new = [(name, own_fields(entry[1])) for name, entry in present if name not in recorded]
-        commands = [(b"XADD", target, b"*", *fields) for _, fields in new]
+        new[:] = [(name, own_fields(entry[1])) for name, entry in present if name not in recorded]
         marks = [word for name, _ in new for word in (name, b"1")]
-        if not new or _transaction(servers, record, [*commands, (b"HSET", record, *marks)]):
-            break
-    else:
-        raise PipelineError(
-            f"rillet: {as_text(record)!r} changed too often; some dead letters of {as_text(letters)!r} were not "
-            "requeued. Run the command again"
-        )
-    if not new:
-        servers.call(record, b"UNWATCH")
+        appends = [(b"XADD", target, b"*", *fields) for _, fields in new]
+        return [*appends, (b"HSET", record, *marks)] if new else []
+
+    replies = _transact(servers, record, record, prepare, letters)
+    failed = [name for (name, _), reply in zip(new, replies, strict=False) if isinstance(reply, ReplyError)]
+    if failed:  # the record must not list letters that were not appended
+        servers.call(record, b"HDEL", record, *failed)
+    _raise_errors(servers, replies)
     if present:
         servers.call(letters, b"XDEL", letters, *(entry[0] for _, entry in present))
     servers.calls(record, [(b"HDEL", record, *names), (b"EXPIRE", record, b"%d" % _RECORD_SECONDS)])
@@ -166,25 +150,24 @@ def requeue(
         raise PipelineError("rillet: pending entries can only be requeued into their own stream")
     record = record_key(stream, "dead-letters")
     idle, ids = b"%d" % min_idle, list(dict.fromkeys(ids))
-    for _ in range(_TRIES):
-        servers.call(stream, b"WATCH", record)
+    present: list[Any] = []
+
+    def prepare() -> Commands:
         # The claim keeps the idle time at `min_idle`, so that another run can claim if this one stops here.
         claim = (b"XCLAIM", stream, group, CONSUMER, idle, *ids, b"IDLE", idle, b"JUSTID")
         claimed = servers.call(stream, *claim)
         entries = servers.calls(stream, [(b"XRANGE", stream, one, one) for one in claimed])
-        present = [entry[0] for entry in entries if entry]
+        present[:] = [entry[0] for entry in entries if entry]
         if not present:
-            servers.call(stream, b"UNWATCH")
-            return RequeueSummary(gone=len(ids))
-        commands: list[tuple[bytes, ...]] = [(b"XADD", stream, b"*", *entry[1]) for entry in present]
-        commands.append((b"XACK", stream, group, *(entry[0] for entry in present)))
-        commands += [(b"HINCRBY", record, group, b"%d" % len(present)), (b"EXPIRE", record, b"%d" % _RECORD_SECONDS)]
-        if _transaction(servers, stream, commands):
-            return RequeueSummary(moved=len(present), gone=len(ids) - len(present))
-    raise PipelineError(
-        f"rillet: {as_text(record)!r} changed too often; some pending entries of {as_text(stream)!r} were not "
-        "requeued. Run the command again"
-    )
+            return []
+        return [
+            *((b"XADD", stream, b"*", *fields) for _, fields in present),
+            (b"XACK", stream, group, *(identifier for identifier, _ in present)),
+            (b"HINCRBY", record, group, b"%d" % len(present)), (b"EXPIRE", record, b"%d" % _RECORD_SECONDS),
+        ]  # fmt: skip
+
+    _raise_errors(servers, _transact(servers, stream, record, prepare, stream))
+    return RequeueSummary(moved=len(present), gone=len(ids) - len(present))
 
 
 def _require_stream(servers: Servers, key: bytes) -> None:
@@ -194,16 +177,18 @@ def _require_stream(servers: Servers, key: bytes) -> None:
         raise ConnectorError(f"rillet: {servers}: entries cannot go to {as_text(key)!r}, which holds a {as_text(kind)}")
 
 
-def _transaction(servers: Servers, key: bytes, commands: list[tuple[bytes, ...]]) -> bool:
-    """Run commands as one MULTI/EXEC transaction; return False if a watched key has changed."""
-    replies = servers.replies(key, [(b"MULTI",), *commands, (b"EXEC",)])
-    result = replies[-1]
-    results = result if isinstance(result, list) else []
-    refused = [reply for reply in (*replies, *results) if isinstance(reply, ReplyError)]
-    if refused:
-        if results and commands[-1][0] == b"HSET":  # remove the failed letters from the record
-            _, record, *notes = commands[-1]
-            failed = [name for name, reply in zip(notes[::2], results, strict=False) if isinstance(reply, ReplyError)]
-            servers.call(key, b"HDEL", record, *failed)
-        raise ConnectorError(f"rillet: {servers} rejected the requeued entries: {refused[0]}")
-    return result is not None
+def _transact(servers: Servers, key: bytes, record: bytes, prepare: Callable[[], Commands], source: bytes) -> list[Any]:
+    """Return the replies to the commands of a transaction that watches the record, with ReplyErrors among them."""
+    replies = transact(servers, key, [record], prepare, _TRIES)
+    if replies is None:
+        raise PipelineError(
+            f"rillet: other clients changed {as_text(record)!r} in each of {_TRIES} attempts; some entries of "
+            f"{as_text(source)!r} were not requeued. Run the command again"
+        )
+    return replies
+
+
+def _raise_errors(servers: Servers, replies: list[Any]) -> None:
+    for reply in replies:
+        if isinstance(reply, ReplyError):
+            raise ConnectorError(f"rillet: {servers} rejected the requeued entries: {reply}")

@@ -1,10 +1,10 @@
-"""Output of the pipeline commands: the progress of Spark's tasks, and text tables.
+"""Output of the pipeline commands: the progress of Spark jobs, and text tables.
 
     result = watched(spark, bar, work)       runs work() in a thread; the bar counts its completed tasks
     print(table(("group", "lag"), rows))     prints columns as wide as needed, with numbers aligned right
 
-Spark reports the progress of a job group: the number of tasks in its stages, and of those completed. The driver reads
-this four times a second. It has no other information about rows that executors read and write.
+Spark reports the progress of a job group: the number of tasks in its stages, and of those completed. The driver has no
+information about rows that executors read and write, unless the pipeline stores it on a server.
 """
 
 from __future__ import annotations
@@ -16,12 +16,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-_EVERY = 0.25
+_EVERY = 0.25  # seconds between two reads of the progress
 T = TypeVar("T")
 
 
-def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: Callable[[], T]) -> T:
-    """Return the result of work(), which runs Spark jobs; meanwhile call show(tasks done, total)."""
+def watched(
+    spark: SparkSession, show: Callable[[int, int | None], None], work: Callable[[], T],
+    progress: Callable[[], tuple[int, int | None]] | None = None,
+) -> T:  # fmt: skip
+    """Return the result of work(), which runs Spark jobs; meanwhile call show(done, total) four times a second.
+
+    progress: returns done and total; by default, the numbers of completed tasks and of all tasks.
+    """
     context = spark.sparkContext
     group = f"rillet-{id(work):x}"
     result: list[T] = []
@@ -32,7 +38,7 @@ def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: 
         try:
             context.setJobGroup(group, "rillet pipeline", interruptOnCancel=True)
             result.append(work())
-        except BaseException as error:  # the calling thread raises it again
+        except BaseException as error:  # raised again in the calling thread
             failure.append(error)
         finally:
             ended.set()
@@ -41,7 +47,7 @@ def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: 
     thread.start()
     try:
         while not ended.wait(_EVERY):
-            show(*_tasks(context.statusTracker(), group))
+            show(*(_tasks(context.statusTracker(), group) if progress is None else progress()))
     except KeyboardInterrupt:
         context.cancelJobGroup(group)
         raise
@@ -53,6 +59,7 @@ def watched(spark: SparkSession, show: Callable[[int, int | None], None], work: 
 
 
 def _tasks(tracker: Any, group: str) -> tuple[int, int | None]:
+    """Return the numbers of completed tasks and of all tasks in the stages of a job group that Spark knows."""
     done = total = 0
     for job in tracker.getJobIdsForGroup(group):
         job_info = tracker.getJobInfo(job)
