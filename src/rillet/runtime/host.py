@@ -5,7 +5,7 @@
     neither  -> DefaultHost            an engine in memory, in a test or in a Spark task
 
 The engine opens no file, socket or thread. A command that needs one calls a method of `Engine.host`. A host derives
-from DefaultHost and overrides what it can do; the other commands are refused with an error that gives the reason.
+from DefaultHost and overrides the services that it provides.
 """
 
 from __future__ import annotations
@@ -27,148 +27,118 @@ _NO_RDB_FILE = "this store is in memory and has no RDB file; Store.save(path) wr
 
 
 class Host(Protocol):
-    """The services that commands use. A method raises CommandError if it cannot do its work."""
+    """The services that commands use; a method raises CommandError if it cannot do its work.
+
+    Each body is the default, for an engine that has no server and no files: it does nothing, or refuses with a reason.
+    """
+
+    _engine: Any
 
     # -- the process ---------------------------------------------------------------------------------
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
         """Save as the flags and the save points require, then end the process (SHUTDOWN)."""
-
-    def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Hold back the commands of all clients, or their writes, until a time in ms since the epoch (CLIENT PAUSE)."""
-
-    def unpause(self) -> None:
-        """End a pause and run the commands that were held back (CLIENT UNPAUSE)."""
-
-    def pause_cron(self, paused: bool) -> None:
-        """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
-
-    def memory(self) -> dict[str, int]:
-        """Return used_memory and used_memory_peak in bytes (INFO memory)."""
-
-    def log_line(self, text: str, level: str = "warning") -> None:
-        """Write a line to the server's log; `level` is one of `loglevel`."""
-
-    def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return functions by INFO section; the fields that each returns override or extend the engine's fields."""
-
-    def reset_statistics(self) -> None:
-        """Reset the host's own counters (CONFIG RESETSTAT)."""
-
-    # -- settings ------------------------------------------------------------------------------------
-
-    def setting_changed(self, name: str) -> None:
-        """Apply a setting that CONFIG SET changed; SettingError rejects it, and CONFIG SET restores the value."""
-
-    def rewrite_config(self, everything: bool) -> None:
-        """Write the settings to the configuration file, the defaults too if `everything` (CONFIG REWRITE)."""
-
-    # -- the RDB file --------------------------------------------------------------------------------
-
-    def save(self) -> None:
-        """Write the RDB file before returning (SAVE)."""
-
-    def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        """Start to write the RDB file in the background and return True, or schedule that and return False (BGSAVE).
-
-        later: do not start now, as in a transaction; schedule: do not fail if another child process runs.
-        """
-
-    def last_save(self) -> int:
-        """Return when the RDB file was last written, in seconds since the epoch (LASTSAVE)."""
-
-    def flushed(self) -> bool:
-        """Handle FLUSHALL: return whether an empty RDB file was written, so that there are no unsaved changes."""
-
-    def reload(self, *, save: bool, flush: bool, merge: bool) -> None:
-        """Write the RDB file if `save`, empty the databases if `flush`, then load the file (DEBUG RELOAD)."""
-
-    # -- the append-only file ------------------------------------------------------------------------
-
-    def rewrite_log(self, *, later: bool) -> bool:
-        """Start to rewrite the append-only file and return True, or schedule that and return False (BGREWRITEAOF)."""
-
-    def load_log(self) -> None:
-        """Empty the databases and load the append-only file (DEBUG LOADAOF)."""
-
-
-class DefaultHost:
-    """The host of an engine that has no server and no files, and the base class of the other hosts."""
-
-    def __init__(self, engine: Any) -> None:
-        self._engine = engine
-
-    def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        """Refuse."""
         raise CommandError("SHUTDOWN needs a server; a store in a process is closed by its process")
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Refuse."""
+        """Hold back the commands of all clients, or their writes, until a time in ms since the epoch (CLIENT PAUSE)."""
         raise CommandError("CLIENT PAUSE needs a server; this store runs inside its process")
 
     def unpause(self) -> None:
-        """Do nothing: no client can be paused."""
+        """End a pause and run the commands that were held back (CLIENT UNPAUSE)."""
+        return
 
     def pause_cron(self, paused: bool) -> None:
-        """Do nothing: there are no periodic jobs."""
+        """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
+        return
 
     def memory(self) -> dict[str, int]:
-        """Return the peak memory of this process for both figures, 0 if the system does not report it."""
+        """Return used_memory and used_memory_peak in bytes (INFO memory).
+
+        Default: the peak of this process for both fields, 0 if the operating system does not report it.
+        """
         if resource is None:
             return {"used_memory": 0, "used_memory_peak": 0}
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         return {"used_memory": peak, "used_memory_peak": peak}
 
     def log_line(self, text: str, level: str = "warning") -> None:
-        """Drop the line: there is no log."""
+        """Write a line to the server's log; `level` is one of `loglevel`."""
+        return
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return no section."""
+        """Return functions by INFO section; the fields that each returns override or extend the engine's fields."""
         return {}
 
     def reset_statistics(self) -> None:
-        """Do nothing: all counters are the engine's."""
+        """Reset the host's own counters (CONFIG RESETSTAT)."""
+        return
+
+    # -- settings ------------------------------------------------------------------------------------
 
     def setting_changed(self, name: str) -> None:
-        """Reject the settings that only a server or a store in a directory can apply."""
+        """Apply a setting that CONFIG SET changed; SettingError rejects it, and CONFIG SET restores the value.
+
+        Default: reject the settings that only a server or a store in a directory can apply.
+        """
         if PARAMETERS[name].needs_host:
             raise SettingError("can't be changed while it runs")
 
     def rewrite_config(self, everything: bool) -> None:
-        """Refuse."""
+        """Write the settings to the configuration file, the defaults too if `everything` (CONFIG REWRITE)."""
         raise CommandError("The server is running without a config file")
 
+    # -- the RDB file --------------------------------------------------------------------------------
+
     def save(self) -> None:
-        """Refuse."""
+        """Write the RDB file before returning (SAVE)."""
         raise CommandError(_NO_RDB_FILE)
 
     def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        """Refuse."""
+        """Start to write the RDB file in the background and return True, or schedule that and return False (BGSAVE).
+
+        later: do not start now, as in a transaction; schedule: do not fail if another child process runs.
+        """
         raise CommandError(_NO_RDB_FILE)
 
     def last_save(self) -> int:
-        """Return the creation time of the engine: nothing was saved since."""
+        """Return when the RDB file was last written, in seconds since the epoch (LASTSAVE).
+
+        Default: the creation time of the engine.
+        """
         started: int = self._engine.started_ms
         return started // 1000
 
     def flushed(self) -> bool:
-        """Return False: there is no RDB file."""
+        """Handle FLUSHALL: return whether an empty RDB file was written, so that there are no unsaved changes."""
         return False
 
     def reload(self, *, save: bool, flush: bool, merge: bool) -> None:
-        """Replace each value by the one that its RDB bytes decode to, the closest to a reload without a file."""
+        """Write the RDB file if `save`, empty the databases if `flush`, then load the file (DEBUG RELOAD).
+
+        Default: replace each value by the one that its RDB bytes decode to, the closest to a reload without a file.
+        """
         settings = self._engine.settings
         for database in self._engine.databases:
             for key, value in list(database.values.items()):
                 database.values[key] = rdb.restore(rdb.dump(value, settings.rdbcompression), settings)
 
+    # -- the append-only file ------------------------------------------------------------------------
+
     def rewrite_log(self, *, later: bool) -> bool:
-        """Refuse."""
+        """Start to rewrite the append-only file and return True, or schedule that and return False (BGREWRITEAOF)."""
         raise CommandError("BGREWRITEAOF needs a server with an append-only file")
 
     def load_log(self) -> None:
-        """Refuse."""
+        """Empty the databases and load the append-only file (DEBUG LOADAOF)."""
         raise CommandError("there is no append-only file to load")
+
+
+class DefaultHost(Host):
+    """The host of an engine that has no server and no files, and the base class of the other hosts."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
 
 
 __all__ = ["DefaultHost", "Host"]
