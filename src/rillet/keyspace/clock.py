@@ -72,23 +72,23 @@ class ManualClock(Clock):
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def now_ms(self) -> cython.longlong:
-        """Return the current setting in milliseconds."""
+        """Return the time that was set, in milliseconds."""
         return self.us // 1000
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def now_us(self) -> cython.longlong:
-        """Return the current setting in microseconds."""
+        """Return the time that was set, in microseconds."""
         return self.us
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def ticks(self) -> cython.longlong:
-        """Return the current setting in nanoseconds."""
+        """Return the time that was set, in nanoseconds."""
         return self.us * 1000
 
     def advance(self, ms: int) -> None:
-        """Move the clock by ms milliseconds; negative moves it back."""
+        """Move the clock forward by a number of milliseconds; back if the number is negative."""
         self.us += ms * 1000
 
     def sleep(self, seconds: float) -> None:

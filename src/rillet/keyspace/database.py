@@ -2,7 +2,7 @@
 
     index          values[key] -> String | Stream | ...      one object per key, never None
     expires        expires[key] -> ms since the epoch        only keys of `values`
-    blocking_keys  blocking_keys[key] -> Waiters             queues of clients blocked on the key
+    blocking_keys  blocking_keys[key] -> KeyWaiters           queues of clients blocked on the key
     ready_keys     {key: None}                               keys with blocked clients that changed, in that order
     watched_keys   watched_keys[key] -> {Watcher}            WATCH: marked when the key changes
     idmp_keys      {key: None}                               streams with idempotent producers whose messages may expire
@@ -47,8 +47,8 @@ from rillet.types.stream.value import Stream
 class Watcher:
     """The WATCH state of a client: `dirty` becomes True when one of its watched keys changes.
 
-    `stale` holds watched keys that had already expired at WATCH but still existed; their deletion is not a
-    change (multi.c: watchedKey.expired).
+    `stale` contains watched keys that had expired before WATCH but still existed: their deletion is not a change
+    (multi.c: watchedKey.expired).
     """
 
     __slots__ = ("dirty", "keys", "stale")

@@ -25,8 +25,8 @@ _WHILE_SUBSCRIBED = frozenset(
     (b"ping", b"subscribe", b"ssubscribe", b"psubscribe", b"unsubscribe", b"sunsubscribe", b"punsubscribe", b"quit",
      b"reset")
 )  # fmt: skip
-# Words of an HTTP request. A web page can make a browser send one here, so the connection is closed without a reply
-# (server.c: securityWarningCommand).
+# First words of the lines of an HTTP request, which a web page can make a browser send to the server. The connection is
+# closed without a reply (server.c: securityWarningCommand).
 _HTTP = frozenset((b"post", b"host:"))
 
 

@@ -7,9 +7,9 @@
 
 A command that changes a key marks it as ready; after the command, the engine serves the clients of the ready keys.
 Redis tries each client of a key, first come first served (handleClientsBlockedOnKey). With ten thousand clients in
-one group and one new entry, that is ten thousand tries for one success. So clients that wait for the same thing form a
-queue: if its first client cannot be served, the round skips the others. Between queues the order is that
-of arrival, as in Redis.
+one group and one new entry, Redis makes ten thousand tries for one success. So clients that wait for the same event
+form a queue: if its first client cannot be served, the round skips the others. Between queues the order is that of
+arrival, as in Redis.
 
 Costs: O(1) to block and to unblock; a round O(queues), and O(log queues) for each client that it tries.
 """
@@ -94,7 +94,7 @@ class KeyWaiters:
         queue[blocked] = None
 
     def remove(self, blocked: Any) -> None:
-        """Remove a client, if it is there."""
+        """Remove a client if it is in its queue."""
         queue = self.queues.get(blocked.queue)
         if queue is not None:
             queue.pop(blocked, None)
@@ -209,7 +209,7 @@ class Blocking:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def wake(self, session: Session) -> cython.bint:
-        """Notify the frontend of the session that it has a reply, or that its deadline changed."""
+        """Notify the session's frontend that the session has a reply or a new deadline."""
         if session.on_wake is not None:
             session.on_wake()
         return True

@@ -16,7 +16,7 @@ A message is encoded once per protocol version and appended to the output of eve
 
 Messages are not stored. A subscriber that does not read its output is disconnected by its frontend
 (client-output-buffer-limit). A subscriber that runs a command gets the message after its reply. Up to Redis 7.0, a
-client's own PUBLISH put the message before the reply, even inside EXEC's array (`Channels.before_reply`).
+client's own PUBLISH put the message before the reply, even inside EXEC's array (commands/pubsub).
 
 Costs: subscribing and unsubscribing O(1) per name; publishing O(subscribers + patterns), with a glob match per
 pattern; closing a session O(its names). Compiled, because a message to ten thousand subscribers is ten thousand rounds
@@ -36,6 +36,8 @@ from rillet.runtime import session_state
 from rillet.runtime.session import Session
 from rillet.structs.glob import Glob
 
+# The kinds of subscriptions.
+CHANNEL, PATTERN, SHARD = range(3)
 _CLOSING = cython.declare(cython.int, session_state.CLOSING)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
 
@@ -74,63 +76,46 @@ class Channels:
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def subscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
-        """Subscribe the session to a channel; return whether that is new (pubsubSubscribeChannel). O(1)"""
-        own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
+    def subscribe(self, session: Session, name: bytes, kind: cython.int) -> cython.bint:
+        """Subscribe the session to a name of a kind (CHANNEL, PATTERN, SHARD); return False if it was subscribed. O(1)
+
+        Source: pubsub.c, pubsubSubscribeChannel and pubsubSubscribePattern.
+        """
+        own: dict[bytes, Any] = self._own(session, kind)
         if name in own:
             return False
         own[name] = None
-        table: dict[bytes, Any] = self.shards if shard else self.channels
-        table.setdefault(name, {})[session] = None
+        if kind == PATTERN:
+            if name not in self.patterns:
+                self.patterns[name] = (Glob(name), {})
+            self.patterns[name][1][session] = None
+        else:
+            table: dict[bytes, Any] = self.shards if kind == SHARD else self.channels
+            table.setdefault(name, {})[session] = None
         return True
 
     @cython.ccall
     @cython.exceptval(-1, check=False)
-    def subscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
-        """Subscribe the session to a pattern; return whether that is new (pubsubSubscribePattern). O(1)"""
-        own: dict[bytes, Any] = self._own(session).patterns
-        if pattern in own:
-            return False
-        own[pattern] = None
-        if pattern not in self.patterns:
-            self.patterns[pattern] = (Glob(pattern), {})
-        self.patterns[pattern][1][session] = None
-        return True
-
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def unsubscribe(self, session: Session, name: bytes, shard: cython.bint) -> cython.bint:
-        """Unsubscribe the session from a channel; return whether it was subscribed (pubsubUnsubscribeChannel). O(1)"""
-        own: dict[bytes, Any] = self._own(session).shards if shard else self._own(session).channels
+    def unsubscribe(self, session: Session, name: bytes, kind: cython.int) -> cython.bint:
+        """Unsubscribe the session from a name; return False if it was not subscribed. O(1)"""
+        own: dict[bytes, Any] = self._own(session, kind)
         if name not in own:
             return False
         del own[name]
-        table: dict[bytes, Any] = self.shards if shard else self.channels
-        listeners: dict[Any, Any] = table[name]
+        table: dict[bytes, Any] = self.patterns if kind == PATTERN else self.shards if kind == SHARD else self.channels
+        listeners: dict[Any, Any] = table[name][1] if kind == PATTERN else table[name]
         del listeners[session]
         if not listeners:
             del table[name]
         return True
 
-    @cython.ccall
-    @cython.exceptval(-1, check=False)
-    def unsubscribe_pattern(self, session: Session, pattern: bytes) -> cython.bint:
-        """Unsubscribe the session from a pattern; return whether it was subscribed (pubsubUnsubscribePattern). O(1)"""
-        own: dict[bytes, Any] = self._own(session).patterns
-        if pattern not in own:
-            return False
-        del own[pattern]
-        listeners: dict[Any, Any] = self.patterns[pattern][1]
-        del listeners[session]
-        if not listeners:
-            del self.patterns[pattern]
-        return True
-
     @cython.cfunc
-    def _own(self, session: Session) -> Any:
+    def _own(self, session: Session, kind: cython.int) -> Any:
+        """Return the names of a kind to which the session has subscribed."""
         if session.subscriptions is None:
             session.subscriptions = Subscriptions()
-        return session.subscriptions
+        own = session.subscriptions
+        return own.patterns if kind == PATTERN else own.shards if kind == SHARD else own.channels
 
     def settle(self, session: Session) -> None:
         """Update the session's SUBSCRIBED flag after its subscriptions changed (CLIENT_PUBSUB)."""
@@ -144,12 +129,9 @@ class Channels:
         """Remove all subscriptions of the session without a reply (networking.c: freeClient, RESET). O(names)"""
         own = session.subscriptions
         if own is not None:
-            for name in list(own.channels):
-                self.unsubscribe(session, name, False)
-            for name in list(own.shards):
-                self.unsubscribe(session, name, True)
-            for pattern in list(own.patterns):
-                self.unsubscribe_pattern(session, pattern)
+            for kind, names in ((CHANNEL, own.channels), (SHARD, own.shards), (PATTERN, own.patterns)):
+                for name in list(names):
+                    self.unsubscribe(session, name, kind)
         session.pushes = None
         self.settle(session)
 
@@ -188,7 +170,7 @@ class Channels:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _send(self, listeners: dict[Any, Any], body: bytes) -> cython.Py_ssize_t:
-        """Append a message to the output of each subscriber, except closing ones; return the number of all."""
+        """Append a message to the output of every subscriber, except closing ones; return the number of subscribers."""
         array: bytes = b"*" + body
         push: bytes = b""
         data: bytes
@@ -225,15 +207,9 @@ class Channels:
             assert all(session in self.shards[name] for name in own.shards)
             assert all(session in self.patterns[pattern][1] for pattern in own.patterns)
 
-    @staticmethod
-    def before_reply(session: Session) -> None:
-        """Write the session's own messages before its reply, as Redis 7.0 does."""
-        if session.pushes is not None:
-            session.flush_pushes()
-
 
 def _bulks(channel: bytes, message: bytes) -> bytes:
     return b"$%d\r\n%b\r\n$%d\r\n%b\r\n" % (len(channel), channel, len(message), message)
 
 
-__all__ = ["Channels", "Subscriptions"]
+__all__ = ["CHANNEL", "PATTERN", "SHARD", "Channels", "Subscriptions"]

@@ -52,7 +52,7 @@ _TRUSTED = cython.declare(cython.int, session_state.TRUSTED)
 _RUNNING = cython.declare(cython.int, session_state.RUNNING)
 
 _MAX_CACHED_NAMES = 4096
-# Bytes of replies after which a replay empties the output, which has no reader.
+# Replies to a replayed log have no reader: the output is emptied after this many bytes.
 _REPLAY_BATCH = cython.declare(cython.Py_ssize_t, 1 << 15)
 # Milliseconds between two searches for expired producers of idempotent messages.
 _IDMP_PERIOD = 1000
@@ -114,8 +114,8 @@ class Engine:
         self._fast_path_sizes = 0
         for name, _, _ in self._fast_paths:
             self._fast_path_sizes |= 1 << len(name)
-        # When the last command of a batch ended, in ticks; 0 outside of a batch. The next command starts then, so a
-        # batch reads the clock once per command, and parsing counts as part of the command.
+        # The time (in ticks) at which the last command of a batch ended; 0 outside of a batch. It is also the start of
+        # the next command: a batch reads the clock once per command, and parsing counts as part of the command.
         self._since = 0
         self.take_settings()
 
@@ -234,7 +234,7 @@ class Engine:
             counters.nanoseconds += ended - began
             if self._since:
                 self._since = ended
-            # Runs also after KeyboardInterrupt or MemoryError, because the handler may already have changed data.
+            # Log changes also after KeyboardInterrupt or MemoryError: the handler may already have changed data.
             if session.dirty or session.propagated is not None:
                 propagation.take_effects(session, argv)
             if propagation.pending and propagation.depth == 0:
@@ -252,10 +252,10 @@ class Engine:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def drain(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.bint:
-        """Run the complete commands in the parser; return True to be called again once the replies are sent.
+        """Run the complete commands in the parser; return True if the caller must send the replies and call again.
 
-        Stops when the session blocks or closes, when the parser needs more bytes, or after `limit` bytes of replies.
-        A protocol error leaves Redis's error as the last reply and closes the session.
+        Stop when the session blocks or closes, when the parser needs more bytes, or after `limit` bytes of replies.
+        After a protocol error, Redis's error text is the last reply, and the session is closed.
         """
         self._since = self.clock.ticks()
         try:
@@ -290,10 +290,10 @@ class Engine:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def replay(self, session: Session, parser: CommandParser) -> cython.Py_ssize_t:
-        """Run the next plain calls of a log without replies; return their number.
+        """Run the next commands of a log on their fast paths, without replies; return their number.
 
-        Stops at the first command without a fast path, which the caller runs. MULTI has none, so nothing here is
-        part of a transaction.
+        Stop at the first command without a fast path; the caller runs that command. MULTI has no fast path, so none
+        of these commands is part of a transaction.
         """
         count: cython.Py_ssize_t = 0
         ran: cython.Py_ssize_t = 1
@@ -313,7 +313,7 @@ class Engine:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _try_fast_path(self, session: Session, parser: CommandParser, limit: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Run the next plain calls by the fast path of their command; return their number."""
+        """Run the next commands on their fast path; return their number, 0 if the next one needs its handler."""
         size: cython.int = parser.first_size()
         # The length of the name excludes most commands without a comparison of the name.
         if size < 0 or not self._fast_path_sizes >> size & 1:
@@ -406,7 +406,7 @@ class Engine:
         database.touch(key)
         if self.notify_events:
             self.keyspace_event(database, b"x", b"expired", key)
-        # The DEL is logged even while writes are refused: the log buffers it until it can be written again.
+        # The DEL is logged even while writes are refused: the log buffers it until its file can be written again.
         if self.propagation.log is not None and not self.loading:
             name = b"UNLINK" if self.settings.lazyfree_lazy_expire else b"DEL"
             self.propagation.add(database.index, [name, key])

@@ -1,17 +1,17 @@
 """Fast paths: run calls from the client's buffer without creating a list of their arguments.
 
     bytes -> CommandParser.next -> argv -> Engine.call -> handler(session, argv)             every command
-          -> CommandParser.scan -> ArgumentSpans -> FastPath.run(session, parser, words)     a run of plain calls
+          -> CommandParser.scan -> ArgumentSpans -> FastPath.run(session, parser, words)     consecutive plain calls
 
-A declaration may name a fast path beside its handler (`Command.shortcut`). The engine offers it a call if nothing is
-unusual: no transaction, no keyspace events, no pause, and either no log or one with a propagation buffer. The fast path
-then does exactly what the handler would do and continues with the next calls of the same command. Or it declines
-the call before it changes any data, and the handler runs. It declines every call that would be an error, so each error
-message is written in one place.
+A declaration may name a fast path beside its handler (`Command.shortcut`). The engine tries the fast path if nothing is
+unusual: no transaction, no keyspace events, no pause, and either no log or a log with a propagation buffer. The fast
+path does exactly what the handler would do, and continues with the next calls of the same command. A call that is not
+plain, or that would be an error, is left to the handler before any data is changed. So each error message is written in
+one place.
 
 A change is appended to the propagation buffer as the client sent it, with the generated parts filled in (the ID for
-`*`); the bytes equal those of the handler. `session.dirty` is the sum over the run, which the engine counts and times
-as a whole. A run ends when a blocked client has to be served.
+`*`); the bytes equal those of the handler. `session.dirty` is the sum of all calls, and the engine counts and times
+them as a whole. A fast path returns when a blocked client has to be served.
 
 An XADD of five fields takes a third less time (docs/design has the measurements).
 """
@@ -45,7 +45,7 @@ class FastPath:
     ) -> cython.Py_ssize_t:
         """Run the call in `words` and the following calls of the same command; return their number.
 
-        Changes are appended to `feed`, unless it is None. The run ends at the first call that is not plain, when
+        Changes are appended to `feed`, unless `feed` is None. Return at the first call that needs the handler, when
         blocked clients have to be served, or after `limit` bytes of replies. The parser is then behind the last call.
         """
         raise NotImplementedError

@@ -26,7 +26,7 @@ class PausedClients:
         self._postponed: list[BlockedClient] = []
 
     def postpone(self, session: Session, entry: Command | None, argv: list[bytes]) -> bool:
-        """Hold back a command if the pause applies to it; return whether it does."""
+        """Hold back a command if the pause applies to it; return whether it was held back."""
         if session.transport is None or entry is None or not entry.accepts(len(argv)):
             return False
         if self._engine.paused == PAUSE_WRITES and not _may_replicate(session, entry):

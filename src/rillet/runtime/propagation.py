@@ -37,7 +37,7 @@ class Log(Protocol):
 @cython.final
 @cython.cclass
 class Propagation:
-    """The changes of one engine that are not in its log yet; `depth` counts the handlers that run."""
+    """The changes of one engine that are not in its log yet; `depth` is the number of nested handlers."""
 
     __slots__ = ("log", "feed", "depth", "pending", "dirty", "_settings", "_clock")
     log: Any

@@ -126,7 +126,7 @@ class CommandTable:
         self._all: list[Command] = []
 
     def add(self, entry: Command) -> None:
-        """Add a declaration; a second one of the same name is an error."""
+        """Add a declaration; a name that was already declared is an error."""
         same_level = self.by_name
         if entry.container:
             container = self._container(entry)

@@ -197,7 +197,7 @@ class Session:
     @cython.ccall
     @cython.exceptval(-1, check=False)
     def propagate(self, argv: list[bytes]) -> cython.bint:
-        """Log and replicate this command, after those of earlier calls, in place of the received one."""
+        """Log and replicate `argv` instead of the received command; repeated calls log several commands."""
         if self.propagated is None:
             self.propagated = [argv]
         else:

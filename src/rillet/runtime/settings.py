@@ -146,7 +146,7 @@ def _bind(words: list[str]) -> str:
 def _written_bind(addresses: str) -> Lines:
     if addresses == _LOOPBACK:
         return []
-    # Text that needs quotes is not an address: the next start would fail on it.
+    # A word that needs quotes is not an address; quoted, it stays one word, which the next start rejects.
     written = (word if re.fullmatch(r"[!#-&(-\[\]-~]+", word) else quoted(word) for word in addresses.split(" "))
     return [(" ".join(written), True)]
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from rillet.commands.arguments import subcommand_error
 from rillet.commands.help import reply_help
-from rillet.runtime.channels import Channels
+from rillet.runtime.channels import CHANNEL, PATTERN, SHARD, Channels
 from rillet.runtime.registry import command
 from rillet.runtime.session import Session
 from rillet.structs.glob import compiled
@@ -60,7 +60,7 @@ def subscribe(session: Session, argv: list[bytes]) -> None:
     """Subscribe to channels."""
     channels = _channels(session)
     for name in argv[1:]:
-        channels.subscribe(session, name, False)
+        channels.subscribe(session, name, CHANNEL)
         _confirm(session, b"subscribe", name, _count(session))
     channels.settle(session)
 
@@ -73,7 +73,7 @@ def unsubscribe(session: Session, argv: list[bytes]) -> None:
     names: list[bytes | None] = [*argv[1:]] or [*(own.channels if own is not None else ())] or [None]
     for name in names:
         if name is not None:
-            channels.unsubscribe(session, name, False)
+            channels.unsubscribe(session, name, CHANNEL)
         _confirm(session, b"unsubscribe", name, _count(session))
     channels.settle(session)
 
@@ -84,7 +84,7 @@ def psubscribe(session: Session, argv: list[bytes]) -> None:
     """Subscribe to all channels that match patterns."""
     channels = _channels(session)
     for pattern in argv[1:]:
-        channels.subscribe_pattern(session, pattern)
+        channels.subscribe(session, pattern, PATTERN)
         _confirm(session, b"psubscribe", pattern, _count(session))
     channels.settle(session)
 
@@ -97,7 +97,7 @@ def punsubscribe(session: Session, argv: list[bytes]) -> None:
     patterns: list[bytes | None] = [*argv[1:]] or [*(own.patterns if own is not None else ())] or [None]
     for pattern in patterns:
         if pattern is not None:
-            channels.unsubscribe_pattern(session, pattern)
+            channels.unsubscribe(session, pattern, PATTERN)
         _confirm(session, b"punsubscribe", pattern, _count(session))
     channels.settle(session)
 
@@ -108,7 +108,7 @@ def ssubscribe(session: Session, argv: list[bytes]) -> None:
     """Subscribe to shard channels."""
     channels = _channels(session)
     for name in argv[1:]:
-        channels.subscribe(session, name, True)
+        channels.subscribe(session, name, SHARD)
         _confirm(session, b"ssubscribe", name, _shard_count(session))
     channels.settle(session)
 
@@ -121,7 +121,7 @@ def sunsubscribe(session: Session, argv: list[bytes]) -> None:
     names: list[bytes | None] = [*argv[1:]] or [*(own.shards if own is not None else ())] or [None]
     for name in names:
         if name is not None:
-            channels.unsubscribe(session, name, True)
+            channels.unsubscribe(session, name, SHARD)
         _confirm(session, b"sunsubscribe", name, _shard_count(session))
     channels.settle(session)
 
@@ -131,7 +131,7 @@ def sunsubscribe(session: Session, argv: list[bytes]) -> None:
 
 def _reply_count(session: Session, count: int) -> None:
     if session.pushes is not None and not session.engine.settings.compat.knows(72):
-        _channels(session).before_reply(session)
+        session.flush_pushes()
     session.out.integer(count)
 
 
