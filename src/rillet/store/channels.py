@@ -6,17 +6,17 @@
             print(message.channel, message.data)
 
 A stream keeps its entries, a channel does not: a later subscriber misses earlier messages. `subscribe` returns after
-the store has confirmed the subscription, so it receives everything that is published after that.
+the store has confirmed the subscription, so the subscriber receives every message that is published later.
 
-A subscription has a connection of its own to the engine, because messages are not replies:
+Each subscription has a separate connection to the engine, because messages are not replies:
 
     InProcessChannels   a session of the engine in this process; a message is in its output when `publish` returns
     ServerChannels      a connection to a server, or to the process that owns the store
     ClusterChannels     a connection to one node; for shard channels, to each node that owns one of them
 
-If the connection breaks (the owner ended, the server closed it) the subscription connects again as the store does, and
-subscribes again; messages published meanwhile are lost. A subscriber that does not read is disconnected when its unread
-messages exceed client-output-buffer-limit, as on a server, and gets a StoreError.
+If the connection breaks (the owner ended, the server closed the connection), the subscription connects and subscribes
+again, as the store does; messages published meanwhile are lost. A subscriber that does not read is disconnected when
+its unread messages exceed client-output-buffer-limit, as on a server, and gets a StoreError.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from rillet.store.encoding import decode, encode_name
 from rillet.store.transports.cluster import ClusterTransport
 from rillet.store.transports.in_process import InProcessTransport
 from rillet.store.transports.server import AttachedTransport, ServerTransport
-from rillet.store.transports.transport import NotSent, Transport, raised
+from rillet.store.transports.transport import Transport, raised
 
 if TYPE_CHECKING:
     from rillet.store.store import Store
@@ -75,13 +75,13 @@ class ChannelConnection(Protocol):
     """The connection of one subscription to the engine."""
 
     def send(self, argv: list[bytes]) -> None:
-        """Send a command of the SUBSCRIBE family; `receive` returns its confirmations."""
+        """Send a command of the SUBSCRIBE family; `receive` returns its confirmations among the messages."""
 
     def receive(self, timeout: float | None) -> Any:
         """Return the next reply or message as a list, or None after `timeout` seconds; raise StoreError at the end."""
 
     def interrupt(self) -> None:
-        """Make the receiving thread raise StoreError. May be called from any thread."""
+        """Wake the receiving thread, which raises StoreError. May be called from any thread."""
 
     def close(self) -> None:
         """Close the connection."""
@@ -104,7 +104,6 @@ class InProcessChannels:
             self.on_arrival()
 
     def send(self, argv: list[bytes]) -> None:
-        """Run a SUBSCRIBE or UNSUBSCRIBE command; `receive` returns its confirmations among the messages."""
         with self._transport.lock:
             self._check()
             self._transport.engine.execute(self._session, argv)
@@ -119,7 +118,6 @@ class InProcessChannels:
             raise StoreError("the subscription was closed: its unread messages exceeded client-output-buffer-limit")
 
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message; the engine's lock is released while the thread waits."""
         until = None if timeout is None else time.monotonic() + timeout
         while (reply := self._parser.next()) is INCOMPLETE:
             with self._transport.lock:
@@ -136,11 +134,9 @@ class InProcessChannels:
         return reply
 
     def interrupt(self) -> None:
-        """End the session and wake the receiving thread."""
         self.close()
 
     def close(self) -> None:
-        """End the session."""
         with self._transport.lock:
             session, self._session = self._session, None
             if session is not None:
@@ -153,99 +149,86 @@ class ServerChannels:
 
     def __init__(self, transport: ServerTransport) -> None:
         self._transport = transport
+        self._servers = Servers(transport.options, unlimited=True)
+        self._connections: list[Connection] = []
+        self._connect()
+
+    def _connect(self) -> None:
+        """Connect; raise NotSent if the process that owns the store cannot be reached."""
         try:
-            self._connection = Connection(transport.options.address(), None)
+            self._connections.append(next(self._servers.masters()))
         except ConnectorError as error:
-            if isinstance(transport, AttachedTransport):
-                reason = getattr(error.__cause__, "strerror", None) or error
-                raise NotSent(f"the store's owner cannot be reached ({transport.path}): {reason}") from error
-            raise transport.failed(error) from error
+            if isinstance(self._transport, AttachedTransport):
+                raise self._transport.not_sent(error) from error
+            raise self._transport.failed(error) from error
 
     def send(self, argv: list[bytes]) -> None:
-        """Send the command."""
         try:
-            self._connection.send(pack_all([argv]))
+            for connection, names in self._nodes(argv):
+                if connection not in self._connections:
+                    self._connections.append(connection)
+                connection.send(pack_all([[argv[0], *names]]))
         except ConnectorError as error:
             raise self._closed() from error
 
+    def _nodes(self, argv: list[bytes]) -> list[tuple[Connection, list[bytes]]]:
+        """Return the connections for a command, each with the names to send on it."""
+        return [(self._connections[0], argv[1:])]
+
     def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message."""
+        until = None if timeout is None else time.monotonic() + timeout
         try:
-            reply = self._connection.reply_within(timeout)
+            if len(self._connections) == 1:
+                reply = self._connections[0].reply_within(timeout)
+                return None if reply is INCOMPLETE else self._checked(reply)
+            while True:
+                for connection in self._connections:
+                    reply = connection.reply_within(0)
+                    if reply is not INCOMPLETE:
+                        return self._checked(reply)
+                left = None if until is None else until - time.monotonic()
+                if left is not None and left <= 0:
+                    return None
+                ready(self._connections, left)
         except ConnectorError as error:
             raise self._closed() from error
-        return None if reply is INCOMPLETE else reply
+
+    def _checked(self, reply: Any) -> Any:
+        return reply
 
     def _closed(self) -> StoreError:
         if self._transport.closed:
             return StoreClosed("the store is closed")
         if isinstance(self._transport, AttachedTransport):
             return StoreError(f"the process that owns the store closed the connection ({self._transport.path})")
-        return StoreError(f"the server at {self._transport.options.place()} closed the connection")
+        return StoreError(f"the server at {self._servers} closed the connection")
 
     def interrupt(self) -> None:
-        """Wake the thread that receives."""
-        self._connection.interrupt()
+        self._servers.interrupt()
 
     def close(self) -> None:
-        """Close the connection."""
-        self._connection.close()
+        self._servers.close()
 
 
-class ClusterChannels:
+class ClusterChannels(ServerChannels):
     """Connections to the nodes of a cluster: one for channels and patterns, one per node for shard channels."""
 
-    def __init__(self, transport: ClusterTransport) -> None:
-        self._transport = transport
-        self._servers = Servers(transport.options, unlimited=True)
-        self._connections: list[Connection] = []
-        self._sharded: bool | None = None
+    _sharded: bool | None = None
 
-    def send(self, argv: list[bytes]) -> None:
-        """Send the command to the nodes of its channels."""
+    def _connect(self) -> None:
+        """Do nothing: the first command determines the nodes to connect to."""
+
+    def _nodes(self, argv: list[bytes]) -> list[tuple[Connection, list[bytes]]]:
         sharded = argv[0].upper() in _SHARDED
         if self._sharded is not None and sharded != self._sharded:
             raise ValueError("in a cluster, shard channels cannot share a subscription with other names")
         self._sharded = sharded
-        try:
-            nodes = self._servers.by_node(argv[1:]) if sharded else [(next(self._servers.masters()), argv[1:])]
-            for connection, names in nodes:
-                if connection not in self._connections:
-                    self._connections.append(connection)
-                connection.send(pack_all([[argv[0], *names]]))
-        except ConnectorError as error:
-            raise self._closed(error) from error
+        return self._servers.by_node(argv[1:]) if sharded else [(next(self._servers.masters()), argv[1:])]
 
-    def receive(self, timeout: float | None) -> Any:
-        """Return the next reply or message of any node."""
-        until = None if timeout is None else time.monotonic() + timeout
-        try:
-            while True:
-                for connection in self._connections:
-                    reply = connection.reply_within(0)
-                    if isinstance(reply, ReplyError) and reply.prefix in ("MOVED", "CLUSTERDOWN"):
-                        raise StoreError(f"a slot moved while its channel was subscribed: {reply}")
-                    if reply is not INCOMPLETE:
-                        return reply
-                left = None if until is None else until - time.monotonic()
-                if left is not None and left <= 0:
-                    return None
-                ready(self._connections, left)
-        except ConnectorError as error:
-            raise self._closed(error) from error
-
-    def _closed(self, error: ConnectorError) -> StoreError:
-        if self._transport.closed:
-            return StoreClosed("the store is closed")
-        return StoreError(f"the server at {self._servers} closed the connection: {error}")
-
-    def interrupt(self) -> None:
-        """Wake the thread that receives."""
-        self._servers.interrupt()
-
-    def close(self) -> None:
-        """Close the connections."""
-        self._servers.close()
+    def _checked(self, reply: Any) -> Any:
+        if isinstance(reply, ReplyError) and reply.prefix in ("MOVED", "CLUSTERDOWN"):
+            raise StoreError(f"a slot moved while its channel was subscribed: {reply}")
+        return reply
 
 
 def one_reply(argv: list[bytes]) -> list[bytes]:
@@ -291,7 +274,7 @@ class Subscription:
     # -- names ---------------------------------------------------------------------------------------
 
     def add(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Subscribe to more names; return when the store has confirmed."""
+        """Subscribe to more names; return when the store has confirmed the subscriptions."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
             new = [encode_name(name) for name in names]
             if new:
@@ -299,7 +282,7 @@ class Subscription:
                 self._command([kind, *dict.fromkeys(new)])
 
     def remove(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> None:
-        """Unsubscribe from names; messages that arrived before can still be read."""
+        """Unsubscribe from names; messages that have arrived can still be read."""
         for kind, names in zip(_KINDS, (channels, patterns, shards), strict=True):
             gone = [name for name in map(encode_name, names) if name in self._names[kind]]
             for name in gone:
@@ -326,7 +309,7 @@ class Subscription:
         """Send a command and wait for its confirmations; keep messages that arrive before them."""
         with self._reading:
             if self._connection is None:
-                self._connect()  # the new connection subscribes to all names again
+                self._connect()  # subscribes to all names
                 return
             try:
                 self._exchange(argv)
@@ -353,7 +336,7 @@ class Subscription:
                 self._exchange([kind, *names])
 
     def _reconnect(self, error: StoreError) -> None:
-        """Connect again after the connection broke, unless the store is closed, and subscribe again."""
+        """Connect and subscribe again after the connection broke; raise the error if the store is closed."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()

@@ -189,8 +189,12 @@ class AttachedTransport(ServerTransport):
         try:
             return servers.connection(b"")
         except ConnectionLost as error:
-            reason = getattr(error.__cause__, "strerror", None) or error
-            raise NotSent(f"the store's owner cannot be reached ({self.path}): {reason}") from error
+            raise self.not_sent(error) from error
+
+    def not_sent(self, error: ConnectorError) -> NotSent:
+        """Return the exception for a connection that could not be made."""
+        reason = getattr(error.__cause__, "strerror", None) or error
+        return NotSent(f"the store's owner cannot be reached ({self.path}): {reason}")
 
     def failed(self, error: ConnectorError) -> StoreError | CommandError:
         """Return the exception for a failed exchange."""
