@@ -1,7 +1,7 @@
 """The store: the Python API, over an engine in this process, a directory's owner, or a server.
 
-Read in this order: `store` (Store, open, connect), `stream`, `group`, `links` and `local` (how a command gets to an
-engine), `directory` and `owner` (durable stores), `channels` (messages that are not kept), `redispy`, `aio`.
+Read in this order: `store` (Store, open, connect), `stream`, `group`, `transports` (how a command reaches an engine),
+`backend`, `directory` and `owner` (durable stores), `channels` (messages that are not stored), `redis_py`, `aio`.
 """
 
 from rillet.store.channels import ChannelMessage, Subscription

@@ -4,7 +4,7 @@
     DirectoryBackend   a directory: this process owns it and runs the engine, or is attached to the owner
     ServerBackend      a server or a cluster
 
-A backend returns a transport, and another one after the transport broke.
+A backend provides a transport, and a new transport after the first one broke.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Backend(ABC):
 
     @property
     def recovery(self) -> Recovery | None:
-        """The result of the recovery when the engine opened the directory."""
+        """The result of replaying the log, if this process opened the directory as its owner."""
         return None
 
     @abstractmethod
@@ -51,7 +51,7 @@ class Backend(ABC):
         """Return the transport for later calls."""
 
     def replace(self, broken: Transport) -> Transport:
-        """Return the transport for later calls after one broke."""
+        """Return the transport for later calls after `broken` failed; `broken` itself if it can be used again."""
         return broken
 
     def after_fork(self) -> Transport:
@@ -63,7 +63,7 @@ class Backend(ABC):
         """Write an RDB file."""
 
     def socket(self) -> str | None:
-        """Return the socket of the store's owner."""
+        """Return the path of the Unix socket of the store's owner, or None if there is no owner."""
         return None
 
     @abstractmethod
@@ -72,7 +72,7 @@ class Backend(ABC):
 
 
 class MemoryBackend(Backend):
-    """An engine in memory and its lock. A forked child gets a copy."""
+    """An engine in memory and its lock. A forked child has a copy of the engine."""
 
     def __init__(self, settings: Settings) -> None:
         self._transport = InProcessTransport(Engine(settings), threading.RLock())
@@ -113,16 +113,13 @@ class DirectoryBackend(Backend):
         self._closed = False
 
     def transport(self) -> Transport:
-        with self._guard:
-            if self._transport is None:
-                self._transport = self._own() or self._attach()
-            return self._transport
+        return self.replace(None)
 
-    def replace(self, broken: Transport) -> Transport:
+    def replace(self, broken: Transport | None) -> Transport:
         with self._guard:
             if self._closed:
                 raise StoreClosed("the store is closed")
-            # Several threads may find the same transport broken; the first one replaces it.
+            # Several threads may find the same transport broken; only the first of them replaces it.
             if self._transport is broken and isinstance(broken, AttachedTransport):
                 self._transport = None
                 broken.abandon()

@@ -28,7 +28,7 @@ from rillet.persistence.file_lock import holder, try_lock
 FORMAT = 1
 MARKER = "rillet.json"
 LOG_FOLDER = "appendonlydir"
-# The log file of a redis-server before 7.0. The first opening makes it the base file of a new log (AppendOnlyLog).
+# The log file of a redis-server before 7.0, which becomes the base file of a new log when the store is first opened.
 SINGLE_FILE = "appendonly.aof"
 _SOCKET_FOLDER = "rillet-"
 _LONGEST_SOCKET_PATH = 107  # bytes of sockaddr_un.sun_path in C, minus the final null byte
@@ -57,7 +57,7 @@ class Directory:
         if MARKER in names:
             check_marker(self.path)
         else:
-            # Another process that opens the store now may have created these files before it writes the marker.
+            # The lock and a draft of the marker may come from another process that opens the store at this moment.
             strange = [name for name in names if name != "lock" and not name.startswith(f".{MARKER}.")]
             if strange and not self.redis_logs() and SINGLE_FILE not in names:
                 raise NotAStore(
@@ -109,7 +109,7 @@ class Directory:
         return True
 
     def claim_log(self) -> None:
-        """Also lock the log's folder, as a server does; repeat this after the folder was removed and created again."""
+        """Lock the log's folder, as a server does; call this again after the folder was removed and created again."""
         self.log_lock.take(self.path / LOG_FOLDER)
 
     def _remove_leavings(self) -> None:
@@ -139,7 +139,7 @@ class Directory:
             self._unlock()
 
     def socket_path(self) -> Path:
-        """Return the path for the owner's socket: in the store's folder, or in a temporary one if too long."""
+        """Return a path for the owner's socket: in the store's folder, or in a temporary one if that is too long."""
         here = self.path / "socket"
         if len(os.fsencode(here)) <= _LONGEST_SOCKET_PATH:
             return here
@@ -150,7 +150,7 @@ class Directory:
         self._write("owner.json", {"pid": os.getpid(), "socket": str(socket)})
 
     def owner(self) -> tuple[int, str] | None:
-        """Return the owner's (pid, socket path), or None while it has not announced itself."""
+        """Return (pid, socket path) of the owner from owner.json, or None if that file is missing or invalid."""
         try:
             found = json.loads((self.path / "owner.json").read_bytes())
             return int(found["pid"]), str(found["socket"])

@@ -1,9 +1,9 @@
 """The owner's side of a durable store: the engine, its log and its rewrites, and a server thread for other processes.
 
-The engine runs in the threads that call the store. Attached processes reach it through a Unix socket. An event loop in
-a separate thread serves that socket. One lock protects the engine: a thread must hold it to run a command.
+The engine runs in the threads that call the store. Attached processes reach the engine through a Unix socket, which an
+event loop in a separate thread serves. One lock protects the engine: a thread must hold the lock to run a command.
 
-The event loop's thread also maintains the log. It retries failed writes, and rewrites the log after it has grown enough
+The event loop's thread also maintains the log: it retries failed writes, and rewrites a log that has grown enough
 (rillet.persistence.aof.rewrite). A new process writes the base file from the log's closed files, so callers do not
 wait, and the application's process is not forked. If no process can be started, or if the log failed, the owner writes
 the base file itself, and all callers wait.
@@ -37,41 +37,32 @@ from rillet.store.transports.in_process import FairLock
 _TURNS_OF_AN_ACCEPT = 5
 
 
+def _guarded(method: Any) -> Any:
+    """Return a method of a connection that holds the server's guard while it runs."""
+
+    def guarded(self: GuardedConnection, *args: object) -> None:
+        with self.server.guard:
+            method(self, *args)
+
+    return guarded
+
+
 class GuardedConnection(ClientConnection):
     """A connection whose engine is shared with other threads."""
 
     __slots__ = ()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Register a new client."""
-        with self.server.guard:
-            super().connection_made(transport)
-
-    def data_received(self, data: bytes) -> None:
-        """Run the commands that are complete and send their replies."""
-        with self.server.guard:
-            super().data_received(data)
-
-    def resume_writing(self) -> None:
-        """Continue to send replies after the client has read earlier ones."""
-        with self.server.guard:
-            super().resume_writing()
-
-    def connection_lost(self, error: Exception | None) -> None:
-        """Unregister the client."""
-        with self.server.guard:
-            super().connection_lost(error)
-
-    def _expired(self) -> None:
-        with self.server.guard:
-            super()._expired()
+    connection_made = _guarded(ClientConnection.connection_made)
+    data_received = _guarded(ClientConnection.data_received)
+    resume_writing = _guarded(ClientConnection.resume_writing)
+    connection_lost = _guarded(ClientConnection.connection_lost)
+    _expired = _guarded(ClientConnection._expired)
 
     def _woken(self) -> None:
         # Any thread may wake a blocked client, but only the event loop's thread may change timers.
         self.server.loop.call_soon_threadsafe(self._resume)
 
     def _relieve(self) -> None:
-        """Schedule the sending of messages: any thread may add them, but only the event loop's thread may send them."""
+        """Do nothing: this may be any thread, but only the event loop's thread may send. Its next iteration does."""
 
     def _resume(self) -> None:
         with self.server.guard:
@@ -79,7 +70,7 @@ class GuardedConnection(ClientConnection):
             super()._resume()
 
     def close(self) -> None:
-        """Schedule the close: any thread may run CLIENT KILL, but only the event loop's thread may close a socket."""
+        """Close the socket in the event loop's thread, because any thread may run CLIENT KILL."""
         try:
             here = asyncio.get_running_loop() is self.server.loop
         except RuntimeError:
@@ -109,11 +100,9 @@ class OwnerHost(ServerHost):
         self._owner = owner
 
     def shutdown(self, *, save: bool, nosave: bool, force: bool) -> None:
-        """Reject SHUTDOWN."""
         DefaultHost.shutdown(self, save=save, nosave=nosave, force=force)
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return the sections of INFO about attached clients and about the files."""
         owner = self._owner
         return {
             **super().info_sections(),
@@ -121,27 +110,21 @@ class OwnerHost(ServerHost):
         }
 
     def setting_changed(self, name: str) -> None:
-        """Apply a changed setting to the files and to attached clients."""
         self._owner.setting_changed(name)
 
     def save(self) -> None:
-        """Write the RDB file (SAVE); all other callers wait."""
         self._owner.snapshots.save()
 
     def bgsave(self, *, later: bool, schedule: bool) -> bool:
-        """Write the RDB file in another process (BGSAVE)."""
         return self._owner.snapshots.background(later, schedule)
 
     def last_save(self) -> int:
-        """Return the time of the last successful save of the RDB file (LASTSAVE)."""
         return self._owner.snapshots.last_save
 
     def flushed(self) -> bool:
-        """Write an empty RDB file after FLUSHALL if save points are configured."""
         return self._owner.snapshots.flushed()
 
     def rewrite_log(self, *, later: bool) -> bool:
-        """Rewrite the log in another process (BGREWRITEAOF)."""
         return self._owner.aof.rewrite(later)
 
 
@@ -216,8 +199,8 @@ class Owner:
         finally:
             self._ready.set()
         await self._server.wait()
-        # asyncio needs a few iterations of the loop between accepting a connection and creating its object. Only then
-        # can the connection be closed here; otherwise the garbage collector would have to close it.
+        # asyncio accepts a connection a few iterations before it creates the connection's object. Wait for the object,
+        # so that `stop` closes the connection; otherwise only the garbage collector would close it.
         for _ in range(_TURNS_OF_AN_ACCEPT):
             await asyncio.sleep(0)
         await self._server.stop()
@@ -226,19 +209,18 @@ class Owner:
         """Apply a setting that CONFIG SET changed; raise SettingError to reject it."""
         if name == "appendonly":
             raise SettingError("a store in a directory has a log")
-        elif name == "dir":
+        if name == "dir":
             raise SettingError("a store stays in its directory")
-        else:
-            self.snapshots.refuse_or_not()
-            self.aof.setting_changed(name)
-            if name != "appendfsync":
-                self._server.setting_changed(name)
+        self.snapshots.refuse_or_not()
+        self.aof.setting_changed(name)
+        if name != "appendfsync":
+            self._server.setting_changed(name)
 
     def forget_in_child(self) -> None:
         """Release the parent's files and sockets in a forked child, so that the parent can continue to serve.
 
-        Python objects in the child still contain the parent's file descriptors. So each descriptor is redirected to
-        /dev/null instead of closed, and `_from_parents` keeps these objects alive.
+        The child's copies of Python objects still contain the parent's file descriptors and would close them again. So
+        each descriptor is redirected to /dev/null instead of closed, and `_from_parents` keeps these objects alive.
         """
         null = os.open(os.devnull, os.O_RDWR)
         numbers = [*_descriptors(self._server), *self.log.descriptors(), *self._spawned.descriptors(),

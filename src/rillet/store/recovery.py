@@ -25,7 +25,7 @@ class Recovery:
     """The figures of a recovery: keys loaded from the base file, commands replayed, bytes read, and seconds.
 
     killed: the PID of an owner that ended without closing the store; None if the store was closed or is new.
-    dropped: bytes removed from the torn end, at `offset` of the log's last file; told: the text that describes it.
+    dropped: bytes removed from the incomplete end, at `offset` of the log's last file; note: the text about them.
     """
 
     path: Path
@@ -36,7 +36,7 @@ class Recovery:
     killed: int | None = None
     dropped: int = 0
     offset: int = -1
-    told: str = ""
+    note: str = ""
 
     def __str__(self) -> str:
         base = f"{self.keys:,} keys of a base and " if self.keys else ""
@@ -45,8 +45,8 @@ class Recovery:
             parts.insert(0, f"process {self.killed} ended without closing it")
             if not self.dropped:
                 parts.append("the log was intact")
-        if self.told:
-            parts.append(self.told)
+        if self.note:
+            parts.append(self.note)
         return f"{self.path}: {'; '.join(parts)}"
 
 

@@ -3,11 +3,11 @@
     BGSAVE ──► rotate the log ──► a new process replays the closed files ──► temp-<pid>.rdb ──► dump.rdb
     SAVE   ──► the lock is held while this process writes it
 
-The store is part of the application's process, which may have threads and locks that are unsafe in a forked child. So
-BGSAVE closes the current file of the log, continues in a new one, and starts a new Python process that reads the closed
-files (rillet.persistence.aof.rewrite_format: Spawned). Callers wait only for this rotation. The new process needs as
-much memory as the data, and as much time as opening the store. Its file contains the state that a restart would restore
-at that moment: everything except the last-seen times of consumers, which are not logged (docs/formats/aof.md).
+The application's process may have threads and locks that are unsafe in a forked child. So BGSAVE closes the current
+file of the log, continues in a new file, and starts a new Python process that reads the closed files
+(rillet.persistence.aof.rewrite_format: SpawnedBaseWriter). Callers wait only for this rotation. The new process needs
+as much memory as the data, and as much time as opening the store. The RDB file contains the state that a restart would
+restore at that moment: everything except the last-seen times of consumers, which are not logged (docs/formats/aof.md).
 
 If no process can be started, or if the log has failed, BGSAVE runs as SAVE. A rewrite of the log and a snapshot read
 the same files, so only one of them runs at a time; the other one waits.
@@ -94,15 +94,13 @@ class StoreSnapshots(Snapshots):
         self.cron()
         self.cron_scheduled()
 
-    def kill_child(self) -> None:
-        """Stop the process that writes the RDB file, if it is running."""
-        self.stop_child()
-
     def stop_child(self) -> None:
         """Stop the process that writes the RDB file, if it is running, and remove its incomplete file."""
         if self._writer.pid:
             self._writer.stop()
             self._over("it was stopped", _SIGKILL)
+
+    kill_child = stop_child
 
     def facts(self) -> dict[str, object]:
         """Return the fields for INFO persistence, with the reason of the last failure."""

@@ -10,8 +10,8 @@ The first process that opens a directory becomes its owner. Another process that
 through a Unix socket in the directory, and behaves the same. When the owner ends, the next call of an attached client
 makes that process the owner. `rillet.connect("redis://...")` provides the same API over a server.
 
-A store is closed when no reference to it is left, and at the end of the process. After a fork the child's copy of a
-durable store becomes an attached client of the parent.
+The garbage collector and the end of the process also close a store. After a fork the child's copy of a durable store
+becomes an attached client of the parent.
 """
 
 from __future__ import annotations
@@ -153,7 +153,7 @@ class Store:
     def keys(self, pattern: str = "*", kind: str | None = None) -> Iterator[str]:
         """Yield the keys that match a glob; `kind` selects a type, such as "stream" or "string" (SCAN).
 
-        In a cluster, the keys of each master in turn. As with SCAN, a key may occur twice while the server resizes.
+        A cluster yields the keys of each master in turn. As with SCAN, a key may occur twice while a server resizes.
         """
         shards = self._transport.shards() if isinstance(self._transport, ClusterTransport) else [self.run]
         extra = [] if kind is None else [b"TYPE", encode(kind)]
@@ -176,14 +176,14 @@ class Store:
         """Write a snapshot of all data to an RDB file that redis-server loads; return its path. O(bytes)
 
         The default path is dump.rdb in the store's directory. A store in a directory serves other calls meanwhile; a
-        store in memory does not. If it raises OSError or StoreError, an earlier file is unchanged.
+        store in memory does not. After OSError or StoreError, an earlier file at the path is unchanged.
         """
         return self._alive().save(self.execute, None if path is None else Path(path).absolute())
 
     # -- channels ------------------------------------------------------------------------------------
 
     def publish(self, channel: str | bytes, data: Value, *, shard: bool = False) -> int:
-        """Send a message to the present subscribers of a channel; return how many there were. It is not stored."""
+        """Send a message to the current subscribers of a channel; return their number. The message is not stored."""
         return int(self.execute("SPUBLISH" if shard else "PUBLISH", encode_name(channel), data))
 
     def subscribe(self, *channels: str | bytes, patterns: Names = (), shards: Names = ()) -> Subscription:
@@ -246,7 +246,7 @@ class Store:
 
     @property
     def transport(self) -> Transport:
-        """The transport to the engine; raise StoreClosed if the store is closed."""
+        """The transport to the engine."""
         return self._transport
 
     @property
@@ -265,7 +265,7 @@ class Store:
         return dict(line.split(":", 1) for line in lines if ":" in line and not line.startswith("#"))
 
     def close(self) -> None:
-        """Write the rest of the log and release the directory; later calls raise StoreClosed. May be called twice."""
+        """Write the unwritten part of the log and release the directory; later calls raise StoreClosed."""
         backend, self._backend = self._backend, None
         if backend is None:
             return
