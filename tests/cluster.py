@@ -98,7 +98,7 @@ class Cluster:
         """End a node as a power failure does."""
         assert node.process is not None
         node.process.kill()
-        node.process.wait(timeout=10)
+        node.process.wait(timeout=60)
         node.process = None
 
     def stop(self) -> None:
@@ -110,7 +110,7 @@ class Cluster:
             if node._client is not None:
                 node._client.close()
             if node.process is not None:
-                node.process.wait(timeout=10)
+                node.process.wait(timeout=60)
             shutil.rmtree(node.folder, ignore_errors=True)
 
     def masters(self) -> list[Node]:
@@ -158,7 +158,7 @@ class Cluster:
 
     def wait(self, ready: Callable[[], bool], what: str) -> None:
         """Wait until something holds that the nodes tell each other."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             try:
                 if ready():
@@ -166,7 +166,7 @@ class Cluster:
             except (redis.ConnectionError, redis.ResponseError):
                 pass  # a node that is on its way up, or learns of another
             time.sleep(0.02)
-        raise AssertionError(f"not within 30 seconds: {what}")
+        raise AssertionError(f"not within 120 seconds: {what}")
 
 
 @dataclass

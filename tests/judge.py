@@ -69,13 +69,13 @@ def running_redis(*arguments: str, binary: str | None = None, conf: Path | None 
         yield Judge(port, folder, process)
     finally:
         process.terminate()
-        process.wait(timeout=10)
+        process.wait(timeout=60)
         if given is None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         assert process.poll() is None, "redis-server ended at once"
         try:
@@ -85,7 +85,7 @@ def _wait_until_ready(port: int, process: subprocess.Popen[bytes]) -> None:
                     return
         except OSError:
             time.sleep(0.02)
-    raise AssertionError("redis-server did not answer within 10 seconds")
+    raise AssertionError("redis-server did not answer within 60 seconds")
 
 
 PEERS = {

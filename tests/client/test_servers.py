@@ -203,7 +203,7 @@ def test_nobody_there_and_nobody_who_answers() -> None:
     refused(f"redis://127.0.0.1:{nowhere}", f"no server answers at 127.0.0.1:{nowhere}: ")
     nodes = f"127.0.0.1:{nowhere},127.0.0.1:1"
     refused(f"redis+cluster://{nodes}", f"no node of the cluster of {nodes} answers: ")
-    with running_redis() as server, servers(f"redis://{address(server)}", timeout="200ms") as found:
+    with running_redis() as server, servers(f"redis://{address(server)}", timeout="1s") as found:
         assert found.call(KEY, b"XLEN", KEY) == 0
         server.process.send_signal(signal.SIGSTOP)
         try:
@@ -223,7 +223,7 @@ def test_a_server_that_loads_is_waited_for() -> None:
             pipe.xadd(f"s{number}", {"f": "v" * 10})
         pipe.execute()
         client.execute_command(
-            "CONFIG", "SET", "loading-process-events-interval-bytes", "1024", "key-load-delay", "20000"
+            "CONFIG", "SET", "loading-process-events-interval-bytes", "1024", "key-load-delay", "10000"
         )
         reload = threading.Thread(target=lambda: other.execute_command("DEBUG", "RELOAD"))
         reload.start()
@@ -231,7 +231,7 @@ def test_a_server_that_loads_is_waited_for() -> None:
             while client.execute_command("INFO", "persistence").find(b"loading:1") < 0:
                 pass
             place = address(server)
-            refused(f"redis://{place}", f"{place} is still loading its data: LOADING", timeout="1s")
+            refused(f"redis://{place}", f"{place} is still loading its data: LOADING", timeout="2s")
             with servers(f"redis://{address(server)}") as patient:
                 assert not patient.redirected(b"s1999", "ERR something else")
                 (loading,) = patient.connection(b"s1999").replies([(b"XLEN", b"s1999")])

@@ -42,8 +42,8 @@ class RedisStage:
     """Connections to a real server."""
 
     def __init__(self, port: int) -> None:
-        self.sockets = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(CLIENTS)]
-        self.control = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.sockets = [socket.create_connection(("127.0.0.1", port), timeout=60) for _ in range(CLIENTS)]
+        self.control = socket.create_connection(("127.0.0.1", port), timeout=60)
         # A command without a reply would let Nagle's algorithm hold the next one back.
         for one in (*self.sockets, self.control):
             one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -22,7 +22,7 @@ class Redis:
     """A raw connection to a server: commands out in one write, replies back as their bytes."""
 
     def __init__(self, port: int) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=20)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.file = self.socket.makefile("rb")
 
     def __enter__(self) -> Redis:

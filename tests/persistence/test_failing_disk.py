@@ -224,10 +224,10 @@ def test_a_blocked_client_receives_nothing_that_the_log_lacks(
             link.engine.execute(link.engine.session(), [b"RPUSH", b"l", b"v"])
             assert log.feed.used
         if disk == "works":
-            assert list(call.result(20)) == [b"l", b"v"]
+            assert list(call.result(60)) == [b"l", b"v"]
         else:
             with pytest.warns(RuntimeWarning, match="writes are refused"), pytest.raises(Exception, match="MISCONF"):
-                call.result(20)
+                call.result(60)
             monkeypatch.undo()
         assert not log.feed.used
 
@@ -249,5 +249,5 @@ def test_a_blocked_client_is_rejected_if_another_thread_met_the_failure(
             with pytest.warns(RuntimeWarning, match="writes are refused"):
                 link.engine.log.write()
         with pytest.raises(Exception, match="MISCONF"):
-            call.result(20)
+            call.result(60)
         monkeypatch.undo()

@@ -153,7 +153,7 @@ def test_a_read_only_file_system_is_an_error(small_device: Path) -> None:
     with pytest.raises(StoreError, match="cannot be written"):
         rillet.open(small_device / "store")
     with launch(["--port", "0", "--dir", str(small_device), *LOG]) as process:
-        said, errors = process.communicate(timeout=20)
+        said, errors = process.communicate(timeout=60)
     assert process.returncode and f"{small_device} cannot be" in said + errors and "Traceback" not in errors
     subprocess.run(["mount", "-o", "remount,rw", small_device], check=True)
     with rillet.open(small_device / "store") as store:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from rillet.server.server import UNIX_SOCKETS
-from tests.persistence.simulated_windows import run
+from tests.judge import free_port
+from tests.persistence.simulated_windows import PREAMBLE, run
 
 
 def test_an_in_memory_store_works() -> None:
@@ -68,17 +69,22 @@ def client():
         except OSError:
             pass
     file = connection.makefile("rwb")
-    for line in (b"PING", b"SET k v", b"SAVE", b"BGSAVE", b"BGREWRITEAOF", b"GET k"):
+
+    def call(line):
         file.write(line + b"\\r\\n")
         file.flush()
         reply = file.readline()
-        print("REPLY", reply.strip().decode(), file.readline().strip().decode() if reply[:1] == b"$" else "")
-    file.write(b"SHUTDOWN NOSAVE\\r\\n")
-    file.flush()
+        return reply + file.readline() if reply[:1] == b"$" else reply
+
+    while call(b"PING").startswith(b"-LOADING"):
+        pass
+    for line in (b"PING", b"SET k v", b"SAVE", b"BGSAVE", b"BGREWRITEAOF", b"GET k"):
+        print("REPLY", *call(line).decode().split("\\r\\n"))
+    call(b"SHUTDOWN NOSAVE")
 
 threading.Thread(target=client, daemon=True).start()
 sys.exit(main(["serve", "--dir", sys.argv[1], "--port", sys.argv[2], "--appendonly", "yes"]))
-""", str(tmp_path), str(_free_port()))  # fmt: skip
+""", str(tmp_path), str(free_port()))  # fmt: skip
     replies = [line.removeprefix("REPLY ").strip() for line in done.stdout.splitlines() if line.startswith("REPLY")]
     assert done.returncode == 0, done.stderr
     assert replies[:3] == ["+PONG", "+OK", "+OK"] and replies[-1] == "$1 v"
@@ -98,18 +104,7 @@ def test_this_system_has_unix_sockets() -> None:
     assert UNIX_SOCKETS
 
 
-def _free_port() -> int:
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        number: int = probe.getsockname()[1]
-        return number
-
-
 def _second() -> str:
-    from tests.persistence.simulated_windows import PREAMBLE
-
     return PREAMBLE + """
 import rillet
 try:

@@ -21,7 +21,7 @@ from rillet.protocol.command_parser import pack_command
 from tests.judge import free_port
 
 LOOPS = ("uvloop", "asyncio")
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 # Code that runs before the console script: hides modules, sets limits of the process.
 _LAUNCH = "import sys; {before}; from rillet.cli import main; sys.exit(main())"
 

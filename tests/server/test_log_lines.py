@@ -74,5 +74,5 @@ def test_the_server_logs_to_the_configured_file_and_level(tmp_path: Path) -> Non
 
 def test_a_server_does_not_start_without_its_log_file(tmp_path: Path) -> None:
     with launch(["--port", "0", "--logfile", str(tmp_path / "missing" / "log")]) as process:
-        said, errors = process.communicate(timeout=20)
+        said, errors = process.communicate(timeout=60)
     assert process.returncode == 1 and "Can't open the log file: No such file or directory" in errors, said

@@ -91,7 +91,7 @@ def file_of(*keys: bytes) -> bytes:
 def test_a_damaged_file_ends_the_server_with_the_text_of_redis(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").write_bytes(file_of(b"\x0d\x01h\x03bad"))
     with launch(["--port", str(free_port()), "--dir", str(tmp_path)]) as process:
-        said, errors = process.communicate(timeout=20)
+        said, errors = process.communicate(timeout=60)
     told = "offset 12: ziplist: not a valid ziplist (Hash ziplist integrity check failed)"
     assert process.returncode == 1 and f"Internal error in RDB reading {told}" in said and told in errors
     assert said.count("Terminating server after rdb file reading failure.") == 1

@@ -91,7 +91,7 @@ def reading_forever(**settings: str) -> Iterator[tuple[Client, threading.Event]]
 
     thread = threading.Thread(target=asyncio.run, args=(main(),))
     thread.start()
-    assert listening.wait(20)
+    assert listening.wait(60)
     try:
         with connected(server.port) as client:
             yield client, enough

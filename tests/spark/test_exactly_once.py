@@ -209,7 +209,7 @@ def test_two_attempts_at_once_write_every_row_once(place: Place, size: str) -> N
     def attempt(mine: Any) -> None:
         def batches() -> Iterator[Any]:
             for batch in mine.to_batches(max_chunksize=20):
-                together.wait(20)
+                together.wait(60)
                 yield batch
 
         told.append(writer_of(rows, options).write(batches()))

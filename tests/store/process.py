@@ -52,7 +52,7 @@ class Other:
     def end(self) -> None:
         assert self.process.stdin is not None and self.process.stdout is not None
         self.process.stdin.close()
-        self.process.wait(timeout=20)
+        self.process.wait(timeout=60)
         self.process.stdout.close()
 
     def __enter__(self) -> Other:

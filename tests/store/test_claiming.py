@@ -75,7 +75,7 @@ def test_waiting_for_what_is_given_back(door: Door, group: Group) -> None:
     two.read()
     future = _waiting(door.store, lambda: two.read(claim_idle=3600, block=20))
     assert door.another().stream("s").group("g", create=False).nack(2) == 1
-    assert _told(future.result(10)) == [("2", 1)]
+    assert _told(future.result(60)) == [("2", 1)]
 
 
 def test_waiting_until_messages_are_idle_for_long_enough(door: Door, group: Group) -> None:

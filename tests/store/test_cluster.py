@@ -167,7 +167,7 @@ def test_channels(store: Store) -> None:
     with store.subscribe("a", patterns=["b*"]) as subscription:
         assert store.publish("a", "x") in (0, 1) and store.publish("bb", "y") in (0, 1)  # a node counts its own
         for channel, data in (("a", "x"), ("bb", "y")):
-            message = subscription.get(10)
+            message = subscription.get(60)
             assert message is not None and (message.channel, message.data) == (channel, data)
         assert subscription.get(0.01) is None
         with pytest.raises(ValueError, match="shard channels cannot share"):

@@ -58,7 +58,7 @@ def _free(lock: Any) -> bool:
 
     thread = threading.Thread(target=enter, daemon=True)
     thread.start()
-    thread.join(10)
+    thread.join(60)
     return bool(got)
 
 

@@ -59,7 +59,7 @@ def test_one_sync_for_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def sync(number: int) -> None:
         nonlocal syncs
         syncs += 1
-        assert written.wait(20)
+        assert written.wait(60)
         real(number)
 
     with rillet.open(tmp_path / "s", appendfsync="always") as store:
@@ -74,8 +74,8 @@ def test_one_sync_for_all_who_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             # Who reads has to wait, too: nobody sees what a power loss would take.
             reader = pool.submit(store.execute, "GET", "n")
             written.set()
-            assert sorted(call.result(20) for call in calls) == list(range(1, WRITERS + 1))
-            assert reader.result(20) is not None
+            assert sorted(call.result(60) for call in calls) == list(range(1, WRITERS + 1))
+            assert reader.result(60) is not None
         assert syncs <= 3 and log.synced == log.size
         monkeypatch.undo()
     with rillet.open(tmp_path / "s") as store:
@@ -151,7 +151,7 @@ def test_a_process_that_writes_a_base_ends_with_its_owner(tmp_path: Path) -> Non
                           env=environment) as owner:  # fmt: skip
         assert owner.stdout is not None
         pid = int(owner.stdout.readline())
-        assert owner.wait(20) == -signal.SIGKILL
+        assert owner.wait(60) == -signal.SIGKILL
     _until(lambda: not Path(f"/proc/{pid}").exists() or "(Z)" in Path(f"/proc/{pid}/stat").read_text())
     with rillet.open(tmp_path / "s") as store:
         assert store.execute("GET", "k") == b"2"

@@ -17,7 +17,7 @@ from rillet.store import ChannelMessage, Store, Subscription
 from tests.store.conftest import Door
 from tests.store.process import Other
 
-SECONDS = 20.0
+SECONDS = 60.0
 
 
 def heard(subscription: Subscription) -> tuple[str, str, str | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Iterator
@@ -69,7 +70,7 @@ def test_groups_and_blocking_reads(door: Door, client: Any) -> None:
     while door.store.info()["blocked_clients"] != "1":
         threading.Event().wait(0.005)
     door.store.stream("s").add({"n": 1}, "1-0")
-    thread.join(10)
+    thread.join(60)
     found = results[0]
     entries = found[b"s"] if isinstance(found, dict) else found[0][1]
     entries = entries[0] if isinstance(entries[0], list) else entries
@@ -93,7 +94,10 @@ def test_a_timeout_of_the_socket(door: Door) -> None:
     with door.store.redis(socket_timeout=0.05, retry=None) as client:
         with pytest.raises(redis.TimeoutError):
             client.xread({"s": "$"}, block=0)
-        assert client.ping()
+        answered = False
+        while not answered:  # on a busy machine PING may take longer than the timeout, too
+            with contextlib.suppress(redis.TimeoutError):
+                answered = client.ping()
         client.connection_pool.disconnect()
 
 

@@ -21,8 +21,9 @@ def _waiting(store: Store, call: Callable[[], Any]) -> Future[Any]:
     pool = ThreadPoolExecutor(1)
     future = pool.submit(call)
     pool.shutdown(wait=False)
-    deadline = time.monotonic() + 10
-    while _blocked(store) == before and time.monotonic() < deadline and not future.done():
+    deadline = time.monotonic() + 60
+    while _blocked(store) == before and not future.done():
+        assert time.monotonic() < deadline, "no client waits"
         threading.Event().wait(0.005)
     return future
 
@@ -35,14 +36,14 @@ def test_a_reader_is_woken_by_an_add_from_another_door(door: Door) -> None:
     stream = door.store.stream("s")
     future = _waiting(door.store, lambda: stream.read("$", block=20))
     made = door.another().stream("s").add({"n": 1})
-    assert [entry.id for entry in future.result(10)] == [made]
+    assert [entry.id for entry in future.result(60)] == [made]
 
 
 def test_a_consumer_waits_for_ever_until_there_is_something(door: Door) -> None:
     consumer = door.store.stream("s").group("g").consumer("c")
     future = _waiting(door.store, lambda: consumer.read(block=0))
     door.another().stream("s").add({"n": 1})
-    assert [message["n"] for message in future.result(10)] == ["1"]
+    assert [message["n"] for message in future.result(60)] == ["1"]
     assert consumer.group.pending_count() == 1
 
 
@@ -58,7 +59,7 @@ def test_readers_are_served_in_the_order_in_which_they_came(store: Store) -> Non
     futures = [_waiting(store, lambda n=n: group.consumer(f"c{n}").read(1, block=20)) for n in range(3)]  # type: ignore[misc]
     for n in range(3):
         store.stream("s").add({"n": n})
-        assert [message["n"] for message in futures[n].result(10)] == [str(n)]
+        assert [message["n"] for message in futures[n].result(60)] == [str(n)]
 
 
 def test_close_ends_what_another_thread_waits_for(door: Door) -> None:
@@ -67,7 +68,7 @@ def test_close_ends_what_another_thread_waits_for(door: Door) -> None:
     future = _waiting(store, lambda: stream.read("$", block=0))
     store.close()
     with pytest.raises(StoreClosed):
-        future.result(10)
+        future.result(60)
 
 
 def test_follow_sees_what_is_added_while_it_waits(door: Door) -> None:
@@ -85,7 +86,7 @@ def test_follow_sees_what_is_added_while_it_waits(door: Door) -> None:
     other = door.another().stream("s")
     for n in range(3):
         other.add({"n": n})
-    future.result(10)
+    future.result(60)
     assert seen == ["0", "1", "2"]
 
 
@@ -118,7 +119,7 @@ def test_threads_that_ended_leave_no_sessions_behind(door: Door) -> None:
         thread = threading.Thread(target=store.execute, args=("PING",))
         thread.start()
         thread.join()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 60
     while int(store.info()["connected_clients"]) > 12 and time.monotonic() < deadline:
         threading.Event().wait(0.01)
     assert int(store.info()["connected_clients"]) <= 12
@@ -153,11 +154,11 @@ def test_the_owners_end_ends_the_waiting_of_others(door: Door) -> None:
     future = _waiting(door.store, lambda: other.stream("s").read("$", block=0))
     door.store.close()
     with pytest.raises(StoreError):
-        future.result(10)
+        future.result(60)
     assert other.stream("s").add({"a": 1}) is not None and other.owner
 
 
 def test_a_time_out_beyond_every_clock_waits(store: Store) -> None:
     future = _waiting(store, lambda: store.execute("XREAD", "BLOCK", 10**16, "STREAMS", "s", "$"))
     store.stream("s").add({"n": 1}, "1-0")
-    assert future.result(10) == [[b"s", [[b"1-0", [b"n", b"1"]]]]]
+    assert future.result(60) == [[b"s", [[b"1-0", [b"n", b"1"]]]]]
