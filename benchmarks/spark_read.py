@@ -157,7 +157,8 @@ def places(count: int) -> Iterator[tuple[int, int, Path]]:
         # A separate process keeps the store open, because Spark ends idle workers after a minute.
         command = [sys.executable, "-c", _OWN, str(folder)]
         owner = stack.enter_context(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE))
-        assert owner.stdout is not None and owner.stdout.readline() == b"open\n"
+        assert owner.stdout is not None
+        assert owner.stdout.readline() == b"open\n"
         yield theirs, ours, folder
 
 

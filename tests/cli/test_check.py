@@ -45,8 +45,11 @@ def test_a_sound_store(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = files_of(store)
     assert main(["check", str(store)]) == 0
     said = capsys.readouterr().out
-    assert said.endswith("sound\n") and "every structure checked" in said and "entries in streams" in said
-    assert main(["check", "--quiet", str(store)]) == 0 and capsys.readouterr().out == ""
+    assert said.endswith("sound\n")
+    assert "every structure checked" in said
+    assert "entries in streams" in said
+    assert main(["check", "--quiet", str(store)]) == 0
+    assert capsys.readouterr().out == ""
     assert files_of(store) == before
     for inner in (store / "appendonlydir", next(store.glob("appendonlydir/*.manifest")), last_of(store)):
         assert main(["check", "--quiet", str(inner)]) == 0
@@ -64,7 +67,8 @@ def test_a_torn_end_is_reported_and_repaired_on_request(store: Path, capsys: pyt
     assert main(["check", "--repair", str(store)]) == 0
     kept = log.with_name(f"{log.name}.torn-{len(whole)}")
     assert f"copy of the original: {kept}" in capsys.readouterr().out
-    assert kept.read_bytes() == before[str(log.relative_to(store))] and log.read_bytes() == whole
+    assert kept.read_bytes() == before[str(log.relative_to(store))]
+    assert log.read_bytes() == whole
     assert main(["check", "--quiet", str(store)]) == 0
 
 
@@ -82,9 +86,11 @@ def test_every_length_of_a_torn_log_is_sound_or_torn(tmp_path: Path) -> None:
             assert report.sound, size
         else:
             (damage,) = report.damages
-            assert damage.torn and damage.offset == max(end for end in ends if end < size), size
+            assert damage.torn, size
+            assert damage.offset == max(end for end in ends if end < size), size
             repair(log, damage)
-            assert check(log).sound and log.stat().st_size == damage.offset
+            assert check(log).sound
+            assert log.stat().st_size == damage.offset
 
 
 def test_damage_in_a_log_is_reported_with_its_offset_and_not_repaired(store: Path) -> None:
@@ -97,23 +103,29 @@ def test_damage_in_a_log_is_reported_with_its_offset_and_not_repaired(store: Pat
     for at in frame:
         log.write_bytes(whole[:at] + b"!" + whole[at + 1 :])
         report = check(store)
-        assert not report.sound and not any(damage.torn for damage in report.damages), at
-        assert report.damages[0].path == log and at - 100 < report.damages[0].offset <= at, report.damages
+        assert not report.sound, at
+        assert not any(damage.torn for damage in report.damages), at
+        assert report.damages[0].path == log, report.damages
+        assert at - 100 < report.damages[0].offset <= at, report.damages
     before = files_of(store)
-    assert main(["check", "--repair", str(store)]) == 1 and files_of(store) == before
+    assert main(["check", "--repair", str(store)]) == 1
+    assert files_of(store) == before
 
 
 def test_with_checksums_no_byte_of_a_log_can_change(tmp_path: Path) -> None:
     log = last_of(filled(tmp_path / "events.rillet", True))
     whole = log.read_bytes()
-    assert check(tmp_path / "events.rillet").sound and whole.count(b"#RILLET:") > 50
+    assert check(tmp_path / "events.rillet").sound
+    assert whole.count(b"#RILLET:") > 50
     # The end is an empty batch, which vouches for the one before it: damage in it is as if it had been torn off.
     end = whole.rindex(b"#RILLET:")
     for at in [*range(300), *range(300, len(whole), 37), *range(len(whole) - 60, len(whole))]:
         log.write_bytes(whole[:at] + bytes((whole[at] ^ 0x01,)) + whole[at + 1 :])
         report = check(tmp_path / "events.rillet")
-        assert not report.sound and report.damages[0].path == log, at
-        assert report.damages[0].offset <= at and report.damages[0].torn == (at >= end), (at, report.damages)
+        assert not report.sound, at
+        assert report.damages[0].path == log, at
+        assert report.damages[0].offset <= at, (at, report.damages)
+        assert report.damages[0].torn == (at >= end), (at, report.damages)
 
 
 def test_a_file_that_is_missing(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -126,9 +138,10 @@ def test_other_files_beside_a_log_are_named(store: Path) -> None:
     (store / "appendonlydir" / "temp-rewrite.rdb").write_bytes(b"half")
     (store / "appendonlydir" / "notes.txt").write_bytes(b"mine")
     report = check(store)
-    assert report.sound and [one.partition(": ")[2] for one in report.remarks] == [
+    assert report.sound
+    assert ([one.partition(": ")[2] for one in report.remarks] == [
         "not part of the log", "left by an interrupted rewrite; the next opening removes it"
-    ]  # fmt: skip
+    ])  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ["dump.rdb", "base.rdb"])
@@ -151,7 +164,8 @@ def test_every_byte_of_an_rdb_file_counts(tmp_path: Path, name: str) -> None:
         assert not check(path).sound, size
     path.write_bytes(whole + b"x")
     (damage,) = check(path).damages
-    assert damage.offset == len(whole) and "after the end" in damage.what
+    assert damage.offset == len(whole)
+    assert "after the end" in damage.what
 
 
 def test_a_store_that_is_open_is_not_checked(store: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,14 +192,16 @@ def test_a_damaged_marker_and_a_newer_one(store: Path, capsys: pytest.CaptureFix
         assert main(["check", str(store)]) == 1
         assert f'DAMAGED {marker}: offset {where}: {{"format": 1, ...}} expected' in capsys.readouterr().out
     marker.write_text('{"format": 2, "written_by": "9.9"}')
-    assert main(["check", str(store)]) == 1 and "has format 2, written by rillet 9.9" in capsys.readouterr().out
+    assert main(["check", str(store)]) == 1
+    assert "has format 2, written by rillet 9.9" in capsys.readouterr().out
 
 
 def test_an_empty_file_is_not_an_rdb_file(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").write_bytes(b"")
     for path in (tmp_path, tmp_path / "dump.rdb"):
         (damage,) = check(path).damages
-        assert damage.path == tmp_path / "dump.rdb" and damage.offset == 0
+        assert damage.path == tmp_path / "dump.rdb"
+        assert damage.offset == 0
 
 
 def test_a_command_that_is_not_known_is_placed_once(store: Path) -> None:
@@ -194,7 +210,8 @@ def test_a_command_that_is_not_known_is_placed_once(store: Path) -> None:
     log.write_bytes(whole.replace(b"XADD", b"XYZZ", 1))
     (damage,) = check(store).damages
     at = whole.rindex(b"*", 0, whole.index(b"XADD"))
-    assert damage.path == log and str(damage).startswith(f"{log}: offset {at}: Unknown command 'XYZZ'")
+    assert damage.path == log
+    assert str(damage).startswith(f"{log}: offset {at}: Unknown command 'XYZZ'")
 
 
 def test_paths_that_cannot_be_checked_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,7 +219,8 @@ def test_paths_that_cannot_be_checked_are_reported(tmp_path: Path, capsys: pytes
         check(tmp_path / "nowhere")
     with pytest.raises(StoreError, match="neither a log nor an RDB file"):
         check(tmp_path)
-    assert main(["check", str(tmp_path)]) == 2 and "neither" in capsys.readouterr().err
+    assert main(["check", str(tmp_path)]) == 2
+    assert "neither" in capsys.readouterr().err
 
 
 def test_the_files_of_a_real_server(tmp_path: Path) -> None:
@@ -217,4 +235,5 @@ def test_the_files_of_a_real_server(tmp_path: Path) -> None:
         folder = tmp_path / "copy"
         shutil.copytree(server.folder, folder, ignore=shutil.ignore_patterns("*.sock"))
     report = check(folder)
-    assert report.sound and sum("every structure checked" in line for line in report.read) == 2, report
+    assert report.sound, report
+    assert sum("every structure checked" in line for line in report.read) == 2, report

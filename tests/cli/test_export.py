@@ -66,7 +66,8 @@ def test_function_libraries_go_along(tmp_path: Path, capsys: Said) -> None:
     source, out = tmp_path / "in.rdb", tmp_path / "out.rdb"
     source.write_bytes(file(10, *FOREIGN))
     assert main(["export", str(source), str(out)]) == 0
-    assert FOREIGN[1] in out.read_bytes() and FOREIGN[5] in out.read_bytes()
+    assert FOREIGN[1] in out.read_bytes()
+    assert FOREIGN[5] in out.read_bytes()
     assert main(["export", "--rdb-version", "9", "--force", str(source), str(out)]) == 3
     assert "omitted from the file: 2 function libraries\n" in capsys.readouterr().out
     assert main(["export", "--skip-foreign", "--force", str(source), str(out)]) == 0
@@ -88,9 +89,11 @@ def test_failures_have_their_exit_status(store: Path, tmp_path: Path, capsys: Sa
         (tmp_path / "two", 2, "holds more than one log or RDB file: give one of a.rdb, b.rdb"),
     ):  # fmt: skip
         assert main(["export", str(source), str(out)]) == status
-        assert told in capsys.readouterr().err and not out.exists()
+        assert told in capsys.readouterr().err
+        assert not out.exists()
     out.write_bytes(b"mine")
-    assert main(["export", str(store), str(out)]) == 2 and out.read_bytes() == b"mine"
+    assert main(["export", str(store), str(out)]) == 2
+    assert out.read_bytes() == b"mine"
     assert "exists; --force replaces it" in capsys.readouterr().err
     with rillet.open(store):
         assert main(["export", str(store), str(tmp_path / "x.rdb")]) == 2

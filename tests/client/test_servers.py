@@ -84,8 +84,10 @@ def test_a_map_of_shards_with_hosts_that_are_not_told() -> None:
     assert found.shards() == [Shard(NodeAddress("seed", 1), (NodeAddress("r", 2),)), Shard(NodeAddress("seed", 4))]
     assert [found.owners[slot] is None for slot in (0, 99, 100, 199, 299, 300)] == [False] * 5 + [True]
     assert read_shards(reply, ASKED, tls=True).owners[150] == Shard(NodeAddress("seed", 40))
-    assert found.moved(150, NodeAddress("seed", 1)) and found.owners[150] == found.owners[0]
-    assert not found.moved(150, NodeAddress("new", 9)) and found.owners[150] == Shard(NodeAddress("new", 9))
+    assert found.moved(150, NodeAddress("seed", 1))
+    assert found.owners[150] == found.owners[0]
+    assert not found.moved(150, NodeAddress("new", 9))
+    assert found.owners[150] == Shard(NodeAddress("new", 9))
     assert [place.port for place in found.nodes()] == [1, 4, 9, 2]
 
 
@@ -256,7 +258,8 @@ def test_replicas_are_read_from_on_request() -> None:
                 pass
         with servers(f"redis://{address(master)}", readFrom="replica") as found:
             reader = found.readers(KEY)
-            assert reader.replica and reader.address.port == replica.port
+            assert reader.replica
+            assert reader.address.port == replica.port
             assert reader.call(b"XLEN", KEY) == 1
             assert found.readers(KEY) is reader
             assert found.connection(KEY).address.port == master.port

@@ -123,7 +123,8 @@ def taken(rows: RowBuilder, length: int, limit: int) -> list[Any]:
         consistent(column, *buffers)
         if column is ends:
             marks = memoryview(buffers[4]).cast("i").tolist()
-            assert marks == sorted(marks) and (not marks or marks[-1] == pairs), "the map's offsets"
+            assert marks == sorted(marks), "the map's offsets"
+            assert not marks or marks[-1] == pairs, "the map's offsets"
         result.append(buffers)
     rows.clear()
     return result
@@ -137,10 +138,13 @@ def consistent(
         assert nulls == 0
     else:
         ones = int.from_bytes(valid, "little") & (1 << length) - 1
-        assert len(valid) == (length + 7) >> 3 and length - ones.bit_count() == nulls, "the validity bitmap"
+        assert len(valid) == (length + 7) >> 3, "the validity bitmap"
+        assert length - ones.bit_count() == nulls, "the validity bitmap"
     if offsets is not None:
         ends = memoryview(offsets).cast("i").tolist()
-        assert len(ends) == length + 1 and ends[0] == 0 and ends[-1] == len(data), "the ends of the texts"
+        assert len(ends) == length + 1, "the ends of the texts"
+        assert ends[0] == 0, "the ends of the texts"
+        assert ends[-1] == len(data), "the ends of the texts"
         assert ends == sorted(ends), "texts overlap"
         if column.kind == kinds.STRING:
             for start, end in zip(ends, ends[1:], strict=False):
@@ -388,7 +392,9 @@ def try_buffers(rng: random.Random, pool: int) -> Any:
     parser.feed(data)
     for _ in range(whole):
         command = parser.next()
-        assert command is not None and command[0] == b"XADD" and len(command) >= 5, command
+        assert command is not None, command
+        assert command[0] == b"XADD", command
+        assert len(command) >= 5, command
     return [data if not error else whole, error]
 
 

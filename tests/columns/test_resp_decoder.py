@@ -141,15 +141,18 @@ def test_every_kind_of_column_holds_values_bad_values_and_nulls() -> None:
         entries.append((1, number, [(k.encode(), v.encode()) for k, v in fields.items()] or [(b"other", b"")]))
     table = decode(reply(entries), schema)
     first, second, third = table.to_pylist()[:3]
-    assert (
-        first["s"] == "ä"
-        and first["b"] == b"x"
-        and first["t"] is True
-        and first["i8"] == -128
-        and first["i16"] == 32767
-    )
-    assert first["i32"] == -5 and first["i64"] == 7 and first["f32"] == 0.5 and first["f64"] == 1000.0
-    assert first["ts"].timestamp() == 1 and first["ntz"].microsecond == 2000 and first["d"].isoformat() == "1970-01-03"
+    assert first["s"] == "ä"
+    assert first["b"] == b"x"
+    assert first["t"] is True
+    assert first["i8"] == -128
+    assert first["i16"] == 32767
+    assert first["i32"] == -5
+    assert first["i64"] == 7
+    assert first["f32"] == 0.5
+    assert first["f64"] == 1000.0
+    assert first["ts"].timestamp() == 1
+    assert first["ntz"].microsecond == 2000
+    assert first["d"].isoformat() == "1970-01-03"
     assert second == dict.fromkeys(schema.names) | {"s": "no value", "b": b"no value", "f32": float("inf")}
     assert third == dict.fromkeys(schema.names)
     assert table.to_pylist()[36:39] == [first, second, third]
@@ -237,7 +240,8 @@ def test_a_page_has_the_same_number_of_entries_with_and_without_the_expected_one
     while ended < 2:
         state = decoder.decode()
         if state == MORE:
-            assert data and not (begun == 0 and decoder.left == 0)
+            assert data
+            assert not (begun == 0 and decoder.left == 0)
             size = pieces.pop() if pieces else len(data)
             decoder.feed(data[:size])
             data = data[size:]
@@ -245,7 +249,8 @@ def test_a_page_has_the_same_number_of_entries_with_and_without_the_expected_one
             batches.append(record_batch(rows, DEFAULT))
         elif state == BEGUN:
             begun += 1
-            assert decoder.met == there and rows.length == 0
+            assert decoder.met == there
+            assert rows.length == 0
         else:
             assert decoder.entries == (1 if ended else min(most, len(entries)))
             ended += 1

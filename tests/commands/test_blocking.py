@@ -37,7 +37,8 @@ def noting(asked: list[Session], serve: Callable[[Session, bytes], bool]) -> Cal
 
 def test_clients_are_tried_in_the_order_of_arrival_until_the_first_refusal_of_a_queue() -> None:
     waiters, clients = line(None, b"g", b"h", b"g", None, b"h")
-    assert list(waiters) == clients and len(waiters) == 6
+    assert list(waiters) == clients
+    assert len(waiters) == 6
     turns, asked = waiters.turns(), []
     while (client := turns.next()) is not None:
         asked.append(client.number)
@@ -49,7 +50,8 @@ def test_clients_are_tried_in_the_order_of_arrival_until_the_first_refusal_of_a_
     assert [client.number for client in waiters] == [0, 2, 4, 5]
     for client in clients:
         waiters.remove(client)
-    assert not waiters and waiters.turns().next() is None
+    assert not waiters
+    assert waiters.turns().next() is None
 
 
 def test_a_client_that_blocks_during_a_round_waits_for_the_next_round() -> None:
@@ -58,7 +60,8 @@ def test_a_client_that_blocks_during_a_round_waits_for_the_next_round() -> None:
     assert turns.next() is first
     waiters.remove(first)
     waiters.add(Client(1, b"g"))
-    assert turns.next() is None and len(waiters) == 1
+    assert turns.next() is None
+    assert len(waiters) == 1
 
 
 def test_a_client_that_leaves_before_its_turn_is_skipped() -> None:
@@ -70,7 +73,8 @@ def test_a_client_that_leaves_before_its_turn_is_skipped() -> None:
             for number in (1, 5):
                 waiters.remove(clients[number])
         waiters.remove(client)
-    assert asked == [0, 2, 3, 4] and not waiters
+    assert asked == [0, 2, 3, 4]
+    assert not waiters
 
 
 def test_one_entry_serves_one_client_and_the_others_are_not_tried() -> None:

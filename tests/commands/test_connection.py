@@ -45,7 +45,9 @@ def test_reset_restores_the_state_of_a_new_connection() -> None:
     for command in (("HELLO", 3), ("SELECT", 2), ("CLIENT", "SETNAME", "me"), ("WATCH", "k"), ("MULTI",), ("GET", "k")):
         bench(*command)
     bench("RESET")
-    assert bench.session.db.index == 0 and bench.session.name == b"" and bench.session.out.resp == 2
+    assert bench.session.db.index == 0
+    assert bench.session.name == b""
+    assert bench.session.out.resp == 2
     assert bench("EXEC") == "ERR EXEC without MULTI"
     assert not bench.engine.databases[2].watched_keys
 
@@ -77,7 +79,8 @@ def test_client_list_shows_one_line_per_connection() -> None:
     expected = {"addr": "10.0.0.7:1234", "name": "other", "db": "3", "multi": "1", "flags": "x", "cmd": "get",
                 "age": "2", "user": "default", "resp": "2", "lib-name": "redis-py"}  # fmt: skip
     assert {name: fields[name] for name in expected} == expected
-    assert len(lines) == 2 and bench("CLIENT", "INFO").decode() == lines[0].replace("client|list", "client|info") + "\n"
+    assert len(lines) == 2
+    assert bench("CLIENT", "INFO").decode() == lines[0].replace("client|list", "client|info") + "\n"
     assert bench("CLIENT", "LIST", "ID", other.session.id).decode().splitlines() == lines[1:]
     assert bench("CLIENT", "LIST", "TYPE", "pubsub") == b""
 
@@ -87,7 +90,9 @@ def test_client_kill_closes_the_matching_connections() -> None:
     one, two = bench.beside(), bench.beside()
     one.session.transport, two.session.transport = Transport("10.0.0.1:1"), Transport("10.0.0.2:2")
     assert bench("CLIENT", "KILL", "10.0.0.1:1") == b"OK"
-    assert one.session.transport.closed and one.session.closing and not two.session.transport.closed
+    assert one.session.transport.closed
+    assert one.session.closing
+    assert not two.session.transport.closed
     assert bench("CLIENT", "KILL", "10.0.0.9:9") == "ERR No such client"
     assert bench("CLIENT", "KILL", "ID", two.session.id, "ADDR", "10.0.0.2:2") == 1
     assert two.session.transport.closed
@@ -105,6 +110,7 @@ def test_client_unblock_unblocks_a_blocked_connection(reason: tuple[str, ...], r
     other.session.on_wake = lambda: woken.append(True)
     assert not bench.engine.execute(other.session, [b"XREAD", b"BLOCK", b"0", b"STREAMS", b"s", b"$"])
     assert bench("CLIENT", "UNBLOCK", other.session.id, *reason) == 1
-    assert other.session.out.take() == reply and woken == [True]
+    assert other.session.out.take() == reply
+    assert woken == [True]
     assert bench("CLIENT", "UNBLOCK", other.session.id) == 0
     assert not bench.engine.databases[0].blocking_keys

@@ -180,7 +180,8 @@ class GroupAndModel(RuleBasedStateMachine):
         reply = self.call("XCLAIM", "s", "g", consumer, idle, *map(ident, named), "JUSTID", *words)
         self.consumers.add(consumer)
         for number in map(number_of, reply):
-            assert number in self.living and (force or number in self.owners)
+            assert number in self.living
+            assert force or number in self.owners
             self.owners[number] = consumer
         self.forget(set(named) - self.living)
 
@@ -197,7 +198,9 @@ class GroupAndModel(RuleBasedStateMachine):
         self.consumers.add(consumer)
         assert len(claimed) + len(deleted) <= count
         for number in map(number_of, claimed):
-            assert number in self.living and number in self.owners and number >= start
+            assert number in self.living
+            assert number in self.owners
+            assert number >= start
             self.owners[number] = consumer
         gone = set(map(number_of, deleted))
         assert gone <= set(self.owners) - self.living

@@ -47,7 +47,8 @@ def test_random_fields_are_distinct_unless_the_count_is_negative(resp: int, key:
     size = {"small": 10, "large": 100, "nothing": 0}[key]
     if count is None:
         kind, field = tree(bench.run([b"HRANDFIELD", key.encode()]))
-        assert kind == (b"$" if size or resp == 2 else b"_") and (not size or field[:1] == b"f")
+        assert kind == (b"$" if size or resp == 2 else b"_")
+        assert not size or field[:1] == b"f"
         return
     wanted = (min(count, size) if count >= 0 else -count) if size else 0
     for option in ((), ("WITHVALUES",), ("withvalues",)):
@@ -55,7 +56,8 @@ def test_random_fields_are_distinct_unless_the_count_is_negative(resp: int, key:
         if option and resp == 2:
             reply = [list(pair) for pair in zip(reply[::2], reply[1::2], strict=True)]
         fields = [pair[0] for pair in reply] if option else reply
-        assert len(fields) == wanted and all(field[:1] == b"f" for field in fields)
+        assert len(fields) == wanted
+        assert all(field[:1] == b"f" for field in fields)
         assert count < 0 or len(set(fields)) == wanted
         assert not option or all(pair[0] == b"f" + pair[1] for pair in reply)
     bench.engine.check()
@@ -244,6 +246,8 @@ def test_memory_usage_and_object_encoding() -> None:
     sizes = [bench("MEMORY", "USAGE", key) for key in ("small", "large")]
     bench("HSET", "large", *(word for at in range(1000) for word in (f"more{at}", "x" * 50)))
     sizes.append(bench("MEMORY", "USAGE", "large", "SAMPLES", 0))
-    assert sizes == sorted(sizes) and sizes[2] > 100_000
+    assert sizes == sorted(sizes)
+    assert sizes[2] > 100_000
     assert b" encoding:listpack serializedlength:" in bench("DEBUG", "OBJECT", "small")
-    assert bench("TYPE", "small") == b"hash" and bench("SCAN", 0, "TYPE", "HASH")[1] == [b"large", b"small"]
+    assert bench("TYPE", "small") == b"hash"
+    assert bench("SCAN", 0, "TYPE", "HASH")[1] == [b"large", b"small"]

@@ -43,12 +43,15 @@ def test_info_counts_what_happens(bench: Bench) -> None:
     bench("GET", "none")
     bench("NOSUCH")
     facts = info(bench)
-    assert facts["redis_version"] == "7.0.15" and facts["db0"] == "keys=1,expires=1,avg_ttl=5000"
+    assert facts["redis_version"] == "7.0.15"
+    assert facts["db0"] == "keys=1,expires=1,avg_ttl=5000"
     assert (facts["keyspace_hits"], facts["keyspace_misses"], facts["total_error_replies"]) == ("1", "1", "1")
-    assert facts["errorstat_ERR"] == "count=1" and facts["connected_clients"] == "1"
+    assert facts["errorstat_ERR"] == "count=1"
+    assert facts["connected_clients"] == "1"
     assert info(bench, "commandstats")["cmdstat_get"].startswith("calls=")
     bench("CONFIG", "RESETSTAT")
-    assert info(bench, "stats")["keyspace_hits"] == "0" and "errorstat_ERR" not in info(bench, "errorstats")
+    assert info(bench, "stats")["keyspace_hits"] == "0"
+    assert "errorstat_ERR" not in info(bench, "errorstats")
 
 
 def test_info_shows_the_requested_sections_and_those_of_the_host(bench: Bench) -> None:
@@ -58,7 +61,9 @@ def test_info_shows_the_requested_sections_and_those_of_the_host(bench: Bench) -
 
     bench.engine.host = SectionsHost(bench.engine)
     heads = [line for line in bench("INFO").decode().splitlines() if line.startswith("#")]
-    assert heads[0] == "# Server" and "# Store" in heads and "# Commandstats" not in heads
+    assert heads[0] == "# Server"
+    assert "# Store" in heads
+    assert "# Commandstats" not in heads
     assert info(bench, "replication")["connected_slaves"] == "7"
     assert info(bench, "STORE", "nosuch") == {"path": "/somewhere"}
     assert bench("INFO", "nosuch") == b""
@@ -89,7 +94,8 @@ def test_the_host_can_reject_a_change_of_settings(bench: Bench) -> None:
     bench.engine.host = FullDiskHost(bench.engine)
     reply = bench("CONFIG", "SET", "hz", 20, "appendonly", "yes")
     assert reply == "ERR CONFIG SET failed (possibly related to argument 'appendonly') - the disk is full"
-    assert heard == ["hz", "appendonly", "hz"] and bench.engine.settings.hz == 10
+    assert heard == ["hz", "appendonly", "hz"]
+    assert bench.engine.settings.hz == 10
 
 
 def test_every_setting_has_a_one_line_description() -> None:
@@ -145,7 +151,9 @@ def test_command_info_equals_that_of_redis(bench: Bench, judge: Judge) -> None:
 def test_docs_have_the_arguments_of_the_syntax(bench: Bench) -> None:
     docs = bench("COMMAND", "DOCS", "set", "nosuch")
     facts = dict(zip(docs[1][::2], docs[1][1::2], strict=True))
-    assert docs[0] == b"set" and facts[b"group"] == b"string" and facts[b"since"] == b"1.0.0"
+    assert docs[0] == b"set"
+    assert facts[b"group"] == b"string"
+    assert facts[b"since"] == b"1.0.0"
     arguments = [dict(zip(one[::2], one[1::2], strict=True)) for one in facts[b"arguments"]]
     assert [one[b"name"] for one in arguments] == [b"key", b"value", b"nx", b"get", b"seconds"]
     assert [one[b"type"] for one in arguments] == [b"key", b"string", b"oneof", b"pure-token", b"oneof"]
@@ -228,7 +236,8 @@ def test_every_container_has_help(bench: Bench) -> None:
     for entry in TABLE:
         if entry.subcommands:
             lines: Any = bench(entry.name, "HELP")
-            assert lines[0].startswith(entry.name.upper().encode()) and len(lines) > 2
+            assert lines[0].startswith(entry.name.upper().encode())
+            assert len(lines) > 2
 
 
 # -- DEBUG --------------------------------------------------------------------------------------------
@@ -274,4 +283,5 @@ def test_the_host_carries_out_shutdown(bench: Bench) -> None:
 
     bench.engine.host = StoppingHost(bench.engine)
     assert bench.run([b"SHUTDOWN", b"NOSAVE", b"NOW", b"FORCE"]) == b""
-    assert stopped == [{"save": False, "nosave": True, "force": True}] and bench.session.closing
+    assert stopped == [{"save": False, "nosave": True, "force": True}]
+    assert bench.session.closing

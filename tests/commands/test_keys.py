@@ -51,7 +51,8 @@ def test_a_copy_is_independent_of_its_source(bench: Bench) -> None:
     bench("APPEND", "a", "y")
     bench("XADD", "s", "1-1", "f", "v")
     bench("XGROUP", "CREATE", "s", "g", 0)
-    assert bench("COPY", "a", "b") == 1 and bench("COPY", "s", "s", "DB", 3) == 1
+    assert bench("COPY", "a", "b") == 1
+    assert bench("COPY", "s", "s", "DB", 3) == 1
     bench("APPEND", "a", "z")
     bench("XADD", "s", "2-1", "f", "v")
     bench("XREADGROUP", "GROUP", "g", "me", "STREAMS", "s", ">")
@@ -69,7 +70,8 @@ def test_move_and_swap_are_seen_by_every_session(bench: Bench) -> None:
     other("SELECT", 1)
     assert other("PTTL", "k") == 700
     bench("SWAPDB", 0, 1)
-    assert bench("GET", "k") == b"v" and other("GET", "k") == b"-1"
+    assert bench("GET", "k") == b"v"
+    assert other("GET", "k") == b"-1"
 
 
 def test_a_flush_of_an_empty_database_is_logged(bench: Bench) -> None:
@@ -89,14 +91,16 @@ def test_a_scan_ends_and_returns_only_matching_keys(bench: Bench) -> None:
         found += more
         if cursor == b"0":
             break
-    assert cursor == b"0" and len(found) == 95 == len(set(found))
+    assert cursor == b"0"
+    assert len(found) == 95 == len(set(found))
 
 
 def test_wait_times_out_because_there_are_no_replicas(bench: Bench) -> None:
     assert bench("WAIT", 0, 0) == 0
     session = bench.session
     assert not bench.engine.execute(session, [b"WAIT", b"1", b"100"])
-    assert session.blocked is not None and session.blocked.deadline == NOW + 100
+    assert session.blocked is not None
+    assert session.blocked.deadline == NOW + 100
     bench.engine.blocking.expire(session)
     assert session.out.take() == b":0\r\n"
 

@@ -161,6 +161,7 @@ def test_memory_usage_and_debug_object_show_the_value() -> None:
         bench("RPUSH", "l", *["x" * 100] * 200)
         bench("SADD", "s", *(f"{len(sizes)}-{number}" for number in range(200)))
         sizes.append((bench("MEMORY", "USAGE", "l", "SAMPLES", 0), bench("MEMORY", "USAGE", "s")))
-    assert sizes == sorted(sizes) and sizes[0][0] > 20_000
+    assert sizes == sorted(sizes)
+    assert sizes[0][0] > 20_000
     assert b" ql_nodes:8 ql_avg_node:75.00 ql_listpack_max:-2 ql_compressed:0 " in bench("DEBUG", "OBJECT", "l")
     assert set(state_of(bench)) == {(0, b"l"), (0, b"s")}

@@ -121,7 +121,9 @@ def compare(judge: Judge, steps: list[tuple[int, str]], **values: Any) -> None:
         for one in ours.clients:
             ours.engine.close_session(one.session)
         channels = ours.engine.channels
-        assert not channels.channels and not channels.shards and not channels.patterns
+        assert not channels.channels
+        assert not channels.shards
+        assert not channels.patterns
     finally:
         theirs.command("CONFIG SET notify-keyspace-events ")
         theirs.close()

@@ -236,10 +236,12 @@ def test_a_timeout_replies_null(words: str) -> None:
     local("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     assert not local.engine.execute(local.session, words.encode().split())
     blocked = local.session.blocked
-    assert blocked is not None and blocked.deadline == 1050
+    assert blocked is not None
+    assert blocked.deadline == 1050
     local.engine.blocking.expire(local.session)
     assert read(local.session.out.take()) is None
-    assert local.session.blocked is None and not local.session.db.blocking_keys
+    assert local.session.blocked is None
+    assert not local.session.db.blocking_keys
 
 
 def test_a_closed_session_is_no_longer_blocked() -> None:
@@ -274,7 +276,8 @@ def test_a_delivery_to_a_blocked_consumer_is_logged() -> None:
     local("XADD", "s", "7-1", "f", "v")
     assert log[0] == [b"XADD", b"s", b"7-1", b"f", b"v"]
     assert [argv[0] for argv in log] == [b"XADD", b"XCLAIM"]
-    assert log[1][3] == b"c" and log[1][5] == b"7-1"
+    assert log[1][3] == b"c"
+    assert log[1][5] == b"7-1"
 
 
 def test_a_consumer_that_is_unblocked_without_entries_is_logged() -> None:

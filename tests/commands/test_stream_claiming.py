@@ -398,7 +398,8 @@ def test_a_blocked_client_gets_an_entry_when_it_has_been_idle_long_enough() -> N
     assert waiting.look() == "waits"
     bench.clock.advance(100)
     assert rows(waiting.look()) == [(1, 300, 1)]
-    assert waiting.at is None and waiting.wakes == 1
+    assert waiting.at is None
+    assert waiting.wakes == 1
     assert [argv[0] for argv in bench.log.take()[-1:]] == [b"XCLAIM"]
 
 
@@ -408,7 +409,8 @@ def test_an_acknowledged_entry_postpones_the_check_to_the_next_entry() -> None:
     waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
     bench("XACK", "s", "g", "1-1")
     bench.clock.advance(100)
-    assert waiting.look() == "waits" and waiting.at == 400
+    assert waiting.look() == "waits"
+    assert waiting.at == 400
     bench.clock.advance(100)
     assert rows(waiting.look()) == [(2, 300, 1)]
 
@@ -420,7 +422,8 @@ def test_min_idle_time_0_does_not_check_the_client_constantly() -> None:
     waiting = Waiting(bench, CLAIMING.format("c", 0, 0))
     assert waiting.at == 300
     bench.clock.advance(100)
-    assert waiting.look() == "waits" and waiting.at == 400
+    assert waiting.look() == "waits"
+    assert waiting.at == 400
     bench("XGROUP", "SETID", "s", "g", "1-1")
     bench("XREADGROUP", "GROUP", "g", "a", "STREAMS", "s", ">")
     bench.clock.advance(100)
@@ -437,7 +440,8 @@ def test_without_pending_entries_the_client_is_checked_after_min_idle_time() -> 
     waiting = Waiting(bench, CLAIMING.format("c", 300, 0))
     assert waiting.at == 500
     bench.clock.advance(300)
-    assert waiting.look() == "waits" and waiting.at == 800
+    assert waiting.look() == "waits"
+    assert waiting.at == 800
 
 
 def test_the_timeout_may_precede_the_next_due_entry() -> None:
@@ -446,7 +450,8 @@ def test_the_timeout_may_precede_the_next_due_entry() -> None:
     waiting = Waiting(bench, CLAIMING.format("c", 1000, 50))
     assert waiting.at == 250
     bench.clock.advance(50)
-    assert waiting.look() is None and waiting.at is None
+    assert waiting.look() is None
+    assert waiting.at is None
 
 
 def test_clients_that_wait_for_the_same_entry_are_served_in_order() -> None:
@@ -456,7 +461,8 @@ def test_clients_that_wait_for_the_same_entry_are_served_in_order() -> None:
     first = Waiting(bench, CLAIMING.format("first", 300, 0))
     second = Waiting(bench, CLAIMING.format("second", 300, 0))
     bench.clock.advance(100)
-    assert second.look() == "waits" and second.at == 600
+    assert second.look() == "waits"
+    assert second.at == 600
     assert rows(first.look()) == [(1, 300, 1)]
 
 
@@ -467,7 +473,8 @@ def test_a_client_with_a_shorter_min_idle_time_is_served_first() -> None:
     hasty = Waiting(bench, CLAIMING.format("hasty", 300, 0))
     bench.clock.advance(100)
     assert rows(hasty.look()) == [(1, 300, 1)]
-    assert patient.look() == "waits" and patient.at == 1000
+    assert patient.look() == "waits"
+    assert patient.at == 1000
 
 
 def test_a_new_entry_unblocks_at_once() -> None:
@@ -483,7 +490,8 @@ def test_other_commands_do_not_move_the_check_but_a_rename_unblocks() -> None:
     """XCLAIM and XNACK leave the time of the check; RENAME of the stream replies NOGROUP."""
     bench = idle_bench()
     waiting = Waiting(bench, CLAIMING.format("c", 1000, 0))
-    assert waiting.at == 1000 and waiting.wakes == 0
+    assert waiting.at == 1000
+    assert waiting.wakes == 0
     bench("XCLAIM", "s", "g", "a", 0, "2-1", "IDLE", 600)
     bench("XNACK", "s", "g", "FAIL", "IDS", 1, "7-7")
     bench("SET", "s2", "x")

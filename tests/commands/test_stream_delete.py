@@ -100,7 +100,8 @@ def test_an_invalid_command_changes_and_logs_nothing(bench: Bench) -> None:
     before = bench("DUMP", "s")
     for text, refusal in REFUSALS:
         assert bench(*text.split(" ")) == refusal, text
-    assert bench("DUMP", "s") == before and not bench.log.commands
+    assert bench("DUMP", "s") == before
+    assert not bench.log.commands
 
 
 @pytest.mark.parametrize("compat", ["newest", "8.6"])
@@ -145,14 +146,16 @@ def test_xdelex_keeps_references_by_default(bench: Bench) -> None:
     assert bench("XDELEX", "s", "IDS", 2, "1-1", "9-9") == [1, -1]
     assert bench("XDELEX", "s", "IDS", 1, "4-1", "keepref") == [1]
     assert ids(bench) == [b"2-1", b"3-1"]
-    assert pending(bench, "g") == [b"1-1", b"2-1", b"3-1"] and pending(bench, "h") == [b"1-1", b"2-1"]
+    assert pending(bench, "g") == [b"1-1", b"2-1", b"3-1"]
+    assert pending(bench, "h") == [b"1-1", b"2-1"]
 
 
 def test_xdelex_delref_removes_the_references_of_every_group(bench: Bench) -> None:
     """DELREF deletes the entry and removes it from the pending entries of all groups and consumers."""
     assert bench("XDELEX", "s", "DELREF", "IDS", 2, "2-1", "4-1") == [1, 1]
     assert ids(bench) == [b"1-1", b"3-1"]
-    assert pending(bench, "g") == [b"1-1", b"3-1"] and pending(bench, "h") == [b"1-1"]
+    assert pending(bench, "g") == [b"1-1", b"3-1"]
+    assert pending(bench, "h") == [b"1-1"]
     assert bench("XPENDING", "s", "g") == [2, b"1-1", b"3-1", [[b"c", b"2"]]]
 
 
@@ -182,18 +185,23 @@ def test_a_repeated_id_is_deleted_once(bench: Bench, strategy: str) -> None:
     bench("XGROUP", "SETID", "s", "h", "9-9")
     dirty = bench.engine.dirty
     assert bench("XDELEX", "s", strategy, "IDS", 3, "3-1", "3-1", "3-1") == [1, -1, -1]
-    assert bench.engine.dirty == dirty + 1 and ids(bench) == [b"4-1"]
+    assert bench.engine.dirty == dirty + 1
+    assert ids(bench) == [b"4-1"]
 
 
 def test_deletions_raise_the_greatest_deleted_id_but_trims_do_not(bench: Bench) -> None:
     """All of them update the first ID."""
     assert bench("XDELEX", "s", "IDS", 2, "2-1", "1-1") == [1, 1]
-    assert fact(bench, b"max-deleted-entry-id") == b"2-1" and fact(bench, b"recorded-first-entry-id") == b"3-1"
+    assert fact(bench, b"max-deleted-entry-id") == b"2-1"
+    assert fact(bench, b"recorded-first-entry-id") == b"3-1"
     assert bench("XACKDEL", "s", "g", "IDS", 2, "2-1", "3-1") == [1, 1]  # 2-1 is pending, but deleted
-    assert fact(bench, b"max-deleted-entry-id") == b"3-1" and fact(bench, b"recorded-first-entry-id") == b"4-1"
+    assert fact(bench, b"max-deleted-entry-id") == b"3-1"
+    assert fact(bench, b"recorded-first-entry-id") == b"4-1"
     assert bench("XTRIM", "s", "MAXLEN", 0, "DELREF") == 1
-    assert fact(bench, b"max-deleted-entry-id") == b"3-1" and fact(bench, b"recorded-first-entry-id") == b"0-0"
-    assert bench("XDELEX", "s", "IDS", 1, "3-1") == [-1] and bench("EXISTS", "s") == 1
+    assert fact(bench, b"max-deleted-entry-id") == b"3-1"
+    assert fact(bench, b"recorded-first-entry-id") == b"0-0"
+    assert bench("XDELEX", "s", "IDS", 1, "3-1") == [-1]
+    assert bench("EXISTS", "s") == 1
 
 
 # -- XACKDEL
@@ -202,11 +210,14 @@ def test_deletions_raise_the_greatest_deleted_id_but_trims_do_not(bench: Bench) 
 def test_xackdel_acknowledges_in_its_group_only(bench: Bench) -> None:
     """KEEPREF deletes an entry that another group has pending, DELREF also that reference; ACKED keeps both."""
     assert bench("XACKDEL", "s", "g", "IDS", 1, "1-1") == [1]
-    assert pending(bench, "g") == [b"2-1", b"3-1"] and pending(bench, "h") == [b"1-1", b"2-1"]
+    assert pending(bench, "g") == [b"2-1", b"3-1"]
+    assert pending(bench, "h") == [b"1-1", b"2-1"]
     assert bench("XACKDEL", "s", "g", "ACKED", "IDS", 2, "2-1", "3-1") == [2, 2]  # h has not read 3-1
-    assert pending(bench, "g") == [] and ids(bench) == [b"2-1", b"3-1", b"4-1"]
+    assert pending(bench, "g") == []
+    assert ids(bench) == [b"2-1", b"3-1", b"4-1"]
     assert bench("XACKDEL", "s", "h", "DELREF", "IDS", 3, "1-1", "2-1", "4-1") == [1, 1, -1]
-    assert pending(bench, "h") == [] and ids(bench) == [b"3-1", b"4-1"]
+    assert pending(bench, "h") == []
+    assert ids(bench) == [b"3-1", b"4-1"]
 
 
 def test_xackdel_acked_deletes_with_the_last_acknowledgement(bench: Bench) -> None:
@@ -225,7 +236,8 @@ def test_without_the_key_or_group_no_id_is_found(bench: Bench) -> None:
     assert bench("XACKDEL", "s", "no", "IDS", 2, "x", "1-1") == [-1, -1]
     assert bench("XDELEX", "s", "IDS", 1, "x", "IDS", 1, "9-9") == [-1]  # the last list of IDs counts
     assert bench("XACKDEL", "s", "g", "IDS", 1, "1-1", "ACKED", "ids", 1, "9-9") == [-1]
-    assert pending(bench, "g") == [b"1-1", b"2-1", b"3-1"] and not bench("EXISTS", "no")
+    assert pending(bench, "g") == [b"1-1", b"2-1", b"3-1"]
+    assert not bench("EXISTS", "no")
 
 
 @pytest.mark.parametrize("name", ["XACKDEL", "XDELEX"])
@@ -257,10 +269,13 @@ def test_xadd_trims_with_the_given_strategy(bench: Bench) -> None:
     bench("XACK", "s", "h", "1-1")
     assert bench("XADD", "s", "MAXLEN", "~", 1, "ACKED", "6-1", "f", "v") == b"6-1"
     assert ids(bench) == [b"2-1", b"3-1", b"4-1", b"5-1", b"6-1"]
-    assert bench("XADD", "s", "DELREF", "7-1", "f", "v") == b"7-1" and len(ids(bench)) == 6
+    assert bench("XADD", "s", "DELREF", "7-1", "f", "v") == b"7-1"
+    assert len(ids(bench)) == 6
     assert bench("XADD", "s", "NOMKSTREAM", "minid", "3", "delref", "8-1", "f", "v") == b"8-1"
-    assert ids(bench)[0] == b"3-1" and pending(bench, "h") == []
-    assert bench("XADD", "new", "ACKED", "MAXLEN", 0, "*", "f", "v") is not None and bench("XLEN", "new") == 0
+    assert ids(bench)[0] == b"3-1"
+    assert pending(bench, "h") == []
+    assert bench("XADD", "new", "ACKED", "MAXLEN", 0, "*", "f", "v") is not None
+    assert bench("XLEN", "new") == 0
 
 
 def test_an_approximate_trim_with_acked_removes_single_entries() -> None:
@@ -435,7 +450,8 @@ def test_replaying_the_log_gives_the_same_nodes_and_pending_entries(seed: int) -
             assert master.run(state) == replica.run(state), (argv, state)
         ours, theirs = (nodes(bench) for bench in benches)
         assert ours == theirs, argv
-    assert fact(master, b"length") and fact(master, b"max-deleted-entry-id") != b"0-0"
+    assert fact(master, b"length")
+    assert fact(master, b"max-deleted-entry-id") != b"0-0"
 
 
 def nodes(local: Local) -> list[tuple[bytes, bytes]]:

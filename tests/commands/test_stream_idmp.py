@@ -33,7 +33,8 @@ def replayed(log: list[list[bytes]]) -> Bench:
 
 def state(bench: Bench) -> tuple[Any, ...]:
     stream = bench.engine.databases[0].values[b"s"]
-    assert isinstance(stream, Stream) and stream.idmp is not None
+    assert isinstance(stream, Stream)
+    assert stream.idmp is not None
     stream.check()
     stream.idmp.check()
     known = {pid: stream.idmp.unexpired(pid, 0) for pid in stream.idmp.producers}
@@ -161,7 +162,8 @@ def test_the_log_contains_the_id_of_the_entry() -> None:
     entry = b"%d-0" % NOW
     for _ in range(2):
         logged = bench.logged("XADD", "s", "MAXLEN", "~", 100, "IDMP", "p", "i", "*", "a", "1")
-        assert len(logged) == 1 and logged[0][-6:] == [b"IDMP", b"p", b"i", entry, b"a", b"1"]
+        assert len(logged) == 1
+        assert logged[0][-6:] == [b"IDMP", b"p", b"i", entry, b"a", b"1"]
 
 
 def test_a_replay_detects_a_duplicate_whose_iid_has_expired() -> None:
@@ -197,11 +199,13 @@ def test_the_cron_removes_expired_iids_and_touches_watched_keys() -> None:
     bench.beside()
     bench("WATCH", "s")
     bench.engine.expire_cycle()
-    assert bench("MULTI") == b"OK" and bench("EXEC") == []
+    assert bench("MULTI") == b"OK"
+    assert bench("EXEC") == []
     bench("WATCH", "s")
     bench.clock.us += 100_000_000
     bench.engine.expire_cycle()
-    assert bench("MULTI") == b"OK" and bench("EXEC") is None
+    assert bench("MULTI") == b"OK"
+    assert bench("EXEC") is None
     assert (info(bench)["pids-tracked"], info(bench)["iids-added"]) == (0, 1)
     assert bench.engine.databases[0].idmp_keys == {}
 

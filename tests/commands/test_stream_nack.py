@@ -170,7 +170,8 @@ def test_a_client_that_is_blocked_with_claim_is_unblocked() -> None:
     second = Waiting(bench, CLAIMING.format("second", 3_600_000, 0))
     bench("XNACK", "s", "g", "FAIL", "IDS", 1, "2-1")
     assert rows(read(first.session.out.take())) == [(2, bench.clock.now_ms(), 1)]
-    assert plain.at == 0 and second.look() == "waits"
+    assert plain.at == 0
+    assert second.look() == "waits"
     assert [row[:2] for row in bench("XPENDING", "s", "g", "-", "+", 9)] == [[b"1-1", b"a"], [b"2-1", b"first"]]
 
 
@@ -182,7 +183,8 @@ def test_an_xnack_without_effect_unblocks_no_client() -> None:
     bench.clock.advance(5)
     before = seen.seen_time
     bench("XNACK", "s", "g", "FAIL", "IDS", 1, "7-7")
-    assert seen.seen_time == before and waiting.wakes == 0
+    assert seen.seen_time == before
+    assert waiting.wakes == 0
 
 
 # -- refusals ----------------------------------------------------------------------------------------------

@@ -120,7 +120,8 @@ def test_a_page_has_at_least_count_entries_and_the_start_of_the_next_page() -> N
     go_on, first, *nodes = bench("RILLET.XNODES", "s", "2-0", "+", "COUNT", 5)
     assert first == b"1-0"
     # The node of 1 to 4 has no entries after 2-0; the reply has the nodes of 5 to 8 and of 9 to 12.
-    assert go_on == b"12-18446744073709551615" and nodes[::2] == [StreamID(5, 0).pack(), StreamID(9, 0).pack()]
+    assert go_on == b"12-18446744073709551615"
+    assert nodes[::2] == [StreamID(5, 0).pack(), StreamID(9, 0).pack()]
     assert bench("RILLET.XNODES", "s", "36-0", "+", "COUNT", 100)[0] == NIL
     assert bench("RILLET.XNODES", "s", "36-5", "36-7", "COUNT", 1) == [NIL, b"1-0"]
     assert bench("RILLET.XNODES", "s", "40-0", "+", "COUNT", 1) == [NIL, b"1-0"]
@@ -138,10 +139,12 @@ def test_the_size_of_a_reply_is_bounded_whatever_the_count(monkeypatch: pytest.M
 def test_a_missing_key_is_like_an_empty_stream() -> None:
     bench = Bench()
     assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL, NIL]
-    assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0] and bench("RILLET.XAFTER", "s", "0", 1) == NIL
+    assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0]
+    assert bench("RILLET.XAFTER", "s", "0", 1) == NIL
     bench("XGROUP", "CREATE", "s", "g", "$", "MKSTREAM")
     assert bench("RILLET.XNODES", "s", "0", "+", "COUNT", 1) == [NIL, NIL]
-    assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0] and bench("RILLET.XAFTER", "s", "0", 1) == NIL
+    assert bench("RILLET.XRANK", "s", "0", "5-5") == [0, 0]
+    assert bench("RILLET.XAFTER", "s", "0", 1) == NIL
 
 
 @pytest.mark.parametrize(
@@ -177,7 +180,8 @@ def test_the_commands_exist_with_every_compat_and_are_never_logged(compat: str) 
         assert bench("COMMAND", "GETKEYS", *words) == [b"s"]
         assert words[0].lower().encode() in bench("ACL", "CAT", "stream")
         facts = bench("COMMAND", "INFO", words[0])[0]
-        assert facts[2] == [b"readonly"] and facts[6] == [b"@read", b"@stream", b"@slow"]
+        assert facts[2] == [b"readonly"]
+        assert facts[6] == [b"@read", b"@stream", b"@slow"]
 
 
 def test_the_commands_work_in_a_transaction_and_through_a_store() -> None:

@@ -22,7 +22,8 @@ def test_a_transaction_is_logged_as_one(bench: Bench) -> None:
     assert bench.log.take() == []
     assert bench("EXEC") == [b"OK", b"1", 2]
     assert bench.log.take() == [[b"MULTI"], [b"SET", b"a", b"1"], [b"INCR", b"a"], [b"EXEC"]]
-    assert bench.session.dirty == 0 and bench.session.propagated is None
+    assert bench.session.dirty == 0
+    assert bench.session.propagated is None
 
 
 def test_a_transaction_with_one_change_is_logged_without_multi(bench: Bench) -> None:
@@ -78,7 +79,8 @@ def test_any_change_of_a_watched_key_fails_the_transaction(bench: Bench, change:
     bench("SET", "result", 1)
     assert bench("EXEC") is None
     assert bench("EXISTS", "result") == 0
-    assert not bench.session.watcher.keys and not bench.session.state & IN_MULTI
+    assert not bench.session.watcher.keys
+    assert not bench.session.state & IN_MULTI
 
 
 def transaction(bench: Local) -> object:

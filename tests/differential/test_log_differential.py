@@ -315,7 +315,8 @@ def test_keys_that_the_clock_finds(writer: tuple[str, Judge]) -> None:
         while b"db" in redis.run([b"INFO", b"keyspace"])[0]:
             redis.run([b"DEBUG", b"SLEEP", b"0.01"])
         ours, theirs = (sorted((unit.framed, unit.commands) for unit in units(log)[100:]) for log in pair.logs())
-        assert ours == theirs and len(ours) == 100
+        assert ours == theirs
+        assert len(ours) == 100
 
 
 # -- each other's files ----------------------------------------------------------------------------

@@ -178,7 +178,8 @@ class Pair:
         if ours == theirs:
             return
         mine, other = map(sealed, (ours, theirs))
-        assert mine[:1] == other[:1] == self.kind.unlike and mine[-10:-8] == other[-10:-8], f"{where}: DUMP {key!r}"
+        assert mine[:1] == other[:1] == self.kind.unlike, f"{where}: DUMP {key!r}"
+        assert mine[-10:-8] == other[-10:-8], f"{where}: DUMP {key!r}"
         assert self.kind.content(rdb.restore(mine)) == self.kind.content(rdb.restore(other)), f"{where}: DUMP {key!r}"
 
 

@@ -37,7 +37,8 @@ def test_a_key_expires_after_its_time_and_not_at_it() -> None:
     assert one.lookup(b"k") is not None
     advance(one, 1)
     assert one.lookup(b"k") is None
-    assert gone == [b"k"] and len(one) == 0
+    assert gone == [b"k"]
+    assert len(one) == 0
     one.check()
 
 
@@ -112,11 +113,15 @@ def test_flush_and_swap_mark_the_watchers_of_removed_and_added_keys() -> None:
     one.watch(b"b", there)
     one.watch(b"c", nowhere)
     one.swap(two)
-    assert here.dirty and there.dirty and not nowhere.dirty
-    assert list(one.values) == [b"b"] and list(two.values) == [b"a"]
+    assert here.dirty
+    assert there.dirty
+    assert not nowhere.dirty
+    assert list(one.values) == [b"b"]
+    assert list(two.values) == [b"a"]
     late = Watcher()
     one.watch(b"b", late)
-    assert one.flush() == 1 and late.dirty
+    assert one.flush() == 1
+    assert late.dirty
     one.check()
     two.check()
 

@@ -159,7 +159,8 @@ def try_aof(data: bytes) -> str:
             return "refused"
     found = sound(engine)
     left = disk.files()[str(LOG)]
-    assert data.startswith(left) and len(data) - len(left) == done.dropped
+    assert data.startswith(left)
+    assert len(data) - len(left) == done.dropped
     again = new_engine()
     once_more = replay(again, [LOG], disk=disk)
     assert (once_more.dropped, once_more.commands) == (0, done.commands)

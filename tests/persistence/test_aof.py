@@ -35,7 +35,8 @@ def test_reopening_gives_the_same_dump_of_every_key(tmp_path: Path, fsync: str) 
         with Opened(tmp_path, fsync) as again:
             assert again.state() == before
             again.engine.check()
-            assert again.replayed.bytes == size and again.replayed.dropped == 0
+            assert again.replayed.bytes == size
+            assert again.replayed.dropped == 0
     assert len(_bytes(tmp_path)) == size  # a replay appends nothing
     with Opened(tmp_path, fsync) as more:
         more("XADD", "s", "*", "later", "1")
@@ -77,8 +78,11 @@ def test_the_log_contains_exact_effects(tmp_path: Path) -> None:
     assert log.startswith(
         b"*2\r\n$6\r\nSELECT\r\n$1\r\n0\r\n*5\r\n$4\r\nXADD\r\n$1\r\ns\r\n$%d\r\n%s\r\n" % (len(made), made)
     )
-    assert b"MAXLEN\r\n$1\r\n=\r\n$1\r\n2\r\n" in log and b"$1\r\n*\r\n" not in log
-    assert log.count(b"SELECT") == 2 and b"$1\r\n2\r\n*5\r\n$3\r\nSET\r\n" in log and b"PXAT" in log
+    assert b"MAXLEN\r\n$1\r\n=\r\n$1\r\n2\r\n" in log
+    assert b"$1\r\n*\r\n" not in log
+    assert log.count(b"SELECT") == 2
+    assert b"$1\r\n2\r\n*5\r\n$3\r\nSET\r\n" in log
+    assert b"PXAT" in log
 
 
 NOTHING = """PING
@@ -114,9 +118,11 @@ def test_a_transaction_is_one_unit(tmp_path: Path) -> None:
             opened(*line.split())
         before = opened.state()
     log = _bytes(tmp_path)
-    assert log.count(b"MULTI") == 1 and log.rstrip().endswith(b"EXEC")
+    assert log.count(b"MULTI") == 1
+    assert log.rstrip().endswith(b"EXEC")
     with Opened(tmp_path) as again:
-        assert again.state() == before and again("GET", "a") == b"2"
+        assert again.state() == before
+        assert again("GET", "a") == b"2"
     # If it is cut anywhere inside, none of it is loaded.
     start = log.index(b"*1\r\n$5\r\nMULTI")
     for end in (start + 1, log.index(b"INCR"), len(log) - 1, len(log) - 14):
@@ -142,10 +148,12 @@ def test_a_log_torn_at_any_byte_of_the_last_command_loads(tmp_path: Path) -> Non
         ):
             opened = Opened(tmp_path)
         with opened:
-            assert opened.state() == before and opened.replayed.dropped == end - kept
+            assert opened.state() == before
+            assert opened.replayed.dropped == end - kept
             opened("SET", "after", "1")
         with Opened(tmp_path) as again:
-            assert again("GET", "after") == b"1" and again("XLEN", "s") == 1
+            assert again("GET", "after") == b"1"
+            assert again("XLEN", "s") == 1
     path.write_bytes(whole)
     with Opened(tmp_path) as opened:
         assert opened("XLEN", "s") == 2
@@ -164,14 +172,17 @@ def test_keys_do_not_expire_during_a_replay(tmp_path: Path) -> None:
     assert b"$3\r\nDEL\r\n$1\r\nk\r\n" in log
     for later in (0, 51):
         with Opened(tmp_path, now=1_700_000_000_000 + later) as again:
-            assert again.state() == before and again("GET", "k") == b"1" and again("PTTL", "k") == -1
+            assert again.state() == before
+            assert again("GET", "k") == b"1"
+            assert again("PTTL", "k") == -1
 
     # Without its DEL (the process was killed before an access), the key is deleted at the next access.
     with Opened(tmp_path / "other") as opened:
         opened("SET", "k", "10", "PX", "50")
         opened("APPEND", "k", "0")
     with Opened(tmp_path / "other", now=1_700_000_000_051) as again:
-        assert again("GET", "k") is None and again("DBSIZE") == 0
+        assert again("GET", "k") is None
+        assert again("DBSIZE") == 0
 
 
 def test_blocked_consumers_are_logged_when_they_are_served(tmp_path: Path) -> None:
@@ -200,7 +211,8 @@ def test_everysec_syncs_in_the_background(tmp_path: Path) -> None:
         opened.log.syncer.sync = lambda: (real(), synced.set())  # type: ignore[assignment,func-returns-value]
         opened("SET", "a", "1")
         assert opened.log.synced < opened.log.size
-        assert synced.wait(60) and opened.log.synced == opened.log.size
+        assert synced.wait(60)
+        assert opened.log.synced == opened.log.size
 
 
 def test_always_syncs_before_the_reply(tmp_path: Path) -> None:
@@ -223,8 +235,12 @@ def test_a_replay_reports_its_progress_and_counts(tmp_path: Path) -> None:
     log.close()
     log.close()
     total = len(_bytes(tmp_path))
-    assert len(seen) >= 3 and seen == sorted(seen) and seen[-1] == (total, total)
-    assert replayed.commands == 2001 and replayed.bytes == total and replayed.seconds > 0
+    assert len(seen) >= 3
+    assert seen == sorted(seen)
+    assert seen[-1] == (total, total)
+    assert replayed.commands == 2001
+    assert replayed.bytes == total
+    assert replayed.seconds > 0
 
 
 def test_a_command_of_a_newer_server_is_named(tmp_path: Path) -> None:

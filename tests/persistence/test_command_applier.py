@@ -110,9 +110,11 @@ def test_an_incomplete_transaction_is_not_executed() -> None:
     engine = loading()
     playback = played(engine, before + pack_command([b"MULTI"]) + b"".join(adds(5, first=50)))
     assert engine.databases[0].values[b"s"].length == 9
-    assert playback.good == len(before) and len(playback.transaction) == 5
+    assert playback.good == len(before)
+    assert len(playback.transaction) == 5
     playback.feed(pack_command([b"EXEC"]))
-    assert engine.databases[0].values[b"s"].length == 14 and playback.transaction is None
+    assert engine.databases[0].values[b"s"].length == 14
+    assert playback.transaction is None
 
 
 def test_an_incomplete_last_command_is_ignored(tmp_path: Path) -> None:
@@ -125,7 +127,8 @@ def test_an_incomplete_last_command_is_ignored(tmp_path: Path) -> None:
         with pytest.warns(TornLog, match=f"{kept} bytes of an unfinished command were dropped at offset {len(before)}"):
             found = replay(engine, [path])
         assert (found.commands, found.bytes, found.dropped) == (5, len(before), kept)
-        assert path.read_bytes() == before and engine.databases[0].values[b"s"].length == 5
+        assert path.read_bytes() == before
+        assert engine.databases[0].values[b"s"].length == 5
 
 
 def test_nothing_is_logged_again_and_nothing_expires() -> None:
@@ -136,7 +139,8 @@ def test_nothing_is_logged_again_and_nothing_expires() -> None:
     engine.log = Fed()
     gone = pack_command([b"PEXPIREAT", b"s", b"1000"])
     playback = played(engine, b"".join(adds(5)) + gone + b"".join(adds(5, first=20)))
-    assert engine.databases[0].values[b"s"].length == 10 and playback.commands == 11
+    assert engine.databases[0].values[b"s"].length == 10
+    assert playback.commands == 11
     assert engine.log.feed.take() == b""
     engine.loading = False
     assert engine.databases[0].lookup(b"s") is None

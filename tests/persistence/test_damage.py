@@ -42,10 +42,12 @@ def _load(folder: Path, data: bytes) -> tuple[str, int]:
     if refusal is not None:
         assert (folder / NAME).read_bytes() == data  # nothing was cut off
         if isinstance(refusal, NewerFormat):
-            assert str(folder / NAME) in str(refusal) and "this version has no such command" in str(refusal)
+            assert str(folder / NAME) in str(refusal)
+            assert "this version has no such command" in str(refusal)
             return "corrupt", -1
         assert str(refusal).startswith(f"{folder / NAME}: offset {refusal.offset}: ")
-        assert 0 <= refusal.offset <= len(data) and refusal.path == str(folder / NAME)
+        assert 0 <= refusal.offset <= len(data)
+        assert refusal.path == str(folder / NAME)
         return "corrupt", refusal.offset
     assert (left < len(data)) == bool(told)
     return ("torn", left) if told else ("loads", left)
@@ -77,7 +79,8 @@ def test_a_damaged_byte_is_detected_or_harmless(whole: bytes, tmp_path: Path) ->
         # Commands before the damaged one are never reported and never cut off.
         begins = max(start for start in _commands(whole) if start <= at)
         assert offset == -1 or offset >= _transaction_of(whole, begins), (seed, at, ended, offset)
-    assert ends["corrupt"] > 100 and ends["loads"] > 20, (seed, ends)
+    assert ends["corrupt"] > 100, (seed, ends)
+    assert ends["loads"] > 20, (seed, ends)
 
 
 def _transaction_of(data: bytes, start: int) -> int:
@@ -126,7 +129,8 @@ def test_a_rejected_command_is_named_in_the_error(tmp_path: Path) -> None:
     (folder / "appendonly.aof.manifest").write_text(f"file {NAME} seq 1 type i\n")
     with pytest.raises(LogCorrupt, match=r"offset 27: 'INCR a' was refused: ERR value is not an integer") as caught:
         Opened(folder)
-    assert caught.value.offset == len(good) and caught.value.reason.startswith("'INCR a'")
+    assert caught.value.offset == len(good)
+    assert caught.value.reason.startswith("'INCR a'")
 
 
 def test_a_torn_write_leaves_a_prefix_of_a_command() -> None:

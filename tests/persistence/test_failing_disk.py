@@ -73,9 +73,14 @@ def test_a_full_disk_rejects_writes_and_loses_none(tmp_path: Path, fsync: str, d
     assert told.returncode == 0, told.stdout + told.stderr
     if lines[0].startswith("MISCONF"):
         assert lines.pop(0) == "MISCONF Errors writing to the AOF file: File too large"
-    assert lines[0] == "5" and lines[-1] == "closed" and lines[2] == "True"
+    assert lines[0] == "5"
+    assert lines[-1] == "closed"
+    assert lines[2] == "True"
     count, unacknowledged, last, exists = lines[1].split()
-    assert int(count) > 50 and unacknowledged in ("0", "1") and last == str(int(count) - 1) and exists == "1"
+    assert int(count) > 50
+    assert unacknowledged in ("0", "1")
+    assert last == str(int(count) - 1)
+    assert exists == "1"
     # After reopening, all acknowledged writes exist, no rejected one does, and there is no torn end.
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -105,7 +110,8 @@ def test_a_full_file_system_rejects_writes(full_device: Path) -> None:
         with told, pytest.raises(Misconf, match="^MISCONF Errors writing to the AOF file: No space left on device$"):
             repeat(lambda: stream.add({"pad": "x" * 5000}))
         count = len(stream) - 1  # the last write was rejected, but stays visible until the store is closed
-        assert count > 100 and len(stream.range(count=count)) == count
+        assert count > 100
+        assert len(stream.range(count=count)) == count
         with pytest.raises(Misconf):
             store.execute("DEL", "s")
         assert store.execute("EXISTS", "s") == 1
@@ -137,7 +143,8 @@ def test_a_failed_sync_rejects_writes(tmp_path: Path, monkeypatch: pytest.Monkey
         assert opened("GET", "before") == b"1"
     opened.__exit__()
     with Opened(tmp_path) as again:
-        assert again("GET", "before") == b"1" and again("GET", "after") is None
+        assert again("GET", "before") == b"1"
+        assert again("GET", "after") is None
 
 
 def test_closing_raises_if_the_sync_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -123,7 +123,8 @@ class FaultyRun(Workload):
         self._batch(1)
         assert self.acknowledged == len(self.states) - 1
         opened = Opened(self.disk.copy(), self.settings, self.plan, self.now)
-        assert not opened.repairs and state(opened.engine) == self.states[-1], self.trouble
+        assert not opened.repairs, self.trouble
+        assert state(opened.engine) == self.states[-1], self.trouble
 
 
 def _plan(fsync: str, preamble: str) -> Plan:
@@ -133,7 +134,8 @@ def _plan(fsync: str, preamble: str) -> Plan:
 def _calls(plan: Plan) -> int:
     run = FaultyRun(plan, SimulatedDisk(folders=("/", "/store")))
     run.run()
-    assert not run.trouble and not run.refused
+    assert not run.trouble
+    assert not run.refused
     return run.disk.calls
 
 
@@ -181,4 +183,5 @@ def test_any_failure_is_safe(fsync: str, preamble: str, error: int, times: int, 
             except CrashFailure as problem:
                 raise AssertionError(f"call {call} ({NAMES[error]}), then the power: {problem}") from problem
             crashed += 1
-    assert struck > 20 and crashed
+    assert struck > 20
+    assert crashed

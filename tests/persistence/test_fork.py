@@ -45,9 +45,15 @@ def test_a_job_returns_its_result(started: Callable[..., Child]) -> None:
 
     child = started(job)
     outcome = child.wait()
-    assert outcome.ok and outcome.result == [1, 2, 3, 4] and data == [1, 2, 3]
-    assert not outcome.signal and not outcome.wanted and outcome.seconds >= 0
-    assert child.fork_usec > 0 and child.poll() == outcome and child.fileno() == -1
+    assert outcome.ok
+    assert outcome.result == [1, 2, 3, 4]
+    assert data == [1, 2, 3]
+    assert not outcome.signal
+    assert not outcome.wanted
+    assert outcome.seconds >= 0
+    assert child.fork_usec > 0
+    assert child.poll() == outcome
+    assert child.fileno() == -1
     with pytest.raises(ChildProcessError):
         os.waitpid(child.pid, 0)
 
@@ -75,7 +81,10 @@ def fails_with(error: BaseException) -> Callable[[ChildReport], None]:
 )
 def test_a_failed_job_returns_its_error(started: Callable[..., Child], error: BaseException, text: str) -> None:
     outcome = started(fails_with(error)).wait()
-    assert not outcome.ok and outcome.error == text and outcome.result is None and not outcome.wanted
+    assert not outcome.ok
+    assert outcome.error == text
+    assert outcome.result is None
+    assert not outcome.wanted
 
 
 def test_a_result_that_json_cannot_encode_is_an_error(started: Callable[..., Child]) -> None:
@@ -92,7 +101,9 @@ def test_a_child_can_be_killed(started: Callable[..., Child]) -> None:
     assert child.poll() is None
     child.kill()
     outcome = child.wait()
-    assert outcome.signal == signal.SIGKILL and outcome.wanted and outcome.error == "terminated by signal 9"
+    assert outcome.signal == signal.SIGKILL
+    assert outcome.wanted
+    assert outcome.error == "terminated by signal 9"
     child.kill()
 
 
@@ -100,7 +111,9 @@ def test_a_kill_by_another_process_is_a_failure(started: Callable[..., Child]) -
     child = started(forever)
     os.kill(child.pid, signal.SIGTERM)
     outcome = child.wait()
-    assert outcome.signal == signal.SIGTERM and not outcome.wanted and not outcome.ok
+    assert outcome.signal == signal.SIGTERM
+    assert not outcome.wanted
+    assert not outcome.ok
 
 
 def test_the_pipe_is_readable_at_each_report(started: Callable[..., Child], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,11 +130,16 @@ def test_the_pipe_is_readable_at_each_report(started: Callable[..., Child], monk
     child.on_close = closed.append
     number = child.fileno()
     assert select.select([number], [], [], 20)[0]
-    assert child.poll() is None and child.done == 17 and child.copied > 0 and child.told_at >= child.started
+    assert child.poll() is None
+    assert child.done == 17
+    assert child.copied > 0
+    assert child.told_at >= child.started
     os.write(writing, b"x")
     while child.poll() is None:
         assert select.select([number], [], [], 20)[0]
-    assert child.poll() == child.wait() and child.wait().result == "over" and child.wait().copied > 0
+    assert child.poll() == child.wait()
+    assert child.wait().result == "over"
+    assert child.wait().copied > 0
     assert closed == [number]
     os.close(reading)
     os.close(writing)
@@ -135,7 +153,8 @@ def test_progress_is_reported_then_rarely(started: Callable[..., Child], monkeyp
             report(done)
 
     child = started(job)
-    assert child.wait().ok and child.done == 1
+    assert child.wait().ok
+    assert child.done == 1
 
 
 def test_copied_memory_is_reported(started: Callable[..., Child]) -> None:
@@ -168,7 +187,8 @@ def test_the_child_closes_the_descriptors_of_the_parent(started: Callable[..., C
     assert os.read(kept, 1) == b"x"
     here.close()
     there.settimeout(20)
-    assert there.recv(1) == b"" and child.poll() is None
+    assert there.recv(1) == b""
+    assert child.poll() is None
     there.close()
     os.close(other)
     child.kill()
@@ -180,7 +200,8 @@ def test_the_child_closes_the_descriptors_of_the_parent(started: Callable[..., C
 def test_a_child_has_only_the_named_descriptors(started: Callable[..., Child]) -> None:
     numbers = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
     found = started(lambda _report: sorted(map(int, os.listdir("/proc/self/fd")))).wait().result
-    assert found[:3] == [0, 1, 2] and len(found) == 5  # the pipe, and the folder that is listed
+    assert found[:3] == [0, 1, 2]
+    assert len(found) == 5  # the pipe, and the folder that is listed
     for number in numbers:
         os.close(number)
 
@@ -229,7 +250,8 @@ def test_a_child_whose_parent_has_ended_stops_at_its_next_report(tmp_path: Path)
     child = Child.start(parent, "test", keep=(writing,))
     os.close(writing)
     child.wait()
-    assert select.select([reading], [], [], 20)[0] and os.read(reading, 1) == b""
+    assert select.select([reading], [], [], 20)[0]
+    assert os.read(reading, 1) == b""
     os.close(reading)
 
 
@@ -255,7 +277,8 @@ def test_a_failed_fork_raises(monkeypatch: pytest.MonkeyPatch) -> None:
     children = Children()
     with pytest.raises(OSError, match="Cannot allocate memory"):
         children.start("test", forever, lambda _outcome: None)
-    assert children.active is None and children.forks == 0
+    assert children.active is None
+    assert children.forks == 0
 
 
 def test_only_one_child_runs_at_a_time() -> None:
@@ -271,16 +294,21 @@ def test_only_one_child_runs_at_a_time() -> None:
         seen.append(outcome)
 
     child = children.start("save", forever, ended, keys=10)
-    assert watched == [child] and children.is_at("save") and not children.is_at("rewrite")
-    assert children.latest_fork_usec == child.fork_usec and children.forks == 1
+    assert watched == [child]
+    assert children.is_at("save")
+    assert not children.is_at("rewrite")
+    assert children.latest_fork_usec == child.fork_usec
+    assert children.forks == 1
     with pytest.raises(AssertionError):
         children.start("rewrite", forever, ended)
     child.done = 5
-    assert children.facts()["current_fork_perc"] == "50.00" and children.facts()["current_save_keys_total"] == 10
+    assert children.facts()["current_fork_perc"] == "50.00"
+    assert children.facts()["current_save_keys_total"] == 10
     children.poll()
     assert not seen
     children.stop()
-    assert [one.wanted for one in seen] == [True] and children.facts() == nothing
+    assert [one.wanted for one in seen] == [True]
+    assert children.facts() == nothing
 
     def again(_outcome: ChildOutcome) -> None:
         children.start("rewrite", lambda _report: 1, ended)
@@ -290,4 +318,5 @@ def test_only_one_child_runs_at_a_time() -> None:
         assert children.active is not None
         select.select([children.active.fileno()], [], [], 20)
         children.poll()
-    assert seen[1].result == 1 and children.forks == 3
+    assert seen[1].result == 1
+    assert children.forks == 3

@@ -79,7 +79,8 @@ def test_a_changed_byte_of_a_frame_is_detected(parts: list[bytes], at: int, flip
     for part in parts:
         starts.append(len(made))
         made += frame(part, offset=len(made), synced=len(made), seq=7)
-    assert _read(made)[0] == made and _read(made)[1].break_at == -1
+    assert _read(made)[0] == made
+    assert _read(made)[1].break_at == -1
     at %= len(made)
     changed = made[:at] + bytes((made[at] ^ flip,)) + made[at + 1 :]
     got, reader = _read(changed)
@@ -87,7 +88,8 @@ def test_a_changed_byte_of_a_frame_is_detected(parts: list[bytes], at: int, flip
     if broken == 0:
         assert not reader.ours or got == b""
     else:
-        assert got == made[:broken] and reader.break_at == broken
+        assert got == made[:broken]
+        assert reader.break_at == broken
         assert reader.was_synced() == (broken != starts[-1])
     # A missing part is detected, whatever follows it.
     got, reader = _read(made[:at])
@@ -101,7 +103,8 @@ def test_a_frame_at_another_offset_is_invalid() -> None:
     other = frame(b"*1\r\n$4\r\nPING\r\n", offset=len(head), synced=0, seq=2)
     for one in (moved, other):
         got, reader = _read(head + one)
-        assert got == head and reader.break_at == len(head)
+        assert got == head
+        assert reader.break_at == len(head)
 
 
 def test_a_large_frame_is_read() -> None:
@@ -151,9 +154,11 @@ def test_redis_reads_and_continues_a_log_with_frames(tmp_path: Path) -> None:
         said = subprocess.run([checked, str(folder / "appendonly.aof.manifest")], capture_output=True, text=True)
         assert said.returncode == 0, said.stdout
     with running_redis("--dir", str(tmp_path), "--appendonly", "yes") as judge, judge.client() as client:
-        assert client.get("a") == b"1" and client.xlen("s") == 1
+        assert client.get("a") == b"1"
+        assert client.xlen("s") == 1
         client.execute_command("SELECT", 2)
-        assert client.lrange("l", 0, -1) == [b"a", b"b", b"c"] and client.get("n") == b"2"
+        assert client.lrange("l", 0, -1) == [b"a", b"b", b"c"]
+        assert client.get("n") == b"2"
         client.execute_command("SELECT", 0)
         client.set("by-redis", "x" * 1000)
         client.execute_command("CONFIG", "SET", "appendfsync", "always")
@@ -166,7 +171,8 @@ def test_redis_reads_and_continues_a_log_with_frames(tmp_path: Path) -> None:
     assert store.close() == before
     assert _state_of(folder) == before
     with running_redis("--dir", str(tmp_path), "--appendonly", "yes") as judge, judge.client() as client:
-        assert client.get("by-redis") is None and client.get("a") == b"1"
+        assert client.get("by-redis") is None
+        assert client.get("a") == b"1"
 
 
 @pytest.mark.parametrize("inside", [b"*1\r\n$5\r\nMULTI\r\n*1\r\n$4\r\nPING\r\n", b"*2\r\n$4\r\nINCR\r\n$1\r\n"])
@@ -206,4 +212,5 @@ def test_commands_of_a_redis_server_after_a_torn_frame_are_kept(tmp_path: Path) 
     (kept,) = (tmp_path / "log").glob("*.torn-*")
     assert kept.read_bytes() == written_on
     # Nothing remains to be repaired, and the kept copy has no effect.
-    assert _state_of(tmp_path / "log") == before and kept.exists()
+    assert _state_of(tmp_path / "log") == before
+    assert kept.exists()

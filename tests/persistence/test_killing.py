@@ -53,7 +53,8 @@ def test_a_state_between_acknowledged_and_sent_is_accepted(seed: int) -> None:
         client, again = loaded_client(1, seed)
         assert same(again, states)
         taken = client.settle(states[at])
-        assert same(states[taken], states[at]) and client.flying == []
+        assert same(states[taken], states[at])
+        assert client.flying == []
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -88,7 +89,8 @@ def test_a_rejected_write_is_a_failure() -> None:
 
 def test_a_seed_repeats_its_chains() -> None:
     once, again = plans(100, 7), plans(100, 7)
-    assert once == again and len(once) == 10
+    assert once == again
+    assert len(once) == 10
     assert [one.settings() for one in once] == [one.settings() for one in again]
     assert {one.settings()["appendfsync"] for one in once} == {"always", "everysec", "no"}
     assert {one.library for one in once} == {True, False}
@@ -102,8 +104,10 @@ def test_acknowledged_changes_survive_kills(kind: str, tmp_path: Path) -> None:
         said = process.communicate(timeout=300)[0]
     assert process.returncode == 0, said
     found = re.search(rf"{ROUNDS} rounds .* (\d+) commands acknowledged, none lost", said)
-    assert found is not None and int(found[1]) > CLIENTS, said
-    assert list(tmp_path.iterdir()) == [] and not processes_in(tmp_path)
+    assert found is not None, said
+    assert int(found[1]) > CLIENTS, said
+    assert list(tmp_path.iterdir()) == []
+    assert not processes_in(tmp_path)
 
 
 @pytest.mark.slow

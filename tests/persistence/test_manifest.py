@@ -26,7 +26,8 @@ def test_a_written_manifest_is_read_back(tmp_path: Path) -> None:
         path.read_text() == "file appendonly.aof.2.base.rdb seq 2 type b\nfile appendonly.aof.7.incr.aof seq 7 type i\n"
     )
     found = read_manifest(path)
-    assert found.files == files.files and [one.name for one in tmp_path.iterdir()] == [path.name]
+    assert found.files == files.files
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
     assert (found.base_seq, found.incr_seq) == (2, 7)
 
 
@@ -62,7 +63,8 @@ def test_an_invalid_line_is_rejected(tmp_path: Path, line: str, reason: str) -> 
     path.write_text("file base seq 1 type b\nfile ok seq 3 type i\n" + line + "\n")
     with pytest.raises(LogCorrupt, match=reason) as caught:
         read_manifest(path)
-    assert caught.value.path == str(path) and caught.value.offset == 44
+    assert caught.value.path == str(path)
+    assert caught.value.offset == 44
 
 
 def test_an_empty_or_truncated_manifest_is_rejected(tmp_path: Path) -> None:
@@ -85,10 +87,12 @@ def test_a_rewrite_after_a_failed_one_numbers_files_as_redis_does() -> None:
         ("a.3.incr.aof", "i"),
     ]  # fmt: skip
     third = again.with_incr("a").with_base("a", True, 1)
-    assert [file.name for file in third.history[:2]] == ["a.3.incr.aof", "a.2.base.aof"] and len(third.history) == 5
+    assert [file.name for file in third.history[:2]] == ["a.3.incr.aof", "a.2.base.aof"]
+    assert len(third.history) == 5
     assert [file.name for file in third.without_history().files] == ["a.3.base.rdb", "a.4.incr.aof"]
     off = third.with_base("a", True, 0)
-    assert off.loaded == [LogFile("a.4.base.rdb", 4, "b")] and off.incr_seq == 4
+    assert off.loaded == [LogFile("a.4.base.rdb", 4, "b")]
+    assert off.incr_seq == 4
 
 
 def test_a_crash_in_the_first_commit_is_recovered(tmp_path: Path) -> None:
@@ -100,7 +104,9 @@ def test_a_crash_in_the_first_commit_is_recovered(tmp_path: Path) -> None:
     base.write_bytes(b"base")
     incr.write_bytes(b"")
     recover(path)  # everything was complete except for the last rename
-    assert read_manifest(path) == files and base.exists() and not draft_of(path).exists()
+    assert read_manifest(path) == files
+    assert base.exists()
+    assert not draft_of(path).exists()
 
     path.rename(draft_of(path))
     incr.unlink()

@@ -51,7 +51,8 @@ def test_every_crash_point_keeps_the_guarantees(fsync: str, preamble: str, total
     steps, survivors = SIZE
     figures = explore(Plan(1, fsync, preamble, steps), survivors)
     total.add(figures)
-    assert figures.steps >= steps and figures.points > steps * survivors / 2
+    assert figures.steps >= steps
+    assert figures.points > steps * survivors / 2
     # The run has covered every kind of event.
     met = (figures.rewrites, figures.kills, figures.torn, figures.repaired, figures.twice, figures.snapshots)
     assert all(met), str(figures)
@@ -106,7 +107,9 @@ def test_without_checksums_a_lost_sector_is_detected() -> None:
 def test_the_command_line_runs_plans_and_single_crash_points(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--commands", "30", "--fsync", "always", "--preamble", "yes", "--seeds", "2"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3 and lines[0].startswith("always   yes seed 1: ") and lines[2].endswith("; 0 failed")
+    assert len(lines) == 3
+    assert lines[0].startswith("always   yes seed 1: ")
+    assert lines[2].endswith("; 0 failed")
     assert main(["--commands", "30", "--fsync", "no", "--preamble", "no", "--at", "3", "--survivor", "3"]) == 0
     assert "1 crash points of" in capsys.readouterr().out
 
@@ -157,7 +160,8 @@ def test_a_key_persisted_after_the_rotation_is_in_the_base(preamble: str) -> Non
     clock.advance(150)
     rewriting.tick(1.0)
     rewriting.tick(2.0)
-    assert not rewriting.in_progress and rewriting.succeeded
+    assert not rewriting.in_progress
+    assert rewriting.succeeded
     _run(opened, "GET gone")
     assert list(engine.databases[0].values) == [b"kept"]
     assert state(_opened(disk.copy(), "always", preamble, START + 200).engine) == state(engine)

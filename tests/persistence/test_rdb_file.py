@@ -59,9 +59,11 @@ def test_written_values_are_read_back(tmp_path: Path, compression: bool) -> None
     two = Bare(rdbcompression=compression)
     loaded = load_rdb(tmp_path / "dump.rdb", two.engine)
     assert loaded[:6] == ((tmp_path / "dump.rdb").stat().st_size, len(before), 0, 0, 0, 10)
-    assert loaded.facts[b"redis-ver"] == b"7.0.15" and loaded.facts[b"ctime"] == b"%d" % (NOW // 1000)
+    assert loaded.facts[b"redis-ver"] == b"7.0.15"
+    assert loaded.facts[b"ctime"] == b"%d" % (NOW // 1000)
     two.engine.check()
-    assert state_of(two) == before and two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
+    assert state_of(two) == before
+    assert two("DEBUG", "DIGEST") == one("DEBUG", "DIGEST")
     assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
 
 
@@ -102,7 +104,8 @@ def test_expired_keys_are_written(tmp_path: Path) -> None:
     assert load_rdb(tmp_path / "dump.rdb", base.engine)[1:3] == (3, 0)
     assert load_rdb(tmp_path / "dump.rdb", alone.engine, drop_expired=True)[1:3] == (2, 1)
     assert base.engine.databases[0].values.keys() == {b"gone", b"kept", b"ever"}
-    assert alone.engine.databases[0].values.keys() == {b"kept", b"ever"} and alone("PTTL", "kept") == 500
+    assert alone.engine.databases[0].values.keys() == {b"kept", b"ever"}
+    assert alone("PTTL", "kept") == 500
 
 
 def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
@@ -132,7 +135,8 @@ def test_a_failed_write_keeps_the_old_file(tmp_path: Path) -> None:
     for disk.failing in ("create", "sync", "rename"):
         with pytest.raises(OSError):
             write_rdb(path, one.engine, disk=disk)
-        assert path.read_bytes() == first and os.listdir(tmp_path) == ["dump.rdb"]
+        assert path.read_bytes() == first
+        assert os.listdir(tmp_path) == ["dump.rdb"]
     disk.failing = ""
     write_rdb(path, one.engine, disk=disk)
     assert path.read_bytes() != first
@@ -195,19 +199,22 @@ def test_the_oldest_sufficient_version_is_written(tmp_path: Path, compat: str) -
     before, told = state_of(one), _told(one)
     _reload(one, tmp_path)
     one.engine.check()
-    assert state_of(one) == before and _told(one) == told
+    assert state_of(one) == before
+    assert _told(one) == told
     if compat in ("8.6", "newest"):
         assert one("XADD", "sent", "IDMP", "shop", "order-2", "*", "a", "2") == told[b"sent"][0][1][0]
         one.clock.advance(200_000)
         one.engine.expire_cycle()
-        assert b"pids-tracked" in (row := one("XINFO", "STREAM", "sent")) and row[row.index(b"pids-tracked") + 1] == 0
+        assert b"pids-tracked" in (row := one("XINFO", "STREAM", "sent"))
+        assert row[row.index(b"pids-tracked") + 1] == 0
     if compat == "newest":
         # Released entries are claimed in the order of release, not of their IDs.
         claim = ("XREADGROUP", "GROUP", "g", "three", "CLAIM", "0", "STREAMS", "back", ">")
         twin = full(compat=compat).work(LATER)
         twin.clock.advance(200_000)
         claimed = one(*claim)
-        assert claimed[0][1][0][0] == b"1-1" and claimed == twin(*claim)
+        assert claimed[0][1][0][0] == b"1-1"
+        assert claimed == twin(*claim)
 
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
@@ -218,7 +225,8 @@ def test_a_rewritten_log_keeps_all_data(tmp_path: Path, compat: str, preamble: s
     two = Bare(compat=compat)
     AppendOnlyLog(tmp_path, fsync="no").open(two.engine)
     two.engine.check()
-    assert state_of(two) == state_of(one) and _told(two) == _told(one)
+    assert state_of(two) == state_of(one)
+    assert _told(two) == _told(one)
     two.engine.log.close()
 
 
@@ -231,7 +239,8 @@ def test_data_unknown_to_an_older_compat_is_kept(tmp_path: Path) -> None:
     _reload(one, tmp_path)
     one.engine.check()
     one.engine.settings.set_text("compat", "newest")
-    assert _told(one)[b"sent"] == told[b"sent"] and _told(one)[b"back"] == told[b"back"]
+    assert _told(one)[b"sent"] == told[b"sent"]
+    assert _told(one)[b"back"] == told[b"back"]
 
 
 # -- the judges --------------------------------------------------------------------------------------------
@@ -265,7 +274,8 @@ def test_redis_loads_the_written_file(tmp_path: Path, compression: bool) -> None
     write_rdb(tmp_path / "dump.rdb", one.engine)
     _judged(tmp_path, one, None, same=True)
     done = subprocess.run(["redis-check-rdb", str(tmp_path / "dump.rdb")], capture_output=True, text=True)
-    assert done.returncode == 0 and "RDB looks OK" in done.stdout, done.stdout
+    assert done.returncode == 0, done.stdout
+    assert "RDB looks OK" in done.stdout, done.stdout
 
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])

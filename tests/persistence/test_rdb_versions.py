@@ -62,16 +62,21 @@ class _Trickle(io.RawIOBase):
 @pytest.mark.parametrize("version", range(1, 15))
 def test_every_version_is_read(version: int) -> None:
     one = loaded(of_version(version))
-    assert one("GET", "plain") == b"value" and one("GET", "int8") == b"-5" and one("GET", "int16") == b"12345"
-    assert one("GET", "int32") == b"-2147483648" and one("GET", "packed") == b"abc" * 100
+    assert one("GET", "plain") == b"value"
+    assert one("GET", "int8") == b"-5"
+    assert one("GET", "int16") == b"12345"
+    assert one("GET", "int32") == b"-2147483648"
+    assert one("GET", "packed") == b"abc" * 100
     assert one("LRANGE", "list", 0, -1) == [b"a", b"b", b"12", b"x" * 100]
-    assert one("ZRANGE", "zset", 0, -1) == [b"low", b"one", b"high"] and one("HGET", "hash", "g") == b"12"
+    assert one("ZRANGE", "zset", 0, -1) == [b"low", b"one", b"high"]
+    assert one("HGET", "hash", "g") == b"12"
     assert one("PEXPIRETIME", "seconds") == 2_000_000_000_000
     assert one("DBSIZE") == sum(since <= version for since, _ in PARTS)
     if version >= 4:
         assert one("HGETALL", "zipmap") == [b"foo", b"bar", b"hello", b"world"]
         assert one("LRANGE", "ziplist", 0, -1) == [b"a", b"1", b"-70000", b"x" * 300]
-        assert one("SMEMBERS", "intset") == [b"-7", b"0", b"300"] and one("HGET", "hziplist", "n") == b"123456789012"
+        assert one("SMEMBERS", "intset") == [b"-7", b"0", b"300"]
+        assert one("HGET", "hziplist", "n") == b"123456789012"
         assert one("PEXPIRETIME", "milliseconds") == 9_000_000_000_000
     if version >= 9:
         assert one("XRANGE", "stream", "-", "+") == [[b"1-1", [b"a", b"1"]], [b"2-0", [b"other", b"value"]]]
@@ -114,7 +119,8 @@ def test_values_without_elements_are_omitted() -> None:
     fresh = Bare()
     told = load_rdb_from(io.BytesIO(file(10, *empty, key(0, b"k", text(b"v")))), "x.rdb", fresh.engine)
     assert (told.keys, told.empty, told.expired) == (1, len(empty), 0)
-    assert fresh("KEYS", "*") == [b"k"] and fresh("TTL", "k") == -1
+    assert fresh("KEYS", "*") == [b"k"]
+    assert fresh("TTL", "k") == -1
 
 
 @pytest.mark.skipif("RILLET_SUITE_7_0" not in os.environ, reason="RILLET_SUITE_7_0 names no tree of Redis 7.0's tests")
@@ -178,9 +184,11 @@ def test_functions_and_module_data_are_rejected_skipped_or_kept() -> None:
         loaded(file(10, FOREIGN[5]))
     fresh = Bare()
     told = load_rdb_from(io.BytesIO(data), "x.rdb", fresh.engine, unknown="skip")
-    assert (told.keys, told.skipped) == (1, 5) and not kept_of(fresh.engine).values
+    assert (told.keys, told.skipped) == (1, 5)
+    assert not kept_of(fresh.engine).values
     fresh("SELECT", 2)
-    assert fresh("GET", "k") == b"v" and fresh("TTL", "k") == -1
+    assert fresh("GET", "k") == b"v"
+    assert fresh("TTL", "k") == -1
     told = load_rdb_from(io.BytesIO(data), "x.rdb", Bare(rdb_foreign="skip").engine)
     assert told.skipped == 5
     for damaged in (FOREIGN[0][:-1] + b"\x06", b"\xf7\x01\x01\x01\x00"):
@@ -194,7 +202,8 @@ def test_kept_data_is_written_back(tmp_path: Path) -> None:
     data = (tmp_path / "x.rdb").read_bytes()
     for part in (FOREIGN[0], FOREIGN[1], FOREIGN[5], FOREIGN[7], b"\xfe\x02\xfb\x02\x01\x00\x01k\x01v\xfc"):
         assert part in data
-    assert b"#!lua name=old\nredis.register_function" in data and data[:-9].endswith(FOREIGN[7])
+    assert b"#!lua name=old\nredis.register_function" in data
+    assert data[:-9].endswith(FOREIGN[7])
     again = loaded(data, unknown="keep")
     assert kept_of(again.engine) == kept_of(one.engine)
     lost: list[Lost] = []
@@ -324,7 +333,8 @@ def test_a_false_length_allocates_no_memory() -> None:
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert told.expired == 1000 and peak < len(parts) * 3  # the file itself was made twice here
+    assert told.expired == 1000
+    assert peak < len(parts) * 3  # the file itself was made twice here
 
 
 # -- any version -------------------------------------------------------------------------------------------
@@ -361,7 +371,8 @@ def test_any_version_is_written(tmp_path: Path, version: int) -> None:
     lost: list[Lost] = []
     path = tmp_path / "x.rdb"
     count = write_rdb(path, one.engine, version=version, lost=lost)
-    assert count == len(state_of(one)) and path.read_bytes().startswith(VERSIONS[version])
+    assert count == len(state_of(one))
+    assert path.read_bytes().startswith(VERSIONS[version])
     told: dict[bytes, int] = {}
     for entry in lost:
         told[entry.key] = told.get(entry.key, 0) + 1

@@ -65,7 +65,8 @@ def _fill(server: Running) -> int:
 def _is_refused(server: Running, count: int) -> None:
     """Verify that writes are rejected and reads work; the rejected entry is visible."""
     with server.client() as client:
-        assert client.call("SET a 1").startswith(REFUSED) and client.call("DEL s").startswith(REFUSED)
+        assert client.call("SET a 1").startswith(REFUSED)
+        assert client.call("DEL s").startswith(REFUSED)
         assert client.call("XLEN s") in (b":%d\r\n" % count, b":%d\r\n" % (count + 1))
         assert client.call("INFO persistence").count(b"aof_last_write_status:err") == 1
 
@@ -137,7 +138,9 @@ def test_a_store_recovers_from_a_full_disk(small_device: Path) -> None:
         with pytest.warns(RuntimeWarning, match="No space left on device; writes are refused"):
             _until(lambda: not taken())
         count = len(stream)  # the last write was rejected, but is visible
-        assert count > 50 and not taken() and len(stream) == count
+        assert count > 50
+        assert not taken()
+        assert len(stream) == count
         filler.unlink()
         _until(taken)
     with rillet.open(small_device / "store") as store:
@@ -154,7 +157,9 @@ def test_a_read_only_file_system_is_an_error(small_device: Path) -> None:
         rillet.open(small_device / "store")
     with launch(["--port", "0", "--dir", str(small_device), *LOG]) as process:
         said, errors = process.communicate(timeout=60)
-    assert process.returncode and f"{small_device} cannot be" in said + errors and "Traceback" not in errors
+    assert process.returncode
+    assert f"{small_device} cannot be" in said + errors
+    assert "Traceback" not in errors
     subprocess.run(["mount", "-o", "remount,rw", small_device], check=True)
     with rillet.open(small_device / "store") as store:
         assert store.execute("GET", "a") == b"1"
@@ -198,7 +203,8 @@ def test_a_clock_that_jumps_causes_no_damage(fsync: str, jump: int) -> None:
     opened.engine.check()
     again = Opened(disk.copy(), settings_of(plan), plan, now + jump)
     again.engine.check()
-    assert state(again.engine) == state(opened.engine) and not again.repairs
+    assert state(again.engine) == state(opened.engine)
+    assert not again.repairs
     session = again.engine.session()
     again.engine.execute(session, [b"XADD", b"s", b"*", b"n", b"4"])
     assert _id(session.out.take()) > _id(second)

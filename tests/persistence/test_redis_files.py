@@ -90,8 +90,10 @@ def test_redis_and_rillet_continue_each_others_logs(tmp_path: Path) -> None:
     for name in ("lock", "owner.json"):
         (tmp_path / name).unlink(missing_ok=True)
     with rillet.open(tmp_path) as store:
-        assert len(store.stream("s")) == 300 and store.execute("GET", "text") == b"from redis"
-        assert 0 < store.execute("TTL", "text") <= 1000 and store.stream("s").group("g").pending_count() == 10
+        assert len(store.stream("s")) == 300
+        assert store.execute("GET", "text") == b"from redis"
+        assert 0 < store.execute("TTL", "text") <= 1000
+        assert store.stream("s").group("g").pending_count() == 10
         store.stream("s").add({"from": "rillet"}, "1001")
     with _redis(tmp_path) as client:
         assert client.execute_command("XLEN", "s") == 301

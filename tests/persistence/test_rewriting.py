@@ -194,12 +194,14 @@ def test_every_state_of_the_files_leads_to_the_same_data(tmp_path: Path) -> None
         opened.writer.end()
         _same_after_a_crash(opened, folder, judged=True)
         opened.tick()
-        assert not opened.rewriting.in_progress and opened.fact("aof_last_bgrewrite_status") == "ok"
+        assert not opened.rewriting.in_progress
+        assert opened.fact("aof_last_bgrewrite_status") == "ok"
         assert _names(folder) == ["1.base.rdb", "2.incr.aof", "manifest"]
         opened("SET", "k", "after it")
         _same_after_a_crash(opened, folder, judged=True)
-        assert opened.fact("aof_rewrites") == 1 and opened.log.current_size == sum(
-            (folder / file.name).stat().st_size for file in read_manifest(folder / f"{NAME}.manifest").files)
+        assert opened.fact("aof_rewrites") == 1
+        files = read_manifest(folder / f"{NAME}.manifest").files
+        assert opened.log.current_size == sum((folder / file.name).stat().st_size for file in files)
 
 
 def test_a_failed_writer_leaves_the_log_valid(tmp_path: Path) -> None:
@@ -239,7 +241,8 @@ def test_a_failed_change_of_the_manifest_leaves_the_log_valid(tmp_path: Path, ki
             opened.writer.end()
             opened.tick(0.001)
         disk.failing.clear()
-        assert not opened.rewriting.in_progress and opened.fact("aof_last_bgrewrite_status") == "err"
+        assert not opened.rewriting.in_progress
+        assert opened.fact("aof_last_bgrewrite_status") == "err"
         _same_after_a_crash(opened, folder)
         opened("SET", "c", "3")
         _same_after_a_crash(opened, folder)
@@ -262,20 +265,25 @@ def test_a_log_enabled_later_gets_a_first_base(tmp_path: Path) -> None:
     opened("SET", "before", "1")
     opened.log.start_waiting(opened.engine)
     opened("SET", "nowhere", "but in the base")
-    assert opened.log.state == WAIT_REWRITE and opened.log.settled(opened.log.position)
+    assert opened.log.state == WAIT_REWRITE
+    assert opened.log.settled(opened.log.position)
     opened.rewriting.begin()
     opened("SET", "collected", "1")
     assert _names(folder) == ["temp base", "temp-appendonly.aof.incr"]
     with _copied(folder) as copy, Opened(copy) as again:  # after a crash here, no data is guaranteed
-        assert again.state() == {} and _names(copy) == ["1.incr.aof", "manifest"]
+        assert again.state() == {}
+        assert _names(copy) == ["1.incr.aof", "manifest"]
     opened.writer.end("killed")
-    assert _names(folder) == [] and opened.rewriting.scheduled
+    assert _names(folder) == []
+    assert opened.rewriting.scheduled
     opened.tick()
-    assert opened.rewriting.in_progress and not opened.rewriting.scheduled
+    assert opened.rewriting.in_progress
+    assert not opened.rewriting.scheduled
     opened("SET", "collected", "again")
     opened.writer.end()
     opened.tick()
-    assert opened.log.state == ON and _names(folder) == ["1.base.rdb", "1.incr.aof", "manifest"]
+    assert opened.log.state == ON
+    assert _names(folder) == ["1.base.rdb", "1.incr.aof", "manifest"]
     opened("SET", "after", "1")
     _same_after_a_crash(opened, folder)
     opened.__exit__()
@@ -295,14 +303,17 @@ def test_a_failed_write_is_retried(tmp_path: Path) -> None:
         opened.clock.advance(20)
         for _ in range(3):
             opened.tick()
-            assert str(opened("SET", "c", "3")).startswith("MISCONF ") and opened("GET", "b") == b"2"
+            assert str(opened("SET", "c", "3")).startswith("MISCONF ")
+            assert opened("GET", "b") == b"2"
             assert opened("GET", "t") is None  # the expiry stays in the buffer for the log
-        assert opened.fact("aof_last_write_status") == "err" and len(opened.failures) == 1
+        assert opened.fact("aof_last_write_status") == "err"
+        assert len(opened.failures) == 1
         disk.failing.clear()
         assert str(opened("SET", "c", "3")).startswith("MISCONF ")
         opened.tick()
         assert opened("SET", "c", "3") == b"OK"
-        assert opened.fact("aof_last_write_status") == "ok" and opened.log.unwritten == 0
+        assert opened.fact("aof_last_write_status") == "ok"
+        assert opened.log.unwritten == 0
         _same_after_a_crash(opened, tmp_path / "log")
 
 
@@ -315,7 +326,8 @@ def test_a_partial_write_that_cannot_be_undone_is_handled(tmp_path: Path) -> Non
         opened.tick()
         disk.failing.clear()
         opened.tick()
-        assert opened("GET", "b") == b"2" and opened("INCR", "b") == 3
+        assert opened("GET", "b") == b"2"
+        assert opened("INCR", "b") == 3
         _same_after_a_crash(opened, tmp_path / "log")
 
 
@@ -334,19 +346,23 @@ def test_after_a_failed_sync_the_data_is_written_to_new_files(tmp_path: Path, fs
             opened.tick()
             opened.tick()
         assert opened.failures == ["Errors writing to the AOF file: No luck"]
-        assert str(opened("SET", "a", "3")).startswith("MISCONF ") and opened("GET", "a") == b"2"
+        assert str(opened("SET", "a", "3")).startswith("MISCONF ")
+        assert opened("GET", "a") == b"2"
         opened.tick()  # a base is started, and its file cannot be synced either
         if opened.writer.started:
             opened.writer.end()
             opened.tick(0.01)
-        assert str(opened("SET", "a", "3")).startswith("MISCONF ") and opened.log.needs_base
+        assert str(opened("SET", "a", "3")).startswith("MISCONF ")
+        assert opened.log.needs_base
         disk.failing.clear()
         opened.tick(5)
         opened.writer.end()
         opened.tick(0.01)
-        assert not opened.log.needs_base and opened("SET", "a", "4") == b"OK"
-        assert _names(folder)[-1] == "manifest" and "1.incr.aof" not in {
-            file.name for file in read_manifest(folder / f"{NAME}.manifest").history}
+        assert not opened.log.needs_base
+        assert opened("SET", "a", "4") == b"OK"
+        assert _names(folder)[-1] == "manifest"
+        history = read_manifest(folder / f"{NAME}.manifest").history
+        assert "1.incr.aof" not in {file.name for file in history}
         _same_after_a_crash(opened, folder)
 
 
@@ -358,14 +374,16 @@ def test_a_removed_folder_is_recreated(tmp_path: Path) -> None:
         folder.write_bytes(b"in the way")
         opened.tick()
         assert opened.failures == ["Errors writing to the AOF file: No such file or directory"]
-        assert str(opened("SET", "a", "3")).startswith("MISCONF ") and opened("GET", "a") == b"1"
+        assert str(opened("SET", "a", "3")).startswith("MISCONF ")
+        assert opened("GET", "a") == b"1"
         opened.tick()
         assert opened.log.needs_base
         folder.unlink()
         opened.tick()
         opened.writer.end()
         opened.tick()
-        assert not opened.log.needs_base and _names(folder) == ["1.base.rdb", "2.incr.aof", "manifest"]
+        assert not opened.log.needs_base
+        assert _names(folder) == ["1.base.rdb", "2.incr.aof", "manifest"]
         opened("SET", "a", "4")
         _same_after_a_crash(opened, folder)
 
@@ -383,7 +401,8 @@ def test_a_rewrite_starts_automatically(tmp_path: Path) -> None:
         opened.writer.end()
         opened.tick(0.1)
         base = opened.log.base_size
-        assert base == opened.log.current_size and not opened.rewriting.in_progress
+        assert base == opened.log.current_size
+        assert not opened.rewriting.in_progress
         settings.set_text("auto-aof-rewrite-min-size", "0")
         while opened.log.current_size < 2 * base:
             opened.tick(0.1)
@@ -416,11 +435,13 @@ def test_a_rewrite_waits_for_another_child(tmp_path: Path) -> None:
         opened.rewriting = Rewriting(opened.log, opened.engine, opened.writer, busy=lambda: busy[0])
         opened.rewriting.scheduled = True
         opened.tick()
-        assert not opened.rewriting.in_progress and opened.fact("aof_rewrite_scheduled") == 1
+        assert not opened.rewriting.in_progress
+        assert opened.fact("aof_rewrite_scheduled") == 1
         busy.clear()
         busy.append(False)
         opened.tick()
-        assert opened.rewriting.in_progress and opened.fact("aof_rewrite_scheduled") == 0
+        assert opened.rewriting.in_progress
+        assert opened.fact("aof_rewrite_scheduled") == 0
 
 
 def test_files_of_a_killed_process_are_removed(tmp_path: Path) -> None:
@@ -489,10 +510,12 @@ def test_a_process_that_cannot_read_the_log_reports_an_error(tmp_path: Path) -> 
         while rewriting.in_progress:
             rewriting.tick(0)
             threading.Event().wait(0.01)
-        assert rewriting.info()["aof_last_bgrewrite_status"] == "err" and "a command expected" in said[-1]
+        assert rewriting.info()["aof_last_bgrewrite_status"] == "err"
+        assert "a command expected" in said[-1]
         rewriting.begin()
         rewriting.abort()
-        assert not rewriting.in_progress and opened("INCR", "a") == 2
+        assert not rewriting.in_progress
+        assert opened("INCR", "a") == 2
 
 
 def test_the_writing_process_writes_a_base_and_ends_with_its_parent(tmp_path: Path) -> None:
@@ -500,7 +523,8 @@ def test_the_writing_process_writes_a_base_and_ends_with_its_parent(tmp_path: Pa
         opened("SET", "a", "1")
     request = {"path": str(tmp_path / "base"), "sources": [str(tmp_path / "log" / f"{NAME}.1.incr.aof")],
                "settings": {"rdbcompression": "no"}}  # fmt: skip
-    assert compact(request) == "rdb" and (tmp_path / "base").read_bytes().startswith(b"REDIS")
+    assert compact(request) == "rdb"
+    assert (tmp_path / "base").read_bytes().startswith(b"REDIS")
     ended: list[int] = []
     with open("/dev/null", "rb") as leash:
         exit_with_parent(leash, ended.append)
@@ -514,10 +538,12 @@ def test_the_single_file_log_of_an_older_server_is_adopted(tmp_path: Path) -> No
     with pytest.warns(UserWarning, match="bytes of an unfinished command"):
         opened = Opened(folder)
     with opened:
-        assert opened("INCR", "a") == 2 and opened.replayed.dropped == len(command) - 5
+        assert opened("INCR", "a") == 2
+        assert opened.replayed.dropped == len(command) - 5
         assert opened.replayed.offset == len(command)
         before = state_of(opened)
-    assert _names(folder) == ["1.incr.aof", NAME, "manifest"] and not (tmp_path / NAME).exists()
+    assert _names(folder) == ["1.incr.aof", NAME, "manifest"]
+    assert not (tmp_path / NAME).exists()
     with Opened(folder) as again:
         assert state_of(again) == before
     # Interrupted before the file was moved.
@@ -593,7 +619,8 @@ def test_a_failure_rejects_all_replies_that_were_not_sent_yet(tmp_path: Path) ->
         assert log.write(log.position) == 0  # who only reads from then on has nothing to wait for
         disk.failing.clear()
         opened.tick()
-        assert log.failure is None and not log.settled(position)
+        assert log.failure is None
+        assert not log.settled(position)
         log.wait(position)
         opened.engine.execute(opened.session, [b"SET", b"a", b"2"])
         answered = log.synced
@@ -637,7 +664,8 @@ def test_a_waiting_thread_sees_the_failure_of_a_log(tmp_path: Path) -> None:
         log.syncer.lock = Asking()  # type: ignore[assignment]
         log.write()
         log.syncer.lock = threading.Lock()
-        assert told == ["refused"] and log.needs_base
+        assert told == ["refused"]
+        assert log.needs_base
         disk.failing.clear()
 
 

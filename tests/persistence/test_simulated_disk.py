@@ -135,7 +135,8 @@ def test_without_faults_it_equals_the_real_disk(steps: list[tuple[Any, ...]]) ->
         power.step()
     for seed in range(3):
         image = power.image(Random(seed))
-        assert image.files() == disk.files() and image.folders == disk.folders
+        assert image.files() == disk.files()
+        assert image.folders == disk.folders
 
 
 # -- when the power goes -------------------------------------------------------------------------------
@@ -159,7 +160,8 @@ def test_any_unsynced_sector_may_survive() -> None:
     whole = disk.files()["/d/a"]
     found = {one for one in left(disk, "a") if one is not None}
     assert all(one.startswith(b"a" * 700) and len(one) <= len(whole) for one in found)
-    assert b"a" * 700 in found and whole in found
+    assert b"a" * 700 in found
+    assert whole in found
     assert any(len(one) % SECTOR > 0 and whole.startswith(one) for one in found - {whole}), "torn at any byte"
     lost = [one for one in found if len(one) > 2 * SECTOR and not whole.startswith(one)]
     assert any(bytes(SECTOR) in one and one[-1:] in b"bcde" for one in lost), "a later sector without an earlier one"
@@ -188,7 +190,8 @@ def test_a_rename_may_survive_without_the_data() -> None:
     put(disk, "temp", b"new", sync=False)
     disk.rename(ROOT / "temp", ROOT / "a")
     disk.sync_folder(ROOT)
-    assert {b"", b"new"} <= left(disk, "a", before) and b"old" not in left(disk, "a", before)
+    assert {b"", b"new"} <= left(disk, "a", before)
+    assert b"old" not in left(disk, "a", before)
 
     disk = SimulatedDisk(before, ["/", "/d"])
     put(disk, "temp", b"new")
@@ -196,14 +199,16 @@ def test_a_rename_may_survive_without_the_data() -> None:
     assert left(disk, "a", before) == {b"old", b"new"}
     assert left(disk, "temp", before) == {None, b"new"}
     disk.sync_folder(ROOT)
-    assert left(disk, "a", before) == {b"new"} and left(disk, "temp", before) == {None}
+    assert left(disk, "a", before) == {b"new"}
+    assert left(disk, "temp", before) == {None}
 
 
 def test_a_removal_may_be_undone_until_the_folder_is_synced() -> None:
     before = {"/d/a": b"1", "/d/b": b"2"}
     disk = SimulatedDisk(before, ["/", "/d"])
     disk.remove(ROOT / "a")
-    assert left(disk, "a", before) == {None, b"1"} and left(disk, "b", before) == {b"2"}
+    assert left(disk, "a", before) == {None, b"1"}
+    assert left(disk, "b", before) == {b"2"}
     disk.sync_folder(ROOT)
     assert left(disk, "a", before) == {None}
 
@@ -271,7 +276,8 @@ def test_a_seed_repeats_its_image() -> None:
     put(disk, "a", Random(1).randbytes(5000), sync=False)
     disk.rename(ROOT / "a", ROOT / "b")
     images = [[one.files() for one in losses(disk, {}, ["/", "/d"], seed)] for seed in (1, 1, 2)]
-    assert images[0] == images[1] != images[2] and len(images[0]) == len(disk.journal) + 1
+    assert images[0] == images[1] != images[2]
+    assert len(images[0]) == len(disk.journal) + 1
 
 
 # -- faults --------------------------------------------------------------------------------------------
@@ -299,7 +305,8 @@ def test_any_call_can_fail(kind: str, error: int) -> None:
         for _ in range(min(times, 5)):
             with pytest.raises(OSError, match=os.strerror(error)) as raised:
                 CALLS[kind](disk)
-            assert raised.value.errno == error and raised.value.filename is not None
+            assert raised.value.errno == error
+            assert raised.value.filename is not None
         assert disk.files() == {"/d/a": b"12345"}  # nothing was done
         disk.works()
     CALLS[kind](disk)

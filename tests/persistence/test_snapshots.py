@@ -68,14 +68,19 @@ def test_a_save_point_needs_its_changes_and_more_than_its_seconds(tmp_path: Path
     for at in range(3):
         kept(f"SET key{at} 1")
     assert not kept.tick(60.9)
-    assert kept.tick(0.1) and kept.said[0] == "3 changes in 60 seconds. Saving..."
-    assert kept.facts["rdb_changes_since_last_save"] == 0 and kept.facts["rdb_last_save_time"] == 1_700_000_061
+    assert kept.tick(0.1)
+    assert kept.said[0] == "3 changes in 60 seconds. Saving..."
+    assert kept.facts["rdb_changes_since_last_save"] == 0
+    assert kept.facts["rdb_last_save_time"] == 1_700_000_061
     for at in range(99):
         kept(f"SET key{at} 1")
     assert not kept.tick(11)
     kept("SET last 1")
-    assert kept.tick() and kept.facts["rdb_saves"] == 2 and "100 changes in 10 seconds. Saving..." in kept.said
-    assert kept.snapshots.loaded.keys == 0 and load_rdb(kept.snapshots.path, Engine(Settings())).keys == 100
+    assert kept.tick()
+    assert kept.facts["rdb_saves"] == 2
+    assert "100 changes in 10 seconds. Saving..." in kept.said
+    assert kept.snapshots.loaded.keys == 0
+    assert load_rdb(kept.snapshots.path, Engine(Settings())).keys == 100
 
 
 def test_a_clock_that_is_set_back_does_not_delay_a_save(tmp_path: Path) -> None:
@@ -92,7 +97,8 @@ def test_a_clock_that_is_set_back_does_not_delay_a_save(tmp_path: Path) -> None:
     kept.engine.clock = kept.clock = wall
     kept("SET k v")
     wall.back = 10**9
-    assert kept.tick(61) and kept.facts["rdb_last_save_time"] == 1_699_000_061
+    assert kept.tick(61)
+    assert kept.facts["rdb_last_save_time"] == 1_699_000_061
 
 
 def test_changes_while_a_child_writes_are_not_in_its_file(tmp_path: Path) -> None:
@@ -101,14 +107,18 @@ def test_changes_while_a_child_writes_are_not_in_its_file(tmp_path: Path) -> Non
     assert kept.snapshots.background()
     kept("SET b 1")
     kept("SET c 1")
-    assert kept.facts["rdb_changes_since_last_save"] == 3 and kept.facts["rdb_bgsave_in_progress"] == 1
-    assert kept.facts["rdb_current_bgsave_time_sec"] == 0 and kept.facts["current_save_keys_total"] == 1
+    assert kept.facts["rdb_changes_since_last_save"] == 3
+    assert kept.facts["rdb_bgsave_in_progress"] == 1
+    assert kept.facts["rdb_current_bgsave_time_sec"] == 0
+    assert kept.facts["current_save_keys_total"] == 1
     for again in (kept.snapshots.save, kept.snapshots.background, lambda: kept.snapshots.background(schedule=True)):
         with pytest.raises(CommandError, match="Background save already in progress"):
             again()
     kept.end()
-    assert kept.facts["rdb_changes_since_last_save"] == 2 and kept.facts["rdb_bgsave_in_progress"] == 0
-    assert kept.facts["rdb_last_bgsave_time_sec"] == 0 and kept.facts["rdb_last_cow_size"] > 0
+    assert kept.facts["rdb_changes_since_last_save"] == 2
+    assert kept.facts["rdb_bgsave_in_progress"] == 0
+    assert kept.facts["rdb_last_bgsave_time_sec"] == 0
+    assert kept.facts["rdb_last_cow_size"] > 0
     assert load_rdb(kept.snapshots.path, Engine(Settings())).keys == 1
     assert kept.said[-1] == "Background saving terminated with success"
 
@@ -121,28 +131,41 @@ def test_a_snapshot_waits_for_another_child(tmp_path: Path) -> None:
     assert not kept.tick(10)
     with pytest.raises(CommandError, match=r"^ERR Another child process is active \(AOF\?\): can't BGSAVE right now"):
         kept.snapshots.background()
-    assert not kept.snapshots.background(schedule=True) and kept.snapshots.scheduled
+    assert not kept.snapshots.background(schedule=True)
+    assert kept.snapshots.scheduled
     kept.snapshots.save()  # no fork
     assert not kept.tick()
     kept.end()
-    assert ends[0].ok and kept.tick() and not kept.snapshots.scheduled and not kept.tick()
-    assert not kept.snapshots.background(later=True) and kept.snapshots.scheduled and kept.tick()
+    assert ends[0].ok
+    assert kept.tick()
+    assert not kept.snapshots.scheduled
+    assert not kept.tick()
+    assert not kept.snapshots.background(later=True)
+    assert kept.snapshots.scheduled
+    assert kept.tick()
 
 
 def test_a_failed_snapshot_is_retried_after_a_delay(tmp_path: Path) -> None:
     kept = Kept(tmp_path, save=((10, 1),), dbfilename="dump.rdb")
     (tmp_path / "dump.rdb").mkdir()
     kept("SET a 1")
-    assert kept.tick(11) and kept.facts["rdb_last_bgsave_status"] == "err"
+    assert kept.tick(11)
+    assert kept.facts["rdb_last_bgsave_status"] == "err"
     assert kept.said[-2:] == ["Write error saving DB on disk: Is a directory", "Background saving error"]
     assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
     refused = str(kept("SET a 2"))
     assert refused.startswith("MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist")
-    assert kept("GET a") == b"1" and kept.facts["rdb_changes_since_last_save"] == 1
-    assert not kept.tick(5) and kept.tick(0.1) and not kept.tick()
-    assert not kept.snapshots.background(later=True) and not kept.tick(4)  # a scheduled save waits too
+    assert kept("GET a") == b"1"
+    assert kept.facts["rdb_changes_since_last_save"] == 1
+    assert not kept.tick(5)
+    assert kept.tick(0.1)
+    assert not kept.tick()
+    assert not kept.snapshots.background(later=True)
+    assert not kept.tick(4)  # a scheduled save waits too
     (tmp_path / "dump.rdb").rmdir()
-    assert kept.tick(2) and kept.facts["rdb_last_bgsave_status"] == "ok" and kept("SET a 2") == b"OK"
+    assert kept.tick(2)
+    assert kept.facts["rdb_last_bgsave_status"] == "ok"
+    assert kept("SET a 2") == b"OK"
 
 
 def test_a_failed_save_command_does_not_reject_writes(tmp_path: Path) -> None:
@@ -150,7 +173,9 @@ def test_a_failed_save_command_does_not_reject_writes(tmp_path: Path) -> None:
     (tmp_path / "dump.rdb").mkdir()
     with pytest.raises(CommandError, match="the RDB file cannot be written: Is a directory"):
         kept.snapshots.save()
-    assert kept.facts["rdb_last_bgsave_status"] == "ok" and kept.facts["rdb_saves"] == 1 and kept("SET a 1") == b"OK"
+    assert kept.facts["rdb_last_bgsave_status"] == "ok"
+    assert kept.facts["rdb_saves"] == 1
+    assert kept("SET a 1") == b"OK"
 
 
 def test_a_failed_fork_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,18 +187,22 @@ def test_a_failed_fork_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(os, "fork", none_left)
     with pytest.raises(CommandError, match="^ERR Can't save in background: fork: Resource temporarily unavailable$"):
         kept.snapshots.background()
-    assert kept.facts["rdb_last_bgsave_status"] == "err" and kept.facts["rdb_saves"] == 1
-    assert not kept.tick(11) and kept.facts["rdb_saves"] == 2  # it was tried
+    assert kept.facts["rdb_last_bgsave_status"] == "err"
+    assert kept.facts["rdb_saves"] == 1
+    assert not kept.tick(11)
+    assert kept.facts["rdb_saves"] == 2  # it was tried
     assert str(kept("SET a 2")).startswith("MISCONF ")
     monkeypatch.undo()
-    assert kept.tick(6) and kept("SET a 2") == b"OK"
+    assert kept.tick(6)
+    assert kept("SET a 2") == b"OK"
 
 
 def test_a_killed_child_is_a_failed_snapshot(tmp_path: Path) -> None:
     kept = Kept(tmp_path, rdb_key_save_delay=10**8)
     kept("SET a 1")
     for by_us in (True, False):
-        assert kept.snapshots.background() and kept.children.active is not None
+        assert kept.snapshots.background()
+        assert kept.children.active is not None
         pid = kept.children.active.pid
         while not (tmp_path / draft_name(pid)).exists():
             os.sched_yield()
@@ -182,7 +211,8 @@ def test_a_killed_child_is_a_failed_snapshot(tmp_path: Path) -> None:
         else:
             os.kill(pid, 15)
             kept.end()
-        assert not list(tmp_path.iterdir()) and kept.children.active is None
+        assert not list(tmp_path.iterdir())
+        assert kept.children.active is None
         assert kept.facts["rdb_last_bgsave_status"] == ("ok" if by_us else "err")
     assert kept.said[-1] == "Background saving terminated by signal 15"
     kept.snapshots.stop_child()
@@ -200,17 +230,21 @@ def test_flushall_kills_the_child_and_writes_an_empty_file(tmp_path: Path) -> No
     kept.snapshots.background()
     assert kept("FLUSHALL") == b"OK"
     kept.end()
-    assert not list(tmp_path.iterdir()) and kept.facts["rdb_changes_since_last_save"] == 2
+    assert not list(tmp_path.iterdir())
+    assert kept.facts["rdb_changes_since_last_save"] == 2
     kept.engine.settings.set_text("save", "900 1")
     kept("SET a 1")
     kept.snapshots.background()
-    assert kept("FLUSHALL") == b"OK" and kept.facts["rdb_changes_since_last_save"] == 0
-    assert kept.children.active is None and load_rdb(tmp_path / "dump.rdb", Engine(Settings())).keys == 0
+    assert kept("FLUSHALL") == b"OK"
+    assert kept.facts["rdb_changes_since_last_save"] == 0
+    assert kept.children.active is None
+    assert load_rdb(tmp_path / "dump.rdb", Engine(Settings())).keys == 0
     (tmp_path / "dump.rdb").unlink()
     (tmp_path / "dump.rdb").mkdir()
     kept.engine.settings.set_text("rdb-key-save-delay", "0")
     kept("SET a 1")
-    assert kept("FLUSHALL") == b"OK" and kept.facts["rdb_changes_since_last_save"] == 2
+    assert kept("FLUSHALL") == b"OK"
+    assert kept.facts["rdb_changes_since_last_save"] == 2
 
 
 def test_causes_for_rejecting_writes_are_independent() -> None:
@@ -219,8 +253,10 @@ def test_causes_for_rejecting_writes_are_independent() -> None:
     refusals.set(LOG, "the log")
     assert engine.refusal == "the log"
     refusals.set(SNAPSHOT, "the snapshot")
-    assert engine.refusal == "the snapshot" and refusals.reason(LOG) == "the log"
+    assert engine.refusal == "the snapshot"
+    assert refusals.reason(LOG) == "the log"
     refusals.set(LOG, None)
     refusals.set(SNAPSHOT, None)
     refusals.set(SNAPSHOT, None)
-    assert engine.refusal is None and refusals.reason(LOG) is None
+    assert engine.refusal is None
+    assert refusals.reason(LOG) is None

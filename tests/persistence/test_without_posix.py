@@ -87,7 +87,8 @@ sys.exit(main(["serve", "--dir", sys.argv[1], "--port", sys.argv[2], "--appendon
 """, str(tmp_path), str(free_port()))  # fmt: skip
     replies = [line.removeprefix("REPLY ").strip() for line in done.stdout.splitlines() if line.startswith("REPLY")]
     assert done.returncode == 0, done.stderr
-    assert replies[:3] == ["+PONG", "+OK", "+OK"] and replies[-1] == "$1 v"
+    assert replies[:3] == ["+PONG", "+OK", "+OK"]
+    assert replies[-1] == "$1 v"
     assert replies[3] == "-ERR Can't save in background: fork: this operating system has no fork"
     assert replies[4].startswith("-ERR Can't execute an AOF background rewriting.")
     assert "this operating system has no fork" in done.stdout

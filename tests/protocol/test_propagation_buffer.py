@@ -24,7 +24,8 @@ def test_commands_equal_pack_command() -> None:
             assert feed.take() == told
             told = b""
     assert feed.take() == told
-    assert feed.take() == b"" and feed.used == 0
+    assert feed.take() == b""
+    assert feed.used == 0
 
 
 def test_a_select_is_written_when_the_database_changes() -> None:
@@ -35,7 +36,8 @@ def test_a_select_is_written_when_the_database_changes() -> None:
     deletion = pack_command([b"DEL", b"a"])
     assert feed.take() == SELECT_3 + 3 * deletion + pack_command([b"SELECT", b"11"]) + deletion + SELECT_3 + deletion
     feed.select(3)
-    assert feed.take() == b"" and feed.db == 3
+    assert feed.take() == b""
+    assert feed.db == 3
     feed.forget_db()
     assert feed.db == -1
     feed.select(3)
@@ -52,7 +54,8 @@ def test_a_timestamp_is_written_once_per_second_and_never_decreases() -> None:
     assert feed.take() == SELECT_3 + b"#TS:9\r\n"
     feed.timestamps = False
     feed.begin(3, 10_000)
-    assert feed.take() == b"" and feed.second == 9
+    assert feed.take() == b""
+    assert feed.second == 9
 
 
 def test_headers_numbers_and_ids_form_a_command() -> None:

@@ -50,7 +50,8 @@ def test_incomplete_is_distinct_from_every_value() -> None:
 
 def test_an_error_reply_is_returned_as_a_value() -> None:
     [error] = parse_all(b"-WRONGTYPE Operation against a key\r\n")
-    assert isinstance(error, ReplyError) and isinstance(error, CommandError)
+    assert isinstance(error, ReplyError)
+    assert isinstance(error, CommandError)
     assert str(error) == "WRONGTYPE Operation against a key"
     assert error.prefix == "WRONGTYPE"
     again = pickle.loads(pickle.dumps(error))
@@ -65,7 +66,8 @@ def test_unhashable_elements_give_a_list() -> None:
 
 def test_a_push_is_a_list_of_the_type_push() -> None:
     push, reply = parse_all(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n+OK\r\n")
-    assert type(push) is Push and push == [b"invalidate", [b"k"]]
+    assert type(push) is Push
+    assert push == [b"invalidate", [b"k"]]
     assert reply == b"OK"
 
 

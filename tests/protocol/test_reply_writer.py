@@ -243,8 +243,10 @@ def test_the_remaining_types_round_trip_through_the_parser() -> None:
     out.bignum(b"1" * 40)
     out.verbatim(b"text")
     error, members, push, big, text = parse_all(out.take())
-    assert isinstance(error, ReplyError) and error.prefix == "NOGROUP"
+    assert isinstance(error, ReplyError)
+    assert error.prefix == "NOGROUP"
     assert members == {1, 2}
-    assert type(push) is Push and push == [b"message"]
+    assert type(push) is Push
+    assert push == [b"message"]
     assert big == int("1" * 40)
     assert text == b"text"

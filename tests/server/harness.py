@@ -103,7 +103,8 @@ def running(folder: Path, *arguments: str, loop: str = "uvloop", before: str = "
             yield server
             if process.returncode is None:
                 status, errors = server.stop()
-                assert status == 0 and "Traceback" not in errors, errors
+                assert status == 0, errors
+                assert "Traceback" not in errors, errors
         finally:
             process.kill()
 

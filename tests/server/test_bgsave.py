@@ -146,7 +146,9 @@ def test_changes_during_a_save_count_for_the_next_save(tmp_path: Path) -> None:
         return [during, after, [client.call(f"GET key{at}") for at in range(40)], server.files()]
 
     during, after, values, _ = both(tmp_path, scenario)
-    assert during == ("80", "1") and after == "40" and values == [b"$6\r\nbefore\r\n"] * 40
+    assert during == ("80", "1")
+    assert after == "40"
+    assert values == [b"$6\r\nbefore\r\n"] * 40
 
 
 def test_a_failed_save_rejects_writes_until_one_succeeds(tmp_path: Path) -> None:
@@ -212,10 +214,13 @@ def test_reaching_a_save_point_starts_a_save(tmp_path: Path, loop: str) -> None:
         client.call("SET a 1")
         client.call("SET a 2")
         ended(client, 1)
-        assert (tmp_path / "dump.rdb").exists() and client.info("rdb_changes_since_last_save") == "0"
-        assert int(client.info("latest_fork_usec")) > 0 and client.info("total_forks") == "1"
+        assert (tmp_path / "dump.rdb").exists()
+        assert client.info("rdb_changes_since_last_save") == "0"
+        assert int(client.info("latest_fork_usec")) > 0
+        assert client.info("total_forks") == "1"
         assert client.call("CONFIG RESETSTAT") == b"+OK\r\n"
-        assert client.info("latest_fork_usec") == "0" and client.info("total_forks") == "0"
+        assert client.info("latest_fork_usec") == "0"
+        assert client.info("total_forks") == "0"
         _, said = server.stop()
         assert re.search(r"\* 2 changes in 1 seconds. Saving...\n.*\* Background saving started by pid \d+\n", said)
         assert "* Background saving terminated with success" in said
@@ -258,11 +263,13 @@ def test_a_failed_fork_is_reported(open_folder: Path) -> None:
         assert client.call("SET k v") == b"+OK\r\n"
         reply = client.call("BGSAVE")
         assert reply == b"-ERR Can't save in background: fork: Resource temporarily unavailable\r\n"
-        assert client.info("rdb_last_bgsave_status") == "err" and client.info("rdb_saves") == "1"
+        assert client.info("rdb_last_bgsave_status") == "err"
+        assert client.info("rdb_saves") == "1"
         assert client.call("SET k w").startswith(b"-MISCONF Redis is configured to save RDB snapshots")
         assert client.call("GET k") == b"$1\r\nv\r\n"
         # SAVE needs no child, so it works and ends the failure.
-        assert client.call("SAVE") == b"+OK\r\n" and client.call("SET k w") == b"+OK\r\n"
+        assert client.call("SAVE") == b"+OK\r\n"
+        assert client.call("SET k w") == b"+OK\r\n"
         assert client.info("rdb_last_bgsave_status") == "ok"
         _, said = server.stop()
         assert "# Can't save in background: fork: Resource temporarily unavailable" in said
@@ -283,14 +290,16 @@ def test_a_save_to_a_full_disk_fails(tmp_path: Path) -> None:
         assert client.call("SAVE") == b"-ERR the RDB file cannot be written: File too large\r\n"
         assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
         assert (tmp_path / "dump.rdb").read_bytes() == before
-        assert client.call("SHUTDOWN NOSAVE") == b"" and server.ended()[0] == 0
+        assert client.call("SHUTDOWN NOSAVE") == b""
+        assert server.ended()[0] == 0
 
 
 # -- the end ---------------------------------------------------------------------------------------------
 
 
 def _with_a_child(server: Running, client: Client) -> int:
-    assert client.call("SET k v") == b"+OK\r\n" and client.call(SLOW) == b"+OK\r\n"
+    assert client.call("SET k v") == b"+OK\r\n"
+    assert client.call(SLOW) == b"+OK\r\n"
     assert client.call("BGSAVE") == b"+Background saving started\r\n"
     return Server(client, server.folder, server.process.pid).child()
 
@@ -315,7 +324,9 @@ def test_a_shutdown_kills_the_saving_child(tmp_path: Path, loop: str, end: str) 
         else:
             assert client.call(end) == b""
         status, said = server.ended()
-        assert status == 0 and not _alive(child) and "# There is a child saving an .rdb. Killing it!" in said
+        assert status == 0
+        assert not _alive(child)
+        assert "# There is a child saving an .rdb. Killing it!" in said
         assert sorted(path.name for path in tmp_path.iterdir()) == ([] if end == "SHUTDOWN NOSAVE" else ["dump.rdb"])
     with running(tmp_path, "--save", "") as server, server.client() as client:
         assert client.call("DBSIZE") == (b":0\r\n" if end == "SHUTDOWN NOSAVE" else b":2\r\n")
@@ -349,7 +360,8 @@ def test_a_shutdown_stops_if_the_file_cannot_be_written(tmp_path: Path, loop: st
         assert client.call("SET k w") == b"+OK\r\n"  # no BGSAVE has failed
         assert client.call("SHUTDOWN FORCE") == b""
         status, said = server.ended()
-        assert status == 0 and said.count("Error trying to save the DB, can't exit.") in (2, 3)
+        assert status == 0
+        assert said.count("Error trying to save the DB, can't exit.") in (2, 3)
         assert "# Error trying to save the DB, Exit anyway." in said
 
 
@@ -363,16 +375,20 @@ def test_a_second_signal_ends_the_final_save(tmp_path: Path, loop: str) -> None:
         until(draft.exists, "the last file is being written")
         server.process.send_signal(signal.SIGINT)
         status, said = server.ended()
-        assert status == 1 and "# You insist... exiting now." in said and not list(tmp_path.iterdir())
+        assert status == 1
+        assert "# You insist... exiting now." in said
+        assert not list(tmp_path.iterdir())
 
 
 def test_settings_select_the_effect_of_a_signal(tmp_path: Path) -> None:
     with running(tmp_path, "--save", "900 1", "--shutdown-on-sigterm", "nosave") as server, server.client() as client:
         client.call("SET k v")
-        assert server.stop()[0] == 0 and not list(tmp_path.iterdir())
+        assert server.stop()[0] == 0
+        assert not list(tmp_path.iterdir())
     with running(tmp_path, "--save", "", "--shutdown-on-sigint", "save force") as server, server.client() as client:
         client.call("SET k v")
-        assert server.stop(signal.SIGINT)[0] == 0 and (tmp_path / "dump.rdb").exists()
+        assert server.stop(signal.SIGINT)[0] == 0
+        assert (tmp_path / "dump.rdb").exists()
 
 
 def test_the_final_file_contains_every_acknowledged_write(tmp_path: Path) -> None:

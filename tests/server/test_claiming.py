@@ -21,7 +21,8 @@ def test_a_client_is_served_when_an_entry_becomes_claimable(client: Client) -> N
     _two_pending(client)
     client.send(CLAIM.format("c", 20_000, 150), "XPENDING s g", "PING")
     reply = client.reply()
-    assert b"$3\r\n1-1\r\n" in reply and b"$3\r\n2-1\r\n" in reply
+    assert b"$3\r\n1-1\r\n" in reply
+    assert b"$3\r\n2-1\r\n" in reply
     assert b"$1\r\nc\r\n$1\r\n2\r\n" in client.reply()
     assert client.reply() == b"+PONG\r\n"
 
@@ -34,7 +35,8 @@ def test_an_acknowledged_entry_is_skipped(server: Running, client: Client) -> No
         client.call("XACK s g 1-1")
         client.call("XCLAIM s g a 0 2-1 JUSTID")
         reply = waiting.reply()
-        assert b"2-1" in reply and b"1-1" not in reply
+        assert b"2-1" in reply
+        assert b"1-1" not in reply
 
 
 def test_the_timeout_fires_before_a_later_claim(client: Client) -> None:

@@ -24,7 +24,8 @@ def refused(*arguments: str) -> str:
         finally:
             process.kill()
     assert process.returncode == 1, errors
-    assert errors.startswith("rillet: ") and errors.count("\n") == 1
+    assert errors.startswith("rillet: ")
+    assert errors.count("\n") == 1
     return errors
 
 
@@ -78,7 +79,8 @@ def test_an_invalid_directive_is_an_error(tmp_path: Path, line: str, reason: str
     conf = tmp_path / "redis.conf"
     conf.write_text(f"# a comment\n\nport 0\n{line}\n")
     said = refused(str(conf))
-    assert f"{conf}, line 4: " in said and reason in said
+    assert f"{conf}, line 4: " in said
+    assert reason in said
 
 
 def test_an_invalid_option_is_an_error(tmp_path: Path) -> None:
@@ -129,7 +131,8 @@ def test_a_server_listens_on_a_unix_socket(tmp_path: Path, loop: str) -> None:
             assert client.call("SET k v") == b"+OK\r\n"
             assert other.call("GET k") == b"$1\r\nv\r\n"
             line = client.call("CLIENT INFO").decode()
-            assert f" addr={path}:0 laddr={path}:0 " in line and " flags=U " in line
+            assert f" addr={path}:0 laddr={path}:0 " in line
+            assert " flags=U " in line
         said = refused("--port", "0", "--dir", str(tmp_path), "--unixsocket", str(path))
         assert said == f"rillet: cannot listen on {path}: another server listens there\n"
         assert path.exists()
@@ -187,7 +190,9 @@ def test_blocked_clients_do_not_delay_the_shutdown(tmp_path: Path) -> None:
         waiting.wait_in("XREAD BLOCK 0 STREAMS s $")
         assert silent.call("PING") == b"+PONG\r\n"
         status, said = server.stop()
-        assert status == 0 and "Received SIGTERM" in said and "#" not in said.split("shutdown...")[-1]
+        assert status == 0
+        assert "Received SIGTERM" in said
+        assert "#" not in said.split("shutdown...")[-1]
         assert waiting.rest() == silent.rest() == b""
 
 
@@ -198,7 +203,9 @@ def test_a_client_that_reads_nothing_does_not_delay_the_shutdown(tmp_path: Path)
         slow.send(*["GET big"] * 64)
         assert slow.file.read(1) == b"$"
         status, said = server.stop()
-        assert status == 0 and "Received SIGTERM" in said and "#" not in said.split("shutdown...")[-1]
+        assert status == 0
+        assert "Received SIGTERM" in said
+        assert "#" not in said.split("shutdown...")[-1]
 
 
 # -- the log while it runs -------------------------------------------------------------------------
@@ -220,7 +227,8 @@ def test_a_log_enabled_later_contains_all_data(tmp_path: Path) -> None:
         client.send("SELECT 3", "MGET three after", "SELECT 0", "XPENDING s g", "PEXPIRETIME k", "XLEN s")
         replies = [client.reply() for _ in range(6)]
         assert replies[1] == b"*2\r\n$1\r\n3\r\n$1\r\n1\r\n"
-        assert replies[3].startswith(b"*4\r\n:1\r\n") and replies[4:] == [b":99999999999999\r\n", b":2\r\n"]
+        assert replies[3].startswith(b"*4\r\n:1\r\n")
+        assert replies[4:] == [b":99999999999999\r\n", b":2\r\n"]
 
 
 def test_a_rewrite_in_a_transaction_is_scheduled(tmp_path: Path) -> None:
@@ -247,6 +255,7 @@ def test_a_full_disk_rejects_writes_and_keeps_acknowledged_ones(tmp_path: Path) 
             assert client.call("INCR n").startswith(b"-MISCONF ")
             assert client.call("GET n").startswith(b"$")
         status, errors = server.stop()
-        assert status == 0 and "writes are refused from now on" in errors
+        assert status == 0
+        assert "writes are refused from now on" in errors
     with running(tmp_path, *LOG) as again, again.client() as client:
         assert int(client.call("GET n").split(b"\r\n")[1]) == acknowledged

@@ -20,7 +20,8 @@ def test_a_line_has_the_format_of_redis(tmp_path: Path) -> None:
     journal.configure("debug", str(tmp_path / "log"))
     journal.say("ready")
     said = LINE.fullmatch((tmp_path / "log").read_text().rstrip("\n"))
-    assert said is not None and said.groups() == (str(os.getpid()), "M", "*", "ready")
+    assert said is not None
+    assert said.groups() == (str(os.getpid()), "M", "*", "ready")
     with running_redis("--logfile", str(tmp_path / "theirs")):
         pass
     theirs = (tmp_path / "theirs").read_text().splitlines()
@@ -41,7 +42,9 @@ def test_lines_below_the_level_are_dropped(tmp_path: Path, level: str) -> None:
 def test_lines_go_to_the_standard_output_without_a_log_file(capfd: pytest.CaptureFixture[str]) -> None:
     ServerLogger().say("hello", WARNING)
     said = LINE.fullmatch(capfd.readouterr().out.rstrip("\n"))
-    assert said is not None and said[3] == "#" and said[4] == "hello"
+    assert said is not None
+    assert said[3] == "#"
+    assert said[4] == "hello"
 
 
 def test_an_unwritable_log_file_is_reported_immediately(tmp_path: Path) -> None:
@@ -63,11 +66,14 @@ def test_a_line_that_cannot_be_written_is_dropped(tmp_path: Path) -> None:
 def test_the_server_logs_to_the_configured_file_and_level(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     with running(tmp_path, "--logfile", str(log), "--enable-debug-command", "yes") as server, server.client() as client:
-        assert client.call("DEBUG LOG one") == b"+OK\r\n" and client.call("CONFIG SET loglevel warning") == b"+OK\r\n"
-        assert client.call("DEBUG LOG two") == b"+OK\r\n" and client.call("CONFIG SET loglevel debug") == b"+OK\r\n"
+        assert client.call("DEBUG LOG one") == b"+OK\r\n"
+        assert client.call("CONFIG SET loglevel warning") == b"+OK\r\n"
+        assert client.call("DEBUG LOG two") == b"+OK\r\n"
+        assert client.call("CONFIG SET loglevel debug") == b"+OK\r\n"
         assert client.call("DEBUG LOG three") == b"+OK\r\n"
     lines = log.read_text().splitlines()
-    assert all(LINE.fullmatch(line) for line in lines) and f"PID: {server.process.pid}" in lines[0]
+    assert all(LINE.fullmatch(line) for line in lines)
+    assert f"PID: {server.process.pid}" in lines[0]
     assert [line.split()[-1] for line in lines if "DEBUG LOG" in line] == ["one", "two", "three"]
     assert any(line.endswith("* Ready to accept connections") for line in lines)
 
@@ -75,4 +81,5 @@ def test_the_server_logs_to_the_configured_file_and_level(tmp_path: Path) -> Non
 def test_a_server_does_not_start_without_its_log_file(tmp_path: Path) -> None:
     with launch(["--port", "0", "--logfile", str(tmp_path / "missing" / "log")]) as process:
         said, errors = process.communicate(timeout=60)
-    assert process.returncode == 1 and "Can't open the log file: No such file or directory" in errors, said
+    assert process.returncode == 1, said
+    assert "Can't open the log file: No such file or directory" in errors, said

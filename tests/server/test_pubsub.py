@@ -80,7 +80,8 @@ def test_pubsub_reports_the_subscribers(server: Running, client: Client) -> None
         assert client.call("PUBSUB SHARDNUMSUB c") == b"*2\r\n$1\r\nc\r\n:1\r\n"
         assert client.call("CLIENT KILL TYPE pubsub") == b":1\r\n"
         assert one.rest() == b""
-    assert client.info("pubsub_channels") == "0" and client.call("PUBSUB NUMPAT") == b":0\r\n"
+    assert client.info("pubsub_channels") == "0"
+    assert client.call("PUBSUB NUMPAT") == b":0\r\n"
 
 
 def test_a_disconnected_subscriber_is_removed(server: Running, client: Client) -> None:
@@ -125,7 +126,8 @@ def test_messages_arrive_with_appendfsync_always(loop: str, tmp_path: Path) -> N
     with running(tmp_path, *arguments, loop=loop) as server, server.client() as one, server.client() as client:
         subscribe(one, "PSUBSCRIBE *")
         client.send("XADD s 1-1 f v", "PUBLISH a x")
-        assert client.reply() == b"$3\r\n1-1\r\n" and client.reply() == b":1\r\n"
+        assert client.reply() == b"$3\r\n1-1\r\n"
+        assert client.reply() == b":1\r\n"
         assert one.reply().endswith(b"$16\r\n__keyspace@0__:s\r\n$4\r\nxadd\r\n")
         assert one.reply().endswith(b"$1\r\na\r\n$1\r\nx\r\n")
 
@@ -169,7 +171,8 @@ def test_a_slow_subscriber_is_disconnected_at_the_hard_limit(server: Running, cl
         subscribe(quick, "SUBSCRIBE a")
         count = fill(client, who, (2 << 20) - 2 * MESSAGE)
         answers = [client.call("PUBLISH a " + "x" * MESSAGE) for _ in range(4)]
-        assert answers[0] == b":2\r\n" and answers[-1] == b":1\r\n"
+        assert answers[0] == b":2\r\n"
+        assert answers[-1] == b":1\r\n"
         assert len(slow.rest()) < count * MESSAGE - (1 << 20)  # the bytes in the kernel's buffer; the rest was dropped
         assert client.call(f"CLIENT LIST ID {who}") == b"$0\r\n\r\n"
         assert quick.reply() == message("a", "x" * MESSAGE)

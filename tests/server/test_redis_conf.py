@@ -51,7 +51,8 @@ def test_the_last_value_wins_and_save_accumulates(tmp_path: Path) -> None:
 
 def test_a_configuration_is_read_from_the_standard_input() -> None:
     configuration = load(["-", "--hz", "12"], io.BytesIO(b"hz 11\nport 5\n"))
-    assert configuration.file is None and (configuration.settings.hz, configuration.settings.port) == (12, 5)
+    assert configuration.file is None
+    assert (configuration.settings.hz, configuration.settings.port) == (12, 5)
 
 
 # The SHA-256 of "secret", as ACL shows a password.

@@ -98,13 +98,15 @@ def test_redis_loads_the_files_in_every_state_of_a_rewrite(folder: Path, preambl
             _slow(client)
             assert client.call("BGREWRITEAOF") == STARTED
             assert client.call("BGREWRITEAOF") == ACTIVE
-            assert client.info("aof_rewrite_in_progress") == "1" and client.info("aof_rewrite_scheduled") == "0"
+            assert client.info("aof_rewrite_in_progress") == "1"
+            assert client.info("aof_rewrite_scheduled") == "0"
             client.send("SET during 1", "XADD s 2-1 f w", "DEL l")
             assert not any(client.reply().startswith(b"-") for _ in range(3))
             digest = _digest(client)
             assert _manifest(folder) == [f"1.base.{kind}", "1.incr.aof", "2.incr.aof"]
             _judged(folder, digest)
-            assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and _digest(client) == digest
+            assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
+            assert _digest(client) == digest
             os.kill(_child_of(server), signal.SIGKILL)
             client.rewritten()
             assert client.info("aof_last_bgrewrite_status") == "err"
@@ -114,7 +116,8 @@ def test_redis_loads_the_files_in_every_state_of_a_rewrite(folder: Path, preambl
             _slow(client, 0)
             assert client.call("BGREWRITEAOF") == STARTED
             client.rewritten()
-            assert client.info("aof_last_bgrewrite_status") == "ok" and client.info("aof_rewrites") == "2"
+            assert client.info("aof_last_bgrewrite_status") == "ok"
+            assert client.info("aof_rewrites") == "2"
             assert int(client.info("aof_last_rewrite_time_sec")) >= 0
             assert client.info("aof_current_rewrite_time_sec") == "-1"
             assert _manifest(folder) == [f"2.base.{kind}", "3.incr.aof"]
@@ -147,8 +150,10 @@ def test_a_rewrite_waits_for_a_snapshot_or_a_transaction(folder: Path) -> None:
         _fill(client)
         _slow(client)
         assert client.call("BGSAVE").startswith(b"+Background saving started")
-        assert client.call("BGREWRITEAOF") == SCHEDULED and client.info("aof_rewrite_scheduled") == "1"
-        assert client.info("aof_rewrite_in_progress") == "0" and _manifest(folder) == ["1.base.rdb", "1.incr.aof"]
+        assert client.call("BGREWRITEAOF") == SCHEDULED
+        assert client.info("aof_rewrite_scheduled") == "1"
+        assert client.info("aof_rewrite_in_progress") == "0"
+        assert _manifest(folder) == ["1.base.rdb", "1.incr.aof"]
         _slow(client, 0)
         os.kill(_child_of(server), signal.SIGKILL)
         client.rewritten()
@@ -159,7 +164,8 @@ def test_a_rewrite_waits_for_a_snapshot_or_a_transaction(folder: Path) -> None:
         client.rewritten()
         assert _manifest(folder) == ["3.base.rdb", "3.incr.aof"]
         digest = _digest(client)
-        assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and _digest(client) == digest
+        assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
+        assert _digest(client) == digest
 
 
 def test_a_log_can_be_enabled_at_run_time(folder: Path) -> None:
@@ -168,7 +174,8 @@ def test_a_log_can_be_enabled_at_run_time(folder: Path) -> None:
             _fill(client)
             _slow(client)
             assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
-            assert client.info("aof_rewrite_in_progress") == "1" and client.info("aof_enabled") == "1"
+            assert client.info("aof_rewrite_in_progress") == "1"
+            assert client.info("aof_enabled") == "1"
             client.call("SET during 1")
             assert "appendonly.aof.manifest" not in _names(folder)
             os.kill(_child_of(server), signal.SIGKILL)
@@ -182,9 +189,11 @@ def test_a_log_can_be_enabled_at_run_time(folder: Path) -> None:
             client.call("SET after 1")
             digest = _digest(client)
             # Off: the files stay as they are, and a rewrite leaves a base alone.
-            assert client.call("CONFIG SET appendonly no") == b"+OK\r\n" and client.info("aof_enabled") == "0"
+            assert client.call("CONFIG SET appendonly no") == b"+OK\r\n"
+            assert client.info("aof_enabled") == "0"
             client.call("SET lost 1")
-            assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and _digest(client) == digest
+            assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
+            assert _digest(client) == digest
             assert client.call("BGREWRITEAOF") == STARTED
             client.rewritten()
             assert _manifest(folder) == ["2.base.rdb"]
@@ -208,7 +217,8 @@ def test_a_server_killed_in_its_first_rewrite_has_no_log_yet(folder: Path) -> No
         child = _child_of(server)
         _kill(server, child)
     with running(folder, *LOG) as server, server.client() as client:
-        assert client.call("DBSIZE") == b":0\r\n" and client.call("SET a 1") == b"+OK\r\n"
+        assert client.call("DBSIZE") == b":0\r\n"
+        assert client.call("SET a 1") == b"+OK\r\n"
         assert _manifest(folder) == ["1.base.rdb", "1.incr.aof"]
 
 
@@ -221,7 +231,8 @@ def test_a_shutdown_during_a_rewrite_loses_nothing(folder: Path) -> None:
             child = _child_of(server)
             digest = _digest(client)
         status, said = server.stop()
-        assert status == 0 and "There is a child rewriting the AOF. Killing it!" in said
+        assert status == 0
+        assert "There is a child rewriting the AOF. Killing it!" in said
         assert not Path(f"/proc/{child}").exists()
         assert _manifest(folder) == ["1.base.rdb", "1.incr.aof", "2.incr.aof"]
         assert not [name for name in _names(folder) if name.startswith("temp-")]
@@ -236,7 +247,8 @@ def test_a_rewrite_starts_automatically(folder: Path) -> None:
             client.send(*["SET k " + "x" * 100] * 100)
             assert {client.reply() for _ in range(100)} == {b"+OK\r\n"}
         client.rewritten()
-        assert int(client.info("aof_base_size")) < 20_000 and "1.base.rdb" not in _manifest(folder)
+        assert int(client.info("aof_base_size")) < 20_000
+        assert "1.base.rdb" not in _manifest(folder)
 
 
 def test_only_replies_to_writes_wait_for_the_sync(folder: Path) -> None:
@@ -248,7 +260,8 @@ def test_only_replies_to_writes_wait_for_the_sync(folder: Path) -> None:
                 client.send("INCR n", "GET n")
             for client in clients:
                 n = client.reply()
-                assert n.startswith(b":") and client.reply().startswith(b"$")
+                assert n.startswith(b":")
+                assert client.reply().startswith(b"$")
         with server.client() as client:
             client.send(*["INCR n"] * 2000)
             assert [client.reply() for _ in range(2000)][-1] == b":2400\r\n"
@@ -257,7 +270,8 @@ def test_only_replies_to_writes_wait_for_the_sync(folder: Path) -> None:
             assert client.reply() == b"+OK\r\n"
             client.send(*["INCR n", "GET big"] * 50)
             for at in range(50):
-                assert client.reply() == b":%d\r\n" % (2401 + at) and len(client.reply()) > 300_000
+                assert client.reply() == b":%d\r\n" % (2401 + at)
+                assert len(client.reply()) > 300_000
             assert client.call("CONFIG SET appendfsync everysec") == b"+OK\r\n"
             assert client.call("INCR n") == b":2451\r\n"
             client.send("INCR n", "CONFIG SET appendfsync always", "INCR n", "CONFIG SET appendonly no", "INCR n")
@@ -333,7 +347,8 @@ def test_the_single_file_log_of_an_older_server_is_adopted(folder: Path) -> None
         assert client.call("BGREWRITEAOF") == STARTED
         client.rewritten()
         assert _names(folder) == ["appendonly.aof.2.base.rdb", "appendonly.aof.2.incr.aof", "appendonly.aof.manifest"]
-        assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and client.call("GET a") == b"$1\r\n2\r\n"
+        assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
+        assert client.call("GET a") == b"$1\r\n2\r\n"
 
 
 def test_the_log_has_timestamps_if_enabled(folder: Path) -> None:
@@ -346,18 +361,21 @@ def test_the_log_has_timestamps_if_enabled(folder: Path) -> None:
         client.rewritten()
         base = folder / "appendonlydir/appendonly.aof.2.base.aof"
         assert base.read_bytes().startswith(b"#TS:1")
-        assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and client.call("GET a") == b"$1\r\n1\r\n"
+        assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
+        assert client.call("GET a") == b"$1\r\n1\r\n"
 
 
 def test_a_snapshot_that_begins_while_the_log_is_synced_goes_first(folder: Path) -> None:
     """A rewrite syncs much unsynced data before the rotation; a BGSAVE may begin meanwhile."""
     with running(folder, *LOG, "--appendfsync", "no") as server, server.client() as client:
         client.send(f"SET k {'v' * 9_000_000}", "BGREWRITEAOF", "BGSAVE")
-        assert client.reply() == b"+OK\r\n" and client.reply() == STARTED
+        assert client.reply() == b"+OK\r\n"
+        assert client.reply() == STARTED
         assert client.reply().startswith(b"+Background saving started")
         while client.info("aof_rewrites") == "0" or client.info("aof_rewrite_in_progress") == "1":
             client.call("PING")
-        assert client.info("aof_last_bgrewrite_status") == "ok" and client.info("rdb_last_bgsave_status") == "ok"
+        assert client.info("aof_last_bgrewrite_status") == "ok"
+        assert client.info("rdb_last_bgsave_status") == "ok"
         assert _manifest(folder) == ["2.base.rdb", "2.incr.aof"]
 
 
@@ -378,7 +396,8 @@ def test_a_reply_is_rejected_if_an_earlier_write_failed(folder: Path) -> None:
 
 def test_data_reloaded_during_the_first_rewrite_is_in_the_log(folder: Path) -> None:
     with running(folder, *LOG[2:]) as server, server.client() as client:
-        assert client.call("SET a 1") == b"+OK\r\n" and client.call("SAVE") == b"+OK\r\n"
+        assert client.call("SET a 1") == b"+OK\r\n"
+        assert client.call("SAVE") == b"+OK\r\n"
         assert client.call("SET a 2") == b"+OK\r\n"
         _slow(client, 100_000)
         assert client.call("CONFIG SET appendonly yes") == b"+OK\r\n"
@@ -386,4 +405,5 @@ def test_data_reloaded_during_the_first_rewrite_is_in_the_log(folder: Path) -> N
         _slow(client, 0)
         client.rewritten()
         assert client.call("GET a") == b"$1\r\n1\r\n"
-        assert client.call("DEBUG LOADAOF") == b"+OK\r\n" and client.call("GET a") == b"$1\r\n1\r\n"
+        assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
+        assert client.call("GET a") == b"$1\r\n1\r\n"

@@ -40,19 +40,22 @@ def seen(client: Client) -> dict[str, bytes]:
 
 def test_a_saved_file_is_loaded_at_the_next_start(tmp_path: Path) -> None:
     with running(tmp_path, *DEBUG) as server, server.client() as client:
-        assert client.info("rdb_saves") == "0" and client.info("rdb_last_load_keys_loaded") == "0"
+        assert client.info("rdb_saves") == "0"
+        assert client.info("rdb_last_load_keys_loaded") == "0"
         before = fill(client)
         assert int(client.info("rdb_changes_since_last_save")) > 0
         saved = int(client.call("LASTSAVE")[1:])
         assert client.call("SAVE") == b"+OK\r\n"
-        assert int(client.call("LASTSAVE")[1:]) >= saved and client.info("rdb_saves") == "1"
+        assert int(client.call("LASTSAVE")[1:]) >= saved
+        assert client.info("rdb_saves") == "1"
         assert client.info("rdb_changes_since_last_save") == "0"
         client.call("SET lost 1")
         assert client.call("SHUTDOWN NOSAVE") == b""
         assert server.ended()[0] == 0
     assert [path.name for path in tmp_path.iterdir()] == ["dump.rdb"]
     with running(tmp_path, *DEBUG) as server, server.client() as client:
-        assert seen(client) == before and client.info("rdb_last_load_keys_loaded") == "3"
+        assert seen(client) == before
+        assert client.info("rdb_last_load_keys_loaded") == "3"
         client.call("SET kept 1")
         assert client.call("SHUTDOWN SAVE") == b""
         assert "keys loaded: 3, keys expired: 0" in server.ended()[1]
@@ -71,7 +74,8 @@ def test_bgsave_writes_the_file(tmp_path: Path) -> None:
         client.send("MULTI", "BGSAVE", "SET k2 1", "BGSAVE", "EXEC", "SET k3 1", "INFO persistence")
         assert [client.reply() for _ in range(4)] == [b"+OK\r\n", *[b"+QUEUED\r\n"] * 3]
         assert client.reply() == b"*3\r\n+Background saving scheduled\r\n+OK\r\n+Background saving scheduled\r\n"
-        assert client.reply() == b"+OK\r\n" and b"rdb_bgsave_in_progress:0" in client.reply()
+        assert client.reply() == b"+OK\r\n"
+        assert b"rdb_bgsave_in_progress:0" in client.reply()
         ended(client, 1)
         assert client.info("rdb_changes_since_last_save") == "0"
         assert client.call("BGSAVE NOW") == b"-ERR syntax error\r\n"
@@ -79,10 +83,13 @@ def test_bgsave_writes_the_file(tmp_path: Path) -> None:
         assert client.reply() == b"+OK\r\n"
         assert client.reply() == b"-ERR Command not allowed inside a transaction\r\n"
         client.call("DISCARD")
-        assert client.call("DEL k2 k3") == b":2\r\n" and seen(client) == before
-        assert client.call("SHUTDOWN NOSAVE") == b"" and server.ended()[0] == 0
+        assert client.call("DEL k2 k3") == b":2\r\n"
+        assert seen(client) == before
+        assert client.call("SHUTDOWN NOSAVE") == b""
+        assert server.ended()[0] == 0
     with running(tmp_path, *DEBUG) as server, server.client() as client:
-        assert client.call("DEL k2 k3") == b":2\r\n" and seen(client) == before
+        assert client.call("DEL k2 k3") == b":2\r\n"
+        assert seen(client) == before
 
 
 def test_a_failed_save_keeps_the_old_file(tmp_path: Path) -> None:
@@ -96,16 +103,20 @@ def test_a_failed_save_keeps_the_old_file(tmp_path: Path) -> None:
         (tmp_path / "dump.rdb").mkdir()
         client.call("SET k v")
         assert client.call("SAVE") == b"-ERR the RDB file cannot be written: Is a directory\r\n"
-        assert client.info("rdb_last_bgsave_status") == "ok" and client.info("rdb_saves") == "1"
+        assert client.info("rdb_last_bgsave_status") == "ok"
+        assert client.info("rdb_saves") == "1"
         assert client.call("BGSAVE") == b"+Background saving started\r\n"
         ended(client, 2)
-        assert client.info("rdb_last_bgsave_status") == "err" and client.call("GET k") == b"$1\r\nv\r\n"
+        assert client.info("rdb_last_bgsave_status") == "err"
+        assert client.call("GET k") == b"$1\r\nv\r\n"
         assert client.call("SHUTDOWN SAVE") == b"-ERR Errors trying to SHUTDOWN. Check logs.\r\n"
         assert client.call("PING") == b"+PONG\r\n"
         _, errors = server.stop()
         assert "# Write error saving DB on disk: Is a directory" in errors
-        assert "# Background saving error" in errors and "# Error trying to save the DB, can't exit." in errors
-    assert [path.name for path in tmp_path.glob("*.rdb")].count("dump.rdb") == 1 and not list(tmp_path.glob("temp-*"))
+        assert "# Background saving error" in errors
+        assert "# Error trying to save the DB, can't exit." in errors
+    assert [path.name for path in tmp_path.glob("*.rdb")].count("dump.rdb") == 1
+    assert not list(tmp_path.glob("temp-*"))
 
 
 @pytest.mark.parametrize("log", ["no", "yes"])
@@ -128,7 +139,8 @@ def test_debug_reload_keeps_the_data(tmp_path: Path, log: str) -> None:
     if log == "yes":
         # The log has the data that NOSAVE loaded.
         with running(tmp_path, *DEBUG, "--appendonly", log) as server, server.client() as client:
-            assert client.call("DBSIZE") == b":3\r\n" and client.call("XLEN other") == b":1\r\n"
+            assert client.call("DBSIZE") == b":3\r\n"
+            assert client.call("XLEN other") == b":1\r\n"
 
 
 @pytest.mark.parametrize("preamble", ["yes", "no"])
@@ -141,7 +153,8 @@ def test_a_rewritten_log_is_loaded_at_the_next_start(tmp_path: Path, preamble: s
         assert client.reply() == b"-ERR Background append only file rewriting already in progress\r\n"
         assert b"aof_rewrite_in_progress:1" in client.reply()
         client.rewritten()
-        assert client.info("aof_last_bgrewrite_status") == "ok" and client.info("aof_enabled") == "1"
+        assert client.info("aof_last_bgrewrite_status") == "ok"
+        assert client.info("aof_enabled") == "1"
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
         assert seen(client) == before
         kind = "rdb" if preamble == "yes" else "aof"
@@ -159,7 +172,8 @@ def test_debug_loadaof_fails_on_a_damaged_log(tmp_path: Path) -> None:
         size = log.stat().st_size
         assert client.call("DEBUG LOADAOF").startswith(b"-ERR the append-only file cannot be loaded: ")
         assert client.call("SET k v").startswith(b"-MISCONF the append-only file cannot be loaded: ")
-        assert client.call("EXISTS s") == b":1\r\n" and log.stat().st_size == size
+        assert client.call("EXISTS s") == b":1\r\n"
+        assert log.stat().st_size == size
 
 
 def test_a_log_can_be_enabled_and_disabled(server: Running, client: Client) -> None:
@@ -170,8 +184,10 @@ def test_a_log_can_be_enabled_and_disabled(server: Running, client: Client) -> N
         client.call("SET between 1")
         client.rewritten()
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
-        assert client.call("DEL between") == b":1\r\n" and seen(client) == before
-        assert client.call("CONFIG SET appendonly no") == b"+OK\r\n" and client.info("aof_enabled") == "0"
+        assert client.call("DEL between") == b":1\r\n"
+        assert seen(client) == before
+        assert client.call("CONFIG SET appendonly no") == b"+OK\r\n"
+        assert client.info("aof_enabled") == "0"
 
 
 def test_debug_loadaof_works_with_the_log_disabled(tmp_path: Path) -> None:
@@ -182,7 +198,8 @@ def test_debug_loadaof_works_with_the_log_disabled(tmp_path: Path) -> None:
         client.rewritten()
         client.call("SET later 1")
         assert client.call("DEBUG LOADAOF") == b"+OK\r\n"
-        assert seen(client) == before and client.info("aof_enabled") == "0"
+        assert seen(client) == before
+        assert client.info("aof_enabled") == "0"
         client.call("SET later 1")
     with running(tmp_path, *DEBUG, "--appendonly", "yes") as server, server.client() as client:
         assert seen(client) == before

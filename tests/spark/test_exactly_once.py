@@ -193,7 +193,8 @@ def test_without_records_rows_are_doubled(place: Place, monkeypatch: pytest.Monk
     fault.at(0, False)
     write(numbered(range(ROWS)), options)
     found = place.numbers("plain")
-    assert set(found) == set(range(ROWS)) and len(found) > ROWS
+    assert set(found) == set(range(ROWS))
+    assert len(found) > ROWS
 
 
 # ---- side by side ----------------------------------------------------------------------------------------------
@@ -222,7 +223,8 @@ def test_two_attempts_at_once_write_every_row_once(place: Place, size: str) -> N
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(told) == 2 and told[0].written == told[1].written
+    assert len(told) == 2
+    assert told[0].written == told[1].written
     assert sorted(place.numbers(options["stream"])) == list(range(ROWS))
 
 
@@ -411,7 +413,8 @@ def test_workers_and_the_driver_are_killed_and_every_row_is_there_once(
     assert struck == {"amid-plain", "after-plain", "amid-once", "after-once", "driver-once"}, ended.stderr[-3000:]
     assert ended.returncode != 0
     plain = copied(judge, "plain")
-    assert set(plain) == set(range(EVENTS)) and len(plain) > EVENTS
+    assert set(plain) == set(range(EVENTS))
+    assert len(plain) > EVENTS
     assert set(copied(judge, "once")) < set(range(EVENTS))
     for _ in range(2):
         copy(spark, "rillet", url, tmp_path, "once")

@@ -180,7 +180,8 @@ def test_options_extend_the_url_and_must_not_contradict_it() -> None:
     tls = {"caFile": "ca.crt", "certFile": "c.crt", "keyFile": "c.key"}
     found = parse({"url": "rediss://ann@h", "stream": "s", "password": "p", **tls}).address()
     assert found == Address("h", user="ann", password="p", tls=Tls("ca.crt", "c.crt", "c.key"))
-    assert "p@" not in repr(found) and "'p'" not in repr(found)
+    assert "p@" not in repr(found)
+    assert "'p'" not in repr(found)
     assert parse({"url": "redis://ann:p@h", "stream": "s", "user": "ann", "password": "p"}).address().user == "ann"
     with pytest.raises(OptionError) as caught:
         parse({"url": "redis://ann:secret@h", "stream": "s", "user": "bob", "password": "hidden", **tls})
@@ -188,7 +189,8 @@ def test_options_extend_the_url_and_must_not_contradict_it() -> None:
     assert "url and option user differ" in told
     assert "url and option password differ" in told
     assert "caFile, certFile, keyFile: only for TLS" in told
-    assert "secret" not in told and "hidden" not in told
+    assert "secret" not in told
+    assert "hidden" not in told
     with pytest.raises(OptionError, match="caFile has no effect with tlsVerify false"):
         parse({"url": "rediss://h", "stream": "s", "tlsVerify": "false", "caFile": "ca.crt"})
 

@@ -209,7 +209,9 @@ def test_a_connection_that_breaks_while_a_planned_batch_is_checked(
             send(connection, data)
 
         monkeypatch.setattr(Connection, "send", cutting)
-        assert query.read() == list(range(20, 29)) and cut and query.lost == {"events": 1}
+        assert query.read() == list(range(20, 29))
+        assert cut
+        assert query.lost == {"events": 1}
 
 
 @pytest.fixture

@@ -167,7 +167,8 @@ def test_ids_from_a_column_must_rise(judge: Judge, url: str, once: str) -> None:
             with pytest.raises(ConnectorError, match=f"(the idColumn 'key'|the ID column) (contains|holds) {text}"):
                 write(table(key=pa.array([wrong], pa.string()), n=[4]), {**options, "stream": "t"}, batch=3)
     if once == "auto":
-        assert len(entries(judge, "s")) == 3 and entries(judge, "t") == []
+        assert len(entries(judge, "s")) == 3
+        assert entries(judge, "t") == []
 
 
 @pytest.mark.usefixtures("small_chunks")
@@ -182,7 +183,8 @@ def test_an_entry_of_another_client_is_noticed_with_an_id_column(judge: Judge, u
 
     with pytest.raises(ConnectorError, match="another client appended to 's' during the write"):
         writer.write(interrupted(rows, add))
-    assert len(entries(judge, "s")) == 1 and not records(judge)
+    assert len(entries(judge, "s")) == 1
+    assert not records(judge)
 
 
 def test_an_id_column_tolerates_concurrent_deletions(judge: Judge, url: str) -> None:
@@ -226,7 +228,8 @@ def test_a_rejected_task_leaves_no_rows(
                 writer.write(interrupted(rows, lambda: client.execute_command(*setting)))
         finally:
             client.execute_command(*back)
-    assert entries(judge, "s") == [] and not records(judge)
+    assert entries(judge, "s") == []
+    assert not records(judge)
     write(rows, {"url": url, "stream": "s"})
     assert [int(found[b"n"]) for found in fields(judge, "s")] == list(range(500))
 

@@ -50,7 +50,8 @@ class Other:
         self.end()
 
     def end(self) -> None:
-        assert self.process.stdin is not None and self.process.stdout is not None
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
         self.process.stdin.close()
         self.process.wait(timeout=60)
         self.process.stdout.close()

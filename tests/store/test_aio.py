@@ -27,14 +27,19 @@ def test_streams(door: Door) -> None:
         made = await stream.add({"n": 0}, id=1)
         assert made is not None
         assert await stream.add_many((n, {"n": n}) for n in range(2, 1500)) == 1498
-        assert await stream.length() == 1499 and (await stream.info())["length"] == 1499
+        assert await stream.length() == 1499
+        assert (await stream.info())["length"] == 1499
         assert [entry["n"] for entry in await stream.range(count=2)] == ["0", "2"]
         assert [entry["n"] for entry in await stream.reverse(count=1)] == ["1499"]
         assert len([entry async for entry in stream]) == 1499
         found = await stream.get(made)
-        assert found is not None and found["n"] == "0" and len(await stream.read(made, count=3)) == 3
-        assert await stream.delete(made) == 1 and await stream.trim(maxlen=10) == 1488
-        assert await store.execute("SET", "k", "v") == b"OK" and await store.delete("k", "s") == 2
+        assert found is not None
+        assert found["n"] == "0"
+        assert len(await stream.read(made, count=3)) == 3
+        assert await stream.delete(made) == 1
+        assert await stream.trim(maxlen=10) == 1488
+        assert await store.execute("SET", "k", "v") == b"OK"
+        assert await store.delete("k", "s") == 2
         with pytest.raises(CommandError, match="^ERR unknown command"):
             await store.execute("NOSUCH")
 
@@ -87,14 +92,16 @@ def test_groups_and_follow(door: Door) -> None:
         (message,) = await waiting
         assert await follower == "1"
         assert [found.consumer for found in await group.pending()] == ["c"]
-        assert await consumer.ack(message) == 1 and await group.ack(message.id) == 0
+        assert await consumer.ack(message) == 1
+        assert await group.ack(message.id) == 0
         await stream.add_many((n, {"n": n}) for n in range(2, 6))
         await group.consumer("dead").read(2)
         seen = []
         async for one in consumer.messages(claim_idle=0, stop_when_empty=True):
             seen.append(one["n"])
             await consumer.ack(one)
-        assert seen == ["2", "3", "4", "5"] and (await group.info())["pending"] == 0
+        assert seen == ["2", "3", "4", "5"]
+        assert (await group.info())["pending"] == 0
         assert (await consumer.claim(0))[1] == []
 
     _run(body())

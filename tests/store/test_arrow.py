@@ -154,7 +154,8 @@ def test_what_cannot_be_read_is_refused_as_elsewhere(store: Store) -> None:
     with pytest.raises(CommandError, match="Invalid stream ID"):
         store.stream("events").to_arrow("no-id")
     empty = store.stream("absent").to_arrow()
-    assert empty.num_rows == 0 and empty.schema.names == ["id", "timestamp"]
+    assert empty.num_rows == 0
+    assert empty.schema.names == ["id", "timestamp"]
     assert filled(store).to_arrow("5000").num_rows == 0
     store.close()
     with pytest.raises(StoreClosed):
@@ -305,7 +306,8 @@ def test_frames() -> None:
     with rillet.open() as store:
         stream = filled(store)
         frame = stream.to_pandas(columns=["id", "n", "who"])
-        assert isinstance(frame, pandas.DataFrame) and frame["n"].sum() == sum(range(60))
+        assert isinstance(frame, pandas.DataFrame)
+        assert frame["n"].sum() == sum(range(60))
         assert store.stream("frame").add_arrow(frame) == 60
         assert store.stream("frame").to_pandas(columns=["n"], split_blocks=True)["n"].tolist() == list(range(60))
         assert asyncio.run(_by_tasks(store)) == 60
@@ -322,7 +324,8 @@ def test_polars() -> None:
     with rillet.open() as store:
         stream = filled(store)
         frame = stream.to_polars("1010", "1019")
-        assert isinstance(frame, polars.DataFrame) and frame["n"].to_list() == list(range(10, 20))
+        assert isinstance(frame, polars.DataFrame)
+        assert frame["n"].to_list() == list(range(10, 20))
         assert store.stream("frame").add_arrow(frame.select("n", "who")) == 10
 
 
@@ -343,7 +346,8 @@ def test_a_rillet_server_ships_nodes(tmp_path: Path) -> None:
     with running(tmp_path) as server, rillet.connect(f"redis://127.0.0.1:{server.port}") as store:
         stream = filled(store)
         assert stream.to_arrow().column("n").to_pylist() == [entry.fields["n"] and int(entry["n"]) for entry in stream]
-        assert stream.to_arrow(count=7).num_rows == 7 and stream.to_arrow("1003", columns=["n"]).num_rows == 57
+        assert stream.to_arrow(count=7).num_rows == 7
+        assert stream.to_arrow("1003", columns=["n"]).num_rows == 57
         told = store.execute("INFO", "commandstats").decode()
         assert "cmdstat_rillet.xnodes:calls=3," in told
         store.execute("SET", "text", "x")
@@ -367,4 +371,5 @@ def test_a_cluster_that_moves_slots_is_followed() -> None:
         with cluster.moving("events") as moving:
             moving.migrate()
             moving.finish()
-            assert stream.add_arrow(expected.select(["n"])) == 60 and len(stream) == 180
+            assert stream.add_arrow(expected.select(["n"])) == 60
+            assert len(stream) == 180

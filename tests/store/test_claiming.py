@@ -39,14 +39,17 @@ def test_claiming_while_reading(group: Group) -> None:
     found = two.read(claim_idle=0, count=2)
     assert _told(found) == [("1", 1), ("2", 1)]
     assert all(message.idle_ms is not None and message.idle_ms >= 0 for message in found)
-    assert group.pending_count() == 3 and group.pending(consumer="one") == []
+    assert group.pending_count() == 3
+    assert group.pending(consumer="one") == []
     assert two.read(after="0")[0].deliveries is None
 
 
 def test_giving_back(group: Group) -> None:
     one, two = group.consumer("one"), group.consumer("two")
     first, second = one.read(after="0")
-    assert first.nack() and first.nack("silent") and second.nack(deliveries=7)
+    assert first.nack()
+    assert first.nack("silent")
+    assert second.nack(deliveries=7)
     assert [(pending.consumer, pending.idle_ms, pending.deliveries) for pending in group.pending()] == [
         ("", -1, 1), ("", -1, 7),
     ]  # fmt: skip

@@ -35,8 +35,10 @@ def test_streams_in_different_slots(store: Store) -> None:
         stream = store.stream(f"stream-{n}")
         assert stream.add({"n": n}, 1) is not None
         assert stream.add_many([{"n": m} for m in range(50)]) == 50
-        assert len(stream) == 51 and stream.range(count=1)[0]["n"] == str(n)
-        assert stream.info()["length"] == 51 and stream.trim(maxlen=10) == 41
+        assert len(stream) == 51
+        assert stream.range(count=1)[0]["n"] == str(n)
+        assert stream.info()["length"] == 51
+        assert stream.trim(maxlen=10) == 41
 
 
 def test_what_lies_on_all_nodes(store: Store, nodes: Cluster) -> None:
@@ -49,11 +51,14 @@ def test_what_lies_on_all_nodes(store: Store, nodes: Cluster) -> None:
     assert sorted(store.keys()) == sorted(names) == sorted(key.decode() for key in store.execute("KEYS", "*"))
     assert sorted(store.keys("a*")) == sorted(names[::3])
     assert [one.name for one in store.streams()] == sorted(name for name in names if not name.startswith("text"))
-    assert store.execute("DBSIZE") == len(names) and store.execute("CONFIG", "SET", "maxmemory", "0") == b"OK"
+    assert store.execute("DBSIZE") == len(names)
+    assert store.execute("CONFIG", "SET", "maxmemory", "0") == b"OK"
     found = store.execute_many([("TYPE", name) for name in names] + [("PING",), ("DBSIZE",)])
     assert found == [b"stream", b"stream", b"string"] * MASTERS + [b"PONG", len(names)]
-    assert store.delete(*names[1:], "missing") == len(names) - 1 and list(store.keys()) == names[:1]
-    assert store.execute("FLUSHALL") == b"OK" and store.streams() == []
+    assert store.delete(*names[1:], "missing") == len(names) - 1
+    assert list(store.keys()) == names[:1]
+    assert store.execute("FLUSHALL") == b"OK"
+    assert store.streams() == []
 
 
 def test_what_a_cluster_cannot_do_is_said(store: Store, nodes: Cluster) -> None:
@@ -77,7 +82,8 @@ def test_any_of_the_nodes_is_enough(nodes: Cluster) -> None:
     for hosts in ("127.0.0.1:1,{}", "{},127.0.0.1:1"):
         url = f"redis+cluster://{hosts.format(f'127.0.0.1:{nodes.nodes[1].port}')}/0?protocol=2"
         with rillet.connect(url) as store, store.redis() as client:
-            assert client.xadd(nodes.key_of(2, "any"), {"n": 1}) and len(store.streams()) >= 1
+            assert client.xadd(nodes.key_of(2, "any"), {"n": 1})
+            assert len(store.streams()) >= 1
     for wrong in ("redis+cluster://127.0.0.1:1,127.0.0.1:2", "redis+cluster://a:b", "redis+cluster://127.0.0.1:1,a:b"):
         with pytest.raises(StoreError, match="did not answer|is not the address of a server"):
             rillet.connect(wrong)
@@ -92,7 +98,9 @@ def test_groups_and_dead_letters(store: Store) -> None:
     stream.add_many([{"n": n} for n in range(3)])
     assert len(group.consumer("a").read()) == 3
     left = list(group.consumer("b").messages(claim_idle=0, max_deliveries=1, dead_letters="dead", stop_when_empty=True))
-    assert left == [] and len(store.stream("dead")) == 3 and group.pending_count() == 0
+    assert left == []
+    assert len(store.stream("dead")) == 3
+    assert group.pending_count() == 0
     with pytest.raises(CommandError, match="^ERR Invalid stream ID"):
         stream.range("x")
 
@@ -116,7 +124,8 @@ def waiting(nodes: Cluster, key: str, work: Callable[[], Any]) -> tuple[threadin
 def test_waiting_and_the_end(store: Store, nodes: Cluster) -> None:
     assert store.stream("s").read("$", block=0.01) == []
     with store.redis() as client:
-        assert client.xadd("s", {"a": 1}) and client.xlen("s") == 1
+        assert client.xadd("s", {"a": 1})
+        assert client.xlen("s") == 1
     thread, result = waiting(nodes, "s", lambda: store.stream("s").read("$", block=0))
     nodes.owner("s").run("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
     thread.join(60)
@@ -140,9 +149,11 @@ def test_slots_that_move_are_followed(store: Store, nodes: Cluster) -> None:
         stream.add({"n": 5}, ids[4])
         assert stream.add_many([(ids[5], {"n": 6}), (ids[6], {"n": 7})]) == 2
         assert store.execute_many([("XLEN", "events"), ("XLEN", nodes.key_of(0, "x"))]) == [7, 0]
-    assert [str(entry.id) for entry in stream] == ids[:7] and list(store.keys()) == ["events"]
+    assert [str(entry.id) for entry in stream] == ids[:7]
+    assert list(store.keys()) == ["events"]
     before = nodes.owner("events").refusals("MOVED")
-    assert len(stream) == 7 and nodes.owner("events").refusals("MOVED") == before  # it is learnt
+    assert len(stream) == 7
+    assert nodes.owner("events").refusals("MOVED") == before  # it is learnt
 
 
 def test_a_transaction_goes_where_its_slot_has_gone(store: Store, nodes: Cluster) -> None:
@@ -165,10 +176,12 @@ def test_a_transaction_goes_where_its_slot_has_gone(store: Store, nodes: Cluster
 
 def test_channels(store: Store) -> None:
     with store.subscribe("a", patterns=["b*"]) as subscription:
-        assert store.publish("a", "x") in (0, 1) and store.publish("bb", "y") in (0, 1)  # a node counts its own
+        assert store.publish("a", "x") in (0, 1)
+        assert store.publish("bb", "y") in (0, 1)  # a node counts its own
         for channel, data in (("a", "x"), ("bb", "y")):
             message = subscription.get(60)
-            assert message is not None and (message.channel, message.data) == (channel, data)
+            assert message is not None
+            assert (message.channel, message.data) == (channel, data)
         assert subscription.get(0.01) is None
         with pytest.raises(ValueError, match="shard channels cannot share"):
             subscription.add(shards=["s"])

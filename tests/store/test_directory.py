@@ -21,7 +21,9 @@ def test_a_new_store_and_its_files(tmp_path: Path) -> None:
     path = tmp_path / "new" / "events.rillet"
     with rillet.open(path) as store:
         store.stream("s").add({"a": 1})
-        assert store.path == str(path) and store.owner and store.socket == str(path / "socket")
+        assert store.path == str(path)
+        assert store.owner
+        assert store.socket == str(path / "socket")
         assert sorted(os.listdir(path)) == ["appendonlydir", "lock", "owner.json", "rillet.json", "socket"]
         assert json.loads((path / "owner.json").read_text()) == {"pid": os.getpid(), "socket": str(path / "socket")}
     assert sorted(os.listdir(path)) == ["appendonlydir", "lock", "rillet.json"]
@@ -69,7 +71,9 @@ def test_a_damaged_marker(tmp_path: Path, content: str) -> None:
 def test_a_path_too_long_for_a_socket(tmp_path: Path) -> None:
     path = tmp_path / ("long" * 30) / "events.rillet"
     with rillet.open(path) as store, rillet.open(path) as attached:
-        assert store.socket is not None and len(store.socket) <= 107 and not attached.owner
+        assert store.socket is not None
+        assert len(store.socket) <= 107
+        assert not attached.owner
         folder = Path(store.socket).parent
         assert folder.stat().st_mode & 0o777 == 0o700
         attached.stream("s").add({"a": 1})
@@ -85,13 +89,16 @@ def test_what_a_killed_owner_left_is_tidied_up(tmp_path: Path) -> None:
         other.ask("store.stream('s').add({'a': 1}).ms > 0")
         left = Path(json.loads((path / "owner.json").read_text())["socket"])
         other.kill()
-        assert left.exists() and (path / "owner.json").exists()
+        assert left.exists()
+        assert (path / "owner.json").exists()
         (path / ".owner.json.123").write_text("half")
         with rillet.open(path) as store:
-            assert store.owner and len(store.stream("s")) == 1
+            assert store.owner
+            assert len(store.stream("s")) == 1
             assert json.loads((path / "owner.json").read_text())["pid"] == os.getpid()
             assert not (path / ".owner.json.123").exists()
-        assert not left.exists() and (left.parent == path or not left.parent.exists())
+        assert not left.exists()
+        assert left.parent == path or not left.parent.exists()
 
 
 @pytest.mark.parametrize("in_force", [True, False])
@@ -106,7 +113,8 @@ def test_a_manifest_that_was_being_written(tmp_path: Path, in_force: bool) -> No
         manifest.rename(draft)
     with rillet.open(tmp_path) as store:
         assert store.execute("GET", "k") == b"v"
-    assert manifest.exists() and not draft.exists()
+    assert manifest.exists()
+    assert not draft.exists()
 
 
 def test_an_owner_json_of_nonsense_does_not_matter(tmp_path: Path) -> None:
@@ -190,7 +198,8 @@ def test_a_store_that_nobody_refers_to_is_closed(tmp_path: Path) -> None:
     assert stream.store.owner
     del stream
     with rillet.open(tmp_path) as store:
-        assert store.owner and len(store.stream("s")) == 1
+        assert store.owner
+        assert len(store.stream("s")) == 1
 
 
 def test_the_end_of_the_process_closes_the_store(tmp_path: Path) -> None:
@@ -199,5 +208,6 @@ def test_the_end_of_the_process_closes_the_store(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "error", "-c", code, str(tmp_path / "s")]
     environment = {**os.environ, "PYTHONPATH": source}
     told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
-    assert told.returncode == 0 and told.stderr == ""
+    assert told.returncode == 0
+    assert told.stderr == ""
     assert sorted(os.listdir(tmp_path / "s")) == ["appendonlydir", "lock", "rillet.json"]

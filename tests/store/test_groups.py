@@ -22,11 +22,14 @@ def test_each_message_goes_to_one_consumer_and_is_acknowledged(store: Store) -> 
     first, second = one.read(2), group.consumer("two").read(2)
     assert [message["n"] for message in first + second] == ["1", "2", "3", "4"]
     assert group.pending_count() == 4
-    assert [message.ack() for message in first] == [True, True] and not first[0].ack()
+    assert [message.ack() for message in first] == [True, True]
+    assert not first[0].ack()
     assert group.ack(*(message.id for message in second)) == 2
     assert group.pending_count() == 0
-    assert group.info()["lag"] == 1 and group.info()["entries-read"] == 4
-    assert [message["n"] for message in one.read(noack=True)] == ["5"] and group.pending_count() == 0
+    assert group.info()["lag"] == 1
+    assert group.info()["entries-read"] == 4
+    assert [message["n"] for message in one.read(noack=True)] == ["5"]
+    assert group.pending_count() == 0
     assert one.read() == []
 
 
@@ -40,13 +43,15 @@ def test_group_is_created_once_and_begins_where_it_is_told(store: Store) -> None
     late = stream.group("late", create=False)
     late.set_id("0")
     assert len(late.consumer("c").read()) == 1
-    assert late.delete() and not late.delete()
+    assert late.delete()
+    assert not late.delete()
     with pytest.raises(NoGroup):
         late.consumer("c").read()
     with pytest.raises(KeyError):
         late.info()
     new = store.stream("new").group("g")
-    assert new.stream.exists() and len(new.stream) == 0
+    assert new.stream.exists()
+    assert len(new.stream) == 0
 
 
 def test_pending_tells_whose_and_how_often(store: Store) -> None:
@@ -62,7 +67,8 @@ def test_pending_tells_whose_and_how_often(store: Store) -> None:
     assert [found.id.ms for found in one.group.pending(start="(1", end=2)] == [2]
     assert one.group.pending(idle=1000) == []
     assert {found["name"]: found["pending"] for found in one.group.consumers()} == {"one": 2, "two": 1}
-    assert one.group.delete_consumer("two") == 1 and one.group.delete_consumer("none") == 0
+    assert one.group.delete_consumer("two") == 1
+    assert one.group.delete_consumer("none") == 0
 
 
 def test_own_pending_messages_come_again_after_a_restart(store: Store) -> None:
@@ -74,7 +80,8 @@ def test_own_pending_messages_come_again_after_a_restart(store: Store) -> None:
     for message in again.messages(stop_when_empty=True):
         seen.append(message["n"])
         message.ack()
-    assert seen == ["1", "2", "3", "4"] and one.group.pending_count() == 0
+    assert seen == ["1", "2", "3", "4"]
+    assert one.group.pending_count() == 0
 
 
 def test_stale_messages_are_claimed(store: Store) -> None:
@@ -83,9 +90,11 @@ def test_stale_messages_are_claimed(store: Store) -> None:
     two = one.group.consumer("two")
     assert two.claim(idle=60) == (StreamID(0, 0), [])
     cursor, claimed = two.claim(idle=0, count=2)
-    assert [message["n"] for message in claimed] == ["1", "2"] and cursor == StreamID(3, 0)
+    assert [message["n"] for message in claimed] == ["1", "2"]
+    assert cursor == StreamID(3, 0)
     assert [message["n"] for message in two.claim(0, start=cursor)[1]] == ["3"]
-    assert [found.deliveries for found in two.pending()] == [2, 2, 2] and one.pending() == []
+    assert [found.deliveries for found in two.pending()] == [2, 2, 2]
+    assert one.pending() == []
 
 
 def test_a_dead_consumers_messages_are_worked_off_by_another(store: Store) -> None:
@@ -95,7 +104,8 @@ def test_a_dead_consumers_messages_are_worked_off_by_another(store: Store) -> No
     for message in one.group.consumer("two").messages(count=4, claim_idle=0, stop_when_empty=True):
         handled.append(int(message["n"]))
         message.ack()
-    assert sorted(handled) == list(range(1, 31)) and one.group.pending_count() == 0
+    assert sorted(handled) == list(range(1, 31))
+    assert one.group.pending_count() == 0
 
 
 def test_a_message_delivered_too_often_becomes_a_dead_letter(store: Store) -> None:
@@ -110,10 +120,13 @@ def test_a_message_delivered_too_often_becomes_a_dead_letter(store: Store) -> No
     ):
         seen.append(message["n"])
         message.ack()
-    assert seen == ["new"] and one.group.pending_count() == 0
+    assert seen == ["new"]
+    assert one.group.pending_count() == 0
     letters = list(store.stream("jobs.dead"))
     assert [letter["n"] for letter in letters] == ["1", "2", "3"]
-    assert letters[0]["_stream"] == "jobs" and letters[0]["_group"] == "workers" and letters[0]["_id"] == "1-0"
+    assert letters[0]["_stream"] == "jobs"
+    assert letters[0]["_group"] == "workers"
+    assert letters[0]["_id"] == "1-0"
     assert letters[0]["_deliveries"] == "4"
 
 
@@ -126,7 +139,8 @@ def test_dead_letters_that_cannot_be_written_stay_pending(store: Store) -> None:
     with pytest.raises(WrongType):
         list(one.messages(max_deliveries=1, dead_letters="dead", stop_when_empty=True))
     assert one.group.pending_count() == 1
-    assert list(one.messages(max_deliveries=1, stop_when_empty=True)) == [] and one.group.pending_count() == 0
+    assert list(one.messages(max_deliveries=1, stop_when_empty=True)) == []
+    assert one.group.pending_count() == 0
 
 
 def test_entries_deleted_while_pending_are_not_handed_out(store: Store) -> None:
@@ -134,7 +148,8 @@ def test_entries_deleted_while_pending_are_not_handed_out(store: Store) -> None:
     assert len(one.read()) == 3
     one.group.stream.delete(2)
     seen = [message["n"] for message in one.messages(stop_when_empty=True) if message.ack()]
-    assert seen == ["1", "3"] and one.group.pending_count() == 0
+    assert seen == ["1", "3"]
+    assert one.group.pending_count() == 0
 
 
 def test_names_of_any_bytes(store: Store) -> None:
@@ -152,4 +167,5 @@ def test_a_consumer_acknowledges_what_it_read(store: Store) -> None:
     consumer = stream.group("g").consumer("c")
     messages = consumer.read()
     assert consumer.ack(*messages) == 2
-    assert consumer.ack(messages[0]) == 0 and consumer.pending() == []
+    assert consumer.ack(messages[0]) == 0
+    assert consumer.pending() == []

@@ -66,7 +66,8 @@ def _free(lock: Any) -> bool:
 @pytest.mark.parametrize("many", [False, True])
 def test_a_call_that_is_interrupted_anywhere(tmp_path: Path, fsync: Literal["always", "everysec"], many: bool) -> None:
     with rillet.open(tmp_path / "store", appendfsync=fsync) as store:
-        assert isinstance(store.transport, InProcessTransport) and isinstance(store.transport.lock, FairLock)
+        assert isinstance(store.transport, InProcessTransport)
+        assert isinstance(store.transport.lock, FairLock)
         at = 1
         while True:
             word = f"{fsync} {at}"
@@ -90,7 +91,8 @@ def test_who_waits_and_is_interrupted_waits_for_nothing_more(tmp_path: Path) -> 
         at = 1
         while _interrupted(store, at, lambda: store.execute("BLPOP", "l", "0.001")):
             assert _free(link.lock), at
-            assert store.execute("RPUSH", "l", "v") == 1 and store.execute("LPOP", "l") == b"v", at
+            assert store.execute("RPUSH", "l", "v") == 1, at
+            assert store.execute("LPOP", "l") == b"v", at
             assert not link.engine.databases[0].blocking_keys
             at += 1
         assert at > 10

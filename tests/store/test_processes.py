@@ -25,7 +25,8 @@ def test_several_processes_add_at_once(tmp_path: Path) -> None:
             other.tell(f"[store.stream('s').add({{'from': {index}, 'n': n}}) for n in range(300)] and 1")
         assert [other.answer() for other in others] == ["1"] * 3
         with rillet.open(tmp_path / "store") as store:
-            assert not store.owner and len(store.stream("s")) == 900
+            assert not store.owner
+            assert len(store.stream("s")) == 900
             for index in range(3):
                 mine = [entry["n"] for entry in store.stream("s") if entry["from"] == str(index)]
                 assert mine == [str(n) for n in range(300)]
@@ -80,7 +81,8 @@ def test_the_owner_is_killed_at_work_and_an_attached_store_takes_its_place(tmp_p
         acknowledged.append(stream.add({"n": "after"}))
         assert store.owner
         ids = [entry.id for entry in stream]
-        assert len(acknowledged) > 1 and set(ids) >= set(acknowledged)
+        assert len(acknowledged) > 1
+        assert set(ids) >= set(acknowledged)
         assert len(ids) - len(acknowledged) in (0, 1)  # the one of which nobody knew
         owners = [entry["n"] for entry in store.stream("owners")]
         assert owners == [str(n) for n in range(len(owners))]
@@ -116,14 +118,16 @@ def test_the_owner_closes_in_good_order(tmp_path: Path) -> None:
             assert owner.ask("store.close()") is None
             with pytest.raises(StoreError, match="ended before it replied"):
                 store.stream("s").add({"a": 2})
-            assert len(store.stream("s")) == 100 and store.owner
+            assert len(store.stream("s")) == 100
+            assert store.owner
 
 
 def test_a_thread_without_a_connection_yet_does_not_notice_that_the_owner_went(tmp_path: Path) -> None:
     owner = Other(tmp_path / "store")
     with rillet.open(tmp_path / "store") as store:
         owner.kill()
-        assert store.stream("s").add({"a": 1}) is not None and store.owner
+        assert store.stream("s").add({"a": 1}) is not None
+        assert store.owner
 
 
 def test_an_attached_store_waits_while_the_owner_reads_its_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,7 +161,8 @@ def test_client_kill_from_the_owner_and_from_an_attached_store(tmp_path: Path) -
         assert store.execute("CLIENT", "KILL", "ID", number) == 1
         with pytest.raises(StoreError):
             repeat(lambda: attached.execute("PING"))
-        assert attached.execute("PING") == b"PONG" and not attached.owner
+        assert attached.execute("PING") == b"PONG"
+        assert not attached.owner
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")

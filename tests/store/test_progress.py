@@ -34,7 +34,8 @@ def test_the_bar_appears_after_a_second_and_is_erased_at_the_end() -> None:
         bar(2_000_000, 4_000_000)  # less than 0.1 s after the last drawing
         clock.now = 1.2
         bar(5_000_000, 4_000_000)  # more than the total is shown as the total
-    assert stream.getvalue().count("\r\x1b[K") == 3 and "100%  4.0 of 4.0 MB  0:00 left\r\x1b[K" in stream.getvalue()
+    assert stream.getvalue().count("\r\x1b[K") == 3
+    assert "100%  4.0 of 4.0 MB  0:00 left\r\x1b[K" in stream.getvalue()
 
 
 def test_nothing_is_written_to_a_stream_that_is_not_a_terminal() -> None:
@@ -42,7 +43,8 @@ def test_nothing_is_written_to_a_stream_that_is_not_a_terminal() -> None:
     with ProgressBar("x", stream, clock) as bar:
         clock.now = 10.0
         bar(1, 2)
-    assert stream.getvalue() == "" and not bar.shown
+    assert stream.getvalue() == ""
+    assert not bar.shown
 
 
 def test_no_remaining_time_is_shown_before_any_work_is_done() -> None:

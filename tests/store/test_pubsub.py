@@ -31,22 +31,29 @@ def test_channels_patterns_and_shard_channels(door: Door) -> None:
     store, other = door.store, door.another()
     with store.subscribe("news", b"raw", patterns=["user.*"], shards=["orders"]) as subscription:
         assert (subscription.channels, subscription.patterns) == (["news", "raw"], ["user.*"])
-        assert subscription.shards == ["orders"] and "'news'" in repr(subscription)
-        assert other.publish("news", "hello") == 1 and other.publish("user.ann", 7) == 1
-        assert other.publish("orders", "not heard") == 0 and other.publish("orders", b"\xff", shard=True) == 1
+        assert subscription.shards == ["orders"]
+        assert "'news'" in repr(subscription)
+        assert other.publish("news", "hello") == 1
+        assert other.publish("user.ann", 7) == 1
+        assert other.publish("orders", "not heard") == 0
+        assert other.publish("orders", b"\xff", shard=True) == 1
         assert heard(subscription) == ("news", "hello", None)
         assert heard(subscription) == ("user.ann", "7", "user.*")
         last = subscription.get(SECONDS)
-        assert last is not None and (last.raw, last.shard, last.channel) == (b"\xff", True, "orders")
+        assert last is not None
+        assert (last.raw, last.shard, last.channel) == (b"\xff", True, "orders")
         assert repr(ChannelMessage(b"c", b"d")) == "ChannelMessage('c', 'd')"
-        assert subscription.get(0) is None and subscription.get(0.01) is None
+        assert subscription.get(0) is None
+        assert subscription.get(0.01) is None
         subscription.remove("news", "never", shards=["orders"])
         subscription.add("more", patterns=["*"])
-        assert other.publish("news", "by the pattern only") == 1 and other.publish("more", "twice") == 2
+        assert other.publish("news", "by the pattern only") == 1
+        assert other.publish("more", "twice") == 2
         assert heard(subscription) == ("news", "by the pattern only", "*")
         assert {heard(subscription), heard(subscription)} == {("more", "twice", None), ("more", "twice", "*")}
         # Streams go on meanwhile.
-        assert len(store.stream("s")) == 0 and store.execute("PING") == b"PONG"
+        assert len(store.stream("s")) == 0
+        assert store.execute("PING") == b"PONG"
     assert "closed" in repr(subscription)
 
 
@@ -75,7 +82,8 @@ def test_iterating_ends_with_the_subscription_and_with_the_store(door: Door) -> 
         assert first.wait(SECONDS)
         (subscription if end == "subscription" else door.store).close()
         reader.join(SECONDS)
-        assert not reader.is_alive() and got == ["x"]
+        assert not reader.is_alive()
+        assert got == ["x"]
         with pytest.raises(StoreError):
             subscription.get(0)
     with pytest.raises(StoreClosed):
@@ -146,7 +154,8 @@ def test_a_subscription_outlives_the_owner(tmp_path: Path) -> None:
             owner.ask("store.publish('a', 'one')")
             assert heard(subscription)[1] == "one"
             owner.kill()
-            assert subscription.get(0.5) is None and store.owner
+            assert subscription.get(0.5) is None
+            assert store.owner
             with Other(path) as late:
                 assert late.ask("store.publish('a', 'two')") == 1
                 assert heard(subscription)[1] == "two"
@@ -176,7 +185,9 @@ def test_redis_py_s_own_pubsub(client: Any) -> None:
         pubsub.psubscribe("c*")
         pubsub.ssubscribe("s")
         assert [next_of(pubsub)[0], next_of(pubsub)[0]] == ["psubscribe", "ssubscribe"]
-        assert client.publish("a", "1") == 1 and client.publish("cc", "2") == 1 and client.spublish("s", "3") == 1
+        assert client.publish("a", "1") == 1
+        assert client.publish("cc", "2") == 1
+        assert client.spublish("s", "3") == 1
         assert next_of(pubsub) == ("message", b"a", b"1")
         assert next_of(pubsub) == ("pmessage", b"cc", b"2")
         assert next_of(pubsub) == ("smessage", b"s", b"3")
@@ -185,7 +196,8 @@ def test_redis_py_s_own_pubsub(client: Any) -> None:
         assert pubsub.get_message(timeout=SECONDS)["type"] == "pong"
         pubsub.unsubscribe("a")
         assert next_of(pubsub) == ("unsubscribe", b"a", 2)
-        assert client.pubsub_channels() == [b"b"] and client.pubsub_numpat() == 1
+        assert client.pubsub_channels() == [b"b"]
+        assert client.pubsub_numpat() == 1
         assert client.pubsub_numsub("a", "b") == [(b"a", 0), (b"b", 1)]
 
 
@@ -240,7 +252,8 @@ def test_asyncio(door: Door) -> None:
             await asyncio.sleep(0)
             assert await asyncio.to_thread(other.publish, "a", "one") == 1
             first = await waiting
-            assert first is not None and first.data == "one"
+            assert first is not None
+            assert first.data == "one"
             given_up = asyncio.create_task(subscription.get())
             await asyncio.sleep(0)
             given_up.cancel()
@@ -254,9 +267,11 @@ def test_asyncio(door: Door) -> None:
             assert found == ["two", "three"]
             await subscription.add("c", shards=["s"])
             await subscription.remove("a")
-            assert await store.publish("s", "four", shard=True) == 1 and await store.publish("a", "x") == 0
+            assert await store.publish("s", "four", shard=True) == 1
+            assert await store.publish("a", "x") == 0
             last = await subscription.get(SECONDS)
-            assert last is not None and last.data == "four"
+            assert last is not None
+            assert last.data == "four"
             with pytest.raises(CommandError, match=r"use Store.subscribe\(\)"):
                 await store.execute("SUBSCRIBE", "a")
             await subscription.close()

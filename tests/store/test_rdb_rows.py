@@ -92,9 +92,11 @@ def test_keys_are_what_the_server_says_of_them(written: tuple[str, Any, Path]) -
         assert (low_large <= factor <= high_large) if usage > 4000 else (low <= factor <= high), (name, usage, row)
         # DUMP is the same value with its type, and ten bytes behind it.
         assert row["serialized"] == len(client.execute_command("DUMP", name)) - 10 + len(name) + 1
-    assert found["elsewhere"]["db"] == 3 and found["elsewhere"]["encoding"] == "int"
+    assert found["elsewhere"]["db"] == 3
+    assert found["elsewhere"]["encoding"] == "int"
     assert found["text:1"]["expires"].timestamp() == 4_000_000_000.123
-    assert found["text:1"]["ttl_seconds"] > 10**9 and found["text:44"]["ttl_seconds"] is None
+    assert found["text:1"]["ttl_seconds"] > 10**9
+    assert found["text:44"]["ttl_seconds"] is None
     assert found["plain"]["largest_element"] in (20_000, 0)
 
 
@@ -111,7 +113,8 @@ def test_streams_groups_and_what_is_pending(written: tuple[str, Any, Path]) -> N
     for row in rows(path, "groups"):
         flat = client.execute_command("XINFO", "GROUPS", row["stream"])[0]
         told = dict(zip(flat[::2], flat[1::2], strict=True))
-        assert row["group"] == "g" and row["last_delivered_id"] == told[b"last-delivered-id"].decode()
+        assert row["group"] == "g"
+        assert row["last_delivered_id"] == told[b"last-delivered-id"].decode()
         assert (row["pending"], row["consumers"], row["entries_read"]) == (
             told[b"pending"], told[b"consumers"], told[b"entries-read"],
         )  # fmt: skip
@@ -164,7 +167,9 @@ def test_what_rillet_cannot_load_has_a_row_or_a_name(tmp_path: Path) -> None:
     module = build.key(7, b"m", b"\x81" + (0x1234567890ABCC00).to_bytes(8, "big") + parts)
     path.write_bytes(build.file(10, module, build.key(0, b"k", build.text(b"v"))))
     first, second = rows(path, "keys")
-    assert first["type"] == "module" and len(first["encoding"]) == 9 and first["memory"] is None
+    assert first["type"] == "module"
+    assert len(first["encoding"]) == 9
+    assert first["memory"] is None
     assert second["key"] == "k"
     path.write_bytes(build.file(14, build.key(28, b"arr", b"")))
     with pytest.raises(LogCorrupt, match=r"offset \d+: the key 'arr' \(database 0\) holds an array, which"):
@@ -176,7 +181,8 @@ def test_numbers_that_no_server_writes_are_null_or_damage(tmp_path: Path) -> Non
     ctime = b"\xfa" + build.text(b"ctime") + build.text(b"9" * 5000)
     path.write_bytes(build.file(10, ctime, b"\xfc" + b"\0" * 7 + b"\x7f", b"\xf8" + most, one))
     (row,) = rows(path, "keys")
-    assert row["key"] == "k" and row["expires"] is row["ttl_seconds"] is row["idle_seconds"] is None
+    assert row["key"] == "k"
+    assert row["expires"] is row["ttl_seconds"] is row["idle_seconds"] is None
     stream = build.size(0) + most * 3 + build.size(0) * 4 + most + build.size(1)
     group = build.text(b"g") + most + build.size(0) + most + build.size(0) * 2
     path.write_bytes(build.file(10, build.key(19, b"s", stream + group)))
@@ -200,7 +206,8 @@ def test_damage_is_named_after_all_that_stood_before_it(judge: Judge, tmp_path: 
     with pytest.raises(LogCorrupt, match=rf"{path}: offset \d+: \d+ bytes expected, \d+ left"):
         seen.extend(row for batch in rdb_batches(path, "keys", rows=7) for row in batch.to_pylist())
     whole = rows(judge.folder / "dump.rdb", "keys")
-    assert 0 < len(seen) < len(whole) and [row["key"] for row in seen] == [row["key"] for row in whole[: len(seen)]]
+    assert 0 < len(seen) < len(whole)
+    assert [row["key"] for row in seen] == [row["key"] for row in whole[: len(seen)]]
     path.write_bytes(data[:-3] + b"\0\0\0")
     with pytest.raises(LogCorrupt, match="the checksum [0-9a-f]{16} expected"):
         rows(path, "groups")

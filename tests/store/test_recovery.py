@@ -30,10 +30,14 @@ def test_after_an_orderly_end_the_line_is_information(tmp_path: Path, caplog: py
     caplog.set_level(logging.INFO, "rillet.store")
     with rillet.open(tmp_path / "s") as store:
         store.stream("s").add({"a": "1"})
-        assert store.recovery is not None and store.recovery.commands == 0 and store.recovery.killed is None
+        assert store.recovery is not None
+        assert store.recovery.commands == 0
+        assert store.recovery.killed is None
     with rillet.open(tmp_path / "s") as store:
         found = store.recovery
-    assert found is not None and found.dropped == 0 and found.commands == 2  # SELECT and XADD
+    assert found is not None
+    assert found.dropped == 0
+    assert found.commands == 2  # SELECT and XADD
     assert [level for level, _ in lines(caplog)] == [logging.INFO] * 2
     assert lines(caplog)[1][1] == f"{tmp_path / 's'}: 2 commands replayed (0.0 MB) in {found.seconds:.2f} s"
 
@@ -42,10 +46,12 @@ def test_after_a_crash_it_is_a_warning(tmp_path: Path, caplog: pytest.LogCapture
     done = subprocess.run([sys.executable, "-c", _DIES, str(tmp_path / "s")], capture_output=True, text=True)
     pid = int(done.stdout)
     with rillet.open(tmp_path / "s") as store:
-        assert store.recovery is not None and store.recovery.killed == pid
+        assert store.recovery is not None
+        assert store.recovery.killed == pid
         assert store.execute("XLEN", "s") == 1
     ((level, line),) = lines(caplog)
-    assert level == logging.WARNING and f"process {pid} ended without closing it; 2 commands replayed" in line
+    assert level == logging.WARNING
+    assert f"process {pid} ended without closing it; 2 commands replayed" in line
     assert line.endswith("; the log was intact")
 
 
@@ -56,16 +62,20 @@ def test_a_torn_end_is_told_with_its_place(tmp_path: Path, caplog: pytest.LogCap
     size = log.stat().st_size
     log.write_bytes(log.read_bytes() + b"*3\r\n$3\r\nSE")
     with rillet.open(tmp_path / "s", aof_checksums=False) as store:
-        assert store.recovery is not None and (store.recovery.dropped, store.recovery.offset) == (10, size)
+        assert store.recovery is not None
+        assert (store.recovery.dropped, store.recovery.offset) == (10, size)
     ((level, line),) = lines(caplog)
-    assert level == logging.WARNING and f"10 bytes of an unfinished command were dropped at offset {size}" in line
+    assert level == logging.WARNING
+    assert f"10 bytes of an unfinished command were dropped at offset {size}" in line
 
 
 def test_without_any_set_up_a_crash_is_one_line_on_stderr(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-c", _DIES, str(tmp_path / "s")], capture_output=True)
     code = f"import rillet; rillet.open({str(tmp_path / 's')!r}).close()"
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert told.stdout == "" and len(told.stderr.splitlines()) == 1 and "ended without closing it" in told.stderr
+    assert told.stdout == ""
+    assert len(told.stderr.splitlines()) == 1
+    assert "ended without closing it" in told.stderr
     again = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert again.stdout == again.stderr == ""
 
@@ -77,14 +87,16 @@ def test_who_is_attached_or_in_memory_found_nothing(tmp_path: Path) -> None:
     with rillet.open(tmp_path / "s") as store:
         store.execute("SET", "k", "v")
         told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert told.stdout == "None\n" and told.stderr == ""
+    assert told.stdout == "None\n"
+    assert told.stderr == ""
 
 
 def test_an_owner_that_left_no_readable_word_was_not_killed(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rillet.open(tmp_path / "s").close()
     (tmp_path / "s" / "owner.json").write_text(json.dumps({"pid": "x"}))
     with rillet.open(tmp_path / "s") as store:
-        assert store.recovery is not None and store.recovery.killed is None
+        assert store.recovery is not None
+        assert store.recovery.killed is None
     assert lines(caplog) == []
 
 

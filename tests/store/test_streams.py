@@ -18,13 +18,20 @@ def test_add_gives_rising_ids_and_range_gives_the_entries(store: Store) -> None:
     orders = store.stream("orders")
     first = orders.add({"customer": "42", "total": "99.90"})
     second = orders.add([("a", 1), ("a", 2.5)])
-    assert isinstance(first, StreamID) and isinstance(second, StreamID) and second > first > StreamID(0, 0)
+    assert isinstance(first, StreamID)
+    assert isinstance(second, StreamID)
+    assert second > first > StreamID(0, 0)
     entries = orders.range()
     assert [entry.id for entry in entries] == [first, second]
-    assert entries[0].fields == {"customer": "42", "total": "99.90"} and entries[0]["total"] == "99.90"
-    assert entries[1].pairs == [(b"a", b"1"), (b"a", b"2.5")] and entries[1].fields == {"a": "2.5"}
-    assert len(orders) == 2 and orders.first_id == first and orders.last_id == second
-    assert orders.get(first) == entries[0] and orders.get("1-1") is None
+    assert entries[0].fields == {"customer": "42", "total": "99.90"}
+    assert entries[0]["total"] == "99.90"
+    assert entries[1].pairs == [(b"a", b"1"), (b"a", b"2.5")]
+    assert entries[1].fields == {"a": "2.5"}
+    assert len(orders) == 2
+    assert orders.first_id == first
+    assert orders.last_id == second
+    assert orders.get(first) == entries[0]
+    assert orders.get("1-1") is None
     assert repr(entries[0]) == f"Entry('{first}', {{'customer': '42', 'total': '99.90'}})"
 
 
@@ -80,13 +87,17 @@ def test_range_reverse_and_iteration(store: Store) -> None:
     assert [entry["n"] for entry in stream.range(StreamID(10, 0), "+", count=2)] == ["10", "11"]
     assert [entry["n"] for entry in stream.reverse(3, "(1")] == ["3", "2"]
     assert [entry["n"] for entry in stream.reverse(count=1)] == ["2500"]
-    assert stream.range(5, 4) == [] and store.stream("none").range() == []
-    assert list(store.stream("none")) == [] and bool(store.stream("none")) and len(store.stream("none")) == 0
+    assert stream.range(5, 4) == []
+    assert store.stream("none").range() == []
+    assert list(store.stream("none")) == []
+    assert bool(store.stream("none"))
+    assert len(store.stream("none")) == 0
 
 
 def test_read_after_an_id(store: Store) -> None:
     stream = store.stream("s")
-    assert stream.read() == [] and stream.read("$", block=0.001) == []
+    assert stream.read() == []
+    assert stream.read("$", block=0.001) == []
     ids = [stream.add({"n": n}) for n in range(3)]
     assert [entry.id for entry in stream.read()] == ids
     assert ids[0] is not None
@@ -105,12 +116,14 @@ def test_trim_and_delete(store: Store) -> None:
     assert stream.add({"n": 11}, id=11, maxlen=2, approximate=False) == StreamID(11, 0)
     assert [entry["n"] for entry in stream] == ["10", "11"]
     assert stream.add({"n": 12}, id=12, minid=11, approximate=True, limit=100) == StreamID(12, 0)
-    assert store.stream("none").add({"a": "b"}, create=False) is None and not store.stream("none").exists()
+    assert store.stream("none").add({"a": "b"}, create=False) is None
+    assert not store.stream("none").exists()
     assert store.stream("none").trim(maxlen=1) == 0
     with pytest.raises(ValueError, match="only one of them"):
         stream.trim()
     info = stream.info()
-    assert info["entries-added"] == 12 and info["max-deleted-entry-id"] == "6-0"
+    assert info["entries-added"] == 12
+    assert info["max-deleted-entry-id"] == "6-0"
     assert store.delete("s", "none") == 1
 
 
@@ -141,11 +154,14 @@ def test_info(store: Store) -> None:
     stream.add({"a": "1"}, "1-1")
     stream.group("g").consumer("c").read()
     info = stream.info()
-    assert info["length"] == 1 and info["last-generated-id"] == "1-1" and info["groups"] == 1
+    assert info["length"] == 1
+    assert info["last-generated-id"] == "1-1"
+    assert info["groups"] == 1
     assert info["first-entry"] == info["last-entry"] == Entry(b"1-1", [b"a", b"1"])
     full = stream.info(full=True)
     assert full["entries"] == [Entry(b"1-1", [b"a", b"1"])]
-    assert full["groups"][0]["name"] == "g" and full["groups"][0]["consumers"][0]["name"] == "c"
+    assert full["groups"][0]["name"] == "g"
+    assert full["groups"][0]["consumers"][0]["name"] == "c"
     assert stream.groups()[0]["pending"] == 1
     with pytest.raises(CommandError, match="^ERR no such key$"):
         store.stream("none").info()
@@ -155,10 +171,13 @@ def test_keys_streams_and_plain_commands(store: Store) -> None:
     for name in ("b", "a", "c"):
         store.stream(name).add({"n": 1})
     assert store.execute("SET", "text", 5) == b"OK"
-    assert store.execute("INCR", b"text") == 6 and store.execute("GET", "text") == b"6"
-    assert store.execute("GET", "none") is None and store.execute("EXISTS", "a", "b", "none") == 2
+    assert store.execute("INCR", b"text") == 6
+    assert store.execute("GET", "text") == b"6"
+    assert store.execute("GET", "none") is None
+    assert store.execute("EXISTS", "a", "b", "none") == 2
     assert [stream.name for stream in store.streams()] == ["a", "b", "c"]
-    assert sorted(store.keys()) == ["a", "b", "c", "text"] and list(store.keys("t*", kind="string")) == ["text"]
+    assert sorted(store.keys()) == ["a", "b", "c", "text"]
+    assert list(store.keys("t*", kind="string")) == ["text"]
     assert store.execute_many([["SET", "x", 1], ["INCR", "x"], ["DEL", "x", "text"]]) == [b"OK", 2, 2]
     assert store.execute_many([]) == []
     assert "redis_version" in store.info()

@@ -110,7 +110,8 @@ def test_many_threads_add_and_consume_at_once(door: Door) -> None:
         for call in calls:
             call.result(60)
     assert sorted(handled) == sorted(f"{thread}-{n}" for thread in range(threads) for n in range(each))
-    assert len(store.stream("s")) == threads * each and group.pending_count() == 0
+    assert len(store.stream("s")) == threads * each
+    assert group.pending_count() == 0
 
 
 def test_threads_that_ended_leave_no_sessions_behind(door: Door) -> None:
@@ -136,7 +137,8 @@ def test_a_thread_has_its_own_database_and_transaction(store: Store) -> None:
     thread.start()
     thread.join()
     assert seen == [None, 0]
-    assert store.execute("GET", "here") == b"QUEUED" and store.execute("EXEC") == [b"3"]
+    assert store.execute("GET", "here") == b"QUEUED"
+    assert store.execute("EXEC") == [b"3"]
 
 
 def test_a_blocking_command_in_a_batch_does_not_wait_in_process(store: Store) -> None:
@@ -155,7 +157,8 @@ def test_the_owners_end_ends_the_waiting_of_others(door: Door) -> None:
     door.store.close()
     with pytest.raises(StoreError):
         future.result(60)
-    assert other.stream("s").add({"a": 1}) is not None and other.owner
+    assert other.stream("s").add({"a": 1}) is not None
+    assert other.owner
 
 
 def test_a_time_out_beyond_every_clock_waits(store: Store) -> None:

@@ -33,7 +33,8 @@ def test_it_behaves_as_a_sorted_set_and_never_narrows(steps: list[tuple[bool, in
         assert (number in intset) == (number in model)
         assert intset.width == width
         intset.check()
-    assert list(intset) == sorted(model) and len(intset) == len(model)
+    assert list(intset) == sorted(model)
+    assert len(intset) == len(model)
     assert [intset[at] for at in range(len(intset))] == list(intset)
     assert len(intset.to_bytes()) == intset.nbytes
     if model:

@@ -74,7 +74,8 @@ def test_text_that_is_not_a_canonical_integer_stays_a_string(text: bytes) -> Non
     assert not is_int64(text)
     assert parse_int64(text) == -(2**63)
     lp = filled(text)
-    assert lp.decode(6) and lp.get(6) == text
+    assert lp.decode(6)
+    assert lp.get(6) == text
 
 
 @pytest.mark.parametrize("text", INTEGERS)
@@ -112,9 +113,12 @@ def test_a_backlen_of_five_bytes_is_written_and_read() -> None:
 def test_an_empty_listpack_has_no_entries() -> None:
     lp = Listpack()
     assert lp.to_bytes() == EMPTY
-    assert len(lp) == 0 and lp.nbytes == 7 and list(lp) == []
+    assert len(lp) == 0
+    assert lp.nbytes == 7
+    assert list(lp) == []
     assert lp.first() == lp.last() == lp.seek(0) == lp.seek(-1) == lp.find(6, b"x") == -1
-    assert lp.is_end(6) and not lp.compare(6, b"x")
+    assert lp.is_end(6)
+    assert not lp.compare(6, b"x")
     assert lp.delete_range(0, 5) == 0
     lp.prepend(b"x")
     assert lp.values() == [b"x"]
@@ -122,13 +126,15 @@ def test_an_empty_listpack_has_no_entries() -> None:
 
 def test_capacity_is_reserved_and_shrink_releases_it() -> None:
     lp = Listpack(4096)
-    assert len(lp.buf) == 4096 and lp.to_bytes() == EMPTY
+    assert len(lp.buf) == 4096
+    assert lp.to_bytes() == EMPTY
     before = lp.buf
     lp.append(b"x" * 3000)
     assert lp.buf is before
     data = lp.to_bytes()
     lp.shrink()
-    assert len(lp.buf) == lp.used and lp.to_bytes() == data
+    assert len(lp.buf) == lp.used
+    assert lp.to_bytes() == data
     lp.append(b"y")
     lp.check()
     assert lp.values() == [b"x" * 3000, b"y"]
@@ -159,7 +165,8 @@ def test_decode_sets_the_at_attributes() -> None:
     assert lp.buf[lp.at_start : lp.at_start + lp.at_len] == b"abc"
     second = lp.at_next
     assert not lp.decode(second)
-    assert lp.at_int == -5 and lp.is_end(lp.at_next)
+    assert lp.at_int == -5
+    assert lp.is_end(lp.at_next)
     assert lp.get_int(second) == -5
     with pytest.raises(Corrupt, match="found a string where an integer is required"):
         lp.get_int(6)
@@ -218,9 +225,12 @@ def test_find_skips_entries_between_comparisons() -> None:
 def test_an_integer_stored_as_a_string_still_compares_by_its_bytes() -> None:
     lp = Listpack.from_bytes(bytes.fromhex("0a000000 0100 8135 02 ff"))
     assert lp.get(6) == b"5"
-    assert lp.compare(6, b"5") and lp.find(6, b"5") == 6
+    assert lp.compare(6, b"5")
+    assert lp.find(6, b"5") == 6
     wide = Listpack.from_bytes(bytes.fromhex("0b000000 0100 f10500 03 ff"))
-    assert wide.get(6) == 5 and wide.compare(6, b"5") and not wide.compare(6, b"05")
+    assert wide.get(6) == 5
+    assert wide.compare(6, b"5")
+    assert not wide.compare(6, b"05")
 
 
 def test_merge_returns_a_new_listpack_and_changes_neither_input() -> None:
@@ -238,24 +248,29 @@ def test_the_count_becomes_unknown_at_65535_and_known_after_counting() -> None:
     lp = Listpack(200_000)
     for _ in range(65534):
         lp.append_int(1)
-    assert lp.to_bytes()[4:6] == b"\xfe\xff" and len(lp) == 65534
+    assert lp.to_bytes()[4:6] == b"\xfe\xff"
+    assert len(lp) == 65534
     half = Listpack.from_bytes(lp.to_bytes())
     lp.append_int(2)
     lp.append_int(3)
     lp.check()
-    assert lp.to_bytes()[4:6] == b"\xff\xff" and len(lp) == 65536
-    assert lp.get(lp.seek(65535)) == lp.get(lp.seek(-1)) == 3 and lp.seek(65536) == -1
+    assert lp.to_bytes()[4:6] == b"\xff\xff"
+    assert len(lp) == 65536
+    assert lp.get(lp.seek(65535)) == lp.get(lp.seek(-1)) == 3
+    assert lp.seek(65536) == -1
     assert lp.delete_range(-2, 7) == 2
     assert lp.to_bytes()[4:6] == b"\xff\xff", "a deletion leaves it unknown"
     assert len(lp) == 65534
     assert lp.to_bytes()[4:6] == b"\xfe\xff", "counting it makes it known"
     merged = Listpack.merge(half, half)
-    assert merged.to_bytes()[4:6] == b"\xff\xff" and len(merged) == 2 * 65534
+    assert merged.to_bytes()[4:6] == b"\xff\xff"
+    assert len(merged) == 2 * 65534
 
 
 def test_a_listpack_cannot_outgrow_its_header() -> None:
     lp = filled(b"x")
-    assert lp.can_append(2**30 - lp.used) and not lp.can_append(2**30 - lp.used + 1)
+    assert lp.can_append(2**30 - lp.used)
+    assert not lp.can_append(2**30 - lp.used + 1)
     size, before = lp.used, bytes(lp.buf)
     lp.used = 2**32 - 3  # simulates that length: the check precedes every access
     for grow in (

@@ -92,7 +92,8 @@ class Model(RuleBasedStateMachine):
     @invariant()
     def holds(self) -> None:
         self.list.check()
-        assert list(self.list) == self.model and len(self.list) == len(self.model)
+        assert list(self.list) == self.model
+        assert len(self.list) == len(self.model)
 
 
 Model.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
@@ -101,9 +102,13 @@ TestModel = Model.TestCase
 
 def test_a_node_is_limited_by_bytes_or_by_elements() -> None:
     assert [size_limit(fill) for fill in (-1, -2, -5, -9)] == [4096, 8192, 65536, 65536]
-    assert not exceeds(-1, 4096, 1000) and exceeds(-1, 4097, 1)
-    assert not exceeds(3, 8192, 3) and exceeds(3, 8192, 4) and exceeds(3, 8193, 1)
-    assert exceeds(0, 7, 2) and not exceeds(0, 7, 1)
+    assert not exceeds(-1, 4096, 1000)
+    assert exceeds(-1, 4097, 1)
+    assert not exceeds(3, 8192, 3)
+    assert exceeds(3, 8192, 4)
+    assert exceeds(3, 8193, 1)
+    assert exceeds(0, 7, 2)
+    assert not exceeds(0, 7, 1)
 
 
 def test_limits_out_of_range_are_clamped() -> None:
@@ -119,7 +124,8 @@ def test_inner_nodes_are_compressed_and_the_ends_are_not() -> None:
     closed = [node.block is not None for node in one.chain()]
     assert closed == [False, True, True, True, False]
     assert sum(len(node.block or b"") for node in one.chain()) < 200
-    assert len(list(one)) == 10 and [node.block is not None for node in one.chain()] == closed
+    assert len(list(one)) == 10
+    assert [node.block is not None for node in one.chain()] == closed
     assert one.replace(4, b"other " * 20)
     assert [node.block is not None for node in one.chain()] == closed
     while one.nodes > 2:

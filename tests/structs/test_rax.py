@@ -87,7 +87,8 @@ class AgainstDict(RuleBasedStateMachine):
             while step():
                 met.append(it.key)
                 assert it.data == self.model[it.key]
-            assert met == wanted and it.eof()
+            assert met == wanted
+            assert it.eof()
 
     @rule(steps=st.integers(0, 9), key=KEYS)
     def wander(self, steps: int, key: bytes) -> None:
@@ -175,7 +176,8 @@ def test_removing_a_prefix_merges_only_after_one_edge_byte() -> None:
     joined.remove(b"foo")
     assert cut.show().splitlines()[1] == '"foo" -> "bar" -> [] = 1'
     assert joined.show().splitlines()[1] == '"foob" -> [] = 1'
-    assert cut.unmerged and not joined.unmerged
+    assert cut.unmerged
+    assert not joined.unmerged
 
 
 def test_merging_stops_below_a_key() -> None:
@@ -208,16 +210,21 @@ def test_a_node_with_256_children_finds_every_byte() -> None:
         rax.insert(bytes([byte]), byte)
     rax.check()
     assert [rax.find(bytes([byte])) for byte in range(256)] == list(range(256))
-    assert rax.head.chars == bytes(range(256)) and rax.numnodes == 257
+    assert rax.head.chars == bytes(range(256))
+    assert rax.numnodes == 257
 
 
 def test_none_is_a_value_distinct_from_an_absent_key() -> None:
     rax = tree()
     rax.insert(b"", None)
-    assert rax.find(b"") is None and b"" in rax
-    assert rax.find(b"x") is NOT_FOUND and repr(NOT_FOUND) == "NOT_FOUND"
-    assert not rax.try_insert(b"", 1) and rax.find(b"") is None
-    assert not rax.insert(b"", 1) and rax.find(b"") == 1
+    assert rax.find(b"") is None
+    assert b"" in rax
+    assert rax.find(b"x") is NOT_FOUND
+    assert repr(NOT_FOUND) == "NOT_FOUND"
+    assert not rax.try_insert(b"", 1)
+    assert rax.find(b"") is None
+    assert not rax.insert(b"", 1)
+    assert rax.find(b"") == 1
 
 
 def test_keys_of_a_megabyte_are_stored_and_removed() -> None:

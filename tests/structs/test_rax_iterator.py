@@ -24,29 +24,46 @@ def words() -> Rax:
 
 def test_the_first_step_after_a_seek_stays_on_the_found_key() -> None:
     it = RaxIterator(words())
-    assert it.flags == EOF and not it.next() and not it.prev()
-    assert it.seek("=", b"foo") and it.flags == JUST_SEEKED
+    assert it.flags == EOF
+    assert not it.next()
+    assert not it.prev()
+    assert it.seek("=", b"foo")
+    assert it.flags == JUST_SEEKED
     assert (it.key, it.data) == (b"foo", "foo")
-    assert it.prev() and it.key == b"foo" and it.flags == 0
-    assert it.next() and it.key == b"foobar"
-    assert it.prev() and it.key == b"foo"
-    assert it.prev() and it.key == b"first"
+    assert it.prev()
+    assert it.key == b"foo"
+    assert it.flags == 0
+    assert it.next()
+    assert it.key == b"foobar"
+    assert it.prev()
+    assert it.key == b"foo"
+    assert it.prev()
+    assert it.key == b"first"
 
 
 def test_the_end_is_final_until_the_next_seek() -> None:
     it = RaxIterator(words())
     it.seek("$")
-    assert it.next() and it.key == b"z"
-    assert not it.next() and it.eof() and it.key == b"z"
-    assert not it.prev() and not it.next()
-    assert it.seek("^") and not it.eof() and it.key == b""
-    assert not it.seek("=", b"fo") and it.eof()
-    assert not it.seek(">", b"z") and not it.seek("<", b"")
+    assert it.next()
+    assert it.key == b"z"
+    assert not it.next()
+    assert it.eof()
+    assert it.key == b"z"
+    assert not it.prev()
+    assert not it.next()
+    assert it.seek("^")
+    assert not it.eof()
+    assert it.key == b""
+    assert not it.seek("=", b"fo")
+    assert it.eof()
+    assert not it.seek(">", b"z")
+    assert not it.seek("<", b"")
 
 
 def test_operators_are_text_or_bytes_and_unknown_ones_are_rejected() -> None:
     it = RaxIterator(words())
-    assert it.seek(b">=", b"g") and it.key == b"z"
+    assert it.seek(b">=", b"g")
+    assert it.key == b"z"
     for op in ("", "==", "=>", "!", b"~"):
         with pytest.raises(ValueError, match="unknown seek operator"):
             it.seek(op, b"a")
@@ -85,9 +102,12 @@ def test_a_change_of_the_tree_raises_an_error() -> None:
     for step in (it.next, it.prev, lambda: it.set_data(1)):
         with pytest.raises(RuntimeError):
             step()
-    assert it.seek(">=", b"foo") and it.next() and it.key == b"foobar"
+    assert it.seek(">=", b"foo")
+    assert it.next()
+    assert it.key == b"foobar"
     rax.insert(b"foobar", "again")
-    assert it.next() and it.key == b"footer"
+    assert it.next()
+    assert it.key == b"footer"
 
 
 @given(
@@ -142,7 +162,8 @@ def test_values_are_replaced_in_place() -> None:
     assert (it.key, it.data, it.eof()) == (b"", None, True)
     with pytest.raises(RuntimeError):
         it.set_data(1)
-    assert it.seek("=", b"z") and it.data == 1
+    assert it.seek("=", b"z")
+    assert it.data == 1
 
 
 def test_the_callback_receives_every_node_except_the_head_once() -> None:
@@ -165,7 +186,8 @@ def test_the_callback_may_replace_nodes() -> None:
     it.node_cb = lambda node: node.copy()
     it.seek("^")
     assert [it.key for _ in WORDS if it.next()] == sorted(WORDS)
-    assert rax.show() == before and rax.head.children()[0] is not old[0]
+    assert rax.show() == before
+    assert rax.head.children()[0] is not old[0]
     rax.check()
     broken: Any = lambda node: 1  # noqa: E731
     it.node_cb = broken
@@ -188,6 +210,8 @@ def test_random_walks_reach_every_key() -> None:
 def test_random_walks_end_in_trees_with_at_most_one_key() -> None:
     rax = Rax()
     it = RaxIterator(rax)
-    assert not it.random_walk(3) and it.eof()
+    assert not it.random_walk(3)
+    assert it.eof()
     rax.insert(b"", "only")
-    assert it.random_walk(3) and (it.key, it.data) == (b"", "only")
+    assert it.random_walk(3)
+    assert (it.key, it.data) == (b"", "only")

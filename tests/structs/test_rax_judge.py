@@ -74,4 +74,5 @@ def test_every_step_gives_the_server_s_counts(server: redis.Redis, seed: int) ->
             rax.check()
     replies = [dict(zip(reply[::2], reply[1::2], strict=True)) for reply in pipe.execute()[2::2]]
     assert [(reply[b"radix-tree-keys"], reply[b"radix-tree-nodes"]) for reply in replies] == counts
-    assert counts[-1] == (0, 1) and not rax.unmerged
+    assert counts[-1] == (0, 1)
+    assert not rax.unmerged

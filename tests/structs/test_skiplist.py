@@ -52,7 +52,8 @@ def test_it_behaves_as_a_sorted_list(data: st.DataObject) -> None:
             assert [(node.score, node.member) for node in gone] == model[start : start + count]
             del model[start : start + count]
         skiplist.check()
-    assert pairs(skiplist) == model and len(skiplist) == len(model)
+    assert pairs(skiplist) == model
+    assert len(skiplist) == len(model)
     for rank, pair in enumerate(model):
         assert skiplist.rank(nodes[pair[1]]) == rank
         assert skiplist.at(rank) is nodes[pair[1]]
@@ -77,11 +78,13 @@ def test_a_node_that_keeps_its_order_is_not_relinked() -> None:
     node = skiplist.at(50)
     hops = skiplist.hops
     skiplist.move(node, node.score)  # its neighbours have the same score, so it is relinked
-    assert skiplist.hops > hops and skiplist.at(50) is node
+    assert skiplist.hops > hops
+    assert skiplist.at(50) is node
     lone = skiplist.insert(1000.0, b"lone")
     hops = skiplist.hops
     skiplist.move(lone, 2000.0)
-    assert skiplist.hops == hops and skiplist.at(100) is lone
+    assert skiplist.hops == hops
+    assert skiplist.at(100) is lone
     skiplist.check()
 
 

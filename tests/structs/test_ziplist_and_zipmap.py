@@ -34,7 +34,8 @@ def test_each_form_of_a_ziplist_entry_equals_redis_s_bytes() -> None:
     assert write_ziplist([b"x" * 250, b"y"])[11 + 2 + 250 :].startswith(b"\xfd\x01y")
     assert write_ziplist([]) == bytes((11, 0, 0, 0, 10, 0, 0, 0, 0, 0, 255))
     many = write_ziplist([b"1"] * 70_000)
-    assert many[8:10] == b"\xff\xff" and len(read_ziplist(many)) == 70_000
+    assert many[8:10] == b"\xff\xff"
+    assert len(read_ziplist(many)) == 70_000
 
 
 ZIPMAP = b"\x02\x03foo\x03\x00bar\x05hello\x05\x02world..\xff"

@@ -150,13 +150,20 @@ TestGroupsAndModel.settings = settings(max_examples=80, stateful_step_count=40, 
 def test_the_names_of_groups_and_consumers_are_unique() -> None:
     stream = Stream()
     group = stream.create_group(b"g", 0, 0, 0)
-    assert group is not None and stream.create_group(b"g", 1, 0, 0) is None and stream.find_group(b"g") is group
+    assert group is not None
+    assert stream.create_group(b"g", 1, 0, 0) is None
+    assert stream.find_group(b"g") is group
     consumer = group.create_consumer(b"c", 5)
-    assert consumer is not None and consumer.seen_time == 5 and consumer.active_time == -1
-    assert group.create_consumer(b"c", 6) is None and group.find_consumer(b"c") is consumer
+    assert consumer is not None
+    assert consumer.seen_time == 5
+    assert consumer.active_time == -1
+    assert group.create_consumer(b"c", 6) is None
+    assert group.find_consumer(b"c") is consumer
     assert group.delete_consumer(b"nobody") == -1
     assert [one.name for one in group.sorted_consumers()] == [b"c"]
-    assert stream.destroy_group(b"g") and not stream.destroy_group(b"g") and stream.find_group(b"g") is None
+    assert stream.destroy_group(b"g")
+    assert not stream.destroy_group(b"g")
+    assert stream.find_group(b"g") is None
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -179,15 +186,19 @@ def test_thousands_of_entries_are_acknowledged_in_any_order(seed: int) -> None:
     stream.pending.check()
     random_.shuffle(ids)
     for ms in ids[:4900]:
-        assert group.acknowledge(ms, 1) and not group.acknowledge(ms, 1)
+        assert group.acknowledge(ms, 1)
+        assert not group.acknowledge(ms, 1)
     group.check()
     stream.pending.check()
     assert [row["id"] for row in group.pending()] == [(ms, 1) for ms in sorted(ids[4900:])]
-    assert stream.pending.slots == 5000 + 1667 and not stream.tidy_pending()
+    assert stream.pending.slots == 5000 + 1667
+    assert not stream.tidy_pending()
     for ms in range(0, 5000, 3):
         assert other.acknowledge(ms, 1)
-    assert stream.tidy_pending() and not stream.tidy_pending()
-    assert stream.pending.slots == stream.pending.count == 100 and len(stream.pending.buf) == 5200
+    assert stream.tidy_pending()
+    assert not stream.tidy_pending()
+    assert stream.pending.slots == stream.pending.count == 100
+    assert len(stream.pending.buf) == 5200
     group.check()
     other.check()
     stream.pending.check()
@@ -208,7 +219,8 @@ def test_nearly_empty_pages_are_merged() -> None:
         group.check()
         group.table.check()
         for index in (group.index, consumer.index, group.table.refs):
-            assert len(index.slots()) == 40 and len(index.pages) == 1
+            assert len(index.slots()) == 40
+            assert len(index.pages) == 1
         for ms in range(0, 10_000, 250):
             assert group.acknowledge(ms, 0)
         assert consumer.index.count == len(consumer.index.pages) == len(consumer.index.bounds) == 0
@@ -236,7 +248,9 @@ def test_an_iterator_continues_after_its_last_id_whatever_changes() -> None:
     assert not pending.next()
     for ms in range(1, 1000):
         group.deliver(ms, 0, consumer, 1)
-        assert pending.next() and pending.ms == ms and not pending.next()
+        assert pending.next()
+        assert pending.ms == ms
+        assert not pending.next()
     pending.seek(0, 0)
     seen = []
     while pending.next():
@@ -249,7 +263,8 @@ def test_an_iterator_continues_after_its_last_id_whatever_changes() -> None:
         if pending.ms == 1000:
             group.order.renumber(group.table.pack([group.index, consumer.index]))
     kept = [ms for ms in range(1, 1000) if ms < 5 or ms % 3 != 2]
-    assert seen[: len(kept)] == kept and seen == sorted(seen)
+    assert seen[: len(kept)] == kept
+    assert seen == sorted(seen)
     assert group.pending_count == group.table.count == 0
 
 
@@ -257,21 +272,29 @@ def test_loading_assigns_one_owner_per_entry_and_sorts_by_time() -> None:
     stream = Stream()
     group = stream.create_group(b"g", 0, 0, 0)
     for ms, time in ((1, 30), (2, 10), (3, 30), (4, 20), (5, 7), (6, 5)):
-        assert group.load(ms, 0, time, 2) and not group.load(ms, 0, time, 2)
+        assert group.load(ms, 0, time, 2)
+        assert not group.load(ms, 0, time, 2)
     alice, bob = group.create_consumer(b"alice", 1), group.create_consumer(b"bob", 1)
     for ms, consumer in ((1, alice), (2, bob), (3, alice), (4, bob)):
-        assert group.assign(ms, 0, consumer) and not group.assign(ms, 0, bob)
-    assert not group.assign(9, 0, alice) and not group.load_nacked(9, 0) and not group.load_nacked(1, 0)
+        assert group.assign(ms, 0, consumer)
+        assert not group.assign(ms, 0, bob)
+    assert not group.assign(9, 0, alice)
+    assert not group.load_nacked(9, 0)
+    assert not group.load_nacked(1, 0)
     assert group.orphans() == 2
-    assert group.load_nacked(6, 0) and not group.load_nacked(6, 0) and group.load_nacked(5, 0)
+    assert group.load_nacked(6, 0)
+    assert not group.load_nacked(6, 0)
+    assert group.load_nacked(5, 0)
     group.settle()
-    assert group.orphans() == 0 and group.nacked_count == 2
+    assert group.orphans() == 0
+    assert group.nacked_count == 2
     assert [group.table.ms(slot) for slot in group.order.slots(group.table)] == [6, 5, 2, 4, 1, 3]
     group.check()
     stream.pending.check()
     slot = group.oldest()
     assert group.table.owner(slot) is group.nobody
-    assert group.transfer(slot, alice) and group.nacked_count == 1
+    assert group.transfer(slot, alice)
+    assert group.nacked_count == 1
     assert [group.table.ms(slot) for slot in group.order.slots(group.table)] == [5, 6, 2, 4, 1, 3]
     group.check()
 

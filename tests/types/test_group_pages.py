@@ -76,7 +76,8 @@ class Bench:
         expected = sorted(ms for ms in model if ms >= start)[:200]
         pending = PendingIterator(found.table, found.index, start, 7)
         for ms in expected:
-            assert pending.next() and (pending.ms, pending.seq) == (ms, 7)
+            assert pending.next()
+            assert (pending.ms, pending.seq) == (ms, 7)
             if self.random.random() < 0.4:
                 found.drop(pending.slot)
                 del model[ms]
@@ -101,7 +102,8 @@ class Bench:
             for slot in group.index.slots():
                 owner = None if table.owner(slot) is group.nobody else table.owner(slot).name
                 rows[table.ms(slot)] = (owner, table.delivery_time(slot), table.delivery_count(slot))
-            assert rows == self.model[name] and list(rows) == sorted(rows)
+            assert rows == self.model[name]
+            assert list(rows) == sorted(rows)
             times = [table.delivery_time(slot) for slot in group.order.slots(table)]
             assert times == sorted(times)
 

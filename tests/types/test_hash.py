@@ -64,14 +64,18 @@ def test_it_behaves_as_a_dict(steps: list[tuple[str, bytes, bytes]], entries: in
         elif model:
             assert set(value.picks(3) + value.sample(2)) <= set(model)
             assert sorted(value.sample(99)) == sorted(value.scan(0, 99)[1]) == sorted(model)
-        assert list(value.items()) == list(model.items()) and list(value) == list(model) and len(value) == len(model)
-        assert value.values() == list(model.values()) and value.get(field) == model.get(field)
+        assert list(value.items()) == list(model.items())
+        assert list(value) == list(model)
+        assert len(value) == len(model)
+        assert value.values() == list(model.values())
+        assert value.get(field) == model.get(field)
         assert (field in value) is (field in model)
         if model:
             value.check()
             twin = value.copy()
             twin.set(b"another", b"x", limits)
-            assert b"another" not in value and twin.get(b"another") == b"x"
+            assert b"another" not in value
+            assert twin.get(b"another") == b"x"
 
 
 def test_the_limits_determine_the_encoding() -> None:
@@ -80,7 +84,8 @@ def test_the_limits_determine_the_encoding() -> None:
     full.set(b"0", b"w")
     assert full.encoding() == "listpack"
     full.set(b"one more", b"v")
-    assert full.encoding() == "hashtable" and len(full) == 513
+    assert full.encoding() == "hashtable"
+    assert len(full) == 513
     for pair in ((b"f" * 65, b""), (b"", b"v" * 65)):
         assert made(dict([pair])).encoding() == "hashtable"
     assert made({b"f" * 64: b"v" * 64}).encoding() == "listpack"
@@ -99,7 +104,8 @@ def test_many_arguments_create_a_hashtable_at_once_since_7_2(compat: str, encodi
     value.prepare(words, limits)
     for at in range(0, 10, 2):
         value.set(words[at], words[at + 1], limits)
-    assert value.encoding() == encoding and len(value) == 1
+    assert value.encoding() == encoding
+    assert len(value) == 1
 
 
 def test_a_scan_returns_every_permanent_field() -> None:
@@ -120,7 +126,8 @@ def test_a_scan_returns_every_permanent_field() -> None:
             value.check()
             if not cursor:
                 break
-        assert all(met[b"stay%d" % at] for at in range(400)) and calls <= 801
+        assert all(met[b"stay%d" % at] for at in range(400))
+        assert calls <= 801
 
 
 def test_random_fields_are_uniformly_distributed() -> None:
@@ -144,7 +151,9 @@ def test_memory_usage_grows_with_the_fields() -> None:
         assert abs(value.memory_usage(0) - sizes[-1]) < sizes[-1] / 10
     value.sample(1)
     sizes.append(value.memory_usage())
-    assert sizes == sorted(sizes) and sizes[0] < 2000 and 300_000 < sizes[2] < 600_000
+    assert sizes == sorted(sizes)
+    assert sizes[0] < 2000
+    assert 300_000 < sizes[2] < 600_000
 
 
 # -- as RDB bytes ---------------------------------------------------------------------------------------
@@ -218,10 +227,13 @@ def test_every_rdb_type_is_read_as_by_a_server(both: Both, name: str) -> None:
         ours, theirs = both.ask(*words)
         assert ours == theirs, words
     ours, theirs = both.ask("DUMP", "k")
-    assert isinstance(ours, bytes) and isinstance(theirs, bytes)
+    assert isinstance(ours, bytes)
+    assert isinstance(theirs, bytes)
     if both.local("OBJECT", "ENCODING", "k") == b"hashtable":
         one, two = rdb.restore(ours), rdb.restore(theirs)
-        assert isinstance(one, Hash) and isinstance(two, Hash) and dict(one.items()) == dict(two.items())
+        assert isinstance(one, Hash)
+        assert isinstance(two, Hash)
+        assert dict(one.items()) == dict(two.items())
         assert ours[:1] == theirs[:1] == b"\x04"
     else:
         assert ours == theirs
@@ -256,7 +268,8 @@ def test_damaged_bytes_are_rejected_or_give_a_valid_hash(name: str) -> None:
         assert isinstance(value, Hash)
         value.check()
         again = rdb.restore(rdb.dump(value))
-        assert isinstance(again, Hash) and dict(again.items()) == dict(value.items())
+        assert isinstance(again, Hash)
+        assert dict(again.items()) == dict(value.items())
 
 
 @pytest.mark.parametrize(("version", "kind"), [(6, 13), (9, 13), (10, 16), (14, 16), (80, 16)])

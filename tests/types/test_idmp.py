@@ -72,8 +72,10 @@ def test_expired_producers_are_removed_without_a_cron() -> None:
 def test_changing_the_limits_removes_all_messages() -> None:
     producers = Producers(100, 100)
     producers.add(b"p", b"a", T0, 0)
-    assert not producers.configure(100, 100) and producers.tracked() == 1
-    assert producers.configure(100, 5) and not producers.producers
+    assert not producers.configure(100, 100)
+    assert producers.tracked() == 1
+    assert producers.configure(100, 5)
+    assert not producers.producers
     assert (producers.added, producers.is_default) == (1, False)
 
 

@@ -44,7 +44,8 @@ def test_strings_dump_as_redis_does(judge: Judge, compression: bool) -> None:
             theirs = client.execute_command("DUMP", "key", NEVER_DECODE=[])
             assert rdb.dump(new_string(text), compression) == theirs
             value = rdb.restore(theirs)
-            assert isinstance(value, String) and value.value() == text
+            assert isinstance(value, String)
+            assert value.value() == text
 
 
 def _random_stream(client: redis.Redis, seed: int) -> Stream:

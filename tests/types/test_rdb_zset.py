@@ -132,7 +132,8 @@ def test_damaged_bytes_are_rejected_or_give_a_valid_sorted_set(name: str) -> Non
         assert isinstance(value, Zset)
         value.check()
         again = rdb.restore(rdb.dump(value))
-        assert isinstance(again, Zset) and list(again) == list(value)
+        assert isinstance(again, Zset)
+        assert list(again) == list(value)
 
 
 def test_every_server_reads_the_written_sorted_sets(peer_of: Callable[[str], Judge]) -> None:
@@ -165,7 +166,8 @@ def test_before_rdb_version_10_a_listpack_is_written_as_a_ziplist() -> None:
     data = bytes(out.out)
     assert read_ziplist(RdbReader(data).string()) == list(WORDS)
     again = rdb_zset.load(RdbReader(data), 12)
-    assert list(again) == list(value) and again.encoding() == "listpack"
+    assert list(again) == list(value)
+    assert again.encoding() == "listpack"
 
 
 def test_a_skiplist_is_written_in_descending_order() -> None:
@@ -178,5 +180,6 @@ def test_a_skiplist_is_written_in_descending_order() -> None:
 def test_a_valid_listpack_is_used_unchanged() -> None:
     packed = Listpack.from_bytes(listpack(*WORDS))
     value = rdb.restore(sealed(body(17, packed.to_bytes())))
-    assert isinstance(value, Zset) and value.listpack is not None
+    assert isinstance(value, Zset)
+    assert value.listpack is not None
     assert value.listpack.to_bytes() == packed.to_bytes()

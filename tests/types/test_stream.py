@@ -71,7 +71,8 @@ class StreamAndModel(RuleBasedStateMachine):
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
         victim = data.draw(st.sampled_from(list(self.model)))
-        assert self.stream.delete(*victim) and not self.stream.delete(*victim)
+        assert self.stream.delete(*victim)
+        assert not self.stream.delete(*victim)
         del self.model[victim]
         self.max_deleted = max(self.max_deleted, victim)
 
@@ -86,7 +87,8 @@ class StreamAndModel(RuleBasedStateMachine):
     def trim_approximately_to_length(self, keep: int, limit: int) -> None:
         before = len(self.model)
         deleted = self.stream.trim_maxlen(keep, True, limit)
-        assert deleted <= max(0, before - keep) and (not limit or deleted <= limit)
+        assert deleted <= max(0, before - keep)
+        assert not limit or deleted <= limit
         for entry in sorted(self.model)[:deleted]:
             del self.model[entry]
 
@@ -130,7 +132,8 @@ class StreamAndModel(RuleBasedStateMachine):
         stream.check()
         assert read(stream) == list(self.model.items())
         assert read(stream, reverse=True) == list(self.model.items())[::-1]
-        assert stream.length == len(self.model) and stream.entries_added == self.added
+        assert stream.length == len(self.model)
+        assert stream.entries_added == self.added
         assert (stream.last_ms, stream.last_seq) == self.last
         assert (stream.max_deleted_ms, stream.max_deleted_seq) == self.max_deleted
         assert stream.edge(True, True) == bool(self.model)
@@ -146,10 +149,15 @@ TestStreamAndModel.settings = settings(max_examples=40, stateful_step_count=40, 
 
 def test_the_greatest_ids_can_be_added_read_and_deleted() -> None:
     stream = Stream()
-    assert add(stream, 0, 1) and add(stream, 1, MAX) and add(stream, MAX, MAX - 1) and add(stream, MAX, MAX)
+    assert add(stream, 0, 1)
+    assert add(stream, 1, MAX)
+    assert add(stream, MAX, MAX - 1)
+    assert add(stream, MAX, MAX)
     assert ids(stream) == [(0, 1), (1, MAX), (MAX, MAX - 1), (MAX, MAX)]
     assert ids(stream, start=(MAX, MAX)) == [(MAX, MAX)] == ids(stream, start=(MAX, MAX), reverse=True)
-    assert not stream.next_id(MAX) and not stream.next_id(0) and not stream.next_seq_of(MAX)
+    assert not stream.next_id(MAX)
+    assert not stream.next_id(0)
+    assert not stream.next_seq_of(MAX)
     stream.check()
     assert stream.delete(MAX, MAX)
     assert ids(stream, reverse=True) == [(MAX, MAX - 1), (1, MAX), (0, 1)]
@@ -157,15 +165,21 @@ def test_the_greatest_ids_can_be_added_read_and_deleted() -> None:
 
 def test_ids_increase_even_if_the_clock_is_set_back() -> None:
     stream = Stream()
-    assert stream.next_id(0) and (stream.next_ms, stream.next_seq) == (0, 1)
+    assert stream.next_id(0)
+    assert (stream.next_ms, stream.next_seq) == (0, 1)
     add(stream, 1000, 5)
-    assert stream.next_id(999) and (stream.next_ms, stream.next_seq) == (1000, 6)
-    assert stream.next_id(1000) and (stream.next_ms, stream.next_seq) == (1000, 6)
-    assert stream.next_id(1001) and (stream.next_ms, stream.next_seq) == (1001, 0)
+    assert stream.next_id(999)
+    assert (stream.next_ms, stream.next_seq) == (1000, 6)
+    assert stream.next_id(1000)
+    assert (stream.next_ms, stream.next_seq) == (1000, 6)
+    assert stream.next_id(1001)
+    assert (stream.next_ms, stream.next_seq) == (1001, 0)
     add(stream, 1000, MAX)
-    assert stream.next_id(7) and (stream.next_ms, stream.next_seq) == (1001, 0)
+    assert stream.next_id(7)
+    assert (stream.next_ms, stream.next_seq) == (1001, 0)
     assert not stream.next_seq_of(1000)
-    assert stream.next_seq_of(1002) and (stream.next_ms, stream.next_seq) == (1002, 0)
+    assert stream.next_seq_of(1002)
+    assert (stream.next_ms, stream.next_seq) == (1002, 0)
 
 
 def test_a_range_whose_start_is_after_its_end_is_empty() -> None:
@@ -194,7 +208,8 @@ def test_an_argument_of_a_wrong_type_is_rejected_before_the_stream_changes(words
     add(stream, 1, 0)
     with pytest.raises((TypeError, IndexError)):
         stream.append(words, 0, 1, 2, 0, 4096, 100)
-    assert stream.length == 1 and ids(stream) == [(1, 0)]
+    assert stream.length == 1
+    assert ids(stream) == [(1, 0)]
     stream.check()
 
 
@@ -202,7 +217,9 @@ def test_an_entry_of_more_than_a_gibibyte_is_rejected() -> None:
     stream = Stream()
     part = bytes(1 << 26)
     assert not stream.append([b"f", part] * 17, 0, 17, 1, 0, 4096, 100)
-    assert stream.length == 0 and stream.node_count == 0 and stream.last_ms == 0
+    assert stream.length == 0
+    assert stream.node_count == 0
+    assert stream.last_ms == 0
 
 
 def test_full_nodes_have_no_spare_capacity() -> None:
@@ -221,9 +238,13 @@ def test_deleting_the_last_entry_of_a_node_removes_the_node() -> None:
     for ms in range(1, 7):
         stream.append([b"f", b"v"], 0, 1, ms, 0, 4096, 2)
     assert stream.node_count == 3
-    assert stream.delete(3, 0) and stream.node_count == 3
-    assert stream.delete(4, 0) and stream.node_count == 2
-    assert stream.delete(5, 0) and stream.delete(6, 0) and stream.node_count == 1
+    assert stream.delete(3, 0)
+    assert stream.node_count == 3
+    assert stream.delete(4, 0)
+    assert stream.node_count == 2
+    assert stream.delete(5, 0)
+    assert stream.delete(6, 0)
+    assert stream.node_count == 1
     stream.append([b"f", b"v"], 0, 1, 7, 0, 4096, 2)
     assert ids(stream) == [(1, 0), (2, 0), (7, 0)]
     stream.check()
@@ -236,8 +257,10 @@ def test_tombstones_are_skipped_unless_they_are_requested() -> None:
     stream.delete(1, 0)
     stream.delete(5, 0)
     assert (stream.first_ms, stream.first_seq) == (2, 0)
-    assert stream.edge(True, False) and stream.edge_ms == 1
-    assert stream.edge(False, False) and stream.edge_ms == 5
+    assert stream.edge(True, False)
+    assert stream.edge_ms == 1
+    assert stream.edge(False, False)
+    assert stream.edge_ms == 5
     it = StreamIterator(stream, 0, 0, MAX, MAX, False)
     it.skip_tombstones = False
     seen = []
@@ -252,15 +275,27 @@ def test_an_iterator_need_not_read_all_fields_of_an_entry() -> None:
     add(stream, 2, 0, b"c", b"3", b"d", b"4", b"e", b"5")
     add(stream, 3, 0, b"a", b"6", b"b", b"7")
     it = StreamIterator(stream, 0, 0, MAX, MAX, False)
-    assert it.next_entry() and it.numfields == 2 and it.next_field()
+    assert it.next_entry()
+    assert it.numfields == 2
+    assert it.next_field()
     node = it.lp
     assert node is not None
-    assert it.field_text and bytes(node.buf[it.field_start : it.field_start + it.field_len]) == b"a"
-    assert not it.value_text and it.value_int == 1 and node.get(it.value_pos) == 1
-    assert it.next_entry() and it.numfields == 3 and it.next_field() and it.next_field()
-    assert node.get(it.field_pos) == b"d" and it.value_int == 4
-    assert it.next_entry() and it.fields() == [b"a", b"6", b"b", b"7"] and not it.next_field()
-    assert not it.next_entry() and not it.next_field()
+    assert it.field_text
+    assert bytes(node.buf[it.field_start : it.field_start + it.field_len]) == b"a"
+    assert not it.value_text
+    assert it.value_int == 1
+    assert node.get(it.value_pos) == 1
+    assert it.next_entry()
+    assert it.numfields == 3
+    assert it.next_field()
+    assert it.next_field()
+    assert node.get(it.field_pos) == b"d"
+    assert it.value_int == 4
+    assert it.next_entry()
+    assert it.fields() == [b"a", b"6", b"b", b"7"]
+    assert not it.next_field()
+    assert not it.next_entry()
+    assert not it.next_field()
     with pytest.raises(ValueError, match="not at an entry"):
         it.remove_current()
 
@@ -291,7 +326,8 @@ def test_a_loaded_node_accepts_new_entries() -> None:
     copy.check()
     for stream in (source, copy):
         add(stream, 151, 0, b"name", b"x")
-        assert stream.delete(151, 0) and stream.delete(1, 0)
+        assert stream.delete(151, 0)
+        assert stream.delete(1, 0)
         stream.check()
     assert [lp.to_bytes() for _, lp in copy.rax.items()] == [lp.to_bytes() for _, lp in source.rax.items()]
     with pytest.raises(ValueError, match="16 bytes"):

@@ -29,7 +29,8 @@ def test_every_form_of_an_id_converts_back(ms: int, seq: int) -> None:
     assert (key_ms(key), key_seq(key)) == (ms, seq)
     assert format_id(ms, seq) == f"{ms}-{seq}".encode()
     reader = IDReader()
-    assert reader.read(format_id(ms, seq), 7, True) and reader.seq_given
+    assert reader.read(format_id(ms, seq), 7, True)
+    assert reader.seq_given
     assert (reader.ms, reader.seq) == (ms, seq)
     stream_id = StreamID(ms, seq)
     assert StreamID.parse(str(stream_id)) == StreamID.unpack(stream_id.pack()) == stream_id
@@ -45,7 +46,8 @@ def test_keys_and_objects_have_the_order_of_ids(a: int, b: int, c: int, d: int) 
 @given(u64, u64)
 def test_a_delta_is_signed_and_reversible(value: int, base: int) -> None:
     stored = delta(value, base)
-    assert -(1 << 63) <= stored < 1 << 63 and (stored - (value - base)) % (1 << 64) == 0
+    assert -(1 << 63) <= stored < 1 << 63
+    assert (stored - (value - base)) % (1 << 64) == 0
     assert undelta(base, stored) == value
 
 
@@ -53,31 +55,44 @@ def test_a_delta_is_signed_and_reversible(value: int, base: int) -> None:
 def test_any_bytes_are_a_valid_id_or_rejected(text: bytes) -> None:
     reader = IDReader()
     if reader.read(text, 5, False):
-        assert 0 <= reader.ms <= MAX and 0 <= reader.seq <= MAX
+        assert 0 <= reader.ms <= MAX
+        assert 0 <= reader.seq <= MAX
 
 
 def test_minus_plus_and_a_missing_sequence_number_are_parsed() -> None:
     reader = IDReader()
-    assert reader.read(b"-", 9, False) and (reader.ms, reader.seq) == (0, 0)
-    assert reader.read(b"+", 9, False) and (reader.ms, reader.seq) == (MAX, MAX)
-    assert reader.read(b"5", 9, False) and (reader.ms, reader.seq) == (5, 9)
-    assert not reader.read(b"-", 9, True) and not reader.read(b"+", 9, True)
+    assert reader.read(b"-", 9, False)
+    assert (reader.ms, reader.seq) == (0, 0)
+    assert reader.read(b"+", 9, False)
+    assert (reader.ms, reader.seq) == (MAX, MAX)
+    assert reader.read(b"5", 9, False)
+    assert (reader.ms, reader.seq) == (5, 9)
+    assert not reader.read(b"-", 9, True)
+    assert not reader.read(b"+", 9, True)
 
 
 def test_the_id_of_a_new_entry_may_omit_its_sequence_number() -> None:
     reader = IDReader()
-    assert reader.read_new(b"5-*") and (reader.ms, reader.seq, reader.seq_given) == (5, 0, False)
-    assert reader.read_new(b"5-3") and (reader.ms, reader.seq, reader.seq_given) == (5, 3, True)
+    assert reader.read_new(b"5-*")
+    assert (reader.ms, reader.seq, reader.seq_given) == (5, 0, False)
+    assert reader.read_new(b"5-3")
+    assert (reader.ms, reader.seq, reader.seq_given) == (5, 3, True)
     for text in (b"*", b"-*", b"5-**", b"5-1-*", b"+", b"x-*"):
         assert not reader.read_new(text)
 
 
 def test_a_parenthesis_excludes_the_end_of_a_range() -> None:
     reader = IDReader()
-    assert reader.read_interval(b"(5-1", 0) and reader.exclusive and (reader.ms, reader.seq) == (5, 1)
-    assert reader.read_interval(b"5", MAX) and not reader.exclusive and reader.seq == MAX
-    assert reader.read_interval(b"+", 0) and not reader.exclusive
-    assert not reader.read_interval(b"(-", 0) and not reader.read_interval(b"(", 0)
+    assert reader.read_interval(b"(5-1", 0)
+    assert reader.exclusive
+    assert (reader.ms, reader.seq) == (5, 1)
+    assert reader.read_interval(b"5", MAX)
+    assert not reader.exclusive
+    assert reader.seq == MAX
+    assert reader.read_interval(b"+", 0)
+    assert not reader.exclusive
+    assert not reader.read_interval(b"(-", 0)
+    assert not reader.read_interval(b"(", 0)
 
 
 def test_the_error_quotes_an_invalid_id() -> None:

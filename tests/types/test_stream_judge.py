@@ -81,7 +81,8 @@ class Twin:
         self.stream.check()
         payload = self.call("DUMP", KEY)
         if payload is None:
-            assert self.stream.length == 0 and not self.stream.groups
+            assert self.stream.length == 0
+            assert not self.stream.groups
             return
         assert dump_of(self.stream) == parse_payload(payload)
         info = self.call("XINFO", "STREAM", KEY)

@@ -95,12 +95,15 @@ def test_invalid_nodes_fail_the_deep_validation_only(values: tuple[int | bytes, 
 
 def test_numbers_may_be_stored_as_text() -> None:
     lp = as_text(as_text(node_of(*GOOD[0]), 0, b"1"), 7, b"0")
-    assert lp.get(6) == b"1" and validate_node(lp)
+    assert lp.get(6) == b"1"
+    assert validate_node(lp)
     stream = Stream()
     assert stream.add_node(encode_key(5, 0), lp)
     stream.length, stream.last_ms = 1, 5
     it = StreamIterator(stream, 0, 0, MAX, MAX, False)
-    assert it.next_entry() and (it.ms, it.seq) == (5, 0) and it.fields() == [b"f", b"v"]
+    assert it.next_entry()
+    assert (it.ms, it.seq) == (5, 0)
+    assert it.fields() == [b"f", b"v"]
     assert not validate_node(as_text(lp, 0, b"01"))
 
 

@@ -81,7 +81,8 @@ def test_delref_removes_the_oldest_and_their_references(plan: Plan, threshold: i
     trim = stream.trim_minid(threshold, 0, approx, 0, DELREF) if by_id else (
         stream.trim_maxlen(threshold, approx, 0, DELREF)
     )
-    assert trim == len(gone) and ids(stream) == living[len(gone) :]
+    assert trim == len(gone)
+    assert ids(stream) == living[len(gone) :]
     assert pending(stream) == [set(owned) - set(gone) for _, owned in plan.groups]
     stream.check()
 
@@ -92,7 +93,8 @@ def test_acked_with_minid_removes_unreferenced_entries(plan: Plan, threshold: in
     stream = plan.build()
     kept = [ms for ms in plan.living() if ms >= threshold or plan.referenced(ms)]
     assert stream.trim_minid(threshold, 0, approx, 0, ACKED) == len(plan.living()) - len(kept)
-    assert ids(stream) == kept and pending(stream) == [set(owned) for _, owned in plan.groups]
+    assert ids(stream) == kept
+    assert pending(stream) == [set(owned) for _, owned in plan.groups]
     assert (stream.first_ms, stream.max_deleted_ms) == (min(kept, default=0), max(plan.deleted, default=0))
     stream.check()
 
@@ -130,7 +132,8 @@ def test_a_limited_trim_equals_an_exact_trim_up_to_stop(
         assert other.trim_minid(threshold, 0, False, 0, strategy) == deleted
     else:
         assert other.trim_maxlen(threshold, False, 0, strategy) == deleted
-    assert nodes(stream) == nodes(other) and pending(stream) == pending(other)
+    assert nodes(stream) == nodes(other)
+    assert pending(stream) == pending(other)
 
 
 def test_a_node_with_a_pending_entry_does_not_end_an_acked_trim() -> None:
@@ -139,10 +142,12 @@ def test_a_node_with_a_pending_entry_does_not_end_an_acked_trim() -> None:
     for approx in (False, True):
         stream = plan.build()
         assert stream.trim_maxlen(3, approx, 0, ACKED) == 6
-        assert ids(stream) == [2, 8, 9] and stream.node_count == 2
+        assert ids(stream) == [2, 8, 9]
+        assert stream.node_count == 2
         stream = plan.build()
         assert stream.trim_maxlen(3, approx, 0, KEEPREF) == 6
-        assert ids(stream) == [7, 8, 9] and stream.node_count == 1
+        assert ids(stream) == [7, 8, 9]
+        assert stream.node_count == 1
 
 
 def test_a_node_that_cannot_be_removed_as_a_whole_ends_the_trim() -> None:
@@ -160,7 +165,8 @@ def test_a_trim_with_a_strategy_removes_a_node_of_tombstones() -> None:
         stream.append([b"f", b"v"], 0, 1, 9, 0, 4096, ENTRIES_OF_A_NODE)
         stream.trim_minid(3, 0, False, 0, DELREF)
         stream.append([b"f", b"v"], 0, 1, 10, 0, 4096, 2)
-        assert stream.delete(3, 0) and stream.trim_minid(5, 0, True, 0, strategy) == 0
+        assert stream.delete(3, 0)
+        assert stream.trim_minid(5, 0, True, 0, strategy) == 0
         assert [key for key, _ in nodes(stream)] == [(9).to_bytes(8, "big") + bytes(8)]
 
 
@@ -169,8 +175,10 @@ def test_the_limit_counts_the_entries_of_a_node_that_are_not_deleted(strategy: i
     """A node is kept if its entries would exceed the limit."""
     stream = Plan(9, frozenset({1}), ((9, frozenset()),)).build()
     assert stream.trim_maxlen(0, True, 4, strategy) == 2
-    assert stream.stopped and (stream.stop_ms, stream.stop_seq) == (4, 0)
-    assert stream.trim_maxlen(8, True, 4, strategy) == 0 and not stream.stopped
+    assert stream.stopped
+    assert (stream.stop_ms, stream.stop_seq) == (4, 0)
+    assert stream.trim_maxlen(8, True, 4, strategy) == 0
+    assert not stream.stopped
 
 
 def test_an_entry_is_referenced_if_any_group_needs_it() -> None:
@@ -182,6 +190,7 @@ def test_an_entry_is_referenced_if_any_group_needs_it() -> None:
     assert [stream.drop_references(ms, 0) for ms in (2, 2, 3)] == [2, 0, 0]
     assert pending(stream) == [{1}, set()]
     stream.destroy_group(b"g0")
-    assert not stream.is_referenced(1, 0) and stream.is_referenced(9, 0)
+    assert not stream.is_referenced(1, 0)
+    assert stream.is_referenced(9, 0)
     stream.destroy_group(b"g1")
     assert not stream.is_referenced(9, 0)

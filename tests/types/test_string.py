@@ -23,7 +23,8 @@ def test_the_encoding_depends_on_how_the_value_was_created() -> None:
     assert String(b"12", RAW).encoding() == "raw"
     grown = new_string(b"1")
     grown.append(b"2")
-    assert grown.encoding() == "raw" and grown.value() == b"12"
+    assert grown.encoding() == "raw"
+    assert grown.value() == b"12"
 
 
 @given(st.integers(), st.sampled_from([b"%d", b"+%d", b"0%d", b" %d", b"%d "]))
@@ -56,9 +57,11 @@ def test_growing_behaves_as_a_bytearray(data: bytes, steps: list[bytes | tuple[i
             model[offset : offset + len(part)] = part
             assert string.set_range(offset, part) == len(model)
         string.check()
-    assert string.value() == model and len(string) == len(model)
+    assert string.value() == model
+    assert len(string) == len(model)
     assert string.get_range(3, 9) == model[3:9]
     twin = string.copy()
     string.append(b"!")
-    assert twin.value() == model and twin.encoding() in ("raw", new_string(data).encoding())
+    assert twin.value() == model
+    assert twin.encoding() in ("raw", new_string(data).encoding())
     assert string.memory_usage() > len(model)

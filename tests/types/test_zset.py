@@ -42,7 +42,8 @@ def test_it_behaves_as_a_sorted_dict(data: st.DataObject, entries: int, compat: 
     value, model = Zset.for_size(1, 0, rules), dict[bytes, float]()
     for _ in range(data.draw(st.integers(0, 25))):
         member, score = data.draw(MEMBERS), data.draw(SCORES)
-        assert value.score(member) == model.get(member) and (member in value) == (member in model)
+        assert value.score(member) == model.get(member)
+        assert (member in value) == (member in model)
         action = data.draw(st.integers(0, 6))
         if action == 6 and model:
             start = data.draw(st.integers(0, len(model) - 1))
@@ -58,7 +59,8 @@ def test_it_behaves_as_a_sorted_dict(data: st.DataObject, entries: int, compat: 
         else:
             value.add(member, score, rules)
             model[member] = score
-        assert list(value) == ordered(model) and len(value) == len(model)
+        assert list(value) == ordered(model)
+        assert len(value) == len(model)
         if model:
             value.check()
     assert [value.rank(member) for member, _ in ordered(model)] == list(range(len(model)))
@@ -66,7 +68,8 @@ def test_it_behaves_as_a_sorted_dict(data: st.DataObject, entries: int, compat: 
     for start in range(len(model) + 1):
         for count in range(len(model) - start + 1):
             window = ordered(model)[start : start + count]
-            assert value.slice(start, count) == window and value.slice(start, count, True) == window[::-1]
+            assert value.slice(start, count) == window
+            assert value.slice(start, count, True) == window[::-1]
 
 
 @given(st.dictionaries(MEMBERS, SCORES), SCORES, SCORES, st.booleans(), st.booleans())
@@ -102,10 +105,12 @@ def test_a_listpack_becomes_a_skiplist_and_stays_one() -> None:
     value = filled([(b"%d" % number, float(number)) for number in range(128)])
     assert value.encoding() == "listpack"
     value.add(b"one more", -1.0)
-    assert value.encoding() == "skiplist" and value.rank(b"one more") == 0
+    assert value.encoding() == "skiplist"
+    assert value.rank(b"one more") == 0
     value.delete(1, 128)
     value.check()
-    assert list(value) == [(b"one more", -1.0)] and value.encoding() == "skiplist"
+    assert list(value) == [(b"one more", -1.0)]
+    assert value.encoding() == "skiplist"
     wide = filled([(b"a", 1.0)])
     wide.add(b"x" * 64, 0.0)
     assert wide.encoding() == "listpack"
@@ -128,7 +133,8 @@ def test_a_new_sorted_set_has_the_encoding_that_its_members_allow() -> None:
 def test_only_a_skiplist_keeps_negative_zero() -> None:
     for entries, sign in ((128, 1.0), (0, -1.0)):
         score = filled([(b"a", -0.0)], entries).score(b"a")
-        assert score == 0 and copysign(1, score) == sign
+        assert score == 0
+        assert copysign(1, score) == sign
 
 
 @pytest.mark.parametrize("compat", ["7.0", "newest"])
@@ -145,11 +151,14 @@ def test_a_listpack_stores_scores_as_integers_or_text(compat: str) -> None:
 def test_a_copy_is_equal_and_independent(entries: int) -> None:
     value = filled([(b"%d" % number, float(-number)) for number in range(50)], entries)
     twin = value.copy()
-    assert list(twin) == list(value) and twin.encoding() == value.encoding()
+    assert list(twin) == list(value)
+    assert twin.encoding() == value.encoding()
     twin.update(b"7", 99.0)
     twin.remove(b"8")
     twin.check()
-    assert value.score(b"7") == -7.0 and b"8" in value and len(twin) == 49
+    assert value.score(b"7") == -7.0
+    assert b"8" in value
+    assert len(twin) == 49
 
 
 @pytest.mark.parametrize("entries", [0, 128])
@@ -168,11 +177,13 @@ def test_a_scan_returns_every_permanent_member_and_random_draws_reach_all(entrie
     assert {b"m%d" % number for number in range(50, 100)} <= met
     assert {value.random() for _ in range(3000)} >= set(value.slice(0, len(value)))
     sample = value.sample(20)
-    assert len(set(sample)) == 20 and all(value.score(member) == score for member, score in sample)
+    assert len(set(sample)) == 20
+    assert all(value.score(member) == score for member, score in sample)
 
 
 def test_memory_usage_grows_with_the_members() -> None:
     sizes = [
         filled([(b"m%d" % number, 1.0) for number in range(count)]).memory_usage() for count in (1, 100, 1000, 3000)
     ]
-    assert sizes == sorted(sizes) and 100 * 1000 < sizes[2] < 500 * 1000
+    assert sizes == sorted(sizes)
+    assert 100 * 1000 < sizes[2] < 500 * 1000

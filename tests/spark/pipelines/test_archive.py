@@ -210,7 +210,8 @@ def test_a_stream_that_was_recreated_is_trimmed_only_to_its_own_archived_entries
         assert client.xlen("events") == 200
         with archive.writing() as manifest:
             manifest = job(archive, url, stream="events", failOnDataLoss="false").round(manifest)
-        assert client.xlen("events") == 1 and manifest.held("events") == StreamID.parse(after[199])
+        assert client.xlen("events") == 1
+        assert manifest.held("events") == StreamID.parse(after[199])
         after += fill(judge, range(200, 250))  # below the archived IDs of the deleted stream
         with archive.writing() as manifest:
             job(archive, url, stream="events", failOnDataLoss="false").round(manifest)
@@ -271,7 +272,8 @@ def test_entries_with_bytes_that_a_string_archive_cannot_hold_are_not_trimmed(
             archive.writing() as m,
         ):
             job(archive, url, stream="events").round(m)
-        assert client.xlen("events") == 6 and by_manifest(archive) == []
+        assert client.xlen("events") == 6
+        assert by_manifest(archive) == []
     with archive.writing() as manifest:
         untouched = job(archive, url, stream="events")
         untouched.trim = False
@@ -373,7 +375,8 @@ def test_a_new_driver_completes_the_commit_of_a_killed_one(
     )  # fmt: skip
     assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
     first = Archive(tmp_path / "a").existing()
-    assert first.commit == 1 and len(by_glob(tmp_path / "a")) < sum(file.rows for file in first.files)
+    assert first.commit == 1
+    assert len(by_glob(tmp_path / "a")) < sum(file.rows for file in first.files)
     wanted += fill(judge, range(3000, 3100))
     shown: list[tuple[int, int | None]] = []
     done = archive(spark, tmp_path / "a", url=url, stream="events", small_files=100, trim=True,
@@ -383,7 +386,8 @@ def test_a_new_driver_completes_the_commit_of_a_killed_one(
     merged = compact(spark, tmp_path / "a")
     assert merged.merged > merged.into > 0
     kept = len(list((tmp_path / "a" / OWN / "replaced").rglob("*.old")))
-    assert kept == merged.merged and compact(spark, tmp_path / "a", keep_replaced=0.0).merged == 0
+    assert kept == merged.merged
+    assert compact(spark, tmp_path / "a", keep_replaced=0.0).merged == 0
     assert not list((tmp_path / "a" / OWN / "replaced").rglob("*.old"))
     table = spark.read.parquet(str(tmp_path / "a"))
     assert set(table.columns) == {"id", "id_ms", "id_seq", "timestamp", "fields", "date", "stream"}

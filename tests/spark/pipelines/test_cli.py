@@ -30,7 +30,8 @@ def test_the_command_without_a_name_lists_the_pipelines(capsys: Said) -> None:
     shown = capsys.readouterr().out
     assert main(["pipeline"]) == 2
     assert capsys.readouterr().out == shown
-    assert all(f"  {name} " in shown for name in PIPELINES) and {"archive", "replay", "aggregate"} <= set(PIPELINES)
+    assert all(f"  {name} " in shown for name in PIPELINES)
+    assert {"archive", "replay", "aggregate"} <= set(PIPELINES)
     assert main(["pipeline", "archives"]) == 2
     assert capsys.readouterr().err.startswith("rillet: unknown pipeline 'archives'\n")
 
@@ -43,11 +44,14 @@ def test_each_pipeline_has_help_and_reports_all_wrong_arguments(name: str, capsy
         main(["pipeline", name, "--help"])
     assert ended.value.code == 0
     shown = capsys.readouterr().out
-    assert f"usage: rillet pipeline {name}" in shown and "--master" in shown
+    assert f"usage: rillet pipeline {name}" in shown
+    assert "--master" in shown
     assert main(["pipeline", name, "--such", "--conf", "x"]) == 2
     err = capsys.readouterr().err
-    assert err.startswith("rillet: ") and err.count("\n") == 1
-    assert "unknown argument --such" in err and "--conf is 'x': expected NAME=VALUE" in err
+    assert err.startswith("rillet: ")
+    assert err.count("\n") == 1
+    assert "unknown argument --such" in err
+    assert "--conf is 'x': expected NAME=VALUE" in err
 
 
 @pytest.mark.once
@@ -85,7 +89,8 @@ def test_wrong_arguments_and_wrong_combinations_are_reported(tmp_path: Path, cap
                  "--start applies to a stream", "--to-url or --to-path is missing"):  # fmt: skip
         assert what in err
     err = wrong("replay", "--url", "redis://x", "--stream", "a", "--to", "a", "--start", "x")
-    assert "the source and the target are the same stream" in err and "startingOffsets is 'x'" in err
+    assert "the source and the target are the same stream" in err
+    assert "startingOffsets is 'x'" in err
     err = wrong("aggregate", "--url", "redis://x", "--batch", "--every", "1s", "--sql-file", str(tmp_path / "no.sql"),
                 "--watermark", "soon")  # fmt: skip
     for what in (
@@ -174,7 +179,8 @@ def test_an_interrupted_command_exits_with_130(capsys: Said, monkeypatch: pytest
 
     with pytest.raises(KeyboardInterrupt):
         starting()
-    assert reached and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert reached
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 @pytest.mark.once
@@ -196,7 +202,8 @@ def test_off_a_terminal_the_progress_bar_writes_a_log_line_every_five_seconds() 
 
 @pytest.mark.once
 def test_numbers_have_nouns_and_errors_are_one_line() -> None:
-    assert counted(1, "entry", "entries") == "1 entry" and counted(2000, "file") == "2,000 files"
+    assert counted(1, "entry", "entries") == "1 entry"
+    assert counted(2000, "file") == "2,000 files"
     assert error_line(RuntimeError("x\n  rillet.spark.E: rillet: no stream 'a' at b\n")) == "no stream 'a' at b"
 
 
@@ -224,7 +231,8 @@ def test_commands_print_one_line_each(
     assert run("archive", folder, "--compact") == f"{folder}: 2 small files merged into 1\n"
     assert run("archive", folder, "--compact") == f"{folder}: no small files to merge\n"
     shown = run("history", folder, *source, "--where", f"id = '{entry_id(650)}'")
-    assert entry_id(650) in shown and shown.endswith("and the stream: 1 entry\n")
+    assert entry_id(650) in shown
+    assert shown.endswith("and the stream: 1 entry\n")
     shown = run("replay", "--parquet", folder, "--to", "copy", "--to-url", url)
     assert shown == f"copy: 600 entries replayed, the last as {entry_id(599)}\n"
     assert main(["pipeline", "history", str(tmp_path / "none"), *source]) == 1

@@ -225,7 +225,8 @@ def test_both_tables_report_and_a_selection_is_requeued(spark: SparkSession, jud
         assert (first["stream"], first["group"], first["id"], first["deliveries"]) == (
             "events", "billing", "1700000000000-0", 2,
         )  # fmt: skip
-        assert first["added"].timestamp() == 1_700_000_000 and first["age"] == "under a minute"
+        assert first["added"].timestamp() == 1_700_000_000
+        assert first["age"] == "under a minute"
         groups = {(row["stream"], row["reason"]): row["entries"] for row in report(letters).collect()}
         assert groups == {("events", "delivered too often"): 6, ("other", "timeout"): 1, (None, "no origin"): 1}
         chosen = letters.where("fields['n'] < 2 OR stream IS NULL OR reason = 'timeout'")

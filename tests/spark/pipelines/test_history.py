@@ -197,8 +197,10 @@ def test_interleaved_streams_are_written_to_one_file_per_stream_and_day(
         share = ArchiveTask((tmp_path / part.path,), part.stream, StreamID(0, 0), part.last)
         schema = pa.schema([("id_ms", pa.int64()), ("id_seq", pa.int64())])
         ids = [tuple(row.values()) for one in read_share(share, schema, Options()) for row in one.to_pylist()]
-        assert isinstance(part, Part) and {ms // day for ms, _ in ids} == {part.day}
-        assert ids == sorted(ids) and (part.first, part.last) == (StreamID(*ids[0]), StreamID(*ids[-1]))
+        assert isinstance(part, Part)
+        assert {ms // day for ms, _ in ids} == {part.day}
+        assert ids == sorted(ids)
+        assert (part.first, part.last) == (StreamID(*ids[0]), StreamID(*ids[-1]))
         found += [(part.stream, *one) for one in ids]
     assert found == sorted(rows)
 

@@ -89,7 +89,8 @@ def _is_right(rows: list[dict[str, Any]]) -> None:
         [],
     )
     assert (busy["lag"], busy["behind_ms"], busy["pending"], busy["pending_seen"]) == (59, 59, 41, 41)
-    assert busy["last_delivered_id"] == f"{START + 40}-0" and busy["last_generated_id"] == f"{START + 99}-0"
+    assert busy["last_delivered_id"] == f"{START + 40}-0"
+    assert busy["last_generated_id"] == f"{START + 99}-0"
     assert (busy["deliveries_max"], busy["redelivered"], busy["entries_read"], busy["length"]) == (9, 10, 41, 100)
     assert busy["age_p50_ms"] < 400_000 < 500_000 <= busy["age_p90_ms"] <= busy["age_p99_ms"] <= busy["age_max_ms"]
     assert abs(busy["sampled"] / 1000 - busy["oldest_ms"] - START) < 1
@@ -115,7 +116,8 @@ def test_a_sample_reads_at_most_most_pending_entries(judge: Judge, url: str) -> 
         fill(client)
     for most in (7, 10, 41):
         (_, busy) = rows_of(url, [b"a"], most)
-        assert busy["pending_seen"] == most and busy["pending"] == 41
+        assert busy["pending_seen"] == most
+        assert busy["pending"] == 41
     assert rows_of(url, [b"a"], 7)[1]["age_p50_ms"] >= 500_000  # the entries with the lowest IDs
 
 
@@ -148,12 +150,15 @@ def test_sampling_continues_after_an_outage_and_writes_files(
     monkeypatch.setattr("rillet.spark.pipelines.lag_sampling.sample", with_outage)
     into = Samples(tmp_path, flush=0.0)
     taken, missed, last = watch(parse(options(url)), 0.01, 0.05, into, threading.Event())
-    assert (taken, missed, len(last)) == (4, 1, 3) and into.files >= 1
+    assert (taken, missed, len(last)) == (4, 1, 3)
+    assert into.files >= 1
     assert "a sample failed, sampling continues: the connection was lost" in capsys.readouterr().err
     files = sorted(tmp_path.glob("date=*/lag-*.parquet"))
-    assert len(files) == into.files and not list(tmp_path.glob("date=*/.*"))
+    assert len(files) == into.files
+    assert not list(tmp_path.glob("date=*/.*"))
     tables = [pq.ParquetFile(file).read() for file in files]
-    assert sum(table.num_rows for table in tables) == 12 and tables[0].schema.equals(schema())
+    assert sum(table.num_rows for table in tables) == 12
+    assert tables[0].schema.equals(schema())
     with pytest.raises(ConnectionLost):  # the first sample failed: a wrong address, not an outage
         watch(parse(options("redis://127.0.0.1:1")), 0.01, 1, None, threading.Event())
 
@@ -184,7 +189,8 @@ def test_the_command_samples_until_it_is_interrupted(judge: Judge, url: str, tmp
         out, errors = sampling.communicate(timeout=60)
     finally:
         sampling.kill()
-    assert sampling.returncode == 0 and out.splitlines()[-1].endswith(f"1 file in {tmp_path}"), errors
+    assert sampling.returncode == 0, errors
+    assert out.splitlines()[-1].endswith(f"1 file in {tmp_path}"), errors
     assert len(list(tmp_path.glob("date=*/*.parquet"))) == 1
 
 
@@ -232,7 +238,8 @@ def test_history_report_and_chart(spark: SparkSession, judge: Judge, url: str, t
     samples = history(spark, tmp_path)
     (row,) = report(samples).collect()
     assert (row["stream"], row["samples"], row["lag"], row["lag_max"], row["pending_max"]) == ("a", 5, 0, 40, 41)
-    assert row["still_ms"] == 180_000 and row["deliveries_max"] == 9  # three minutes without a delivery
+    assert row["still_ms"] == 180_000
+    assert row["deliveries_max"] == 9  # three minutes without a delivery
     assert row["lag_a_minute"] == pytest.approx(0.0)  # 10 a minute up, then down to 0 at once
     assert chart(samples, tmp_path / "lag.png") == ["a / g"]
     assert (tmp_path / "lag.png").read_bytes()[:4] == b"\x89PNG"

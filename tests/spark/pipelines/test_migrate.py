@@ -137,8 +137,10 @@ def test_a_small_stream_is_restored_and_a_large_one_is_rebuilt(judge: Judge, oth
         assert (whole.how, whole.equal, whole.notes, whole.differences) == ("restored", True, [], [])
         assert (rebuilt.how, rebuilt.equal, rebuilt.differences) == ("rebuilt", True, [])
         assert rebuilt.notes == [CONSUMERS_NOTE]
-        assert whole.digest == rebuilt.digest and whole.entries == rebuilt.entries == here.execute_command("XLEN", "s")
-        assert rebuilt.groups == 2 and rebuilt.pending == 380
+        assert whole.digest == rebuilt.digest
+        assert whole.entries == rebuilt.entries == here.execute_command("XLEN", "s")
+        assert rebuilt.groups == 2
+        assert rebuilt.pending == 380
         assert facts(there, "whole") == facts(there, "rebuilt") == facts(here, "s")
         # The deleted entry of a pending one is missing on both sides, and so is its placeholder.
         assert there.execute_command("XRANGE", "rebuilt", identifier(200), identifier(201)) == []
@@ -157,7 +159,8 @@ def test_a_stream_is_copied_between_servers_of_any_version(
         there.flushall()
         fill(here)
         done = copy_stream(Plan(options(source), options(target)), b"s", b"s")
-        assert done.equal and done.how == ("restored" if pair[0] == "7.0" else "rebuilt"), done
+        assert done.equal, done
+        assert done.how == ("restored" if pair[0] == "7.0" else "rebuilt"), done
         mine, theirs = facts(here, "s"), facts(there, "s")
         assert mine == theirs
 
@@ -170,11 +173,13 @@ def test_data_that_the_target_does_not_support_is_reported(peer_of: Callable[[st
         fill(here)
         here.execute_command("XNACK", "s", "g", "FAIL", "IDS", 1, identifier(50))
         done = copy_stream(Plan(options(newest), options(other)), b"s", b"s")
-        assert not done.equal and "1 pending entries of the group 'g' are missing" in done.differences
+        assert not done.equal
+        assert "1 pending entries of the group 'g' are missing" in done.differences
         assert any(note.startswith("released entries (XNACK) were not copied") for note in done.notes)
         # Following ends if the difference cannot disappear.
         again = copy_stream(Plan(options(newest), options(other), RESUME, follow=True), b"s", b"s")
-        assert not again.equal and again.rounds == 2
+        assert not again.equal
+        assert again.rounds == 2
         again = copy_stream(Plan(options(newest), options(newest), small=0), b"s", b"copy")
         assert again.equal, again
         assert here.execute_command("XPENDING", "copy", "g", identifier(50), identifier(50), 1)[0][1:3] == [b"", -1]
@@ -196,7 +201,8 @@ def test_empty_streams_are_copied_and_missing_ones_are_reported(judge: Judge, ot
         (gone,) = copy_stream(plan, b"gone", b"gone").differences
         assert gone == f"the stream 'gone' does not exist at 127.0.0.1:{judge.port}"
         (wrong,) = copy_stream(plan, b"text", b"text").differences
-        assert "WRONGTYPE" in wrong and "'text'" in wrong
+        assert "WRONGTYPE" in wrong
+        assert "'text'" in wrong
         (full,) = copy_stream(plan, b"empty", b"empty").differences
         assert full == f"the stream 'empty' already exists at 127.0.0.1:{other.port}"
         assert copy_stream(Plan(plan.source, plan.target, REPLACE), b"empty", b"empty").equal
@@ -221,7 +227,9 @@ def test_an_interrupted_copy_resumes(judge: Judge, other: Judge, monkeypatch: py
 
         monkeypatch.setattr(forward.RawEntryWriter, "add", stopping)
         done = copy_stream(plan, b"s", b"s")  # resumes by itself, twice
-        assert calls > 2 and done.equal and done.how == "rebuilt"
+        assert calls > 2
+        assert done.equal
+        assert done.how == "rebuilt"
         assert facts(there, "s") == facts(here, "s")
         calls = 0
         monkeypatch.setattr(migrate_stream, "_ATTEMPTS", 1)
@@ -229,7 +237,8 @@ def test_an_interrupted_copy_resumes(judge: Judge, other: Judge, monkeypatch: py
         assert copy_stream(plan, b"s", b"s").differences == ["the network is gone"]
         calls = 9
         done = copy_stream(Plan(plan.source, plan.target, RESUME, small=0), b"s", b"s")
-        assert done.equal and done.how == "resumed"
+        assert done.equal
+        assert done.how == "resumed"
         assert facts(there, "s") == facts(here, "s")
 
 
@@ -251,7 +260,8 @@ def test_following_copies_later_changes_of_the_source(judge: Judge, other: Judge
         here.execute_command("PERSIST", "s")
         plan = Plan(options(judge), options(other), RESUME, follow=True, follow_for=60, small=0)
         done = copy_stream(plan, b"s", b"s")
-        assert done.equal and done.rounds == 2, done  # the second round finds the deletions in the middle
+        assert done.equal, done
+        assert done.rounds == 2, done  # the second round finds the deletions in the middle
         assert facts(there, "s") == facts(here, "s")
         there.execute_command("XADD", "s", "*", "from", "another client")
         (error,) = copy_stream(plan, b"s", b"s").differences
@@ -317,7 +327,8 @@ def test_entries_are_split_correctly_wherever_the_reply_is_cut(piece: int) -> No
             room[: len(part)] = part
         reply.filled(len(part))
         found += reply.entries()
-    assert at == len(raw) and [one.id for one in found] == [one for one, _ in wanted]
+    assert at == len(raw)
+    assert [one.id for one in found] == [one for one, _ in wanted]
     assert [(one.words, one.body) for one in found] == [
         (len(flat), body) for (_, flat), body in zip(wanted, bodies, strict=True)
     ]

@@ -94,11 +94,13 @@ def test_a_replay_killed_at_any_chunk_resumes_exactly_there(
                 second.write(batch(range(start, min(start + 11, 50))))
         found = entries(judge)
         assert [n for _, n in found] == list(range(50))
-        assert second.rows == 50 and second.before == (30 if lost else 7 * kill)
+        assert second.rows == 50
+        assert second.before == (30 if lost else 7 * kill)
         if not retime:
             assert [identifier for identifier, _ in found] == [entry_id(i) for i in range(50)]
         shifts = {int(written.split("-")[0]) - int(entry_id(i).split("-")[0]) for i, (written, _) in enumerate(found)}
-        assert len(shifts) == 1 and (shifts == {0}) is not retime
+        assert len(shifts) == 1
+        assert (shifts == {0}) is not retime
 
 
 def test_writes_of_other_clients_to_the_target_are_detected(judge: Judge, url: str) -> None:
@@ -151,7 +153,8 @@ def test_rows_are_written_at_the_recorded_pace(judge: Judge, url: str) -> None:
     with writer(judge, speed=0.1, clock=lambda: now[0], sleep=sleep) as slow:
         slow.write(batch(range(30)))
         slow.write(batch(range(30, 33)))
-    assert len(slept) == 10 and all(abs(seconds - 0.01) < 1e-6 for seconds in slept)
+    assert len(slept) == 10
+    assert all(abs(seconds - 0.01) < 1e-6 for seconds in slept)
     assert [n for _, n in entries(judge)] == list(range(33))
 
 

@@ -50,7 +50,9 @@ def files(judge: Judge, tmp_path: Path) -> Path:
 def test_a_task_yields_the_rows_before_the_damage(files: Path) -> None:
     torn = str(files / "torn.rdb")
     rows = [row for batch in task(torn, "keys", "PERMISSIVE") for row in batch.to_pylist()]
-    assert rows[-1]["key"] is None and rows[-1][CORRUPT].startswith(f"{torn}: offset ") and len(rows) > 10
+    assert rows[-1]["key"] is None
+    assert rows[-1][CORRUPT].startswith(f"{torn}: offset ")
+    assert len(rows) > 10
     assert all(row[CORRUPT] is None for row in rows[:-1])
     dropped = [row for batch in task(torn, "keys", "DROPMALFORMED") for row in batch.to_pylist()]
     assert dropped == rows[:-1]
@@ -95,7 +97,9 @@ def test_tables_and_the_report_have_the_keys_of_the_file(
     prefixes = {row["prefix"]: (row["keys"], row["biggest"]) for row in parts["prefixes"].collect()}
     assert prefixes == {"cart": (1, "cart:eu:1"), "(none)": (1, "events"), "user": (200, "user:199")}
     left = {row["left"]: row["keys"] for row in parts["lifetimes"].collect()}
-    assert left["never expires"] == 102 and sum(left.values()) == 202 and left["under an hour"] == 2
+    assert left["never expires"] == 102
+    assert sum(left.values()) == 202
+    assert left["under an hour"] == 2
     keys.unpersist()
     entries = snapshot_of(spark, files / "whole.rdb", "entries")
     assert entries.selectExpr("count(*)", "sum(int(fields['n']))", "max(id)").first()[:] == (  # type: ignore[index]
@@ -111,6 +115,7 @@ def test_tables_and_the_report_have_the_keys_of_the_file(
     assert run(given) == 1
     lines = capsys.readouterr().out.splitlines()
     assert any(line.startswith(f"DAMAGED {files / 'torn.rdb'}: offset ") for line in lines)
-    assert lines[-1].startswith("2 files, ") and lines[-1].endswith("1 file could not be read completely")
+    assert lines[-1].startswith("2 files, ")
+    assert lines[-1].endswith("1 file could not be read completely")
     groups = spark.read.parquet(str(tmp_path / "out" / "groups")).where("group IS NOT NULL")
     assert groups.select("stream", "pending", "length").distinct().collect() == [("events", 9, 300)]
