@@ -1,7 +1,8 @@
 """`rillet check PATH [--repair]`: check the files of a store or server for damage.
 
 PATH is the directory of a store or a server, the folder or the manifest of a log, a log of one file, or an RDB file.
-The command changes nothing without --repair. With it, a torn end is cut off, and a copy of the file is kept beside it.
+The command changes nothing without --repair. With --repair, it cuts a file before its torn last record, and keeps a
+copy of the original file beside it.
 
 Exit status: 0 no damage (or repaired), 1 damage, 2 nothing could be checked.
 """
@@ -21,14 +22,13 @@ SOUND, DAMAGED, NOTHING = 0, 1, 2
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("path", type=Path, help="a directory of a store or server, a log, or an RDB file")
-    parser.add_argument("--repair", action="store_true", help="cut off a torn end; a copy of the file is kept")
+    parser.add_argument("--repair", action="store_true", help="remove a torn last record; a copy of the file is kept")
     parser.add_argument("--quiet", action="store_true", help="print damage only")
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check, report, repair on request; return the exit status."""
+    """Check the files, print the report, repair torn files on request; return the exit status."""
     path: Path = options.path
     try:
         report = _checked(path)
@@ -68,5 +68,5 @@ def _print(report: CheckReport, quiet: bool) -> None:
     for line in [] if quiet else [*report.read, *report.remarks]:
         print(line)
     for damage in report.damages:
-        hint = "; --repair cuts it off" if damage.torn else ""
+        hint = "; --repair removes this torn record" if damage.torn else ""
         print(f"DAMAGED {damage}{hint}")

@@ -46,7 +46,6 @@ Progress = Callable[[int, int], None]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments."""
     parser.add_argument("source", type=Path, help="a directory of a store or server, a log, or an RDB file")
     parser.add_argument("out", type=Path, metavar="OUT.rdb", help="the file to write")
     parser.add_argument("--rdb-version", type=_version, metavar="N", help="9 to 14, or 80 (Valkey 9)")
@@ -63,7 +62,7 @@ def _version(text: str) -> int:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read, write, report; return the exit status."""
+    """Read the source, write the RDB file, print the omissions; return the exit status."""
     source, out = options.source, options.out
     try:
         if out.exists() and not options.force:
@@ -91,12 +90,12 @@ def run(options: argparse.Namespace) -> int:
     print(f"{out}: RDB version {version}, {keys} keys, {out.stat().st_size} bytes, for {_READERS[version]}")
     if lost:
         values = len({(entry.database, entry.key) for entry in lost})
-        print(f"version {version} cannot store {values} of the values completely")
+        print(f"version {version} cannot store {values} values completely")
     return LEFT_OUT if lost and not options.lossy else CARRIED
 
 
 def _is_beside(error: OSError, out: Path) -> bool:
-    """Return whether the error concerns the draft of `out`."""
+    """Return whether an error concerns the temporary file beside `out`."""
     return error.filename is not None and Path(error.filename).parent == out.parent
 
 
@@ -164,7 +163,7 @@ def _is_rdb(path: Path) -> bool:
 
 
 class _ProgressDisk(Disk):
-    """A disk that reports the written bytes, with the size of the source as the estimated total."""
+    """A Disk that reports how many bytes were written; the total is estimated as the size of the source."""
 
     __slots__ = ("progress", "total")
 

@@ -1,7 +1,7 @@
 """`rillet info`: the build and the optional packages that are installed.
 
-The first line is for bug reports. An interpreted installation explains here how to get the compiled one, because pip
-hides the output of the build unless it runs with -v.
+The first line is for bug reports. If the package is interpreted, the line also explains how to get a compiled one,
+because pip hides the output of the build unless it runs with -v.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OPTIONAL = {
     "pyarrow": "Arrow batches for Spark, Stream.to_arrow",
     "pandas": "Stream.to_pandas",
     "polars": "Stream.to_polars",
-    "rich": "progress bars of the pipelines",
+    "rich": "the output of the flights demo",
     "matplotlib": "the chart of rillet pipeline lag",
 }
 PROGRAMS = {"java": "Spark needs Java 17 or newer", "redis-server": "the reference for tests and benchmarks"}

@@ -3,8 +3,7 @@
     rillet pipeline                  list the pipelines
     rillet pipeline NAME --help      list a pipeline's arguments
 
-Each pipeline is a module there with `add_arguments(parser)`, `run(options)` and optionally `argument_errors(options)`.
-The module is imported when its command runs.
+Each pipeline is a module of that package, imported when its command runs (cli_common.py lists its functions).
 
 Exit status: 0 success; 1 a failure, or a difference found; 2 wrong arguments, or Spark is missing; 130 interrupted.
 """
@@ -37,13 +36,13 @@ PIPELINES: dict[str, str] = {
 
 
 STOPPED: dict[str, str] = {
-    "archive": "; committed entries are kept, and the next run continues after them",
-    "replay": "; written entries are kept, and the same command continues after them",
-    "aggregate": "; committed entries are kept, and the next run continues after them",
-    "migrate": "; continue with --resume",
-    "dead-letters": "; requeued entries stay, and the same command requeues the rest",
+    "archive": "committed entries are kept, and the next run continues after them",
+    "replay": "written entries are kept, and the same command continues after them",
+    "aggregate": "committed entries are kept, and the next run continues after them",
+    "migrate": "continue with --resume",
+    "dead-letters": "requeued entries stay, and the same command requeues the rest",
 }
-"""What an interrupted pipeline leaves, for those that write."""
+"""How to continue after an interrupt; printed after `rillet: interrupted; `. Only for pipelines that write."""
 
 
 def run(given: Sequence[str]) -> int:
@@ -56,7 +55,8 @@ def run(given: Sequence[str]) -> int:
         # Clean-up after Ctrl-C may raise another error, because Spark is interrupted too.
         if not _interrupted(error):
             raise
-        print(f"rillet: interrupted{STOPPED.get(given[0], '')}", file=sys.stderr)
+        remedy = STOPPED.get(given[0])
+        print("rillet: interrupted" + (f"; {remedy}" if remedy else ""), file=sys.stderr)
         return INTERRUPTED
 
 
@@ -66,7 +66,7 @@ def _run(name: str, words: Sequence[str]) -> int:
     except RilletError as error:
         print(f"rillet: {error}", file=sys.stderr)
         return 2
-    from rillet.spark.pipelines.cli_arguments import PipelineParser
+    from rillet.spark.pipelines.cli_arguments import PipelineParser, spark_arguments
     from rillet.spark.pipelines.cli_common import FAILED, WRONG, error_line
 
     module = import_module(f"rillet.spark.pipelines.{name.replace('-', '_')}")
@@ -78,6 +78,7 @@ def _run(name: str, words: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     module.add_arguments(parser)
+    spark_arguments(parser)
     try:
         status: int = module.run(parser.read(words, module))
     except (OptionError, JavaMissing) as error:

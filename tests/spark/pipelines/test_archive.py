@@ -59,9 +59,8 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
     monkeypatch.setattr(module, "columns_of", lambda schema: types())
 
     def make(archive: Archive, url: str, **options: str) -> Any:
-        found = module.Job(archive, {"url": url, **options}, None, here, 2)
-        found.trim, found.small_files = True, 2
-        return found
+        files = module.FileOptions(small_files=2)
+        return module.Job(archive, {"url": url, **options}, None, here, 2, files, trim=True)
 
     return make
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -56,7 +57,7 @@ def archive_all(folder: Path, url: str, job: Callable[..., Any], small_files: in
     archive = Archive(folder)
     with archive.writing() as manifest:
         found = job(archive, url, stream="events", maxEntriesPerTrigger="250")
-        found.small_files = small_files
+        found.files = replace(found.files, small_files=small_files)
         found.round(manifest)
 
 

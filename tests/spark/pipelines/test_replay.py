@@ -117,21 +117,31 @@ def test_writes_of_other_clients_to_the_target_are_detected(judge: Judge, url: s
         other.write(batch(range(5, 10)))
 
 
+def test_a_resumed_replay_checks_the_end_of_the_target_before_it_writes(judge: Judge, url: str) -> None:
+    """Otherwise EXEC rejects the rows, and the record would list them as written."""
+    with writer(judge) as one, judge.client() as client:
+        one.write(batch(range(10)))
+        client.execute_command("XADD", "copy", entry_id(14), "n", "-1")
+    for _ in range(2):
+        with writer(judge) as two, pytest.raises(ConnectorError, match="but the next entry of the replay has the ID"):
+            two.write(batch(range(20)))
+    with judge.client() as client:
+        assert client.execute_command("HGET", "rillet:commits:{copy}:replay", "rows") == b"10"
+
+
 def test_an_entry_between_two_transactions_is_detected(judge: Judge, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another client writes between EXEC and the next WATCH: no row that the target rejects is counted as written."""
     send = Connection.send
 
-    def torn(connection: Connection, data: bytes | bytearray) -> None:
-        at = bytes(data).rfind(b"*3\r\n$5\r\nWATCH")
-        if b"EXEC" not in data:
-            return send(connection, data)
-        send(connection, data[:at])
-        with judge.client() as client:
-            client.execute_command("XADD", "copy", f"{entry_id(14)}", "n", "-1")
-        return send(connection, data[at:])
+    def late(connection: Connection, data: bytes | bytearray) -> None:
+        if data.startswith(b"*3\r\n$5\r\nWATCH"):
+            with judge.client() as client:
+                if client.exists("copy"):
+                    client.execute_command("XADD", "copy", f"{entry_id(14)}", "n", "-1")
+        return send(connection, data)
 
     with writer(judge) as one:
-        monkeypatch.setattr(Connection, "send", torn)
+        monkeypatch.setattr(Connection, "send", late)
         one.write(batch(range(10)))
         monkeypatch.setattr(Connection, "send", send)
         with pytest.raises(ConnectorError, match="stream 'copy' at .*, but the next entry of the replay has the ID"):

@@ -7,23 +7,20 @@
     FROM entries GROUP BY window(timestamp, '1 hour'), origin
 
 The view `entries` holds the source's rows: the typed columns of `schema` or, without a schema, the connector's default
-columns.
-The query is ordinary Spark SQL. A streaming query groups by `window(...)` or `session_window(...)` of the time column.
+columns. A streaming query groups by `window(...)` or `session_window(...)` of the time column.
 
 Streaming: a window is written once, when an entry arrives that is `watermark` newer than the window's end. Entries
 that arrive later for that window are dropped. Batch: every window is written, because no later entries can arrive.
 
 Outputs are exactly once. A micro-batch is one Parquet folder, batch=<number>, which a repeated batch overwrites. A
-write to a stream is named (query, batch), so the sink skips a write that it has already completed. Rows are
-sorted by their columns in SELECT order, so that a repeated batch has the same rows in the same order. Therefore select
-the window and the grouping columns before the measures: a sum of doubles may differ in its last bit when it is
-repeated.
+write to a stream is named (query, batch), so the sink skips a write that it has already completed. Rows are sorted by
+their columns in SELECT order, so that a repeated batch has the same rows in the same order. Therefore select the window
+and the grouping columns before the measures: a repeated sum of doubles may differ in its last bit.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -102,7 +99,7 @@ def aggregate(
     if parquet is None and sink is None:
         raise OptionError("rillet: the aggregation has no output: give parquet, sink, or both")
     if not batch and checkpoint is None:
-        raise OptionError("rillet: a streaming aggregation needs a checkpoint folder; a batch does not (batch)")
+        raise OptionError("rillet: a streaming aggregation needs a checkpoint folder; with batch=True it does not")
     frame = table(spark, source, schema, time, watermark, streaming=not batch)
     frame.createOrReplaceTempView(VIEW)
     try:
@@ -240,25 +237,22 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline aggregate`."""
     cli_arguments.source_arguments(parser)
-    group = parser.add_argument_group("query")
-    group.add_argument("--sql", help="a SELECT of Spark SQL over the view `entries`")
-    group.add_argument("--sql-file", type=sql_file, metavar="FILE", help="a file that holds the SELECT")
-    group.add_argument("--schema", help="names and types of the fields to read: 'origin string, delay double'")
-    group.add_argument("--time", default="timestamp", metavar="COLUMN",
-                       help="the event time (default: timestamp, the time in the entry's ID)")  # fmt: skip
-    group.add_argument("--watermark", type=duration, default=0.0, metavar="TIME",
-                       help="how late an entry may arrive: 30s, 2h ... (default: 0s)")  # fmt: skip
+    add = parser.add_argument_group("query").add_argument
+    add("--sql", help="a SELECT of Spark SQL over the view `entries`")
+    add("--sql-file", type=sql_file, metavar="FILE", help="a file that holds the SELECT")
+    add("--schema", help="names and types of the fields to read: 'origin string, delay double'")
+    add("--time", default="timestamp", metavar="COLUMN", help="the event time (default: timestamp, the time of the ID)")
+    add("--watermark", type=duration, default=0.0, metavar="TIME",
+        help="how late an entry may arrive: 30s, 2h ... (default: 0s)")  # fmt: skip
     group = parser.add_argument_group("output")
     group.add_argument("--parquet", metavar="FOLDER", help="write Parquet files to this folder")
     cli_arguments.target_arguments(group, required=False)
-    group = parser.add_argument_group("run")
-    group.add_argument("--batch", action="store_true", help="read the whole stream once, and write every window")
-    group.add_argument("--checkpoint", metavar="FOLDER", help="the folder in which a streaming run stores its position")
-    group.add_argument("--every", type=duration, metavar="TIME",
-                       help="keep running, with a micro-batch every 30s, 5m ... (default: run once)")  # fmt: skip
-    cli_arguments.spark_arguments(parser)
+    add = parser.add_argument_group("run").add_argument
+    add("--batch", action="store_true", help="read the whole stream once, and write every window")
+    add("--checkpoint", metavar="FOLDER", help="the folder in which a streaming run stores its position")
+    add("--every", type=duration, metavar="TIME",
+        help="keep running, with a micro-batch every 30s, 5m ... (default: run once)")  # fmt: skip
 
 
 def sql_file(path: str) -> str:
@@ -270,7 +264,6 @@ def sql_file(path: str) -> str:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     errors = cli_arguments.source_errors(options) + cli_arguments.target_errors(options)
     if (options.sql is None) == (options.sql_file is None):
         errors.append("give one of --sql and --sql-file")
@@ -288,19 +281,15 @@ def run(options: argparse.Namespace) -> int:
     """Run the aggregation and print a summary line; return the exit status."""
     source = cli_arguments.source_options(options)
     sink = None if options.to is None else {**cli_arguments.target_options(options), "stream": options.to}
-    spark = cli_common.open_session(options, "aggregate")
-    try:
-        stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    with cli_common.open_session(options, "aggregate") as spark:
+        stop = cli_common.stop_on_sigterm()
         with cli_common.progress_bar("aggregating") as bar:
             summary = aggregate(
                 spark, options.sql or options.sql_file, parquet=options.parquet, sink=sink, schema=options.schema,
                 time=options.time, watermark=options.watermark, batch=options.batch, checkpoint=options.checkpoint,
                 every=options.every, stop=stop, progress=bar, **source,
             )  # fmt: skip
-        print(summary.line(Outputs(options.parquet, sink)))
-    finally:
-        spark.stop()
+    print(summary.line(Outputs(options.parquet, sink)))
     return cli_common.DONE
 
 

@@ -3,14 +3,14 @@
     archive(spark, "events.archive", url="redis://localhost", stream="events", trim=True)
 
     server ──► source's tasks on the executors ──► Parquet files in staging ──► commit ──► XTRIM MINID
-                                                             archive_layout.py    │       archive_trim.py
+                                                             archive/layout.py    │       archive_trim.py
                source's offset  ◄──────────────── kept in the manifest ◄──────────┘
 
 The job drives the connector's streaming reader directly: `latestOffset` plans a batch, `partitions` returns its tasks,
 `read` runs in them. It does not use Spark's checkpoint. The archive's manifest holds the offset together with the list
-of files, in one commit, so the two cannot disagree, and no checkpoint can be lost separately from the data. Caps,
-patterns, clusters, groups and the data-loss check work as in any query on the source. A task writes its Arrow batches
-to Parquet itself; Spark's writer would send every row through the JVM.
+of files, in one commit, so the offset and the files cannot disagree. Batch limits, patterns, clusters, groups and the
+data-loss check work as in any query on the source. A task writes its Arrow batches to Parquet itself; Spark's writer
+would send every row through the JVM.
 
 Cost: each entry is read and written once, about 1 us per core for an entry of five fields. A commit costs a few fsyncs
 and one rename per file. Compaction reads and writes each byte again, log(target / batch) times, to the base
@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -40,12 +39,12 @@ from rillet.spark.read.offsets import Offset
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import DataType, StructField, StructType
+    from pyspark.sql.types import StructType
 
     from rillet.spark.read.data_loss import DataLossGuard
     from rillet.spark.read.micro_batch import MicroBatchReader
 
-TARGET = 128 << 20
+TARGET = 128 << 20  # bytes
 SMALL_FILES = 16
 BATCH_ENTRIES = 2_000_000
 MERGES_A_COMMIT = 64
@@ -53,6 +52,16 @@ OWN = "stream string, id string, id_ms bigint, id_seq bigint, timestamp timestam
 
 Work = Callable[[Sequence[tuple[Any, ...]]], list[Any]]
 """Runs (function, arguments ...) tuples as tasks and returns their results, in order."""
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How an archive's files are written and merged; seconds and bytes."""
+
+    small_files: int = SMALL_FILES  # merge the files of a folder if at least this many are small
+    target_bytes: int = TARGET
+    compression: str = "zstd"
+    keep_replaced: float = KEEP_REPLACED
 
 
 @dataclass
@@ -68,7 +77,7 @@ class ArchiveSummary:
     into: int = 0
     lost: int = 0  # entries known to have been removed before they were archived
     unsure: bool = False  # more entries may have been lost
-    trims: bool = False  # trimming was requested, even if groups still need every entry
+    trims: bool = False  # trimming was requested; it may have removed nothing
 
     def line(self, to: object) -> str:
         """Return the counts of an archive run as one line of text."""
@@ -104,16 +113,17 @@ def archive(
 
     options: those of the source. schema: typed columns instead of the map `fields`; an archive keeps its first schema.
     """
-    job = Job(Archive(to), options, schema, spark_work(spark), spark.sparkContext.defaultParallelism)
-    job.settings(trim, small_files, target_bytes, compression, keep_replaced, progress)
+    files = FileOptions(small_files, target_bytes, compression, keep_replaced)
+    job = Job(
+        Archive(to), options, schema, spark_work(spark), spark.sparkContext.defaultParallelism, files, trim=trim,
+        stop=stop, progress=progress,
+    )  # fmt: skip
     if trim and (wrong := trim_errors(job.parsed)):
         raise OptionError(f"rillet: {'; '.join(wrong)}")
-    job.stop = stopped = stop or threading.Event()
     with job.archive.writing() as manifest:
         manifest = job.round(manifest)
-        while every is not None and not stopped.wait(every):
+        while every is not None and not job.stop.wait(every):
             manifest = job.round(manifest)
-    job.done.trims = trim
     return job.done
 
 
@@ -129,7 +139,8 @@ def compact(
     folder, done = Archive(to), ArchiveSummary()
     folder.existing()
     with folder.writing() as manifest:
-        merge_small(folder, manifest, 2, target_bytes, compression, keep_replaced, spark_work(spark), done)
+        files = FileOptions(2, target_bytes, compression, keep_replaced)
+        merge_small(folder, manifest, files, spark_work(spark), done)
     return done
 
 
@@ -139,47 +150,32 @@ def spark_work(spark: SparkSession) -> Work:
     def work(tasks: Sequence[tuple[Any, ...]]) -> list[Any]:
         if not tasks:
             return []
-        return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(_do).collect())
+        return list(spark.sparkContext.parallelize(tasks, len(tasks)).map(lambda task: task[0](*task[1:])).collect())
 
     return work
-
-
-def _do(task: tuple[Any, ...]) -> Any:
-    function, *arguments = task
-    return function(*arguments)
 
 
 class Job:
     """An archive run over the selected streams; use it inside `Archive.writing`, which locks the archive."""
 
-    trim = False
-    small_files, target_bytes, compression, keep = SMALL_FILES, TARGET, "zstd", KEEP_REPLACED
-    progress: Progress = staticmethod(silent)
-
     def __init__(
-        self, archive: Archive, options: dict[str, str], schema: str | StructType | None, work: Work, parallelism: int
-    ) -> None:
+        self, archive: Archive, options: dict[str, str], schema: str | StructType | None, work: Work, parallelism: int,
+        files: FileOptions, *, trim: bool = False, stop: threading.Event | None = None, progress: Progress = silent,
+    ) -> None:  # fmt: skip
         from rillet.spark.source import RilletDataSource
 
-        given = {name.lower() for name in options}
-        if "maxentriespertrigger" not in given:
+        if "maxentriespertrigger" not in {name.lower() for name in options}:
             options = {**options, "maxEntriesPerTrigger": str(BATCH_ENTRIES)}
-        self.archive, self.options, self.work = archive, options, work
+        self.archive, self.options, self.work, self.files = archive, options, work, files
+        self.trim, self.progress = trim, progress
+        self.stop = stop or threading.Event()
         self.source = RilletDataSource(options)
         self.source.default_parallelism = parallelism
         self.parsed: Options = self.source.parsed
         self.columns = columns_of(self.source.schema() if schema is None else schema)
-        self.done = ArchiveSummary()
+        self.done = ArchiveSummary(trims=trim)
         self.total: int | None = None
-        self.stop = threading.Event()
         self.guard: DataLossGuard | None = None
-
-    def settings(
-        self, trim: bool, small_files: int, target_bytes: int, compression: str, keep: float, progress: Progress
-    ) -> None:
-        """Set the options that concern the archive instead of the source."""
-        self.trim, self.small_files, self.target_bytes = trim, small_files, target_bytes
-        self.compression, self.keep, self.progress = compression, keep, progress
 
     def round(self, manifest: ArchiveManifest) -> ArchiveManifest:
         """Archive all entries that the streams hold now, or stop early if `stop` is set; return the new manifest."""
@@ -197,7 +193,7 @@ class Job:
             with Servers(self.parsed) as servers:
                 self.total = self.done.entries + entries_behind(servers, Offset.parse(start))
                 while True:
-                    if self.trim:  # even without new entries, because a group may have advanced
+                    if self.trim:  # trim even without new entries: a group may have advanced
                         self.done.trimmed += trim_streams(servers, manifest, Offset.parse(start).streams)
                     end = reader.latestOffset(start, limit)
                     for stream in Offset.parse(end).streams:
@@ -209,12 +205,10 @@ class Job:
                     if self.stop.is_set():
                         return manifest
         finally:
-            self._count_losses()
+            if self.guard is not None:
+                self.done.lost, self.done.unsure = sum(self.guard.lost.values()), bool(self.guard.unsure)
             reader.stop()
-        return merge_small(
-            self.archive, manifest, self.small_files, self.target_bytes, self.compression, self.keep, self.work,
-            self.done,
-        )  # fmt: skip
+        return merge_small(self.archive, manifest, self.files, self.work, self.done)
 
     def _guarded(self, follower: MicroBatchReader) -> None:
         """Count each lost entry once over all rounds, and make data-loss errors name the remedy for an archive."""
@@ -224,17 +218,14 @@ class Job:
             guard.settled, guard.current, guard.unsure = before.settled, before.current, before.unsure
         self.guard = guard
 
-    def _count_losses(self) -> None:
-        if self.guard is not None:
-            self.done.lost, self.done.unsure = sum(self.guard.lost.values()), bool(self.guard.unsure)
-
     def batch(self, manifest: ArchiveManifest, partitions: Sequence[Any], end: dict[str, Any]) -> ArchiveManifest:
         """Write one batch of entries to Parquet files and commit it to the manifest."""
         staging = self.archive.stage()
         schema = self.columns.json()
         root = str(self.archive.path.absolute())
         tasks = [
-            (write_task, self.options, schema, one, root, staging, self.compression, self.trim) for one in partitions
+            (write_task, self.options, schema, one, root, staging, self.files.compression, self.trim)
+            for one in partitions
         ]
         parts: list[Part] = [part for written in self.work(tasks) for part in written]
         self.archive.at("written")
@@ -263,17 +254,9 @@ def write_task(
     columns = StructType.fromJson(json.loads(schema))
     as_texts = exact and "fields" in columns.names and columns["fields"].dataType == MapType(StringType(), StringType())
     if as_texts:
-        kinds = {"fields": MapType(StringType(), BinaryType())}
-        columns = StructType([replace_type(column, kinds.get(column.name)) for column in columns])
+        columns["fields"].dataType = MapType(StringType(), BinaryType())
     batches = RilletDataSource(options).streamReader(columns).read(partition)
     return write_parts(map(texts_of_bytes, batches) if as_texts else batches, Path(root), staging, compression)
-
-
-def replace_type(column: StructField, kind: DataType | None) -> StructField:
-    """Return a column with its type replaced, if a type is given."""
-    from pyspark.sql.types import StructField
-
-    return column if kind is None else StructField(column.name, kind, column.nullable, column.metadata)
 
 
 def columns_of(schema: str | StructType) -> StructType:
@@ -296,17 +279,16 @@ def _other_columns(path: Path, stored: str, requested: StructType) -> str:
 
 
 def merge_small(
-    archive: Archive, manifest: ArchiveManifest, least: int, target: int, compression: str, keep: float, work: Work,
-    done: ArchiveSummary,
-) -> ArchiveManifest:  # fmt: skip
-    """Merge the small files of each folder that has at least `least` small files; return the new manifest.
+    archive: Archive, manifest: ArchiveManifest, files: FileOptions, work: Work, done: ArchiveSummary
+) -> ArchiveManifest:
+    """Merge the small files of each folder that has enough of them; return the new manifest.
 
-    Also remove files that were replaced more than `keep` seconds ago.
+    Also remove the replaced files that no reader should need any more.
     """
     from rillet.spark.pipelines.parquet import merge_parts
 
-    manifest = archive.forget(manifest, keep)
-    runs = archive.mergeable(manifest, least, target)
+    manifest = archive.forget(manifest, files.keep_replaced)
+    runs = archive.mergeable(manifest, files.small_files, files.target_bytes)
     if runs and not can_exchange(archive.path / "_rillet"):
         raise ArchiveError(
             f"rillet: the file system of {archive.path} cannot exchange two folders atomically, so readers would see a "
@@ -321,10 +303,10 @@ def merge_small(
         if len(waiting) < MERGES_A_COMMIT and number < len(by_folder):
             continue
         staging, root = archive.stage(), archive.path.absolute()
-        files = work([(merge_parts, root, run, staging, compression) for run in waiting])
-        manifest = archive.merge(manifest, list(zip(waiting, files, strict=True)))
+        merged_files = work([(merge_parts, root, run, staging, files.compression) for run in waiting])
+        manifest = archive.merge(manifest, list(zip(waiting, merged_files, strict=True)))
         done.merged += sum(map(len, waiting))
-        done.into += len(files)
+        done.into += len(merged_files)
         waiting = []
     return manifest
 
@@ -339,23 +321,21 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline archive`."""
     parser.add_argument("to", type=_folder, metavar="FOLDER", help="the archive's folder; created if it does not exist")
     cli_arguments.source_arguments(parser)
-    group = parser.add_argument_group("archive")
-    group.add_argument("--schema", help="typed columns instead of the map `fields`: 'carrier string, delay double'")
-    group.add_argument("--every", type=duration, metavar="TIME", help="keep running, with a batch every 30s, 5m ...")
-    group.add_argument("--trim", action="store_true", help="trim archived entries that no group needs")
-    group.add_argument("--compact", action="store_true", help="merge small files and exit; needs no source")
-    group.add_argument("--small-files", type=whole_number(2), default=SMALL_FILES, metavar="N",
-                       help=f"merge the files of a day when this many are small (default: {SMALL_FILES})")  # fmt: skip
-    group.add_argument("--file-size", type=cli_arguments.byte_size, default=TARGET, metavar="SIZE",
-                       help="the largest size of a merged file (default: 128m)")  # fmt: skip
-    group.add_argument("--compression", choices=("zstd", "snappy", "gzip", "lz4", "none"), default="zstd",
-                       help="codec of the Parquet files (default: zstd)")  # fmt: skip
-    group.add_argument("--keep-replaced", type=duration, default=KEEP_REPLACED, metavar="TIME",
-                       help="how long replaced files are kept for running readers (default: 1h)")  # fmt: skip
-    cli_arguments.spark_arguments(parser)
+    add = parser.add_argument_group("archive").add_argument
+    add("--schema", help="typed columns instead of the map `fields`: 'carrier string, delay double'")
+    add("--every", type=duration, metavar="TIME", help="keep running, with a batch every 30s, 5m ...")
+    add("--trim", action="store_true", help="trim archived entries that no group needs")
+    add("--compact", action="store_true", help="merge small files and exit; needs no source")
+    add("--small-files", type=whole_number(2), default=SMALL_FILES, metavar="N",
+        help=f"merge the files of a day when this many are small (default: {SMALL_FILES})")  # fmt: skip
+    add("--file-size", type=cli_arguments.byte_size, default=TARGET, metavar="SIZE",
+        help="the largest size of a merged file (default: 128m)")  # fmt: skip
+    add("--compression", choices=("zstd", "snappy", "gzip", "lz4", "none"), default="zstd",
+        help="codec of the Parquet files (default: zstd)")  # fmt: skip
+    add("--keep-replaced", type=duration, default=KEEP_REPLACED, metavar="TIME",
+        help="how long replaced files are kept for running readers (default: 1h)")  # fmt: skip
 
 
 def _folder(text: str) -> Path:
@@ -365,7 +345,6 @@ def _folder(text: str) -> Path:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     if options.compact:
         others = {"--trim": options.trim, "--every": options.every, "--schema": options.schema}
         return [f"--compact only merges: it cannot be combined with {flag}" for flag, value in others.items() if value]
@@ -375,26 +354,22 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Archive the streams or compact the archive; print a summary line and return the exit status."""
-    spark = cli_common.open_session(options, "archive")
-    try:
+    with cli_common.open_session(options, "archive") as spark:
         if options.compact:
             done = compact(spark, options.to, target_bytes=options.file_size, compression=options.compression,
                            keep_replaced=options.keep_replaced)  # fmt: skip
             merged_files = f"{counted(done.merged, 'small file')} merged into {done.into:,}"
             print(f"{options.to}: {merged_files if done.merged else 'no small files to merge'}")
             return cli_common.DONE
-        stop = threading.Event()
-        signal.signal(signal.SIGTERM, lambda *_: stop.set())
+        stop = cli_common.stop_on_sigterm()
         with cli_common.progress_bar(f"archiving into {options.to}") as bar:
             done = archive(
                 spark, options.to, schema=options.schema, every=options.every, stop=stop, trim=options.trim,
                 small_files=options.small_files, target_bytes=options.file_size, compression=options.compression,
                 keep_replaced=options.keep_replaced, progress=bar, **cli_arguments.source_options(options),
             )  # fmt: skip
-        print(done.line(options.to))
-    finally:
-        spark.stop()
+    print(done.line(options.to))
     return cli_common.DONE
 
 
-__all__ = ["ArchiveSummary", "OptionError", "archive", "compact"]
+__all__ = ["ArchiveSummary", "archive", "compact"]

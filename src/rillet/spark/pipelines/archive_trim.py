@@ -44,7 +44,7 @@ def trim_streams(servers: Servers, manifest: ArchiveManifest, streams: Iterable[
         try:
             last_id = b"%d-%d" % last
             if not servers.call(key, b"XRANGE", key, last_id, last_id):
-                continue  # another stream of the same name, or another client trimmed further
+                continue  # the key holds another stream, or another client trimmed more
             bound = min([last, *needed(servers, key)])
             removed += servers.call(key, b"XTRIM", key, b"MINID", b"=", b"%d-%d" % bound)
         except ConnectorError as error:
@@ -58,7 +58,7 @@ def needed(servers: Servers, key: bytes) -> list[StreamID]:
     from rillet.spark.pipelines.group_info import xinfo_groups
 
     bounds = []
-    for group in xinfo_groups(servers, key):  # raises if the server rejects the command; empty means no groups
+    for group in xinfo_groups(servers, key):  # an empty list means: no groups; errors are raised
         bounds.append(StreamID.parse(group["last-delivered-id"]))
         if group["pending"]:
             oldest = servers.call(key, b"XPENDING", key, group["name"])[1]

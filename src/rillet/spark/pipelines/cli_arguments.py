@@ -1,8 +1,8 @@
 """Command-line arguments of the pipelines: a parser that reports every error at once, value types, shared groups.
 
 argparse stops at the first bad argument. `PipelineParser` instead collects all errors and reports them in one message:
-values that a `type` function rejects, missing arguments, unknown arguments, and the invalid combinations that the
-pipeline's `argument_errors` finds.
+values that a `type` function rejects, missing arguments, unknown arguments, and the errors that the pipeline's function
+`argument_errors` returns.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PipelineParser(argparse.ArgumentParser):
             elif action in required and value in (None, []) and not _reported(errors, action):
                 errors.append(f"{_name(action)} is missing: {action.help}")
         errors += [f"unknown argument {word}" for word in unknown]
-        errors += getattr(module, "argument_errors", lambda _: [])(options)
+        errors += module.argument_errors(options)
         if errors:
             raise OptionError("; ".join(errors))
         return options
@@ -128,21 +128,19 @@ def local_folder(text: str) -> Path:
 
 # ---- the source: --url, --path, --stream ... ----------------------------------------------------------------------
 
-_LOCATION = (
+_SOURCE = (  # flag, name of the connector's option, help
     ("--url", "url", "redis://[user:password@]host[:port][/db], rediss://, unix://, redis+cluster://"),
     ("--path", "path", "the directory of an embedded store, instead of a url"),
-)
-_STREAMS = (
     ("--stream", "stream", "the stream's key"),
     ("--streams", "streams", "several keys, separated by commas"),
     ("--stream-pattern", "streamPattern", "a glob of keys, matched again for every batch"),
 )
 
 
-def source_arguments(parser: argparse.ArgumentParser, streams: bool = True) -> None:
+def source_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments that name the source; `source_options` reads them."""
     group = parser.add_argument_group("source")
-    for flag, _, line in _LOCATION + (_STREAMS if streams else ()):
+    for flag, _, line in _SOURCE:
         group.add_argument(flag, help=line)
     group.add_argument("--option", type=name_value, action="append", default=[], metavar="NAME=VALUE",
                        help="any other option of the source; may be repeated (docs/spark.md)")  # fmt: skip
@@ -151,7 +149,7 @@ def source_arguments(parser: argparse.ArgumentParser, streams: bool = True) -> N
 def source_options(options: argparse.Namespace) -> dict[str, str]:
     """Return the connector's options from the arguments that `source_arguments` declared."""
     values = dict(pair for pair in options.option or () if pair is not None)
-    for flag, name, _ in (*_LOCATION, *_STREAMS):
+    for flag, name, _ in _SOURCE:
         value = getattr(options, flag[2:].replace("-", "_"), None)
         if value is not None:
             values[name] = value
@@ -171,9 +169,9 @@ def with_flags(message: str) -> str:
     """Return an error message of the connector with its option names replaced by command-line flags."""
     parts = message.replace("one of url (", "one of --url (").replace(" and path (", " and --path (").split("; ")
     for number, part in enumerate(parts):
-        before, colon, text = part.rpartition("of the source: ")  # `migrate` checks a source and a target
+        before, colon, text = part.rpartition("of the source: ")  # this prefix is in errors of `migrate`
         word, _, rest = text.partition(" ")
-        for flag, name, line in (*_LOCATION, *_STREAMS):
+        for flag, name, line in _SOURCE:
             if word == name:
                 parts[number] = f"{before}{colon}{flag} {rest}"
                 if name == "stream" and rest.startswith("is missing"):
@@ -204,7 +202,7 @@ def target_options(options: argparse.Namespace) -> dict[str, str]:
 
 
 def target_errors(options: argparse.Namespace, reads_stream: bool = True) -> list[str]:
-    """Return the errors in the combination of the arguments for the target with those for the source."""
+    """Return errors about the target: two locations are given, or it is the same stream as the source."""
     errors = []
     if options.to_url is not None and options.to_path is not None:
         errors.append("give one of --to-url and --to-path")

@@ -2,9 +2,10 @@
 
 A pipeline is a module of this package with a function over DataFrames. For `rillet pipeline NAME` it also has
 
-    add_arguments(parser)                 declares arguments as for argparse: required=, type=, choices=
-    argument_errors(options) -> list      optional: errors in the combination of arguments; an invalid value is None
-    run(options) -> int                   runs the pipeline, prints one line, returns the exit status
+    add_arguments(parser)              declares arguments as for argparse: required=, type=, choices=
+    argument_errors(options) -> list   returns errors in the combination of arguments; an invalid value is None
+    run(options) -> int                runs the pipeline, prints one line, returns the exit status
+    EPILOG                             examples for --help; optional
 """
 
 from __future__ import annotations
@@ -55,11 +56,11 @@ def open_session(options: argparse.Namespace, name: str) -> SparkSession:
     conf = dict(options.conf)
     local = options.master.startswith("local")
     if local:
-        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # without it Spark warns about other network interfaces
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")  # otherwise Spark warns that it chose one of many
     with _deferred_interrupt(), _quiet(options, conf):
         spark = session(options.master, f"rillet pipeline {name}", **conf)
         if not _has_own_log(options):
-            # The command prints one line per failure. The log is the only source for errors of remote executors.
+            # The command prints a local failure as one line. Errors of remote executors appear only in Spark's log.
             spark.sparkContext.setLogLevel("OFF" if local else "ERROR")
     return spark
 
@@ -92,10 +93,17 @@ def _deferred_interrupt() -> Iterator[None]:
     try:
         yield
     finally:
-        if signal.getsignal(signal.SIGINT) is note:  # otherwise Spark has installed its own handler
+        if signal.getsignal(signal.SIGINT) is note:  # if not, Spark has installed its own handler of Ctrl-C
             signal.signal(signal.SIGINT, before)
     if received:
         raise KeyboardInterrupt
+
+
+def stop_on_sigterm() -> threading.Event:
+    """Return an event that SIGTERM sets, so that a pipeline that keeps running ends after its current batch."""
+    stop = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: stop.set())
+    return stop
 
 
 JAVA_OPTIONS = "spark.driver.extraJavaOptions"
@@ -143,7 +151,7 @@ def progress_bar(title: str, unit: str = "entries") -> ProgressBar:
 
 
 def error_line(error: BaseException) -> str:
-    """Return an error's message as one line without the prefix `rillet: `; find it in a Spark traceback if needed."""
+    """Return an error's message as one line without the prefix `rillet: `, extracted from Spark's traceback if any."""
     return reason(error).removeprefix("rillet: ") or type(error).__name__
 
 

@@ -6,7 +6,7 @@
     reprocess(spark, letters.where("reason LIKE '%timeout%'"), url=...)           # back into the stream (requeue.py)
 
     stream group consumer id   the entry's stream, group, last consumer if known, and its ID there
-    reason                     the letter's first field of REASONS, or "delivered too often"; or a pending entry's state
+    reason                     a letter's first field of REASONS, or "delivered too often"; a pending entry's state
     deliveries failed added    number of deliveries; time of the letter or of the last delivery; time of the entry's ID
     age_seconds age            time since `failed`, by the server's clock, as a number and as a range for reports
     letter_stream letter_id    the dead letter itself; null for pending entries
@@ -14,7 +14,7 @@
 
 A dead letter is a copy of an entry that a consumer gave up. A consumer of rillet
 (`messages(max_deliveries=..., dead_letters=...)`) appends the fields `_stream`, `_group`, `_id` and `_deliveries` to
-it. Dead letters of other libraries may lack these fields; then `to` names the stream for requeuing.
+the copy. Dead letters of other libraries may lack these fields; then `to` names the stream for requeuing.
 """
 
 from __future__ import annotations
@@ -29,13 +29,7 @@ from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.option_types import duration, whole_number
 from rillet.spark.options import Options
-from rillet.spark.pipelines.cli_arguments import (
-    local_folder,
-    source_arguments,
-    source_errors,
-    source_options,
-    spark_arguments,
-)
+from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
 from rillet.spark.pipelines.cli_common import DONE, counted, foreign_files, open_session, progress_bar
 from rillet.spark.pipelines.group_info import checked_options, milliseconds, pending_pages, streams_of, xinfo_groups
 from rillet.spark.pipelines.requeue import META, as_text, reprocess
@@ -94,10 +88,8 @@ def pending(spark: SparkSession, *, min_deliveries: int = 1, min_idle_ms: int = 
     read = partial(_pending_rows, checked, min_deliveries, min_idle_ms)
     rows = spark.sparkContext.parallelize(parts, max(len(parts), 1)).flatMap(read)
     entries = spark.createDataFrame(rows, _PENDING_SCHEMA)
-    no_letter = entries.withColumn("letter_stream", F.lit(None).cast("string")).withColumn(
-        "letter_id", F.lit(None).cast("string")
-    )
-    return _aged(no_letter, _now(checked))
+    nothing = F.lit(None).cast("string")
+    return _aged(entries.withColumns({"letter_stream": nothing, "letter_id": nothing}), _now(checked))
 
 
 def _pending_rows(options: Options, least: int, idle: int, part: tuple[bytes, bytes]) -> Iterator[tuple[Any, ...]]:
@@ -130,10 +122,11 @@ def _now(options: Options) -> int:
     with Servers(options) as servers:
         for connection in servers.masters():
             return milliseconds(connection.call(b"TIME"))
-    raise ConnectorError("rillet: no server answers")
+    raise ConnectorError("rillet: no node of the cluster answers")
 
 
 def _aged(rows: DataFrame, now: int) -> DataFrame:
+    """Return failed entries with the columns `age_seconds` and `age`; now: the server's time in milliseconds."""
     from pyspark.sql import functions as F
 
     age = ((F.lit(now) - F.unix_millis("failed")) / 1000).alias("age_seconds")
@@ -147,17 +140,11 @@ def report(rows: DataFrame) -> DataFrame:
     """Return the number of failed entries by stream, group, reason and age, largest first."""
     from pyspark.sql import functions as F
 
-    return (
-        rows.groupBy("stream", "group", "reason", "age")
-        .agg(
-            F.count("*").alias("entries"),
-            F.max("deliveries").alias("deliveries_max"),
-            F.countDistinct("consumer").alias("consumers"),
-            F.min("failed").alias("first"),
-            F.max("failed").alias("last"),
-        )  # fmt: skip
-        .orderBy(F.desc("entries"), "stream", "group", "reason", "first")
-    )
+    counts = rows.groupBy("stream", "group", "reason", "age").agg(
+        F.count("*").alias("entries"), F.max("deliveries").alias("deliveries_max"),
+        F.countDistinct("consumer").alias("consumers"), F.min("failed").alias("first"), F.max("failed").alias("last"),
+    )  # fmt: skip
+    return counts.orderBy(F.desc("entries"), "stream", "group", "reason", "first")
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
@@ -170,27 +157,19 @@ rillet pipeline dead-letters --url redis://localhost --stream events --pending -
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline dead-letters`."""
     source_arguments(parser)
-    parser.add_argument(
-        "--pending", action="store_true", help="list the pending entries of the streams' groups instead of dead letters"
-    )
-    parser.add_argument(
-        "--min-deliveries", type=whole_number(1), metavar="N", help="with --pending: delivered at least N times"
-    )
-    parser.add_argument(
-        "--min-idle", type=duration, metavar="TIME", help="with --pending: not delivered for this long (30m)"
-    )
-    parser.add_argument("--where", metavar="SQL", help="a condition on the columns, such as \"group = 'billing'\"")
-    parser.add_argument("--show", type=whole_number(1), metavar="N", help="print N of the selected entries")
-    parser.add_argument("--out", type=local_folder, help="write the selected entries to this folder as Parquet")
-    parser.add_argument("--reprocess", action="store_true", help="append the selected entries to their stream again")
-    parser.add_argument("--to", metavar="STREAM", help="with --reprocess: requeue into this stream")
-    spark_arguments(parser)
+    add = parser.add_argument
+    add("--pending", action="store_true", help="list the pending entries of the streams' groups, not dead letters")
+    add("--min-deliveries", type=whole_number(1), metavar="N", help="with --pending: delivered at least N times")
+    add("--min-idle", type=duration, metavar="TIME", help="with --pending: not delivered for this long (30m)")
+    add("--where", metavar="SQL", help="a condition on the columns, such as \"group = 'billing'\"")
+    add("--show", type=whole_number(1), metavar="N", help="print N of the selected entries")
+    add("--out", type=local_folder, help="write the selected entries to this folder as Parquet")
+    add("--reprocess", action="store_true", help="append the selected entries to their stream again")
+    add("--to", metavar="STREAM", help="with --reprocess: append the entries to this stream instead")
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     errors = source_errors(options)
     if not options.pending and (options.min_deliveries is not None or options.min_idle is not None):
         errors.append("--min-deliveries and --min-idle need --pending")

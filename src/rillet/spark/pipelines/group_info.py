@@ -25,7 +25,7 @@ from rillet.spark.server_address import require_store
 from rillet.types.stream.id import StreamID
 
 PAGE = 1000
-STREAM_OPTIONS = {"stream", "streams", "streampattern"}  # in lower case
+STREAM_OPTIONS = {"stream", "streams", "streampattern"}  # the options that select streams, in lower case
 _TRIES = 8
 
 
@@ -36,6 +36,11 @@ class XpendingRow(NamedTuple):
     consumer: bytes
     delivered: int
     deliveries: int
+
+
+def shown(raw: bytes) -> str:
+    """Return a key, name or ID as text; bytes that are not UTF-8 are escaped."""
+    return raw.decode("utf-8", "backslashreplace")
 
 
 def or_all_streams(given: Mapping[str, str]) -> dict[str, str]:

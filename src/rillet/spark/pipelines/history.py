@@ -1,6 +1,6 @@
 """history: prints an archive and the entries of its streams that are not archived yet, or writes both to Parquet.
 
-spark/read/history.py describes how the two are combined without gaps or duplicates.
+spark/read/history.py describes how archive and streams are combined without gaps or duplicates.
 """
 
 from __future__ import annotations
@@ -20,20 +20,16 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline history`."""
     parser.add_argument("archive", type=cli_arguments.local_folder, metavar="FOLDER", help="the archive's folder")
     cli_arguments.source_arguments(parser)
-    group = parser.add_argument_group("history")
-    group.add_argument("--schema", help="typed columns instead of the map `fields`: 'id string, delay double'")
-    group.add_argument("--where", metavar="SQL", help="a condition on the columns")
-    group.add_argument("--to", metavar="FOLDER", help="write Parquet files to this folder instead of printing rows")
-    group.add_argument("--limit", type=whole_number(1), default=20, metavar="N",
-                       help="the number of rows to print (default: 20)")  # fmt: skip
-    cli_arguments.spark_arguments(parser)
+    add = parser.add_argument_group("history").add_argument
+    add("--schema", help="typed columns instead of the map `fields`: 'id string, delay double'")
+    add("--where", metavar="SQL", help="a condition on the columns")
+    add("--to", metavar="FOLDER", help="write Parquet files to this folder instead of printing rows")
+    add("--limit", type=whole_number(1), default=20, metavar="N", help="the number of rows to print (default: 20)")
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     errors = cli_arguments.source_errors(options)
     if options.to is not None and Path(options.to).exists():
         errors.append(f"--to is {options.to!r}: this path exists already")
@@ -42,8 +38,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
 
 def run(options: argparse.Namespace) -> int:
     """Print the rows of archive and streams or write them to Parquet, then print a summary; return the exit status."""
-    spark = cli_common.open_session(options, "history")
-    try:
+    with cli_common.open_session(options, "history") as spark:
         table = history(spark, archive=options.archive, schema=options.schema, **cli_arguments.source_options(options))
         if options.where is not None:
             table = table.where(options.where)
@@ -53,8 +48,6 @@ def run(options: argparse.Namespace) -> int:
         else:
             table.write.parquet(options.to)
             print(f"{options.to}: {counted(spark.read.parquet(options.to).count(), 'entry', 'entries')}")
-    finally:
-        spark.stop()
     return cli_common.DONE
 
 

@@ -13,7 +13,6 @@ import argparse
 import math
 import signal
 import threading
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,24 +20,16 @@ from typing import TYPE_CHECKING, Any
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.option_types import timeout, whole_number
-from rillet.spark.options import Options, parse
-from rillet.spark.pipelines.cli_arguments import (
-    local_folder,
-    source_arguments,
-    source_errors,
-    source_options,
-    spark_arguments,
-)
+from rillet.spark.pipelines.cli_arguments import local_folder, source_arguments, source_errors, source_options
 from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
-from rillet.spark.pipelines.group_info import streams_of
+from rillet.spark.pipelines.group_info import checked_options, or_all_streams, streams_of
 from rillet.spark.pipelines.lag_sampling import MOST_PENDING, Samples, sample, schema, watch
 from rillet.spark.pipelines.tables import in_time, table
-from rillet.spark.server_address import require_store
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SHOWN = 8  # a chart shows at most this many groups
+SHOWN = 8  # the maximum number of groups in a chart
 
 
 # -- over DataFrames -------------------------------------------------------------------------------------------------
@@ -48,7 +39,7 @@ def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str
     """Return one sample of the groups of the selected streams; without a stream option, those of all streams."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    checked = _checked(options)
+    checked = checked_options(options)
     with Servers(checked) as servers:
         rows = sample(servers, streams_of(servers, checked), most_pending)
     columns = from_arrow_schema(schema())
@@ -58,7 +49,7 @@ def lag(spark: SparkSession, *, most_pending: int = MOST_PENDING, **options: str
 
 
 def history(spark: SparkSession, place: str | Path) -> DataFrame:
-    """Return all samples in a folder of Parquet files; `rillet pipeline lag` may still be writing to it."""
+    """Return all samples in a folder of Parquet files; `rillet pipeline lag` may still be writing to the folder."""
     return spark.read.parquet(str(place))
 
 
@@ -98,17 +89,16 @@ def chart(samples: DataFrame, target: str | Path, most: int = SHOWN) -> list[str
         .orderBy(F.desc("worst"), "stream", "group")
         .limit(most)
     )
-    wanted = ["sampled", "stream", "group", "lag", "behind_ms", "pending", "age_p99_ms"]
-    rows = (
-        samples.join(worst.select("stream", "group"), ["stream", "group"]).select(*wanted).orderBy("sampled").collect()
-    )
+    columns = ["sampled", "stream", "group", "lag", "behind_ms", "pending", "age_p99_ms"]
+    drawn = samples.join(worst.select("stream", "group"), ["stream", "group"]).select(*columns)
+    rows = drawn.orderBy("sampled").collect()
     names = [f"{row['stream']} / {row['group']}" for row in worst.collect()]
     _draw(names, rows, Path(target))
     return names
 
 
 def _draw(names: list[str], rows: list[Any], target: Path) -> None:
-    """Draw the lag chart: three panels, one above the other, with a line for each group."""
+    """Draw the lag chart with three panels (lag, pending entries, age) and a line for each group."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -148,22 +138,17 @@ rillet pipeline lag --report lag --chart lag.png                               t
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline lag`."""
     source_arguments(parser)
-    parser.add_argument("--every", type=timeout, default=10.0, help="time between samples (default: 10s)")
-    parser.add_argument("--for", dest="lasting", type=timeout, help="how long to sample (default: until ^C)")
-    parser.add_argument(
-        "--out", type=local_folder, help="write samples to this folder as Parquet files (default: print one sample)"
-    )
-    parser.add_argument("--most-pending", type=whole_number(1), default=MOST_PENDING,
-                        help="the maximum number of pending entries of a group that a sample reads")  # fmt: skip
-    parser.add_argument("--report", type=local_folder, help="summarise the samples of this folder instead of sampling")
-    parser.add_argument("--chart", type=Path, help="with --report: also draw a PNG")
-    spark_arguments(parser)
+    add = parser.add_argument
+    add("--every", type=timeout, default=10.0, help="time between samples (default: 10s)")
+    add("--for", dest="lasting", type=timeout, help="how long to sample (default: until ^C)")
+    add("--out", type=local_folder, help="write samples to this folder as Parquet files (default: print one sample)")
+    add("--most-pending", type=whole_number(1), default=MOST_PENDING, help="the most pending entries to read per group")
+    add("--report", type=local_folder, help="summarize the samples in this folder instead of sampling")
+    add("--chart", type=Path, help="with --report: also draw a PNG")
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     errors = []
     if options.report is not None:
         if options.out is not None or options.lasting is not None or source_options(options):
@@ -171,7 +156,7 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
         if not any(options.report.glob("**/*.parquet")):
             errors.append(f"--report is {options.report}: this folder holds no samples")
     else:
-        errors += source_errors(options, **_streams(source_options(options)))
+        errors += source_errors(options, **or_all_streams(source_options(options)))
         if options.chart is not None:
             errors.append("--chart needs --report, the folder with the samples")
         if options.lasting is not None and options.out is None:
@@ -179,23 +164,11 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
     return errors
 
 
-def _streams(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the option that selects all streams; no option if the user has named streams."""
-    names = {name.lower() for name in given}
-    return {} if names & {"stream", "streams", "streampattern"} else {"streamPattern": "*"}
-
-
-def _checked(given: Mapping[str, str]) -> Options:
-    options = parse({**given, **_streams(given)})
-    require_store(options)
-    return options
-
-
 def run(options: argparse.Namespace) -> int:
     """Sample the lag of groups, or report on stored samples; return the exit status."""
     if options.report is not None:
         return _report(options)
-    checked = _checked(source_options(options))
+    checked = checked_options(source_options(options))
     samples = None if options.out is None else Samples(options.out)
     stopped = threading.Event()
     before = signal.getsignal(signal.SIGINT)
@@ -206,7 +179,7 @@ def run(options: argparse.Namespace) -> int:
         stopped.set()
 
     if samples is None:
-        stopped.set()  # take one sample only; Ctrl-C interrupts it
+        stopped.set()  # take only one sample; Ctrl-C interrupts the command
     else:
         signal.signal(signal.SIGINT, stop)
         signal.signal(signal.SIGTERM, stop)
@@ -252,7 +225,6 @@ def _report(options: argparse.Namespace) -> int:
         for row in rows
     ]))  # fmt: skip
     span = (max(row["last"] for row in rows) - min(row["first"] for row in rows)).total_seconds() * 1000
-    print(
-        f"{counted(len(rows), 'group')} over {in_time(span)}" + (f", drawn in {options.chart}" if options.chart else "")
-    )
+    drawn = f", drawn in {options.chart}" if options.chart else ""
+    print(f"{counted(len(rows), 'group')} over {in_time(span)}{drawn}")
     return DONE

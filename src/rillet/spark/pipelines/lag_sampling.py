@@ -33,6 +33,7 @@ from rillet.spark.pipelines.group_info import (
     PAGE,
     milliseconds,
     pending_pages,
+    shown,
     streams_of,
     xinfo_consumers,
     xinfo_groups,
@@ -76,12 +77,12 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
         (clock,) = servers.calls(key, [(b"TIME",)])
         now = milliseconds(clock)
         newest, last = StreamID.parse(stream["last-generated-id"]), StreamID.parse(group["last-delivered-id"])
-        first = stream["first-entry"]  # a group at 0-0 is behind since the first entry that still exists
+        first = stream["first-entry"]  # for a group that has received nothing, measure from the first entry that exists
         since = last if first is None else max(last, StreamID.parse(first[0]))
         yield {
             "sampled": now * 1000,
-            "stream": key.decode("utf-8", "backslashreplace"),
-            "group": name.decode("utf-8", "backslashreplace"),
+            "stream": shown(key),
+            "group": shown(name),
             "last_generated_id": str(newest),
             "last_delivered_id": str(last),
             "length": stream["length"],
@@ -96,9 +97,9 @@ def _stream_rows(servers: Servers, key: bytes, most_pending: int) -> Iterator[di
 
 
 def _consumer(info: dict[str, Any]) -> dict[str, Any]:
-    inactive = info.get("inactive", -1)  # missing before 7.2; -1: never active
+    inactive = info.get("inactive", -1)  # missing before Redis 7.2; -1: the consumer was never active
     return {
-        "name": info["name"].decode("utf-8", "backslashreplace"),
+        "name": shown(info["name"]),
         "pending": info["pending"],
         "idle_ms": info["idle"],
         "inactive_ms": None if inactive < 0 else inactive,

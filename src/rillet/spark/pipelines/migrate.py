@@ -7,8 +7,8 @@ stream is copied as one DUMP payload if the target accepts it; any other is rebu
 describes the steps, and what commands cannot copy). Each stream is a Spark task; the largest start first. The report
 has one row per stream:
 
-    stream, target   the keys                      equal          both sides were compared and are equal
-    how              restored, rebuilt, resumed    differences    the differences between the two, as text
+    stream, target   the keys                      equal          source and target were compared and are equal
+    how              restored, rebuilt, resumed    differences    the differences between source and target, as text
     entries, bytes, groups, pending, digest        notes          data that commands cannot copy, if there is any
     rounds           how often new data was copied
 
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict
+from dataclasses import astuple, replace
 from typing import TYPE_CHECKING
 
 from rillet.client.servers import Servers
@@ -32,15 +32,9 @@ from rillet.errors import RilletError
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import duration
 from rillet.spark.options import OptionError, Options, parse
-from rillet.spark.pipelines.cli_arguments import (
-    name_value,
-    source_arguments,
-    source_options,
-    spark_arguments,
-    with_flags,
-)
+from rillet.spark.pipelines.cli_arguments import name_value, source_arguments, source_options, with_flags
 from rillet.spark.pipelines.cli_common import DONE, FAILED, PipelineError, counted, open_session, progress_bar
-from rillet.spark.pipelines.group_info import streams_of
+from rillet.spark.pipelines.group_info import STREAM_OPTIONS, or_all_streams, shown, streams_of
 from rillet.spark.pipelines.migrate_compare import REFUSE, REPLACE, RESUME, Plan, StreamMigrated
 from rillet.spark.pipelines.migrate_stream import copy_stream
 from rillet.spark.pipelines.tables import in_bytes, table, watched
@@ -54,7 +48,6 @@ _SCHEMA = (
     "stream string, target string, how string, entries bigint, bytes bigint, groups bigint, pending bigint, "
     "rounds int, digest string, equal boolean, differences array<string>, notes array<string>, seconds double"
 )
-_NAMES = ("stream", "streams", "streampattern")
 
 
 def migrate(
@@ -73,24 +66,22 @@ def migrate(
     prefix: precedes each stream's name at the target. target: connection options only, without a stream.
     """
     plan = Plan(*checked(source, target, policy), policy=policy, follow=follow, follow_for=follow_for, verify=verify)
-    rows = [asdict(one) for one in copy_all(spark, plan, prefix)]
-    return spark.createDataFrame([tuple(row.values()) for row in rows], _SCHEMA)
+    return spark.createDataFrame([astuple(one) for one in copy_all(spark, plan, prefix)], _SCHEMA)
 
 
 def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = REFUSE) -> tuple[Options, Options]:
     """Return the checked options of source and target; raise one OptionError that lists every error."""
     wrong = [] if policy in POLICIES else [f"policy is {policy!r}: expected one of {', '.join(POLICIES)}"]
     sides: list[Options] = []
-    everything = {} if {name.lower() for name in source} & set(_NAMES) else {"streamPattern": "*"}
-    named = sorted({name.lower() for name in target} & set(_NAMES))
+    named = [name for name in target if name.lower() in STREAM_OPTIONS]
     if named:
         wrong.append(
             f"the target does not accept {', '.join(named)}: streams keep their names, after an optional prefix"
         )
-    rest = {name: value for name, value in target.items() if name.lower() not in _NAMES}
-    for side, given in (("source", {**source, **everything}), ("target", {**rest, "streamPattern": "*"})):
+    rest = {name: value for name, value in target.items() if name not in named}
+    for side, given in (("source", source), ("target", rest)):
         try:
-            sides.append(parse(given))
+            sides.append(parse(or_all_streams(given)))
         except OptionError as error:
             wrong.append(f"of the {side}: {str(error).removeprefix('rillet: ')}")
     if wrong:
@@ -100,14 +91,12 @@ def checked(source: Mapping[str, str], target: Mapping[str, str], policy: str = 
 
 
 def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMigrated]:
-    """Copy the streams of a plan, each in a task; raise PipelineError before the first copy if one cannot be copied."""
+    """Copy each stream of a plan in a Spark task; raise PipelineError before the first copy if one is impossible."""
     pairs = _planned(plan, prefix)
     if not pairs:
         return []
 
     def copied(part: Iterable[tuple[bytes, bytes]]) -> Iterator[StreamMigrated]:
-        from dataclasses import replace
-
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -122,15 +111,13 @@ def copy_all(spark: SparkSession, plan: Plan, prefix: str = "") -> list[StreamMi
 
 
 def places(servers: Servers) -> set[tuple[bytes, int]]:
-    """Return identifiers of the servers' data: two addresses of the same server, or its replica, return equal ones."""
+    """Return identifiers of the data on servers; all addresses of a server, and its replicas, have one in common."""
     identifiers = set()
     for connection in servers.masters():
-        replies = connection.replies([(b"INFO", b"server"), (b"INFO", b"replication")])
-        for line in b"\n".join(
-            [one for one in replies if isinstance(one, bytes)]
-        ).splitlines():  # no text if an ACL forbids INFO
-            if line.startswith((b"run_id:", b"master_replid:")):
-                identifiers.add((line, connection.address.db))
+        for reply in connection.replies([(b"INFO", b"server"), (b"INFO", b"replication")]):
+            for line in reply.splitlines() if isinstance(reply, bytes) else ():  # an ACL may forbid INFO
+                if line.startswith((b"run_id:", b"master_replid:")):
+                    identifiers.add((line, connection.address.db))
     return identifiers
 
 
@@ -144,22 +131,19 @@ def _planned(plan: Plan, prefix: str) -> list[tuple[bytes, bytes]]:
                 f"rillet: source and target are the same server, {source}: give a prefix or another target"
             )
         lengths = source.each([(key, (b"XLEN", key)) for key in keys])
-        wrong = [
-            f"{key.decode('utf-8', 'replace')!r}: {length}" for key, length in zip(keys, lengths, strict=True)
-            if isinstance(length, ReplyError)
-        ]  # fmt: skip
+        sizes = dict(zip(keys, lengths, strict=True))
+        wrong = [f"{shown(key)!r}: {length}" for key, length in sizes.items() if isinstance(length, ReplyError)]
         if wrong:
-            raise PipelineError(f"rillet: cannot be read at {source}: {'; '.join(wrong)}")
+            raise PipelineError(f"rillet: {source} rejected the request for the length of streams: {'; '.join(wrong)}")
         if plan.policy == REFUSE:
             there = target.each([(to, (b"EXISTS", to)) for _, to in pairs])
-            full = [to.decode("utf-8", "replace") for (_, to), exists in zip(pairs, there, strict=True) if exists == 1]
+            full = [shown(to) for (_, to), exists in zip(pairs, there, strict=True) if exists == 1]
             if full:
-                shown = ", ".join(full[:10]) + (f" and {len(full) - 10} more" if len(full) > 10 else "")
+                names = ", ".join(full[:10]) + (f" and {len(full) - 10} more" if len(full) > 10 else "")
                 raise PipelineError(
-                    f"rillet: these streams already exist at {target}: {shown}. "
+                    f"rillet: these streams already exist at {target}: {names}. "
                     "Continue them with resume, or delete them with replace"
                 )
-    sizes = dict(zip(keys, lengths, strict=True))
     return sorted(pairs, key=lambda pair: -sizes[pair[0]])
 
 
@@ -173,39 +157,34 @@ rillet pipeline migrate --url redis://old --to-url redis://new --resume --follow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline migrate`."""
     source_arguments(parser)
-    group = parser.add_argument_group("target")
-    group.add_argument("--to-url", help="redis://, rediss://, unix://, redis+cluster://")
-    group.add_argument("--to-path", help="the directory of an embedded store; created if it does not exist")
-    group.add_argument("--to-option", type=name_value, action="append", default=[], metavar="NAME=VALUE",
-                       help="any other option of the target; may be repeated")  # fmt: skip
-    group.add_argument("--prefix", default="", help="a prefix for the names of the streams at the target")
-    group.add_argument("--resume", action="store_true", help="continue streams that already exist at the target")
-    group.add_argument("--replace", action="store_true", help="delete streams that already exist at the target")
+    add = parser.add_argument_group("target").add_argument
+    add("--to-url", help="redis://, rediss://, unix://, redis+cluster://")
+    add("--to-path", help="the directory of an embedded store; created if it does not exist")
+    add("--to-option", type=name_value, action="append", default=[], metavar="NAME=VALUE",
+        help="any other option of the target; may be repeated")  # fmt: skip
+    add("--prefix", default="", help="a prefix for the names of the streams at the target")
+    add("--resume", action="store_true", help="continue streams that already exist at the target")
+    add("--replace", action="store_true", help="delete streams that already exist at the target")
     parser.add_argument("--follow", action="store_true", help="copy new data until both sides are equal")
     parser.add_argument("--follow-for", type=duration, metavar="TIME", help="follow for at most this time (10m, 1h)")
     parser.add_argument("--no-verify", action="store_true", help="compare the counters instead of every entry")
-    spark_arguments(parser)
 
 
 def _target(options: argparse.Namespace) -> dict[str, str]:
+    location = {"url": options.to_url, "path": options.to_path}
     values = dict(pair for pair in options.to_option or () if pair is not None)
-    for name, value in (("url", options.to_url), ("path", options.to_path)):
-        if value is not None:
-            values[name] = value
-    return values
+    return values | {name: value for name, value in location.items() if value is not None}
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     errors = []
     try:
         checked(source_options(options), _target(options))
     except OptionError as error:
         errors.append(_with_flags(str(error).removeprefix("rillet: ")))
     except RilletError:
-        pass  # the store does not exist: `run` reports it
+        pass  # there is no store at the source's path: `run` raises this error again
     if options.resume and options.replace:
         errors.append("give one of --resume and --replace")
     if options.follow_for is not None and not options.follow:

@@ -1,25 +1,35 @@
 """Compares a stream on two servers: entries, counters, groups, consumers and pending entries.
 
-Both streams are read in pages and their entries are paired by ID, so memory is one page of each stream. The digest is a
-hash of the entries' RESP bytes. All servers encode an entry identically, so streams with equal digests hold equal
-entries.
+Both streams are read in pages and their entries are paired by ID, so memory is one page of each stream. The digest in
+the report is a hash of the entries' RESP bytes (copying.py).
 """
 
 from __future__ import annotations
 
 import hashlib
+import heapq
+from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from rillet.client.errors import ConnectorError
 from rillet.client.servers import Servers
 from rillet.spark.options import Options
 from rillet.spark.pipelines.copying import RawEntry, RawPages
-from rillet.spark.pipelines.group_info import XpendingRow, pending_pages, xinfo_consumers, xinfo_groups, xinfo_stream
+from rillet.spark.pipelines.group_info import (
+    XpendingRow,
+    pending_pages,
+    shown,
+    xinfo_consumers,
+    xinfo_groups,
+    xinfo_stream,
+)
 from rillet.types.stream.id import MAX, StreamID
 
-REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"
+REFUSE, RESUME, REPLACE = "refuse", "resume", "replace"  # policies for streams that exist at the target
 SMALL = 8 << 20  # streams up to this MEMORY USAGE are copied by DUMP
 LAST = StreamID(MAX, MAX)
 _CLOCKS = 2  # tolerance of delivery times, in milliseconds
@@ -52,7 +62,7 @@ class StreamMigrated:
 
 @dataclass(frozen=True)
 class Plan:
-    """The options of a migration, for source and target."""
+    """The options of a migration."""
 
     source: Options
     target: Options
@@ -64,7 +74,7 @@ class Plan:
 
 
 class StreamPair:
-    """A stream at the source and at the target; its methods only read."""
+    """A stream at the source and at the target of a migration; the methods only read and compare both."""
 
     def __init__(
         self, plan: Plan, source: Servers, target: Servers, key: bytes, to: bytes, outcome: StreamMigrated
@@ -81,34 +91,30 @@ class StreamPair:
             raise ConnectorError(f"rillet: the stream {self.outcome.stream!r} does not exist at {self.source}")
         return info
 
-    def settled(self) -> bool:
-        """Return whether the counters of the stream and its groups are equal now."""
-        return not self.counter_differences() and not self.group_counter_differences()
-
     def counter_differences(self) -> list[str]:
-        """Return the differences in the stream's counters."""
+        """Return the differences in the counters of the stream and its groups; report the size of the groups."""
         here, there = self.source_info(), xinfo_stream(self.target, self.to)
         if there is None:
             return ["the target no longer exists"]
-        return [
-            f"{name} is {_value(here[name])} at the source, {_value(there[name])} at the target"
+        wrong = [
+            f"{name} is {_both(here[name], there[name])}"
             for name in _COUNTERS if name in here and name in there and here[name] != there[name]
         ]  # fmt: skip
-
-    def group_counter_differences(self) -> list[str]:
-        """Return the differences in the groups' counters; add the numbers of groups and pending entries."""
-        here = {group["name"]: group for group in xinfo_groups(self.source, self.key)}
-        there = {group["name"]: group for group in xinfo_groups(self.target, self.to)}
-        self.outcome.groups = len(there)
-        self.outcome.pending = sum(group["pending"] for group in there.values())
-        wrong = [f"the group {shown(name)!r} is missing" for name in sorted(here.keys() - there.keys())]
-        wrong += [f"the group {shown(name)!r} is at the target only" for name in sorted(there.keys() - here.keys())]
-        for name in sorted(here.keys() & there.keys()):
-            for column, value in here[name].items():
-                other = there[name].get(column, value)
-                if column not in ("name", "lag") and other != value:
-                    values = f"{_value(value)} at the source, {_value(other)} at the target"
-                    wrong.append(f"{column} of the group {shown(name)!r} is {values}")
+        groups = {group["name"]: group for group in xinfo_groups(self.source, self.key)}
+        groups_there = {group["name"]: group for group in xinfo_groups(self.target, self.to)}
+        self.outcome.groups = len(groups_there)
+        self.outcome.pending = sum(group["pending"] for group in groups_there.values())
+        for name in sorted(groups.keys() | groups_there.keys()):
+            if name not in groups_there:
+                wrong.append(f"the group {shown(name)!r} is missing")
+            elif name not in groups:
+                wrong.append(f"the group {shown(name)!r} is at the target only")
+            else:
+                wrong += [
+                    f"{column} of the group {shown(name)!r} is {_both(value, other)}"
+                    for column, value in groups[name].items()
+                    if (other := groups_there[name].get(column, value)) != value and column not in ("name", "lag")
+                ]
         return wrong
 
     def compare_entries(self) -> list[bytes]:
@@ -162,34 +168,19 @@ class StreamPair:
 
     def paired_pending(self, name: bytes) -> Iterator[tuple[XpendingRow | None, XpendingRow | None]]:
         """Yield the pending entries of the source and the target, paired by ID."""
-        with Servers(self.plan.target) as reading:  # a second connection: XCLAIM is sent between the pages
-            mine = (one for page in pending_pages(self.source, self.key, name) for one in page)
-            theirs = (one for page in pending_pages(reading, self.to, name) for one in page)
-            here, there = next(mine, None), next(theirs, None)
-            while here is not None or there is not None:
-                if there is None or (here is not None and here.id < there.id):
-                    yield here, None
-                    here = next(mine, None)
-                elif here is None or there.id < here.id:
-                    yield None, there
-                    there = next(theirs, None)
-                else:
-                    yield here, there
-                    here, there = next(mine, None), next(theirs, None)
-
-
-def shown(raw: bytes) -> str:
-    """Return a name or ID for a message; bytes that are not UTF-8 are escaped."""
-    return raw.decode("utf-8", "backslashreplace")
-
-
-def stream_id(raw: Any) -> StreamID:
-    """Parse the text of a stream ID in a server's reply."""
-    return StreamID.parse(raw)
+        with Servers(self.plan.target) as reading:  # a second connection: the caller sends XCLAIM between the pages
+            here, there = pending_pages(self.source, self.key, name), pending_pages(reading, self.to, name)
+            merged = heapq.merge(
+                ((one.id, "here", one) for page in here for one in page),
+                ((one.id, "there", one) for page in there for one in page),
+            )
+            for _, rows in groupby(merged, key=itemgetter(0)):
+                both = {side: one for _, side, one in rows}
+                yield both.get("here"), both.get("there")
 
 
 def alike(mine: XpendingRow, theirs: XpendingRow) -> bool:
-    """Return whether two pending entries have equal owners, counts and (nearly) delivery times."""
+    """Return whether two pending entries have equal owners and delivery counts, and delivery times within 2 ms."""
     return (
         mine.consumer == theirs.consumer
         and mine.deliveries == theirs.deliveries
@@ -197,8 +188,10 @@ def alike(mine: XpendingRow, theirs: XpendingRow) -> bool:
     )
 
 
-def _value(value: object) -> str:
-    return shown(value) if isinstance(value, bytes) else str(value)
+def _both(here: object, there: object) -> str:
+    """Return the values of a counter at the source and at the target as text."""
+    mine, theirs = (shown(value) if isinstance(value, bytes) else str(value) for value in (here, there))
+    return f"{mine} at the source, {theirs} at the target"
 
 
 def _paired(
@@ -207,19 +200,11 @@ def _paired(
     """Yield pairs (source entries, target entries) that cover the same range of IDs."""
     mine, theirs = next(here, []), next(there, [])
     while mine or theirs:
-        if not mine or not theirs:
-            yield mine, theirs
-            mine, theirs = next(here, []), next(there, [])
-            continue
-        end, end_there = stream_id(mine[-1].id), stream_id(theirs[-1].id)
-        if end == end_there:
-            yield mine, theirs
-            mine, theirs = next(here, []), next(there, [])
-        elif end < end_there:
-            cut = sum(stream_id(one.id) <= end for one in theirs)
-            yield mine, theirs[:cut]
-            mine, theirs = next(here, []), theirs[cut:]
-        else:
-            cut = sum(stream_id(one.id) <= end_there for one in mine)
-            yield mine[:cut], theirs
-            mine, theirs = mine[cut:], next(there, [])
+        end = min(StreamID.parse(page[-1].id) for page in (mine, theirs) if page)
+        cut, cut_there = (bisect_right(page, end, key=_id) for page in (mine, theirs))
+        yield mine[:cut], theirs[:cut_there]
+        mine, theirs = mine[cut:] or next(here, []), theirs[cut_there:] or next(there, [])
+
+
+def _id(entry: RawEntry) -> StreamID:
+    return StreamID.parse(entry.id)

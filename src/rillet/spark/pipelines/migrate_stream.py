@@ -34,7 +34,14 @@ from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.servers import Servers
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.pipelines.copying import RawEntry, RawEntryWriter, RawPages
-from rillet.spark.pipelines.group_info import XpendingRow, pending_pages, xinfo_consumers, xinfo_groups, xinfo_stream
+from rillet.spark.pipelines.group_info import (
+    XpendingRow,
+    pending_pages,
+    shown,
+    xinfo_consumers,
+    xinfo_groups,
+    xinfo_stream,
+)
 from rillet.spark.pipelines.migrate_compare import (
     REFUSE,
     REPLACE,
@@ -43,8 +50,6 @@ from rillet.spark.pipelines.migrate_compare import (
     StreamMigrated,
     StreamPair,
     alike,
-    shown,
-    stream_id,
 )
 from rillet.types.stream.id import StreamID
 
@@ -77,12 +82,8 @@ def copy_stream(plan: Plan, key: bytes, to: bytes) -> StreamMigrated:
 class StreamCopy(StreamPair):
     """Copies one stream; adds to StreamPair the steps that change the target."""
 
-    def __init__(
-        self, plan: Plan, source: Servers, target: Servers, key: bytes, to: bytes, outcome: StreamMigrated
-    ) -> None:
-        super().__init__(plan, source, target, key, to, outcome)
-        self.placeholders: list[bytes] = []
-        self.forwarded = 0  # number of entries copied in the last round
+    placeholders: list[bytes]  # the IDs of placeholder entries that the last round has appended
+    forwarded = 0  # number of entries copied in the last round
 
     def run(self, policy: str) -> None:
         """Copy the stream, follow the source if requested, and verify the copy."""
@@ -108,7 +109,7 @@ class StreamCopy(StreamPair):
             over = not plan.follow or (deadline is not None and time.monotonic() > deadline)
             # Compare the counters first. If they differ although no entries are new, the source deleted entries, which
             # the comparison of all entries finds.
-            if over or not self.forwarded or self.settled():
+            if over or not self.forwarded or not self.counter_differences():
                 self._compare()
                 if over or outcome.equal or (not self.forwarded and outcome.differences == before):
                     return
@@ -117,12 +118,17 @@ class StreamCopy(StreamPair):
             self._round()
 
     def _compare(self) -> None:
-        """Compare all entries, or only counters with --no-verify; add the differences to the report."""
-        if self.plan.verify:
-            self._verify()
-            return
-        self.outcome.differences = self.counter_differences() + self.group_counter_differences()
-        self.outcome.equal = not self.outcome.differences
+        """Report the differences, with --no-verify only those of counters; delete entries that only the target has."""
+        outcome, verify = self.outcome, self.plan.verify
+        outcome.differences = []
+        if verify and (extra := self.compare_entries()):
+            self._delete(extra)
+            self._settle()
+            self.compare_entries()
+        outcome.differences += self.counter_differences()
+        for group in xinfo_groups(self.source, self.key) if verify else ():
+            outcome.differences += self.group_differences(group["name"])
+        outcome.equal = not outcome.differences
 
     # -- all at once
 
@@ -152,13 +158,11 @@ class StreamCopy(StreamPair):
         """Copy the data that the target lacks now: entries, groups, counters."""
         info = self.source_info()
         self.outcome.rounds += 1
-        self.forwarded = 0
+        self.forwarded, self.placeholders = 0, []
         existing = self._prepare(info)
-        self._forward(stream_id(existing["last-generated-id"]), stream_id(info["last-generated-id"]))
+        self._forward(StreamID.parse(existing["last-generated-id"]), StreamID.parse(info["last-generated-id"]))
         self._groups()
-        if self.placeholders:
-            self._delete(self.placeholders)
-            self.placeholders = []
+        self._delete(self.placeholders)
         self._settle()
 
     def _prepare(self, info: dict[str, Any]) -> dict[str, Any]:
@@ -170,7 +174,7 @@ class StreamCopy(StreamPair):
             self.target.calls(self.to, [create, (b"XGROUP", b"DESTROY", self.to, scratch)])
             there = xinfo_stream(self.target, self.to)
             assert there is not None
-        if stream_id(there["last-generated-id"]) > stream_id(info["last-generated-id"]):
+        if StreamID.parse(there["last-generated-id"]) > StreamID.parse(info["last-generated-id"]):
             raise ConnectorError(
                 f"rillet: the stream {self.outcome.target!r} at {self.target} ends at "
                 f"{shown(there['last-generated-id'])}, after the source's {shown(info['last-generated-id'])}: "
@@ -192,7 +196,7 @@ class StreamCopy(StreamPair):
                     continue
                 merged: list[RawEntry] = []
                 for one in page:
-                    identifier = stream_id(one.id)
+                    identifier = StreamID.parse(one.id)
                     while due is not None and due < identifier:
                         merged.append(self._placeholder(due))
                         due = next(wanted, None)
@@ -250,8 +254,8 @@ class StreamCopy(StreamPair):
         """Make the consumers and pending entries of one group at the target equal to the source's."""
         wanted = {one["name"]: one for one in xinfo_consumers(self.source, self.key, name)}
         there = {one["name"] for one in xinfo_consumers(self.target, self.to, name)}
-        new = [(b"XGROUP", b"CREATECONSUMER", self.to, name, one) for one in wanted.keys() - there]
-        self.target.calls(self.to, new)
+        new = wanted.keys() - there
+        self.target.calls(self.to, [(b"XGROUP", b"CREATECONSUMER", self.to, name, one) for one in new])
         claims: list[XpendingRow] = []
         gone: list[bytes] = []
         for mine, theirs in self.paired_pending(name):
@@ -265,8 +269,8 @@ class StreamCopy(StreamPair):
         self._claim(name, claims)
         for at in range(0, len(gone), 1000):
             self.target.call(self.to, b"XACK", self.to, name, *gone[at : at + 1000])
-        old = [(b"XGROUP", b"DELCONSUMER", self.to, name, one) for one in there - wanted.keys()]
-        self.target.calls(self.to, old)
+        old = there - wanted.keys()
+        self.target.calls(self.to, [(b"XGROUP", b"DELCONSUMER", self.to, name, one) for one in old])
         if wanted:
             self.outcome.note("commands cannot copy the times when consumers were last seen and active")
 
@@ -313,18 +317,3 @@ class StreamCopy(StreamPair):
             self.target.call(self.to, b"PEXPIRE", self.to, b"%d" % left)
         else:
             self.target.call(self.to, b"PERSIST", self.to)
-
-    # -- verification
-
-    def _verify(self) -> None:
-        """Compare all data and report the differences; first delete entries that only the target has."""
-        extra = self.compare_entries()
-        if extra:
-            self._delete(extra)
-            self._settle()
-            self.compare_entries()
-        outcome = self.outcome
-        outcome.differences += self.counter_differences() + self.group_counter_differences()
-        for group in xinfo_groups(self.source, self.key):
-            outcome.differences += self.group_differences(group["name"])
-        outcome.equal = not outcome.differences

@@ -176,7 +176,7 @@ def runs(batch: Any) -> Iterator[tuple[str, int | None, Any]]:
 
     if not batch.num_rows:
         return
-    when = batch.column("id_ms")  # negative from 2^63 on, which has no date; the division truncates towards 0
+    when = batch.column("id_ms")  # from 2^63 ms on, an ID is negative here and has no date; Arrow divides towards 0
     days = pc.subtract(pc.divide(when, pa.scalar(DAY_MS, pa.int64())), pc.less(when, 0).cast(pa.int64()))
     ends = set()
     for column in (days, batch.column("stream")):

@@ -6,10 +6,10 @@
 The frame has the column `id` and the fields: a map `fields`, or one column per field, as in the sink. One task writes,
 because each ID must be larger than the one before. A frame that is not in ID order is sorted first.
 
-    IDs kept      the target must end before the first ID
-    re-timed      the same number of milliseconds is added to every ID, so that the first is the server's time at the
+    IDs kept      the target's last ID must be smaller than the first ID of the frame
+    retime        the same number of milliseconds is added to every ID, so that the first is the server's time at the
                   start; the time between two rows stays the same
-    speed N       rows are written at N times the recorded pace of their IDs; without it, as fast as possible
+    speed=N       rows are written at N times the recorded pace of their IDs; without `speed`, as fast as possible
 
 replay_writer.py describes how a replay resumes after a kill.
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ReplaySummary:
-    """The result of a replay: rows written now, rows written by an earlier run, and the last row's ID in the target."""
+    """The result of a replay: rows that this run and an earlier run wrote, and the last row's ID in the target."""
 
     rows: int
     before: int
@@ -161,30 +161,22 @@ EPILOG = """examples:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline replay`."""
     cli_arguments.source_arguments(parser)
-    group = parser.add_argument_group("input")
-    group.add_argument("--parquet", metavar="FOLDER", help="Parquet files with `id` and fields, such as an archive")
-    group.add_argument(
-        "--archive", type=cli_arguments.local_folder, metavar="FOLDER", help="an archive and the rest of its stream"
-    )
-    group.add_argument("--start", metavar="ID", help="the first ID, or its milliseconds")
-    group.add_argument("--end", metavar="ID", help="the last ID, or its milliseconds")
+    folder, positive_number = cli_arguments.local_folder, cli_arguments.positive_number
+    add = parser.add_argument_group("input").add_argument
+    add("--parquet", metavar="FOLDER", help="Parquet files with `id` and fields, such as an archive")
+    add("--archive", type=folder, metavar="FOLDER", help="read an archive and the later entries of its stream")
+    add("--start", metavar="ID", help="the first ID, or its milliseconds")
+    add("--end", metavar="ID", help="the last ID, or its milliseconds")
     group = parser.add_argument_group("target")
     cli_arguments.target_arguments(group)
-    group.add_argument("--retime", action="store_true", help="shift the IDs so that the first is now")
-    group.add_argument(
-        "--speed",
-        type=cli_arguments.positive_number,
-        metavar="N",
-        help="N times the recorded pace (default: full speed)",
-    )
-    group.add_argument("--anew", action="store_true", help="discard an unfinished replay")
-    cli_arguments.spark_arguments(parser)
+    add = group.add_argument
+    add("--retime", action="store_true", help="add time to the IDs, so that the first one is now")
+    add("--speed", type=positive_number, metavar="N", help="N times the recorded pace (default: full speed)")
+    add("--anew", action="store_true", help="discard an unfinished replay")
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     errors = cli_arguments.target_errors(options, reads_stream=options.parquet is None)
     if options.parquet is not None and options.archive is not None:
         errors.append("give one of --parquet and --archive")
@@ -193,10 +185,10 @@ def argument_errors(options: argparse.Namespace) -> list[str]:
         if options.streams or options.stream_pattern:
             errors.append("replay reads exactly one stream: name it with --stream")
     else:
-        errors += [f"--{name} applies to a stream, not to Parquet files" for name in ("start", "end")
-                  if getattr(options, name) is not None]  # fmt: skip
+        bounds = {"--start": options.start, "--end": options.end}
+        errors += [f"{flag} applies to a stream, not to Parquet files" for flag, value in bounds.items() if value]
         if not Path(options.parquet).exists():
-            errors.append(f"--parquet is {options.parquet!r}: it does not exist")
+            errors.append(f"--parquet is {options.parquet!r}: this folder does not exist")
         if not {"url", "path"} & cli_arguments.target_options(options).keys():
             errors.append("--to-url or --to-path is missing: the server or store of the target")
     return errors

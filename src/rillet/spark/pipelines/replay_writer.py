@@ -3,13 +3,13 @@
 The position is stored in the replay's progress record, a hash in the cluster slot of the target stream. Each chunk of
 rows is written in one transaction with it:
 
-    WATCH stream record;  MULTI;  XADD ... XADD;  HSET rillet:commits:{copy}:replay position shift first rows ...;  EXEC
-    WATCH stream record;  XINFO stream        for the next chunk, in the same send
+    WATCH stream record;  HMGET record;  XINFO stream;  MULTI     sent right after the EXEC before, without waiting
+    XADD ... XADD;  HSET rillet:commits:{copy}:replay position shift first rows ...;  EXEC
 
 So after a kill at any moment the record states exactly which rows are in the target, and how many milliseconds were
-added to their IDs (the shift). The same replay, started again, continues after these rows. WATCH detects writes of
-other clients. Their entries are allowed if they precede the next row's ID; otherwise the replay ends with an error. The
-record is deleted when all rows are written.
+added to their IDs (the shift). The same replay, started again, continues after these rows. WATCH and XINFO detect
+writes of other clients. Their entries are allowed if they precede the next row's ID; otherwise the replay ends with an
+error. The record is deleted when all rows are written.
 
 Rejected: resuming after the target's last ID (another client may have written it, and it does not contain the shift);
 using the clocks of executors; several writers at a time (XADD rejects an ID that is not larger than the last one).
@@ -20,14 +20,17 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from rillet.client.connection import Connection
 from rillet.client.errors import ConnectionLost, ConnectorError
 from rillet.client.protocol import pack
+from rillet.client.redirection import Patience
+from rillet.client.transaction import NotQueued, Transaction
 from rillet.protocol.reply_parser import ReplyError
 from rillet.spark.option_types import EARLIEST
 from rillet.spark.options import Options
+from rillet.spark.pipelines.group_info import milliseconds
+from rillet.spark.read.stream_info import stream_error
 from rillet.spark.write.commits import record_key
 from rillet.types.stream.id import StreamID
 
@@ -35,9 +38,10 @@ if TYPE_CHECKING:
     from rillet.client.servers import Servers
     from rillet.spark.write.row_encoder import RowEncoder
 
-CHUNK_BYTES = 1 << 18
-CHUNK_ROWS = 2000
-ATTEMPTS = 5
+T = TypeVar("T")
+
+CHUNK_BYTES = 1 << 19
+CHUNK_ROWS = 4000
 
 
 @dataclass(frozen=True)
@@ -80,13 +84,14 @@ class ReplayWriter:
         self.source, self.retime, self.speed = source, retime, speed
         self.clock, self.sleep = clock, sleep
         self.packer = RowPacker([b"XADD", self.key])
-        self.connection: Connection | None = None
+        self.transaction = Transaction(servers, self.key)
+        self.target_end: StreamID | None = None  # the target's last ID; None: the open transaction has not read it
         self.first: StreamID | None = None  # the ID of the first row
         self.received = EARLIEST  # the ID of the last row that Spark has passed to this task
         self.position = EARLIEST  # the ID of the last row that is in the target
         self.shift = self.rows = self.before = 0
-        self.opened = False
-        self.began: tuple[float, int] | None = None  # clock and ID time of this run's first row
+        self.opened = False  # whether this writer has read the progress record
+        self.began: tuple[float, int] | None = None  # this run's first row: when it was written, and its ID's time
 
     def last_written(self) -> str:
         """Return the last written row's ID in the target stream."""
@@ -94,51 +99,48 @@ class ReplayWriter:
 
     # ---- the progress record ---------------------------------------------------------------------------------------
 
-    def open(self, next_row: StreamID) -> None:
-        """Connect, watch the target and the progress record, and check that the record matches this writer's state."""
-        connection = self.servers.connection(self.key)
+    def _begin(self) -> None:
+        """Begin a transaction: watch and request the progress record and the target's last ID, without waiting."""
         fields = (b"source", b"first", b"shift", b"position", b"rows")
-        replies = connection.calls([
-            (b"WATCH", self.key, self.record), (b"HMGET", self.record, *fields),
-            (b"EXISTS", self.key), (b"TIME",),
-        ])  # fmt: skip
-        source, first, shift, position, rows = replies[1]
-        last = self._last(connection) if replies[2] else EARLIEST
-        if source is None:
-            if self.rows:
+        self.target_end = None
+        reads = [(b"HMGET", self.record, *fields), (b"XINFO", b"STREAM", self.key), (b"TIME",)]
+        self.transaction.begin([self.key, self.record], reads)
+
+    def _open(self) -> StreamID:
+        """Return the target's last ID; once for each transaction, read the progress record."""
+        if not self.transaction.open:
+            self._begin()
+        if self.target_end is None:
+            record, info, now = self.transaction.opening()
+            for name, reply in (("HMGET", record), ("XINFO", info)):
+                if isinstance(reply, ReplyError) and "no such key" not in str(reply):
+                    raise stream_error(self.servers, self.key, name, str(reply))
+            exists = not isinstance(info, ReplyError)
+            self.target_end = StreamID.parse(info[info.index(b"last-generated-id") + 1]) if exists else EARLIEST
+            self._read(record, milliseconds(now), self.target_end)
+        return self.target_end
+
+    def _read(self, record: list[Any], now: int, target_end: StreamID) -> None:
+        """Continue after the rows in the progress record, or begin with the first row; check that it is this replay."""
+        assert self.first is not None
+        if record[0] is not None:
+            source, first = record[0].decode(), StreamID.parse(record[1])
+            if source != self.source or first != self.first:
                 raise ConnectorError(
-                    f"rillet: the replay into {self.options.stream!r} has stopped, because another client deleted the "
-                    "key that stores its progress"
+                    f"rillet: another replay into {self.options.stream!r} is unfinished: {source}, from {first} on. "
+                    "Complete it, or discard it (anew)"
                 )
+            self.shift, self.position, self.rows = int(record[2]), StreamID.parse(record[3]), int(record[4])
             if not self.opened:
-                self._begin(next_row, last, int(replies[3][0]) * 1000 + int(replies[3][1]) // 1000)
-        else:
-            self._resume(source.decode(), StreamID.parse(first), int(shift), StreamID.parse(position), int(rows))
-        self.connection = connection
-        upcoming = StreamID(max(next_row.ms + self.shift, 0), next_row.seq)
-        if next_row > self.position and last >= upcoming:
+                self.before = self.rows
+        elif self.rows:
             raise ConnectorError(
-                f"rillet: the stream {self.options.stream!r} at {connection.address} ends at {last}, but the next "
-                f"entry of the replay has the ID {upcoming}: name another target, or use new IDs (retime)"
+                f"rillet: the replay into {self.options.stream!r} has stopped, because another client deleted the "
+                "key that stores its progress"
             )
-
-    def _last(self, connection: Connection) -> StreamID:
-        info = connection.call(b"XINFO", b"STREAM", self.key)
-        return StreamID.parse(dict(zip(info[::2], info[1::2], strict=False))[b"last-generated-id"])
-
-    def _begin(self, first: StreamID, last: StreamID, now: int) -> None:
-        if self.retime:
-            self.shift = max(now, last.ms + 1) - first.ms
-
-    def _resume(self, source: str, first: StreamID, shift: int, position: StreamID, rows: int) -> None:
-        if source != self.source or first != self.first:
-            raise ConnectorError(
-                f"rillet: another replay into {self.options.stream!r} is unfinished: {source}, from {first} on. "
-                "Complete it, or discard it (anew)"
-            )
-        if not self.opened:
-            self.before = rows
-        self.shift, self.position, self.rows = shift, position, rows
+        elif self.retime and not self.opened:
+            self.shift = max(now, target_end.ms + 1) - self.first.ms
+        self.opened = True
 
     # ---- rows ------------------------------------------------------------------------------------------------------
 
@@ -150,8 +152,7 @@ class ReplayWriter:
         self.received = last
         if self.first is None:
             self.first = first
-            self._retry(lambda: self.open(first))
-            self.opened = True
+            self._retry(self._open)
         if last <= self.position:
             return
         ms, seq = halves(batch.column("id"))
@@ -189,61 +190,48 @@ class ReplayWriter:
         data = bytes(self.packer.take())
 
         def attempt() -> bool:
-            if self.connection is None:
-                self.open(first)
-                if self.position >= last:  # written, but the reply was lost
-                    return True
-                if self.position >= first:
-                    raise ConnectorError(f"rillet: another process runs this replay into {self.options.stream!r}")
+            target_end = self._open()
+            if self.position >= last:  # written by an earlier attempt, whose reply was lost
+                return True
+            if self.position >= first:
+                raise ConnectorError(f"rillet: another process runs this replay into {self.options.stream!r}")
+            upcoming = StreamID(max(first.ms + self.shift, 0), first.seq)
+            if target_end >= upcoming:
+                raise ConnectorError(
+                    f"rillet: the stream {self.options.stream!r} at {self.servers} ends at {target_end}, but the next "
+                    f"entry of the replay has the ID {upcoming}: name another target, or use new IDs (retime)"
+                )
             return self._transaction(data, commands, last)
 
         while not self._retry(attempt):
-            self.connection = None  # another client wrote to the target: connect and check again
+            pass  # another client wrote to the target after it was watched: read its last ID again
 
     def _transaction(self, data: bytes, commands: int, last: StreamID) -> bool:
-        """Execute the transaction; return False if another client changed the target or the progress record."""
-        connection = self.connection
-        assert connection is not None
+        """Execute the open transaction and begin the next one; return False if another client changed a watched key."""
         rows = self.rows + commands
         state = {b"source": self.source, b"first": self.first, b"shift": self.shift, b"position": last, b"rows": rows}
-        note = pack(
-            b"HSET", self.record, *(word for name, value in state.items() for word in (name, str(value).encode()))
-        )
-        # WATCH for the next transaction. XINFO shows whether another client wrote between EXEC and WATCH.
-        watch = pack(b"WATCH", self.key, self.record) + pack(b"XINFO", b"STREAM", self.key)
-        connection.send(pack(b"MULTI") + data + note + pack(b"EXEC") + watch)
-        replies = [connection.reply() for _ in range(commands + 5)]
-        *queued, executed, _, info = replies
-        rejected = [reply for reply in (*queued, executed) if isinstance(reply, ReplyError)]
-        if not rejected and executed is not None:
-            rejected = [reply for reply in executed if isinstance(reply, ReplyError)]
-        if rejected:
-            if self.servers.redirected(self.key, str(rejected[0])):
-                raise ConnectionLost(f"rillet: {self.options.stream!r} has moved to another node: {rejected[0]}")
-            raise ConnectorError(
-                f"rillet: {connection.address} rejected the replay into {self.options.stream!r}: {rejected[0]}"
-            )
-        if executed is None:
+        words = (word for name, value in state.items() for word in (name, str(value).encode()))
+        self.transaction.send(data + pack(b"HSET", self.record, *words), commands + 1)
+        errors = self.transaction.execute(commands, 1)
+        if errors:
+            raise ConnectorError(f"rillet: {self.servers} rejected rows of the replay: {errors[0]}", str(errors[0]))
+        if errors is None:
             return False
         self.position, self.rows = last, rows
-        written = f"{last.ms + self.shift}-{last.seq}".encode()
-        if isinstance(info, ReplyError) or info[info.index(b"last-generated-id") + 1] != written:
-            self.connection = None  # `open` checks the target before the next chunk
+        self._begin()
         return True
 
-    def _retry(self, action: Callable[[], Any]) -> Any:
-        """Run a function; if the connection is lost, run it again on a new connection."""
-        for attempt in range(ATTEMPTS):
+    def _retry(self, action: Callable[[], T]) -> T:
+        """Run an action; repeat it after a lost connection or a redirection, up to the timeout."""
+        patience = Patience(self.options.timeout)
+        while True:
             try:
                 return action()
-            except ConnectionLost:
-                if attempt + 1 == ATTEMPTS:
+            except (ConnectionLost, NotQueued) as error:
+                self.transaction.forget()
+                moved = not isinstance(error, NotQueued) or self.servers.redirected(self.key, error.line)
+                if not moved or not patience.again():
                     raise
-                if self.connection is not None:
-                    self.servers.forget(self.connection)
-                    self.connection = None
-                self.sleep(0.1 * 2**attempt)
-        raise AssertionError
 
 
 def halves(ids: Any) -> tuple[Any, Any]:

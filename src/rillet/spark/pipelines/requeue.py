@@ -115,7 +115,7 @@ def own_fields(flat: list[bytes]) -> list[bytes]:
 def put_back(servers: Servers, letters: bytes, ids: list[bytes], target: bytes) -> RequeueSummary:
     """Move entries of a dead-letter stream into another stream, each exactly once."""
     record = record_key(target, "dead-letters")
-    ids = list(dict.fromkeys(ids))  # a selection may have duplicates
+    ids = list(dict.fromkeys(ids))  # the selection may contain a letter twice
     _require_stream(servers, target)
     names = [b"%b %b" % (letters, one) for one in ids]
     present: list[tuple[bytes, Any]] = []
@@ -153,7 +153,7 @@ def requeue(
     present: list[Any] = []
 
     def prepare() -> Commands:
-        # The claim keeps the idle time at `min_idle`, so that another run can claim if this one stops here.
+        # The claim keeps the idle time at `min_idle`, so that another run can claim the entries if this one stops.
         claim = (b"XCLAIM", stream, group, CONSUMER, idle, *ids, b"IDLE", idle, b"JUSTID")
         claimed = servers.call(stream, *claim)
         entries = servers.calls(stream, [(b"XRANGE", stream, one, one) for one in claimed])

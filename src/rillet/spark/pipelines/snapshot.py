@@ -7,12 +7,11 @@
 One task reads a file once per table, from front to back, in bounded memory. rillet.store.rdb_tables defines the columns
 and the estimate in the column `memory`. Each executor must have the files at the same path.
 
-**A damaged file** yields all rows before the damage. Then `mode` decides. PERMISSIVE: one row in which only `file` and
-`_corrupt` (file, offset, cause) are set. DROPMALFORMED: nothing. FAILFAST: the query fails. Other files are not
-affected.
+**A damaged file** yields all rows before the damage. Then, with the mode PERMISSIVE, it yields one row in which only
+`file` and `_corrupt` (file, offset, cause) are set; with DROPMALFORMED, no further row. With FAILFAST, the query fails.
 
 The report has five aggregations: by type and encoding, by key prefix, the biggest keys, the remaining lifetimes when
-the file was written, and the files. They share one cached read of the keys.
+the file was written, and the files. All five share one cached read of the keys.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from rillet.errors import LogCorrupt, RilletError
 from rillet.spark.option_types import whole_number
 from rillet.spark.options import OptionError
-from rillet.spark.pipelines.cli_arguments import local_folder, spark_arguments
+from rillet.spark.pipelines.cli_arguments import local_folder
 from rillet.spark.pipelines.cli_common import DONE, FAILED, counted, open_session, progress_bar
 from rillet.spark.pipelines.tables import in_bytes, table, watched
 from rillet.store.rdb_tables import TABLES, rdb_batches, rdb_facts, rdb_files, schema_of
@@ -49,7 +48,7 @@ _LEFT = (
 def snapshot(
     spark: SparkSession, places: str | Path | Iterable[str | Path], table: str = "keys", *, mode: str = "PERMISSIVE"
 ) -> DataFrame:
-    """Return a table (keys, entries, groups, pending) of the RDB files that files, folders and globs name."""
+    """Return a table (keys, entries, groups or pending) of RDB files; places: files, folders of them, globs."""
     errors = []
     if table not in TABLES:
         errors.append(f"table is {table!r}: expected one of {', '.join(TABLES)}")
@@ -63,9 +62,7 @@ def snapshot(
     if errors:
         raise OptionError("rillet: " + "; ".join(errors))
     spark.dataSource.register(_source())
-    return (
-        spark.read.format(_FORMAT).option("files", json.dumps(files)).option("table", table).option("mode", mode).load()
-    )
+    return spark.read.format(_FORMAT).options(files=json.dumps(files), table=table, mode=mode).load()
 
 
 def report(keys: DataFrame, *, separator: str = ":", depth: int = 1, top: int = 20) -> dict[str, DataFrame]:
@@ -140,35 +137,24 @@ def task(file: str, name: str, mode: str) -> Iterator[Any]:
         for batch in rdb_batches(file, name):
             yield pa.RecordBatch.from_arrays([*batch.columns, pa.nulls(batch.num_rows, pa.string())], schema=schema)
     except (LogCorrupt, OSError) as error:
-        message = f"rillet: {error}" if isinstance(error, LogCorrupt) else f"rillet: {file}: {error.strerror}"
+        message = str(error) if isinstance(error, LogCorrupt) else f"{file}: {error.strerror}"
         if mode == "FAILFAST":
-            raise RilletError(message) from None
+            raise RilletError(f"rillet: {message}") from None
         if mode == "PERMISSIVE":
-            row = {"file": file, CORRUPT: message.removeprefix("rillet: ")}
-            yield pa.RecordBatch.from_pylist([row], schema=schema)
+            yield pa.RecordBatch.from_pylist([{"file": file, CORRUPT: message}], schema=schema)
 
 
 # -- the command -----------------------------------------------------------------------------------------------------
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Declare the arguments of `rillet pipeline snapshot`."""
-    parser.add_argument("places", nargs="+", metavar="PLACE", help="RDB files, folders of them, or globs")
-    parser.add_argument(
-        "--out", type=local_folder, help="write tables to this folder as Parquet: OUT/keys, OUT/entries ..."
-    )
-    parser.add_argument(
-        "--tables",
-        type=_tables,
-        default=("keys",),
-        help="the tables to write, separated by commas: keys,entries,groups,pending",
-    )
-    parser.add_argument("--separator", default=":", help="the separator of a key's parts (default: ':')")
-    parser.add_argument("--depth", type=whole_number(1), default=1, help="the number of parts in a prefix (default: 1)")
-    parser.add_argument(
-        "--top", type=whole_number(1), default=15, help="the number of prefixes and biggest keys to print (default: 15)"
-    )
-    spark_arguments(parser)
+    add = parser.add_argument
+    add("places", nargs="+", metavar="PLACE", help="RDB files, folders of them, or globs")
+    add("--out", type=local_folder, help="write tables to this folder as Parquet: OUT/keys, OUT/entries ...")
+    add("--tables", type=_tables, default=("keys",), help="tables to write with --out: keys,entries,groups,pending")
+    add("--separator", default=":", help="the separator of a key's parts (default: ':')")
+    add("--depth", type=whole_number(1), default=1, help="the number of parts in a prefix (default: 1)")
+    add("--top", type=whole_number(1), default=15, help="how many prefixes and biggest keys to print (default: 15)")
 
 
 def _tables(text: str) -> tuple[str, ...]:
@@ -180,7 +166,6 @@ def _tables(text: str) -> tuple[str, ...]:
 
 
 def argument_errors(options: argparse.Namespace) -> list[str]:
-    """Return an error message for each invalid combination of the command's arguments."""
     errors = []
     try:
         rdb_files(options.places or [])
