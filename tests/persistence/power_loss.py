@@ -31,7 +31,6 @@ import argparse
 import random as global_random
 import sys
 import time
-import warnings
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator
@@ -42,7 +41,7 @@ from typing import Any, NamedTuple
 
 from rillet.keyspace.clock import ManualClock
 from rillet.persistence.aof.base import write_base
-from rillet.persistence.aof.loader import TornLog, replay
+from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import BaseWriter, Ended, InlineBaseWriter
@@ -111,16 +110,12 @@ class Opened:
         self.engine = Engine(settings, self.clock)
         self.log = AppendOnlyLog(FOLDER, fsync=plan.fsync, threads=False, disk=disk)
         self.log.checksums = plan.checksums
-        with warnings.catch_warnings(record=True) as told:
-            warnings.simplefilter("always")
-            self.replayed = self.log.open(self.engine)
-        self.repairs = [str(one.message) for one in told if issubclass(one.category, TornLog)]
+        self.replayed = self.log.open(self.engine)
+        self.repairs = [self.replayed.torn] if self.replayed.torn else []
 
 
 class FromFiles:
     """Writes a base from the closed files of the log, like the process that a library starts."""
-
-    reads_memory = False
 
     def __init__(self, settings: Settings, disk: Disk, clock: ManualClock) -> None:
         self._settings = settings

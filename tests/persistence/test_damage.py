@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import random
-import warnings
 from pathlib import Path
 
 import pytest
 
 from rillet.errors import LogCorrupt, NewerFormat
-from rillet.persistence.aof.loader import TornLog, begins_a_command
+from rillet.persistence.aof.loader import begins_a_command
 from tests.persistence.state import WORK, Opened
 
 NAME = "appendonly.aof.1.incr.aof"
@@ -29,16 +28,14 @@ def _load(folder: Path, data: bytes) -> tuple[str, int]:
     folder.mkdir(exist_ok=True)
     (folder / NAME).write_bytes(data)
     (folder / "appendonly.aof.manifest").write_text(f"file {NAME} seq 1 type i\n")
-    with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", TornLog)
-        refusal: LogCorrupt | NewerFormat | None = None
-        try:
-            with Opened(folder) as opened:
-                opened.engine.check()
-                opened.state()
-                left = opened.log.size
-        except (LogCorrupt, NewerFormat) as error:
-            refusal = error
+    refusal: LogCorrupt | NewerFormat | None = None
+    try:
+        with Opened(folder) as opened:
+            opened.engine.check()
+            opened.state()
+            left, torn = opened.log.size, opened.replayed.torn
+    except (LogCorrupt, NewerFormat) as error:
+        refusal = error
     if refusal is not None:
         assert (folder / NAME).read_bytes() == data  # nothing was cut off
         if isinstance(refusal, NewerFormat):
@@ -49,8 +46,8 @@ def _load(folder: Path, data: bytes) -> tuple[str, int]:
         assert 0 <= refusal.offset <= len(data)
         assert refusal.path == str(folder / NAME)
         return "corrupt", refusal.offset
-    assert (left < len(data)) == bool(told)
-    return ("torn", left) if told else ("loads", left)
+    assert (left < len(data)) == bool(torn)
+    return ("torn", left) if torn else ("loads", left)
 
 
 def _commands(data: bytes) -> list[int]:

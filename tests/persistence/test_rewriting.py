@@ -32,8 +32,6 @@ NAME = "appendonly.aof"
 class Slow:
     """A writer that writes when the test triggers it."""
 
-    reads_memory = True
-
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
         self.started: tuple[Path, list[Path], Ended] | None = None

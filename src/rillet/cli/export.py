@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import argparse
 import sys
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from rillet.errors import LogCorrupt, NewerFormat, RilletError, StoreError
-from rillet.persistence.aof.loader import TornLog, replay
+from rillet.persistence.aof.loader import replay
 from rillet.persistence.aof.manifest import read_manifest
-from rillet.persistence.checking import MANY_DATABASES, Untouched, held
+from rillet.persistence.checking import MANY_DATABASES, held
 from rillet.persistence.disk import Disk, DiskFile
 from rillet.persistence.rdb.reader import HEADER, MAGICS, Unknown, load_rdb
 from rillet.persistence.rdb.writer import OLDEST_VERSION, Lost, write_rdb
@@ -120,11 +119,9 @@ def read_source(path: Path, engine: Engine, unknown: Unknown, progress: Progress
         size = files[0].stat().st_size
         load_rdb(files[0], engine, unknown=unknown, progress=lambda done: progress(done, size))
         return size
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", TornLog)
-        replay(engine, files, progress, disk=Untouched())
-    for warning in caught:
-        print(f"rillet: {warning.message}", file=sys.stderr)
+    torn = replay(engine, files, progress, repairs=False).torn
+    if torn:
+        print(f"rillet: {torn}", file=sys.stderr)
     return sum(file.stat().st_size for file in files)
 
 

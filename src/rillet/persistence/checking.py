@@ -24,24 +24,22 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from rillet.errors import Corrupt, LogCorrupt, NewerFormat, StoreBusy, StoreError
-from rillet.persistence.aof.loader import TornLog, replay
+from rillet.persistence.aof.loader import copy_torn, replay
 from rillet.persistence.aof.manifest import read_manifest
 from rillet.persistence.directory_lock import DirectoryLock
-from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.persistence.disk import REAL, Disk
 from rillet.persistence.file_lock import try_lock
 from rillet.persistence.rdb.reader import MAGICS, load_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 from rillet.types.stream.value import Stream
 
-_PIECE = 1 << 20
 MANY_DATABASES = 128
 
 Progress = Callable[[int, int], None]
@@ -75,15 +73,6 @@ class CheckReport:
         return not self.damages
 
 
-class Untouched(Disk):
-    """A disk that truncates nothing, so that a replay does not cut off a torn end."""
-
-    __slots__ = ()
-
-    def truncate(self, path: Path, size: int) -> None:
-        """Do nothing."""
-
-
 def check(path: Path, progress: Progress | None = None) -> CheckReport:
     """Check a file or directory; StoreError if there is nothing to check, or if the store is open. O(bytes)"""
     report = CheckReport()
@@ -99,16 +88,7 @@ def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
     """Cut a torn end off its file and return the path of the copy; OSError leaves the file unchanged."""
     assert damage.torn
     with held(path):
-        kept = damage.path.with_name(f"{damage.path.name}.torn-{damage.offset}")
-        copy = disk.create(kept)
-        try:
-            with disk.read_from(damage.path) as file:
-                while piece := file.read(_PIECE):
-                    write_all(copy, piece)
-            copy.sync()
-        finally:
-            copy.close()
-        disk.sync_folder(kept.parent)
+        kept = copy_torn(disk, damage.path, damage.offset)
         disk.truncate(damage.path, damage.offset)
     return kept
 
@@ -252,9 +232,8 @@ def _name_strays(path: Path, known: set[str], report: CheckReport) -> None:
 def _check_files(path: Path, files: list[Path], report: CheckReport, progress: Progress | None) -> None:
     """Replay the files of a log into an engine and check its data."""
     engine = _engine()
-    with _damages(path, report), warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always", TornLog)
-        found = replay(engine, files, progress, disk=Untouched())
+    with _damages(path, report):
+        found = replay(engine, files, progress, repairs=False)
         report.read.append(
             f"{path}: {found.commands} commands after a base of {found.keys} keys, {found.bytes} bytes in "
             f"{len(files)} file{'s' if len(files) != 1 else ''}"
@@ -262,8 +241,7 @@ def _check_files(path: Path, files: list[Path], report: CheckReport, progress: P
         _check_values(path, engine, report)
         if found.dropped:
             torn = [file for file in files if file.stat().st_size][-1]
-            what = str(told[-1].message).partition(": ")[2] if told else ""
-            kind = "transaction" if "transaction" in what else "command"
+            kind = "transaction" if "transaction" in found.torn.partition(": ")[2] else "command"
             what = f"a torn end: {found.dropped} bytes of an unfinished {kind}"
             report.damages.append(Damage(torn, found.offset, what, torn=True))
 
@@ -309,4 +287,4 @@ def _damages(path: Path, report: CheckReport) -> Iterator[None]:
         report.damages.append(Damage(Path(error.filename or path), -1, f"cannot be read: {error.strerror}"))
 
 
-__all__ = ["MANY_DATABASES", "CheckReport", "Damage", "Untouched", "check", "held", "repair"]
+__all__ = ["MANY_DATABASES", "CheckReport", "Damage", "check", "held", "repair"]

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO, Protocol
 
@@ -163,6 +164,17 @@ def write_all(file: DiskFile, data: bytes | bytearray | memoryview) -> None:
             written += file.write(rest[written:])
 
 
+def write_file(disk: Disk, path: Path, pieces: Iterable[bytes]) -> None:
+    """Create the file, write the pieces and sync it; its name still needs sync_folder. OSError. O(bytes)"""
+    file = disk.create(path)
+    try:
+        for piece in pieces:
+            write_all(file, piece)
+        file.sync()
+    finally:
+        file.close()
+
+
 REAL = Disk()
 
-__all__ = ["REAL", "Disk", "DiskFile", "write_all"]
+__all__ = ["REAL", "Disk", "DiskFile", "write_all", "write_file"]

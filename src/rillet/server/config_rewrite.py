@@ -19,10 +19,11 @@ cannot be read or its folder cannot be written, nothing changes, and the operati
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
-from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.protocol.command_parser import split_args
 from rillet.runtime.settings import PARAMETERS, Settings
 from rillet.server.redis_conf import IGNORED
@@ -109,24 +110,13 @@ def _replace(path: Path, text: bytes, disk: Disk) -> None:
     """Replace the file by one with this text."""
     new = path.with_name(f"{path.name}.{os.getpid()}.new")
     try:
-        file = disk.create(new)
-        try:
-            write_all(file, text)
-            file.sync()
-        finally:
-            file.close()
+        write_file(disk, new, [text])
         disk.rename(new, path)
     except OSError:
-        _remove(new, disk)
+        with contextlib.suppress(OSError):
+            disk.remove(new)
         raise
     disk.sync_folder(path.parent)
-
-
-def _remove(path: Path, disk: Disk) -> None:
-    try:
-        disk.remove(path)
-    except OSError:
-        return
 
 
 __all__ = ["rewrite", "rewritten"]

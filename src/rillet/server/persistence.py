@@ -55,9 +55,9 @@ class ServerPersistence:
         return self._loaded
 
     def _open_log(self, progress: Callable[[int, int], None] | None = None) -> None:
-        result, torn = self.aof.open(progress, begin_with_base=True)
-        for text in torn:
-            say(text, WARNING)
+        result = self.aof.open(progress, begin_with_base=True)
+        if result.torn:
+            say(result.torn, WARNING)
         say(_summary(result))
 
     def close(self) -> None:

@@ -54,10 +54,10 @@ def recover(path: Path, killed: int | None, service: AofService,
             progress: Callable[[int, int], None] | None) -> Recovery:  # fmt: skip
     """Open the log, replay it into the engine, and report the result; progress(bytes read, bytes in total)."""
     with ProgressBar(f"{path.name}: replaying") as bar:
-        replayed, torn = service.open(progress or bar)
+        replayed = service.open(progress or bar)
     found = Recovery(path, replayed.keys, replayed.commands, replayed.bytes, replayed.seconds, killed, replayed.dropped,
-                     replayed.offset, "; ".join(torn))  # fmt: skip
-    LOGGER.log(logging.WARNING if killed is not None or torn else logging.INFO, "%s", found)
+                     replayed.offset, replayed.torn)  # fmt: skip
+    LOGGER.log(logging.WARNING if killed is not None or found.note else logging.INFO, "%s", found)
     return found
 
 

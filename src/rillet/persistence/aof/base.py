@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rillet.persistence.debug_delay import debug_delay
-from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.persistence.rdb.writer import readable_by, write_rdb
 from rillet.protocol.command_parser import pack_command
 from rillet.runtime.engine import Engine
@@ -69,13 +69,7 @@ def write_base(path: Path, engine: Engine, disk: Disk = REAL, progress: Progress
         write_rdb(path, engine, log_base=True, draft=part_of(path), progress=progress, disk=disk)
         return "rdb"
     try:
-        out = disk.create(path)
-        try:
-            for piece in _pieces(base_commands(engine, progress)):
-                write_all(out, piece)
-            out.sync()
-        finally:
-            out.close()
+        write_file(disk, path, _pieces(base_commands(engine, progress)))
     except BaseException:
         disk.remove(path)
         raise

@@ -19,7 +19,6 @@ from __future__ import annotations
 import gc
 import re
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -28,25 +27,22 @@ from pathlib import Path
 from rillet.errors import LogCorrupt
 from rillet.persistence.aof.command_applier import CommandApplier
 from rillet.persistence.aof.frames import MARK, WRITTEN_ON, FrameReader, is_empty
-from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.persistence.rdb.reader import HEADER, MAGICS, load_rdb
 from rillet.runtime.engine import Engine
 from rillet.runtime.session import Session
 
+_PIECE = 1 << 20
 # A count or length, complete or truncated at any byte.
 _HEADER = re.compile(rb"[*$](?:(\d{1,10})(?:\r\n?)?)?")
-
-
-class TornLog(UserWarning):
-    """The log ended inside a write; the message states what was dropped, and where."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoadResult:
     """The result of a replay: commands executed, bytes read, bytes dropped from a torn end, seconds.
 
-    offset: the place of the torn end in its file, or -1. keys: the keys of an RDB base. foreign: the last file ends
-    with commands without checksums, from another server.
+    offset: the offset of the torn end in its file, or -1; torn: a sentence about it, or "". keys: the number of keys in
+    the RDB base. foreign: the last file ends with commands without checksums, from another server.
     """
 
     commands: int
@@ -54,16 +50,19 @@ class LoadResult:
     dropped: int
     seconds: float
     offset: int = -1
+    torn: str = ""
     keys: int = 0
     foreign: bool = False
 
 
 def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], None] | None = None, *,
-           disk: Disk = REAL, truncates: bool = True, corrupt_tail: int = 0) -> LoadResult:  # fmt: skip
+           disk: Disk = REAL, truncates: bool = True, corrupt_tail: int = 0,
+           repairs: bool = True) -> LoadResult:  # fmt: skip
     """Execute the files in order; progress(bytes done, bytes in total). O(bytes)
 
-    truncates: cut a torn end off the last file that has commands, instead of raising (aof-load-truncated).
-    corrupt_tail: cut an invalid end of fewer bytes than this, too (aof-load-corrupt-tail-max-size).
+    truncates: accept a torn end of the last file that has commands, instead of raising (aof-load-truncated).
+    corrupt_tail: accept an invalid end of fewer bytes than this, too (aof-load-corrupt-tail-max-size).
+    repairs: cut the accepted end off; otherwise only report it.
     """
     started = time.monotonic()
     sizes = [disk.size(path) for path in paths]
@@ -72,7 +71,7 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
     while last >= 0 and is_empty(disk, paths[last]):
         last -= 1
     commands = done = dropped = keys = 0
-    offset = -1
+    offset, torn = -1, ""
     foreign = False
     collects = gc.isenabled()
     gc.disable()  # the loaded data has no cycles, and each collection would visit all of it
@@ -84,21 +83,21 @@ def replay(engine: Engine, paths: list[Path], progress: Callable[[int, int], Non
                 continue
             session = engine.session(trusted=True)  # each file begins in database 0
             try:
-                one = _FileReplay(path, session, disk, at == last, truncates, corrupt_tail)
+                one = _FileReplay(path, session, disk, at == last, truncates, corrupt_tail, repairs)
                 one.run(partial(_report, progress, done, total))
             finally:
                 engine.close_session(session)
-            commands += one.commands
+            commands += one.applier.commands
             keys += one.keys
             done += one.good
             foreign = one.foreign
             if one.dropped:
-                dropped, offset = one.dropped, one.good
+                dropped, offset, torn = one.dropped, one.good, one.torn
     finally:
         engine.loading = False
         if collects:
             gc.enable()
-    return LoadResult(commands, done, dropped, time.monotonic() - started, offset, keys, foreign)
+    return LoadResult(commands, done, dropped, time.monotonic() - started, offset, torn, keys, foreign)
 
 
 def _report(progress: Callable[[int, int], None] | None, before: int, total: int, here: int) -> None:
@@ -107,18 +106,20 @@ def _report(progress: Callable[[int, int], None] | None, before: int, total: int
 
 
 class _FileReplay:
-    """The replay of one file: `good` bytes were executed, `dropped` bytes were cut off its end."""
+    """The replay of one file: `good` bytes were executed, `dropped` bytes at its end were not."""
 
-    def __init__(self, path: Path, session: Session, disk: Disk, last: bool, truncates: bool,
-                 corrupt_tail: int) -> None:  # fmt: skip
+    def __init__(self, path: Path, session: Session, disk: Disk, last: bool, truncates: bool, corrupt_tail: int,
+                 repairs: bool) -> None:  # fmt: skip
         self.path = path
         self.session = session
         self.disk = disk
         self.last = last
         self.truncates = truncates
         self.corrupt_tail = corrupt_tail
+        self.repairs = repairs
         self.keys = 0
         self.dropped = 0
+        self.torn = ""
         self.foreign = False
         self.applier = CommandApplier(str(path), session, 0)
 
@@ -126,11 +127,6 @@ class _FileReplay:
     def good(self) -> int:
         """The end of the last complete command."""
         return self.applier.good
-
-    @property
-    def commands(self) -> int:
-        """The number of commands executed."""
-        return self.applier.commands
 
     def run(self, progress: Callable[[int], None]) -> None:
         """Execute every command of the file."""
@@ -167,7 +163,7 @@ class _FileReplay:
             self._cut(size, frames.break_at >= 0)
 
     def _cut(self, size: int, in_frame: bool) -> None:
-        """Cut an unfinished frame, command or transaction off the end of the last file."""
+        """Drop an unfinished frame, command or transaction at the end of the last file."""
         if not self.last:
             raise LogCorrupt(str(self.path), self.good, "the file ends inside a command, and is not the last")
         if not in_frame:
@@ -181,45 +177,46 @@ class _FileReplay:
             raise LogCorrupt(str(self.path), self.good, "Unexpected end of file reading the append only file, and "
                              "aof-load-truncated is no")  # fmt: skip
         what = "frame" if in_frame else "transaction" if self.applier.transaction is not None else "command"
-        kept = self._keep_others(size) if in_frame else ""
+        kept = self._keep_others() if in_frame and self.repairs else ""
         self._drop(size, f"an unfinished {what}", kept)
 
     def _may_drop(self, size: int) -> bool:
         """Return whether the invalid end of the last file is short enough to drop (aof-load-corrupt-tail-max-size)."""
         return self.last and size - self.good < self.corrupt_tail
 
-    def _keep_others(self, size: int) -> str:
+    def _keep_others(self) -> str:
         """Copy the file if a redis-server may have cut a torn frame and continued; return a note about the copy."""
-        with self.disk.read_from(self.path) as file:
-            file.seek(self.good)
-            tail = file.read()
-            if MARK in tail[1:] or not any(mark in tail for mark in WRITTEN_ON):
-                return ""
-            file.seek(0)
-            kept = self.path.with_name(f"{self.path.name}.torn-{self.good}")
-            out = self.disk.create(kept)
-            try:
-                while piece := file.read(1 << 20):
-                    write_all(out, piece)
-                out.sync()
-            finally:
-                out.close()
-        self.disk.sync_folder(kept.parent)
+        tail = self._bytes_from(self.good)
+        if MARK in tail[1:] or not any(mark in tail for mark in WRITTEN_ON):
+            return ""
+        kept = copy_torn(self.disk, self.path, self.good)
         return f"; another server may have continued the file, so a copy of it is kept: {kept.name}"
 
     def _drop(self, size: int, what: str, kept: str = "") -> None:
         self.dropped = size - self.good
-        self.disk.truncate(self.path, self.good)
-        text = f"{self.path}: {self.dropped} bytes of {what} were dropped at offset {self.good}{kept}"
-        warnings.warn(text, TornLog, stacklevel=7)
+        self.torn = f"{self.path}: {self.dropped} bytes of {what} were dropped at offset {self.good}{kept}"
+        if self.repairs:
+            self.disk.truncate(self.path, self.good)
+
+    def _bytes_from(self, offset: int) -> bytes:
+        with self.disk.read_from(self.path) as file:
+            file.seek(offset)
+            return file.read()
 
     def _check_tail(self) -> None:
         """Raise LogCorrupt if the rest of the file is not the beginning of a command."""
-        with self.disk.read_from(self.path) as file:
-            file.seek(self.applier.here)
-            tail = file.read()
+        tail = self._bytes_from(self.applier.here)
         if tail and not begins_a_command(tail):
             raise LogCorrupt(str(self.path), self.applier.here, "neither a command nor the beginning of one")
+
+
+def copy_torn(disk: Disk, path: Path, offset: int) -> Path:
+    """Copy a file before its end is cut off at the offset, and return the path of the copy. O(bytes)"""
+    kept = path.with_name(f"{path.name}.torn-{offset}")
+    with disk.read_from(path) as file:
+        write_file(disk, kept, iter(lambda: file.read(_PIECE), b""))
+    disk.sync_folder(kept.parent)
+    return kept
 
 
 def begins_a_command(tail: bytes) -> bool:

@@ -30,7 +30,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rillet.errors import LogCorrupt
-from rillet.persistence.disk import REAL, Disk, write_all
+from rillet.persistence.disk import REAL, Disk, write_file
 from rillet.protocol.command_parser import split_args
 
 _PLAIN = re.compile(r"[!#-&(-\[\]-~]+")  # sds.c: sdsneedsrepr
@@ -163,12 +163,8 @@ def commit(path: Path, manifest: AofManifest, moves: list[tuple[str, str]], disk
     possibly the new one.
     """
     folder, draft = path.parent, draft_of(path)
-    out = disk.create(draft)
-    try:
-        write_all(out, "".join(file.line() for file in manifest.files).encode("utf-8", "surrogateescape"))
-        out.sync()
-    finally:
-        out.close()
+    text = "".join(file.line() for file in manifest.files)
+    write_file(disk, draft, [text.encode("utf-8", "surrogateescape")])
     if moves:
         disk.sync_folder(folder)
         for old, new in moves:

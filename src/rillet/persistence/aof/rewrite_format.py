@@ -42,9 +42,6 @@ _PRIVATE = ("requirepass", "unixsocket", "bind", "port", "dir", "logfile", "save
 class BaseWriter(Protocol):
     """Writes a base; see the module docstring."""
 
-    # Whether it reads the data in memory; otherwise it reads the closed files.
-    reads_memory: bool
-
     def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
         """Start to write the base; OSError."""
 
@@ -57,8 +54,6 @@ class BaseWriter(Protocol):
 
 class InlineBaseWriter:
     """Writes the base in `start`."""
-
-    reads_memory = True
 
     def __init__(self, engine: Engine, disk: Disk = REAL) -> None:
         self._engine = engine
@@ -84,8 +79,6 @@ class InlineBaseWriter:
 
 class ForkedBaseWriter:
     """Forks a child that writes the base."""
-
-    reads_memory = True
 
     def __init__(self, engine: Engine, children: Children) -> None:
         self._engine = engine
@@ -123,8 +116,6 @@ class ForkedBaseWriter:
 
 class SpawnedBaseWriter:
     """Starts a Python process that writes the base, or a snapshot (rillet.persistence.aof.rewrite_process)."""
-
-    reads_memory = False
 
     def __init__(self, settings: Settings, what: str = BASE) -> None:
         self._settings = settings

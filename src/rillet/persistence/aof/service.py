@@ -17,13 +17,12 @@ from __future__ import annotations
 
 import contextlib
 import time
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 
 from rillet.errors import CommandError, Corrupt, Misconf, StoreError
 from rillet.persistence.aof.base import write_base
-from rillet.persistence.aof.loader import LoadResult, TornLog
+from rillet.persistence.aof.loader import LoadResult
 from rillet.persistence.aof.log import AppendOnlyLog
 from rillet.persistence.aof.rewrite import Rewriting
 from rillet.persistence.aof.rewrite_format import BaseWriter
@@ -65,25 +64,19 @@ class AofService:
     # -- opening and closing ---------------------------------------------------------------------------
 
     def open(self, progress: Callable[[int, int], None] | None = None, *,
-             begin_with_base: bool = False) -> tuple[LoadResult, list[str]]:  # fmt: skip
-        """Replay the files and log the engine's changes; return the result and what was cut off a torn end.
+             begin_with_base: bool = False) -> LoadResult:  # fmt: skip
+        """Replay the files, and log the engine's changes from now on; StoreError or LogCorrupt if that fails.
 
-        StoreError or LogCorrupt if that fails. begin_with_base: a log without files begins with a base, as
-        redis-server's does.
+        begin_with_base: a log without files begins with a base, as redis-server's does.
         """
         log, engine = self.log, self._engine
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", TornLog)
-            try:
-                self._lock.take(log.folder)
-                result = log.load(engine, progress)
-                log.start(engine, (lambda path: write_base(path, engine, log.disk)) if begin_with_base else None)
-            except OSError as error:
-                raise StoreError(f"{error.filename or log.folder} cannot be opened: {error.strerror}") from error
-        for other in caught:
-            if not issubclass(other.category, TornLog):
-                warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
-        return result, [str(one.message) for one in caught if issubclass(one.category, TornLog)]
+        try:
+            self._lock.take(log.folder)
+            result = log.load(engine, progress)
+            log.start(engine, (lambda path: write_base(path, engine, log.disk)) if begin_with_base else None)
+        except OSError as error:
+            raise StoreError(f"{error.filename or log.folder} cannot be opened: {error.strerror}") from error
+        return result
 
     def close(self) -> None:
         """Write and sync the rest, and log nothing more; Misconf if that fails."""
