@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from rillet.store.store import Store
 
 
-_LONGEST_WAIT = 0.5  # seconds after which a thread that waits for a message checks for cancellation
+_LONGEST_WAIT = 0.5  # seconds; a thread that waits for a message then checks whether its task was cancelled
 
 
 class AsyncCalls:
@@ -272,7 +272,7 @@ class AsyncConsumer(AsyncCalls):
 
 
 class AsyncSubscription(AsyncCalls):
-    """The asyncio API of a Subscription. In process only the task waits; otherwise a worker thread waits."""
+    """The asyncio API of a Subscription. In process, waiting suspends only the task; otherwise it uses a thread."""
 
     def __init__(self, store: Store, subscription: Subscription) -> None:
         super().__init__(store)
@@ -294,7 +294,7 @@ class AsyncSubscription(AsyncCalls):
         if isinstance(connection, InProcessChannels):
             return await self._get_here(connection, until)
         while True:
-            # A thread cannot be interrupted: the thread of a cancelled task ends soon, and its message is kept.
+            # A thread cannot be interrupted. After a cancellation the thread ends soon, and its message is not lost.
             left = _LONGEST_WAIT if until is None else min(until - loop.time(), _LONGEST_WAIT)
             if await self._in_thread(self.plain.wait, max(left, 0.0)):
                 return self.plain.get(0)

@@ -7,7 +7,7 @@ These functions run for every call of the store's API, so they are compiled: enc
 0.4 microseconds instead of 1.7, and parsing its ID 0.3 instead of 1.
 
 Text is UTF-8 with surrogate escapes in both directions: bytes that are not valid UTF-8 can be read as str and written
-back unchanged. A bool or None has no standard text form, so it is rejected instead of being stored as "True".
+back unchanged. A bool or None has no standard text form, so both are rejected instead of being stored as "True".
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def encode(value: object) -> bytes:
 
 
 def _encode_slowly(value: Any) -> bytes:
-    """Return the bytes of a value of a rare type, or of a subclass of a common type."""
+    """Return the bytes of a value that is neither str nor bytes itself: a number, a buffer, a subclass."""
     if isinstance(value, bytes):
         return bytes(value)
     if isinstance(value, str):

@@ -12,7 +12,7 @@ class Entry:
     """An entry of a stream: its `id` and its fields in order. `entry["name"]` is the last value of a field.
 
     `fields` is a dict of text; `pairs` are the raw (field, value) bytes, for fields that occur twice or are not text.
-    The ID and the text are decoded at first use, because most readers use only a part of a batch.
+    The ID and the texts are decoded on demand, because most readers use only a part of a batch.
     """
 
     __slots__ = ("raw_id", "flat", "_id")
@@ -38,7 +38,7 @@ class Entry:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The fields as text; the last value of a field that occurs twice."""
+        """The fields as text; a field that occurs twice has its last value."""
         text = [word.decode("utf-8", "surrogateescape") for word in self.flat]
         return dict(zip(text[::2], text[1::2], strict=True))
 
@@ -73,7 +73,7 @@ def stream_part(reply: Any) -> Any:
 
 
 def named(reply: Any) -> dict[str, Any]:
-    """Return a flat or mapped reply as a dict with text keys; nested field lists become dicts, bytes become text."""
+    """Return a reply of alternating names and values, or a map, as a dict with text keys (XINFO); bytes become text."""
     pairs = reply.items() if isinstance(reply, dict) else zip(reply[::2], reply[1::2], strict=True)
     return {decode(field): _plain(decode(field), value) for field, value in pairs}
 

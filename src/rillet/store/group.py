@@ -5,11 +5,9 @@
         handle(message)
         message.ack()
 
-A delivered message is pending until it is acknowledged. If its consumer dies, the other consumers claim it after it was
-idle for `claim_idle` seconds. A message that was delivered more than `max_deliveries` times goes to the dead-letter
-stream instead, with its origin:
-
-    its own fields, then _stream, _group, _id and _deliveries
+A delivered message is pending until it is acknowledged. If its consumer dies, another consumer claims the message once
+it has been idle for `claim_idle` seconds. A message that was delivered more than `max_deliveries` times goes to the
+dead-letter stream instead: its fields, followed by its origin in the fields _stream, _group, _id and _deliveries.
 
 Two methods require the commands of Redis 8.4 and 8.8, which rillet has: `read(claim_idle=...)` claims and reads in one
 call, and `nack` releases a message so that another consumer can claim it at once.
@@ -93,7 +91,7 @@ class Group:
         """Release messages, so that the next claim gets them first; return how many were pending (XNACK). O(1) each
 
         mode: "fail" keeps the delivery count; "silent" decrements it; "fatal" sets the highest possible count.
-        deliveries: the count to set instead. force: release entries that are not pending, too.
+        deliveries: sets the delivery count to this number. force: also release entries that are not pending.
         """
         argv = [b"XNACK", self.stream.key, self.key, encode_name(mode), b"IDS", b"%d" % len(ids), *map(encode_id, ids)]
         if deliveries is not None:
@@ -111,7 +109,7 @@ class Group:
         return bool(self.store.execute(b"XGROUP", b"DESTROY", self.stream.key, self.key))
 
     def delete_consumer(self, name: str | bytes) -> int:
-        """Delete a consumer; return how many pending messages the group lost with it."""
+        """Delete a consumer and its pending messages; return the number of these messages."""
         return int(self.store.execute(b"XGROUP", b"DELCONSUMER", self.stream.key, self.key, self.consumer(name).key))
 
     def consumers(self) -> list[dict[str, Any]]:
@@ -162,10 +160,10 @@ class Consumer:
 
     def read(self, count: int = 100, *, block: float | None = None, after: IDLike = ">", noack: bool = False,
              claim_idle: float | None = None) -> list[Message]:  # fmt: skip
-        """Return messages (XREADGROUP): new ones, or, with an ID, this consumer's pending ones after that ID.
+        """Return new messages, or with an ID in `after` this consumer's pending messages after that ID (XREADGROUP).
 
-        block: seconds to wait for a new one, 0 without limit; noack: acknowledge them at once.
-        claim_idle: first claim messages that were pending for that many seconds; block waits for them, too.
+        block: seconds to wait for a new message, 0 without limit; noack: the messages are acknowledged at once.
+        claim_idle: first claim messages that were pending for that many seconds; `block` also waits for such messages.
         """
         argv = self.read_command(count, block, after, noack, claim_idle)
         return self.messages_of(stream_part(self.store.run(argv)))
@@ -185,7 +183,7 @@ class Consumer:
     def claim(self, idle: float, count: int = 100, start: IDLike = "0-0") -> tuple[StreamID, list[Message]]:
         """Claim messages that were pending for `idle` seconds (XAUTOCLAIM); return (start of the next call, messages).
 
-        Messages whose entries were deleted leave the pending list. (0, 0) means that the whole list was read.
+        Messages whose entries were deleted leave the pending list. The start (0, 0) means that the whole list was read.
         """
         reply = self.store.run(self.claim_command(idle, count, start))
         return parse_id(reply[0]), self.messages_of(reply[1])
@@ -202,7 +200,7 @@ class Consumer:
     def messages(self, count: int = 100, *, block: float | None = 1.0, claim_idle: float | None = None,
                  max_deliveries: int | None = None, dead_letters: str | bytes | None = None,
                  stop_when_empty: bool = False) -> Iterator[Message]:  # fmt: skip
-        """Yield this consumer's own pending messages first (after a restart), then stale ones, then new ones.
+        """Yield this consumer's own pending messages (after a restart), then stale messages, then new messages.
 
         claim_idle: seconds after which pending messages of other consumers are stale; None claims nothing.
         max_deliveries, dead_letters: a pending message delivered more often goes to that stream and is acknowledged.
@@ -249,7 +247,7 @@ def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: fl
         stale: list[Message] = []
         if claim_idle is not None:
             reply = yield consumer.claim_command(claim_idle, count, cursor)
-            # The next call continues where this one ended: the list may be longer than one reply.
+            # The pending list may be longer than one reply: the next call continues at the returned ID.
             cursor, stale = parse_id(reply[0]), consumer.messages_of(reply[1])
             yield from _fit(consumer, stale, max_deliveries, dead_letters)
         busy = stop_when_empty or bool(stale)
@@ -262,11 +260,11 @@ def delivery(consumer: Consumer, count: int, block: float | None, claim_idle: fl
 
 def _fit(consumer: Consumer, messages: list[Message], limit: int | None,
          dead_letters: str | bytes | None) -> Steps:  # fmt: skip
-    """Yield the messages to handle; move those delivered too often to dead letters, drop those whose entry is deleted.
+    """Yield the messages to handle; move messages delivered too often to dead letters, drop those without an entry.
 
-    The dead letter is written first, then the message is acknowledged, not in a transaction: EXEC continues after a
+    First the dead letter is written, then the message is acknowledged. Rejected: a transaction. EXEC continues after a
     command that fails, so a dead-letter key of another type would lose the message. A crash between the two commands
-    can write the dead letter twice, but never loses it.
+    can write the dead letter twice, but never loses the message.
     """
     group = consumer.group
     worn: dict[bytes, int] = {}

@@ -23,7 +23,7 @@ _CLEAR = "\r\x1b[K"
 class ProgressBar:
     """A callable that takes the work done and the total (None: unknown); as a context manager it erases its line.
 
-    unit: the noun that is counted; without one, bytes are shown as MB.
+    unit: the noun of the counted items; without a unit, the numbers are bytes and are shown as MB.
     """
 
     def __init__(

@@ -1,9 +1,9 @@
 """Reads the streams of an RDB file: their nodes one at a time, then counters, groups and pending entries.
 
 `rillet.types.rdb.stream` draws the bytes and loads a stream as an object. This module instead decodes one node at a
-time into columns, or only adds up node sizes, so it needs the memory of one node for a stream of any length. Pending
-entries are collected for one group at a time, and only if the caller requests them: the file stores a consumer's
-pending entries as IDs only, and their delivery times in the group.
+time into columns, or only adds up node sizes, so a stream of any length needs the memory of one node. Pending entries
+are collected for one group at a time, and only if the caller requests them: the file stores the IDs of pending entries
+with each consumer, but their delivery times with the group.
 
 **Memory** is estimated like MEMORY USAGE of Redis 7.0, with 244 bytes for each node of a radix tree. The number of
 nodes follows from the tree's keys: `TreeSize` receives the keys in order and counts leaves, branching nodes and the

@@ -1,18 +1,18 @@
 """The content of an RDB file as Arrow batches: keys, stream entries, consumer groups, or pending entries.
 
-`rillet.persistence.rdb.reader` loads a file into an engine. An analysis, such as a search for the keys that fill a
-server, needs rows instead, also from files larger than memory. So this module reads the file from front to back
-(rillet.types.rdb.primitives), measures each value, and discards it:
+`rillet.persistence.rdb.reader` loads a file into an engine. An analysis, such as a search for the largest keys of a
+server, needs rows instead, also from files larger than memory. So this module reads a file from front to back
+(rillet.types.rdb.primitives), measures each value, and discards the value:
 
     FE n    FC ms    type key value    FF CRC-64
      │       │         │   │    └──── read element by element: elements counted, lengths added up
      db   expires    type  key        a stream's nodes: decoded one at a time (columns.nodes) for the table of entries
 
 The reader needs memory for the largest string, packed list or stream node, and for one batch. The size of a whole value
-does not matter. Values that rillet cannot load (hashes whose fields expire, the values of modules) have a row, too. The
-content of packed lists is not decoded, except for the nodes of a stream in the table of entries; the file's checksum
-protects the rest. A truncated or malformed file raises LogCorrupt with the file, the offset and the expected content,
-after the batches of everything before that offset.
+does not matter. Values that rillet cannot load (hashes whose fields expire, the values of modules) have a row, too.
+Packed lists are not decoded, except for stream nodes in the table of entries; only the file's checksum protects the
+others. A truncated or malformed file raises LogCorrupt with the file, the offset and the expected content, after the
+batches of all records before that offset.
 
 **Memory of a key.** `serialized` is exact: the bytes of type, name and value in the file. `memory` is an estimate of
 the reply to MEMORY USAGE key SAMPLES 0 by a 64-bit Redis 7.0 with jemalloc that has loaded the file. It adds up the
@@ -51,7 +51,7 @@ _SLOT_IMPORT, _SLOT, _FUNCTION, _FUNCTION_PREVIEW, _MODULE_AUX = range(0xF3, 0xF
 _IDLE, _FREQUENCY, _FACT, _SIZES, _EXPIRE_MS, _EXPIRE_S, _DATABASE, _END = range(0xF8, 0x100)
 
 
-class KeyRow(NamedTuple):
+class RdbHeader(NamedTuple):
     """The header of an RDB file: its version, and the auxiliary fields that the server wrote."""
 
     path: str
@@ -62,7 +62,7 @@ class KeyRow(NamedTuple):
 
 
 def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
-    """Return the RDB files of paths, folders (*.rdb) and globs, sorted; raise StoreError for one that has none."""
+    """Return the RDB files that paths, folders (*.rdb) and globs name, sorted; StoreError if one of these has none."""
     given = [places] if isinstance(places, (str, Path)) else list(places)
     found: set[str] = set()
     empty = []
@@ -84,11 +84,11 @@ def rdb_files(places: str | Path | Iterable[str | Path]) -> list[str]:
     return sorted(found)
 
 
-def rdb_facts(path: str | Path) -> KeyRow:
+def rdb_facts(path: str | Path) -> RdbHeader:
     """Return the header of an RDB file; raise LogCorrupt if the file has another format. O(1)"""
     with _Walk(path) as walk:
         walk.guarded(walk.head)
-        return KeyRow(str(path), Path(path).stat().st_size, walk.version, walk.product, walk.told())
+        return RdbHeader(str(path), Path(path).stat().st_size, walk.version, walk.product, walk.auxiliary_fields())
 
 
 def schema_of(table: str) -> Any:
@@ -206,7 +206,7 @@ class _Walk:
             self.facts[name] = reader.string()
         self.next = kind
 
-    def told(self) -> dict[str, str]:
+    def auxiliary_fields(self) -> dict[str, str]:
         """Return the auxiliary fields as text."""
         return {name.decode("utf-8", "replace"): text.decode("utf-8", "replace") for name, text in self.facts.items()}
 
@@ -222,7 +222,7 @@ class _Walk:
         found = reader.checksum_so_far()
         stored = int.from_bytes(reader.raw(8), "little")
         if stored and found != stored:
-            raise Corrupt(f"the checksum {stored:016x} expected, that of the bytes before is {found:016x}")
+            raise Corrupt(f"the stored checksum is {stored:016x}, but the checksum of the file's bytes is {found:016x}")
 
 
 class _Tables:

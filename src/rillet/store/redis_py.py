@@ -53,25 +53,28 @@ class EngineSocket:
         self._take(ran)
 
     def _drain(self) -> tuple[bytes, Any, int]:
-        """Run complete commands under the lock. Return the replies, the log, and the offset that they wait for."""
+        """Run complete commands; return the replies, the log, and the offset of the log that they must wait for.
+
+        The caller must hold the lock.
+        """
         session = self._session
         engine = self._transport.engine
         log = engine.log
-        # Another client, whose command served this session, may already have failed to write the log.
+        # If another client's command served this session, that client may already have failed to write the log.
         since, self._wakener.since = self._wakener.since, None
         began = 0 if log is None else log.position if since is None else since
         engine.drain(session, self._parser, _REPLY_LIMIT)
         return session.out.take(), log, 0 if log is None else log.write(began)
 
     def _take(self, ran: tuple[bytes, Any, int]) -> None:
-        """Move replies to the buffer for recv once the log is synced as configured; the lock is not held."""
+        """Move replies to the buffer for recv once the log is synced as configured; call without holding the lock."""
         replies, log, position = ran
         try:
             if position:
                 log.wait(position)
             self._ready += replies
         except Misconf as error:
-            # Some of these replies acknowledge writes that are not in the log: report it and close, as the server does.
+            # Some replies acknowledge writes that are not in the log: report the error and close, as the server does.
             self._ready += b"-%b\r\n" % str(error).encode()
             with self._transport.lock:
                 log.write()  # closes the write gate
@@ -107,7 +110,7 @@ class EngineSocket:
         return len(data)
 
     def _await_bytes(self) -> None:
-        """Return when there are bytes or the connection has ended; raise TimeoutError or BlockingIOError."""
+        """Wait until reply bytes arrive or the connection ends; raise TimeoutError or BlockingIOError."""
         clock = self._transport.engine.clock
         until = None if self._timeout is None else clock.now_ms() + round(self._timeout * 1000)
         while not self._ready:
@@ -128,7 +131,7 @@ class EngineSocket:
             self._arrived.wait(left)
 
     def _take_reply(self) -> tuple[bytes, Any, int] | None:
-        """Return a blocked command's reply, if any; None at the end of the connection. The lock is held."""
+        """Return a blocked command's reply, if any; None at the end. The caller must hold the lock."""
         session = self._session
         if session is None or session.closing or self._transport.closed:
             return None

@@ -10,10 +10,10 @@ examines all of them at the end.
     batch 3      21  "2.5" ...   double              it becomes REAL, and batches 1 and 2 are cast at the end
     batch 4     "n/a"            NotPlain            the whole range is read again, as texts
 
-So the type fits every value, as if all texts had been kept. Only a column that has numbers in its first 16,384 entries
-and a text later requires a second read. Interpreted code determines all types at the end, because Arrow's casts are
-faster there. Rejected: a smaller first batch. The buffers would have to grow for the second batch, and the growth costs
-more than the casts.
+The result is the same as if all texts had been kept. Only a column that has numbers in its first 16,384 entries and
+other text later requires a second read. The interpreted build determines all types at the end, because Arrow's casts
+are faster than its parser. Rejected: a smaller first batch. Its buffers would have to grow for the second batch, and
+the growth costs more than the casts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+try:
+    import pyarrow as pa
+except ModuleNotFoundError:  # `arrow.require_pyarrow` reports the missing package
+    pass
+
+from rillet.columns.arrow_batch import record_batch
 from rillet.columns.column import COMPILED, REAL, STRING, WHOLE, Column
 from rillet.columns.row_builder import FIELD, ID, ID_TIME, SOURCES, RowBuilder
 from rillet.store.schema_inference import few_of, typed
@@ -50,8 +56,6 @@ class DiscoveredSchema:
 
     def take(self) -> None:
         """Append the current rows to the batches."""
-        from rillet.columns.arrow_batch import record_batch
-
         batch = record_batch(self.rows, self._schema())
         if self.early:
             for index, column in enumerate(self.rows.columns):
@@ -61,8 +65,6 @@ class DiscoveredSchema:
 
     def _decide(self, batch: Any, index: int, column: Column) -> Any:
         """Make a column numeric if all its texts in a batch are numbers; return the batch with its final column."""
-        import pyarrow as pa
-
         texts = pa.chunked_array([batch.column(index)])
         if not len(few_of(texts)):
             return batch
@@ -77,12 +79,10 @@ class DiscoveredSchema:
         """Return the Arrow schema of the current columns; each column's metadata contains its field name."""
         now = tuple(column.kind for column in self.rows.columns)
         if self._known[1] is None or self._known[0] != now:
-            self._known = (now, self._made())
+            self._known = (now, self._new_schema())
         return self._known[1]
 
-    def _made(self) -> Any:
-        import pyarrow as pa
-
+    def _new_schema(self) -> Any:
         kinds = {STRING: pa.string(), WHOLE: pa.int64(), REAL: pa.float64()}
         own_kinds = {"id_ms": pa.int64(), "id_seq": pa.int64(), "timestamp": pa.timestamp("us", "UTC")}
         own = {source: name for name, source in SOURCES.items()}
@@ -100,8 +100,6 @@ class DiscoveredSchema:
 
     def table(self) -> Any:
         """Return all batches as one table."""
-        import pyarrow as pa
-
         schema = self._schema()
         found = []
         for index, field in enumerate(schema):
@@ -116,8 +114,6 @@ class DiscoveredSchema:
 
     def _chunk(self, batch: Any, index: int, kind: Any) -> Any:
         """Return a batch's column, converted to the type `kind`; rows without the field are null."""
-        import pyarrow as pa
-
         there = batch.column(index) if index < batch.num_columns else None
         if there is None or (pa.types.is_string(there.type) and not pa.types.is_string(kind)):
             return pa.nulls(batch.num_rows, kind)

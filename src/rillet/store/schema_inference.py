@@ -10,14 +10,21 @@ null unless the column remains a column of strings:
     timestamp    ISO 8601 with a time; all values have a zone, or none has one (UTC)
     string       anything else
 
-Arrow's casts decide. They are tried with a few values first, so a column of other texts costs almost nothing. A numeric
-column is parsed twice, about 40 ns per value; `schema_discovery.py` avoids that after the first batch.
+Arrow's casts decide whether a type fits. Each cast is tried with a few sample values first, so a column of other texts
+costs almost nothing. A numeric column is parsed twice, about 40 ns per value; `schema_discovery.py` avoids the second
+time after the first batch.
 """
 
 from __future__ import annotations
 
 import re
 from typing import Any
+
+try:
+    import pyarrow as pa
+    import pyarrow.compute as pc
+except ModuleNotFoundError:  # `arrow.require_pyarrow` reports the missing package
+    pass
 
 _TYPE = re.compile(r"(?P<name>[a-z_]+)\s*(?:\((?P<numbers>[0-9, ]+)\))?(?P<rest><.*>)?", re.I | re.S)
 _NAME = re.compile(r"\s*(?:`(?P<quoted>(?:[^`]|``)+)`|(?P<plain>[^\s:,`]+))(?:\s*:\s*|\s+)(?P<type>\S.*)", re.S)
@@ -28,21 +35,18 @@ PART = 1024  # rows of a chunk that are searched for sample values
 
 def typed(column: Any) -> Any:
     """Return a chunked array of strings, converted to the narrowest type that fits all its values."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     few = few_of(column)
     if not len(few):
         return column
-    told = None
+    texts = None
     for read in (_integers, _doubles, _booleans, _dates, _moments):
         try:
             # A few sample values exclude most types.
             if read(few) is None:
                 continue
-            if told is None:
-                told = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
-            if (found := read(told)) is not None:
+            if texts is None:
+                texts = pc.if_else(pc.equal(column, ""), pa.scalar(None, pa.string()), column)
+            if (found := read(texts)) is not None:
                 return found
         except pa.ArrowInvalid:
             continue
@@ -51,9 +55,6 @@ def typed(column: Any) -> Any:
 
 def few_of(column: Any) -> Any:
     """Return the first values of a chunked array that are neither null nor empty."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     few: list[Any] = []
     for chunk in column.chunks:
         for start in range(0, len(chunk), PART):
@@ -66,17 +67,11 @@ def few_of(column: Any) -> Any:
 
 def _integers(column: Any) -> Any:
     """Return a column of integers; None if a text is not the canonical form of an integer (007, +7)."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     numbers = pc.cast(column, pa.int64())
     return numbers if pc.all(pc.equal(pc.cast(numbers, pa.string()), column)).as_py() else None
 
 
 def _doubles(column: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     numbers = pc.cast(column, pa.float64())
     begins = [pc.starts_with(column, sign) for sign in ("0", "-0", "+0")]
     zero = column.filter(pc.or_(begins[0], pc.or_(begins[1], begins[2])))
@@ -85,25 +80,16 @@ def _doubles(column: Any) -> Any:
 
 
 def _booleans(column: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     lower = pc.utf8_lower(column)
     true = pc.equal(lower, "true")
     return true.cast(pa.bool_()) if pc.all(pc.or_(true, pc.equal(lower, "false"))).as_py() else None
 
 
 def _dates(column: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.cast(column, pa.date32())
 
 
 def _moments(column: Any) -> Any:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     try:
         return pc.cast(column, pa.timestamp("us", "UTC"))
     except pa.ArrowInvalid:
@@ -114,9 +100,7 @@ def _moments(column: Any) -> Any:
 
 
 def schema_of(text: str) -> Any:
-    """Return the Arrow schema of a text like "id string, delay double"; raise ValueError for a malformed part."""
-    import pyarrow as pa
-
+    """Return the Arrow schema for a text such as "id string, delay double"; raise ValueError if it is malformed."""
     fields = []
     for part in _parts(text):
         found = _NAME.fullmatch(part)
@@ -140,9 +124,7 @@ def _parts(text: str) -> list[str]:
 
 
 def _type(text: str) -> Any:
-    """Return the Arrow type for a type name of Spark."""
-    import pyarrow as pa
-
+    """Return the Arrow type for a Spark type in text form, such as "decimal(10,2)" or "array<string>"."""
     known = {
         "string": pa.string(), "binary": pa.binary(), "boolean": pa.bool_(), "tinyint": pa.int8(), "byte": pa.int8(),
         "smallint": pa.int16(), "short": pa.int16(), "int": pa.int32(), "integer": pa.int32(), "bigint": pa.int64(),

@@ -55,10 +55,10 @@ class Stream:
         return self.store.id_of(argv)
 
     def add_many(self, entries: Iterable[Fields | tuple[IDLike, Fields]], *, batch: int = BATCH) -> int:
-        """Append entries and return how many. An item is the fields, or (id, fields) to set the ID.
+        """Append entries and return their number. An item is the fields, or (id, fields) to set the ID.
 
-        Each batch is one exchange and one write to the log. If an entry is rejected, the rest of its batch is added,
-        the error is raised, and later batches are not sent.
+        Each batch is one exchange and one write to the log. If an entry is rejected, the other entries of its batch are
+        added, the error is raised, and later batches are not sent.
         """
         count = 0
         commands: list[list[bytes]] = []
@@ -111,7 +111,7 @@ class Stream:
         return found[0] if found else None
 
     def read(self, after: IDLike = "0-0", count: int | None = None, block: float | None = None) -> list[Entry]:
-        """Return entries after an ID; "$" means after the last one (XREAD). block: seconds to wait, 0 without limit."""
+        """Return the entries after an ID, "$" for the last ID (XREAD). block: seconds to wait, 0 without limit."""
         return entries_of(stream_part(self.store.run(self.read_command(after, count, block))))
 
     def read_command(self, after: IDLike, count: int | None, block: float | None) -> list[bytes]:
@@ -124,7 +124,7 @@ class Stream:
         return [*argv, b"STREAMS", self.key, encode_id(after)]
 
     def follow(self, after: IDLike = "$", block: float = 1.0) -> Iterator[Entry]:
-        """Yield entries as they are added, without end. block: seconds that one XREAD waits."""
+        """Yield entries as they are added, without end. block: seconds that each XREAD waits."""
         last: IDLike = self.last_id if after == "$" else after
         while True:
             for entry in self.read(last, count=BATCH, block=block):
@@ -186,8 +186,8 @@ class Stream:
                  columns: Sequence[str] | None = None, fields: str = "infer") -> pyarrow.Table:  # fmt: skip
         """Return the entries from start to end, both included, as a pyarrow.Table. O(entries)
 
-        schema: Arrow's, or text like "id string, delay double". Without one the columns are id, timestamp, and one for
-        each field, of the narrowest type that all its values fit; fields="map" puts all fields into one map column.
+        schema: Arrow's, or text like "id string, delay double". Without a schema the columns are id, timestamp, and one
+        column for each field, of the narrowest type that fits all values; fields="map" puts all fields into one column.
         columns: the names of the columns to return; fewer columns are faster.
         """
         from rillet.store.arrow import to_arrow
@@ -216,9 +216,9 @@ class Stream:
         """Append each row of a table as an entry and return how many. O(rows)
 
         table: Arrow's Table, RecordBatch or RecordBatchReader, a DataFrame of pandas or polars. Columns become fields;
-        a map column `fields` contains the fields itself. Nulls are left out, and so are stream, id, id_ms, id_seq and
-        timestamp unless `columns` names them. id_column contains the IDs, or timestamps. The error for a rejected row
-        names the row; the rows before its chunk are added, and no rows after the chunk.
+        a map column named `fields` contains the fields. Nulls are omitted, and so are the columns stream, id, id_ms,
+        id_seq and timestamp unless `columns` names them. id_column contains the IDs, or timestamps. The error for a
+        rejected row names the row; the rows before its chunk are added, and no rows after the chunk.
         """
         from rillet.store.arrow import add_arrow
 
@@ -230,7 +230,7 @@ class Stream:
     # -- groups ----------------------------------------------------------------------------------------
 
     def group(self, name: str | bytes, start: IDLike = "0", *, create: bool = True) -> Group:
-        """Return the consumer group; create it, and the stream, if it does not exist, to read after `start`."""
+        """Return the consumer group; if it is missing, create it (and the stream) to deliver the entries after `start`."""
         group = Group(self, name)
         if create:
             with contextlib.suppress(BusyGroup):

@@ -1,10 +1,10 @@
 """ClusterTransport: a Redis or Valkey cluster.
 
     a key                      the master of its slot; for keys of several slots the server replies CROSSSLOT
-    MULTI ... EXEC             in one execute_many, to the master of its first key
-    FLUSHALL, CONFIG ...       to every master; returns the first error, or else the first reply
-    DBSIZE, KEYS               to every master; added up, joined
-    no key                     to one master
+    MULTI ... EXEC             the master of the first key; only as one execute_many
+    FLUSHALL, CONFIG ...       every master; the reply is the first error, or else the first reply
+    DBSIZE, KEYS               every master; the replies are added up or joined
+    no key                     any master
 
 rillet.client follows MOVED and ASK and pauses for TRYAGAIN and CLUSTERDOWN. A transaction is sent again as a whole if
 its EXEC was refused. A broken connection raises StoreError, because the command may have been executed; a later call
@@ -53,10 +53,10 @@ class ClusterTransport(ServerTransport):
         if name in CONNECTION_COMMANDS:
             raise CommandError(
                 f"{name.decode()} belongs to one connection, and a cluster has many: "
-                "execute_many accepts MULTI to EXEC for keys of one slot; redis() returns a client for the rest"
+                "execute_many accepts MULTI to EXEC for keys of one slot; use redis() for other transactions"
             )
         if name == b"SCAN":
-            raise CommandError("SCAN reads one node, with a cursor of that node: keys() reads all of them")
+            raise CommandError("SCAN reads one node, with a cursor of that node: use keys(), which reads every node")
         if name not in EVERY_MASTER and name not in _GATHERED:
             return self._follow([argv])[0]
         replies = [ask(argv) for ask in self.shards()]

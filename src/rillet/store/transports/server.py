@@ -1,8 +1,8 @@
 """ServerTransport and AttachedTransport: a store behind a socket, reached by rillet.client.
 
-Each thread has connections of its own, so SELECT, MULTI and WATCH belong to the thread, as in process. The connections
-of threads that ended are closed when another thread opens one. A bulk read (`page_source`) has connections of its own
-as well, because the caller may send commands between two batches.
+Each thread has separate connections, so SELECT, MULTI and WATCH belong to the thread, as in process. The connections of
+threads that ended are closed when another thread opens one. A bulk read (`page_source`) also has separate connections,
+because the caller may send commands between two batches.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class ServerTransport:
         return client
 
     def connection(self) -> Connection:
-        """Return this thread's connection to the server; open it again if the server closed it meanwhile.
+        """Return this thread's connection to the server; open a new one if the server closed the old one.
 
         A connection with a selected database or an open transaction is not replaced: the next call fails instead.
         """

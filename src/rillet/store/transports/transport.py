@@ -5,11 +5,11 @@
     ServerTransport      any server: Redis, Valkey, rillet (server.py)
     ClusterTransport     a cluster of such servers (cluster.py)
 
-Every transport parses replies with the same parser, so a store behaves the same through each of them, and as a client
-of the server would see it. An error reply becomes the exception class of its prefix (`error_of`).
+Every transport uses the same reply parser, so a store behaves the same through each of them. An error reply becomes the
+exception class of its prefix (`error_of`).
 
 A connection that breaks during an exchange raises StoreError. The command may have been executed, so the store does not
-send it again. Only if the connection could not be made at all (NotSent), the store tries another transport.
+send the command again. Only if no connection could be made (NotSent), the store tries another transport.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Transport(Protocol):
         """Run commands in order, pipelined over a network, and return their replies."""
 
     def append_packed(self, key: bytes, data: bytes, count: int) -> list[tuple[int, CommandError]]:
-        """Run commands of one key in RESP encoding that do not block; return each error reply with its position."""
+        """Run RESP-encoded commands of one key that do not block; return each error reply with its position."""
 
     def page_source(self) -> Any:
         """Return a context manager that yields the servers from which client.pages.RangeReader reads."""
@@ -80,7 +80,7 @@ def errors_among(replies: Sequence[Any]) -> list[tuple[int, CommandError]]:
 
 
 def wait_for(condition: Callable[[], bool], seconds: float) -> bool:
-    """Return whether a condition becomes true within `seconds`; it is checked in growing intervals."""
+    """Return whether a condition becomes true within `seconds`; check the condition in growing intervals."""
     deadline = time.monotonic() + seconds
     pause = 0.005
     while not condition():
