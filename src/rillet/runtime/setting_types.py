@@ -66,18 +66,18 @@ class SettingType:
 
     @property
     def attribute(self) -> str:
-        """The attribute of Settings that holds the value; an alias shares that of its target."""
+        """The attribute of Settings that holds the value; an alias has the attribute of its target."""
         return (self.alias or self.name).replace("-", "_")
 
     def lines(self, value: Any) -> Lines:
-        """Return what CONFIG REWRITE writes after the name, line by line, and whether to add a missing line."""
+        """Return the arguments of each redis.conf line, with a flag: whether CONFIG REWRITE adds a missing line."""
         if self.written is not None:
             return self.written(value)
         return [(self.show(value), value != self.default)]
 
 
 def quoted(text: str) -> str:
-    """Return the text as split_args reads it back: in double quotes, with escapes (sds.c: sdscatrepr)."""
+    """Return the text in double quotes, with escapes, as a line of redis.conf contains it (sds.c: sdscatrepr)."""
     raw = text.encode("utf-8", "surrogateescape")
     return '"' + "".join(_ESCAPES.get(byte, chr(byte) if 32 <= byte < 127 else f"\\x{byte:02x}") for byte in raw) + '"'
 
@@ -241,7 +241,7 @@ SavePoints = tuple[tuple[int, int], ...]
 
 
 def save_points(texts: list[str]) -> SavePoints:
-    """Parse (seconds, changes) pairs; a single empty word is no pair (config.c: setConfigSaveOption)."""
+    """Parse (seconds, changes) pairs; a single empty word means no save points (config.c: setConfigSaveOption)."""
     if texts == [""]:
         return ()
     if len(texts) % 2:

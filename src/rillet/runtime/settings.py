@@ -61,14 +61,14 @@ UNCOUNTED_OUTPUT = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class OutputLimit:
-    """The limits of a client's waiting output: hard, and soft for some seconds, in bytes. 0 = unlimited."""
+    """Limits of a client's unread output: `hard` bytes, or `soft` bytes for more than `seconds`; 0 = unlimited."""
 
     hard: int = 0
     soft: int = 0
     seconds: int = 0
 
     def reached(self, waiting: int, above_since: int, now: int) -> tuple[bool, int]:
-        """Return whether the waiting bytes exceed a limit at `now` (ms), and since when the soft one (0 = not).
+        """Return whether the unread output reaches a limit at `now` (ms), and since when the soft limit (0: below it).
 
         Source: networking.c, checkClientOutputBufferLimits; Redis does not count a client's fixed buffer.
         """
@@ -234,7 +234,7 @@ _LOG = [
               "appendonlydir", "dirname", mutable=False),
 ]  # fmt: skip
 _SNAPSHOT = [
-    SettingType("save", "Pairs of seconds and changes: write the RDB file after that time if there were so many",
+    SettingType("save", "Pairs of seconds and changes: save after so many seconds if there were so many changes",
                 (), save_points, show_save, needs_host=True, multi=True, written=write_save),
     boolean("stop-writes-on-bgsave-error", "Whether writes are rejected after a failed automatic BGSAVE", True),
     boolean("rdbcompression", "Whether strings in RDB files are compressed (LZF)", True),
@@ -317,21 +317,21 @@ _PROCESS = [
     words("enable-module-command", "Ignored; in Redis: who may run MODULE", "no", _PROTECTED, mutable=False),
 ]  # fmt: skip
 _NOT_HERE = [
-    *fixed("0", "memory is not limited", "maxmemory", "maxmemory-clients"),
-    *fixed("noeviction", "keys are not evicted", "maxmemory-policy"),
-    *fixed("5", "keys are not evicted", "maxmemory-samples"),
-    *fixed("-1", "commands are not timed", "slowlog-log-slower-than"),
-    *fixed("0", "commands are not timed", "slowlog-max-len", "latency-monitor-threshold"),
-    *fixed("no", "commands are not timed", "latency-tracking"),
-    *fixed("no", "there is nothing to defragment", "activedefrag"),
-    *fixed("1", "there is one thread for input and output", "io-threads"),
-    *fixed("no", "there is no cluster mode", "cluster-enabled"),
-    *fixed("0", "there are no replicas", "min-replicas-to-write"),
-    *fixed("yes", "there are no replicas", "repl-diskless-sync", "replica-read-only", "replica-serve-stale-data"),
-    *fixed("5", "there are no replicas", "repl-diskless-sync-delay"),
-    *fixed("disabled", "there are no replicas", "repl-diskless-load"),
-    *fixed("10", "there are no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
-    *fixed("60", "there are no replicas", "repl-timeout"),
+    *fixed("0", "rillet does not limit its memory", "maxmemory", "maxmemory-clients"),
+    *fixed("noeviction", "rillet does not evict keys", "maxmemory-policy"),
+    *fixed("5", "rillet does not evict keys", "maxmemory-samples"),
+    *fixed("-1", "rillet has no slow log and no latency monitor", "slowlog-log-slower-than"),
+    *fixed("0", "rillet has no slow log and no latency monitor", "slowlog-max-len", "latency-monitor-threshold"),
+    *fixed("no", "rillet has no slow log and no latency monitor", "latency-tracking"),
+    *fixed("no", "rillet does not defragment its memory", "activedefrag"),
+    *fixed("1", "rillet has one thread for input and output", "io-threads"),
+    *fixed("no", "rillet has no cluster mode", "cluster-enabled"),
+    *fixed("0", "rillet has no replicas", "min-replicas-to-write"),
+    *fixed("yes", "rillet has no replicas", "repl-diskless-sync", "replica-read-only", "replica-serve-stale-data"),
+    *fixed("5", "rillet has no replicas", "repl-diskless-sync-delay"),
+    *fixed("disabled", "rillet has no replicas", "repl-diskless-load"),
+    *fixed("10", "rillet has no replicas", "repl-ping-replica-period", "min-replicas-max-lag"),
+    *fixed("60", "rillet has no replicas", "repl-timeout"),
 ]
 PARAMETERS = {entry.name: entry for entry in (*_OURS, *_NETWORK, *_LOG, *_SNAPSHOT, *_TYPES, *_PROCESS, *_NOT_HERE)}
 # Old names of settings; CONFIG GET and SET accept them, too (config.c: the alias of a standardConfig).
@@ -353,7 +353,7 @@ PARAMETERS.update((old, replace(PARAMETERS[name], name=old, alias=name)) for old
 class Settings:
     """The value of every setting: attributes for code, `matching` and `value_of` for CONFIG."""
 
-    # Declared here because every XADD reads them.
+    # Types for mypy; the settings that are not listed here have the type Any.
     stream_node_max_bytes: int
     stream_node_max_entries: int
     databases: int

@@ -89,7 +89,7 @@ class MemoryBackend(Backend):
 
     def after_fork(self) -> InProcessTransport:
         self._transport.lock = threading.RLock()  # a thread of the parent may have held the lock at the fork
-        self._transport.forget_dead_threads()  # otherwise their blocked sessions would receive group entries
+        self._transport.forget_dead_threads()  # a dead thread's session would still receive entries
         return self._transport
 
     def close(self) -> None:
@@ -169,7 +169,7 @@ class DirectoryBackend(Backend):
             if owner is not None and answers(owner[1]):
                 found.append(AttachedTransport(owner[1]))
             else:
-                own = self._own()  # the owner ended meanwhile
+                own = self._own()  # the owner may have ended meanwhile
                 if own is not None:
                     found.append(own)
             return bool(found)

@@ -15,12 +15,12 @@ others. A truncated or malformed file raises LogCorrupt with the file, the offse
 batches of all records before that offset.
 
 **Memory of a key.** `serialized` is exact: the bytes of type, name and value in the file. `memory` is an estimate of
-the reply to MEMORY USAGE key SAMPLES 0 by a 64-bit Redis 7.0 with jemalloc that has loaded the file. It adds up the
-sizes of the structures, rounded to jemalloc's size classes. For streams it follows the version that wrote the file:
-Redis 7.0 estimates the size of a stream's radix trees, and newer servers count it. Compared with Redis 7.0 the estimate
-is exact for most keys and within 15 % for all. Newer servers use less memory: for keys of more than 4 KB the estimate
-is up to 25 % above Redis 8.6 and 45 % above Valkey 9, and small keys may take a third of it. The exception is a stream
-with many pending entries: Redis 8.6 has a second index of them and takes up to twice the estimate.
+the reply to MEMORY USAGE key SAMPLES 0 by a 64-bit Redis 7.0 with jemalloc that has loaded the file: the sum of the
+structures, each rounded to jemalloc's size classes. Radix trees of streams are measured as in the version that wrote
+the file: Redis 7.0 estimates their size, newer servers count the bytes. Compared with Redis 7.0 the estimate is exact
+for most keys and within 15 % for all. Newer servers use less memory: for keys of more than 4 KB the estimate is up to
+25 % above Redis 8.6 and 45 % above Valkey 9, and small keys may take a third of the estimate. The exception is a stream
+with many pending entries: Redis 8.6 indexes these entries twice and takes up to twice the estimate.
 tests/store/test_rdb_rows.py tests these limits. The values of modules have no estimate.
 
 Rejected: loading each value with rillet.types.rdb.value and measuring the object. A list of ten million elements would
@@ -147,7 +147,7 @@ def shown(raw: bytes) -> str:
 
 
 def moment(milliseconds: int) -> int | None:
-    """Return a time in microseconds; None for a negative time (not set) and for one beyond 64 bits."""
+    """Return a time in microseconds; None if the time is negative (not set) or beyond 64 bits."""
     return milliseconds * 1000 if 0 <= milliseconds < 1 << 53 else None
 
 
@@ -243,7 +243,7 @@ class _Tables:
         self.db = 0
 
     def batches(self) -> Iterator[Any]:
-        """Yield the record batches; raise LogCorrupt for a malformed part after the batches of everything before it."""
+        """Yield the record batches; raise LogCorrupt for a malformed part after the batches of the part before."""
         walk = self.walk
         failure: LogCorrupt | None = None
         try:

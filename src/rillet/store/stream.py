@@ -230,7 +230,7 @@ class Stream:
     # -- groups ----------------------------------------------------------------------------------------
 
     def group(self, name: str | bytes, start: IDLike = "0", *, create: bool = True) -> Group:
-        """Return the consumer group; if it is missing, create it (and the stream) to deliver the entries after `start`."""
+        """Return the consumer group; if missing, create it (and the stream) to deliver the entries after `start`."""
         group = Group(self, name)
         if create:
             with contextlib.suppress(BusyGroup):
