@@ -47,7 +47,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One damage: the file, the offset (-1: none) and a description. torn: `repair` can repair it."""
+    """One damage: the file, the offset (-1: unknown) and a description. torn: `repair` can repair it."""
 
     path: Path
     offset: int
@@ -93,7 +93,7 @@ def repair(path: Path, damage: Damage, disk: Disk = REAL) -> Path:
     return kept
 
 
-# -- what is there ------------------------------------------------------------------------------------
+# -- finding the files ------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -148,7 +148,7 @@ def _by_whom(path: Path) -> str:
 
 
 def _targets(path: Path) -> Iterator[tuple[Callable[[Path, CheckReport, Progress | None], None], Path]]:
-    """Yield the check functions and the paths to check."""
+    """Yield (check function, path) for each file to check."""
     if not path.exists():
         raise StoreError(f"{path} does not exist")
     if path.is_dir():
@@ -182,7 +182,7 @@ def _magic(path: Path) -> bytes:
         return file.read(9)
 
 
-# -- checking -----------------------------------------------------------------------------------------
+# -- checking ---------------------------------------------------------------------------------------
 
 
 def _engine() -> Engine:

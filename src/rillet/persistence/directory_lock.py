@@ -1,9 +1,9 @@
 """The lock on a log's folder: only one process writes a log.
 
-Two processes that append to the same file and rewrite it would destroy it. A store has a lock file beside its log, but
-a server has none, as redis-server has none. They share the folder, so that is what both lock: no file is added that
-redis-server would not know, and the operating system releases the lock when its holder ends. Windows cannot lock a
-folder, so there the lock is on the file `.lock` in it.
+Two processes that append to the same file and rewrite it would destroy it. A store has a lock file beside its log; a
+server, like redis-server, has no lock file. Both therefore lock the folder itself. This adds no file that redis-server
+does not know, and the operating system releases the lock when its holder ends. Windows cannot lock a folder; there the
+lock is on the file `.lock` in the folder.
 
     take        open the folder (create it if necessary) and lock it; StoreBusy names the process that holds the lock
     take again  if the folder was removed and created anew, lock the new one
@@ -24,7 +24,7 @@ from rillet.persistence.file_lock import holder, try_lock
 
 
 class DirectoryLock:
-    """A lock on the folder of a log, or none."""
+    """A lock on the folder of a log; `take` acquires it."""
 
     __slots__ = ("_descriptor",)
 

@@ -1,8 +1,8 @@
 """A forked child that runs one job on a snapshot of the data, and the parent's view of it (redisFork, childinfo.c).
 
-    parent  ── fork ──┬────────── continues; its changes are its own ──── poll ──► Outcome
-                      │                                                     ▲
-    child             └── job(report) ── "keys", "done", "error" ── pipe ───┘   os._exit, always
+    parent  ── fork ──┬────────── continues; the child does not see its changes ── poll ──► ChildOutcome
+                      │                                                          ▲
+    child             └── job(report) ── "keys", "done", "error" ── pipe ────────┘   os._exit, always
 
 The kernel gives the child a copy of the memory and copies only the pages that either process changes later. So the job
 sees the data of one moment, and the parent waits only for the fork itself, which copies the page tables: 10 to 20 ms
@@ -23,7 +23,7 @@ parent. The job opens the files it needs by path, because the parent's descripto
 The pipe is readable when there is a report and when the child has ended for any reason, so an event loop only watches
 `fileno`. `poll` may be called at any time and never waits. A child whose parent has ended stops at its next report.
 
-A child has succeeded if it reported success and its exit status is 0, whatever file it has left.
+A child has succeeded if it reported success and its exit status is 0; the existence of its file proves nothing.
 
 Rejected: a pidfd beside the pipe (the end of the pipe gives the same information on every kernel), multiprocessing (its
 children run exit handlers and import the main module), a thread (it would see the data change).
@@ -54,7 +54,7 @@ _DUTY_CYCLE = 100
 
 @dataclass(frozen=True, slots=True)
 class ChildOutcome:
-    """The result of a child: error is "" on success; wanted: its parent killed it.
+    """The result of a child: error is "" on success; wanted: the parent killed the child.
 
     result: the return value of the job, as JSON. seconds: its run time. copied: the peak number of bytes that the
     kernel copied for it (childinfo.c: stat_current_cow_peak).
@@ -125,7 +125,7 @@ class Child:
         self.done = 0
         self.copied = self.most_copied = 0
         self.told_at = self.started
-        # Called with the pipe's descriptor before it is closed, so that an event loop can stop watching it.
+        # Called with the pipe's descriptor before the pipe is closed, so that an event loop stops watching it.
         self.on_close: Callable[[int], None] | None = None
         self._pipe = pipe
         self._unread = b""

@@ -9,7 +9,7 @@
                                    appendonly yes           a setting that the file lacks, not at its default
 
 Consecutive empty lines become one. An unknown line becomes a comment, `# ??? ...`; `include` and the directives of
-redis_conf.IGNORED stay. The lines of `user` are removed, because `requirepass` contains all that they say. `dir` and
+redis_conf.IGNORED stay. The lines of `user` are removed, because `requirepass` holds the same information. `dir` and
 `save` are always written, because their defaults depend on the working directory and on the absence of a `save` line
 (config.c: rewriteConfig).
 
@@ -56,7 +56,7 @@ def rewritten(old: bytes, settings: Settings, everything: bool = False) -> bytes
 
 
 class _Text:
-    """The lines of the file, and by directive the lines that were not replaced yet."""
+    """The lines of the file, and for each directive the numbers of the lines that are not replaced yet."""
 
     def __init__(self, old: bytes) -> None:
         self.lines: list[bytes] = []
@@ -95,7 +95,7 @@ class _Text:
 
 
 def _directive(line: bytes) -> bytes | None:
-    """Return the current name of the directive in a line; None if it is unknown or there is none."""
+    """Return the current name of the directive in a line; None for comments and unknown directives."""
     if not line or line.startswith(b"#"):
         return None
     words = split_args(line)

@@ -101,7 +101,7 @@ class ClientConnection:
         # The time at which the output exceeded the soft limit (ms), 0 while it is below.
         self._above_since = 0
 
-    # -- the event loop's side -------------------------------------------------------------------------
+    # -- the event loop's side -----------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Accept a new client, or reject it if there are too many."""
@@ -191,7 +191,7 @@ class ClientConnection:
             self.server.forget(self)
             self.engine.close_session(self.session)
 
-    # -- commands --------------------------------------------------------------------------------------
+    # -- commands ------------------------------------------------------------------------------------
 
     @cython.ccall
     def run(self) -> cython.bint:
@@ -261,7 +261,7 @@ class ClientConnection:
             self._write(f"-{error}\r\n".encode())
             self.transport.close()
 
-    # -- messages --------------------------------------------------------------------------------------
+    # -- messages ------------------------------------------------------------------------------------
 
     def _message_came(self) -> None:
         """Send soon the message that another session's command put into session.out."""
@@ -311,7 +311,7 @@ class ClientConnection:
         self.close()
         return False
 
-    # -- waiting ---------------------------------------------------------------------------------------
+    # -- waiting -------------------------------------------------------------------------------------
 
     def _start_timer(self, deadline: int) -> None:
         if deadline:
@@ -345,11 +345,11 @@ class ClientConnection:
                 self._send()
             self.run()
 
-    # -- the end ---------------------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------------
 
     @property
     def query_buffer(self) -> tuple[int, int]:
-        """Bytes of the last read, and bytes kept of a command that is not whole; for CLIENT LIST."""
+        """The bytes of the last read, and the buffered bytes of an incomplete command; for CLIENT LIST."""
         return self.last_read, self.parser.buffered
 
     def close_after_reply(self) -> None:
@@ -363,7 +363,7 @@ class ClientConnection:
             self.transport.close()
 
     def close(self) -> None:
-        """Close the connection now, whatever it still had to send, as CLIENT KILL does (freeClientAsync)."""
+        """Close the connection now and drop its unsent replies, as CLIENT KILL does (freeClientAsync)."""
         if self.transport is not None:
             self.session.closing = True
             self.transport.abort()

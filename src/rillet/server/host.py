@@ -1,4 +1,4 @@
-"""The services that a server's engine requires: those of the sockets, and those of the files.
+"""The host of a server's engine: the services of sockets and files that commands use.
 
     ServerHost     any server, also the one inside a store that serves attached clients
     DurableHost    a server that owns an append-only file and an RDB file (rillet.server.app)
@@ -36,11 +36,11 @@ class ServerHost(DefaultHost):
         self._server.request_stop()
 
     def pause(self, until_ms: int, writes_only: bool) -> None:
-        """Hold back the clients."""
+        """Pause the clients until a time in milliseconds (CLIENT PAUSE)."""
         self._server.pause(until_ms, writes_only)
 
     def unpause(self) -> None:
-        """Run the commands that were held back."""
+        """Run the commands of paused clients."""
         self._engine.unpause()
 
     def pause_cron(self, paused: bool) -> None:
@@ -52,11 +52,11 @@ class ServerHost(DefaultHost):
         return memory()
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return the figures of clients and of the network."""
+        """Return the fields of INFO clients and INFO stats."""
         return {"clients": self._server.figures.clients, "stats": self._server.figures.stats}
 
     def reset_statistics(self) -> None:
-        """Reset the counters of the network."""
+        """Reset the network counters."""
         self._server.figures.reset()
 
     def setting_changed(self, name: str) -> None:
@@ -81,7 +81,7 @@ class DurableHost(ServerHost):
         say(text, LEVELS.index(level))
 
     def info_sections(self) -> Mapping[str, Callable[[], Mapping[str, Any]]]:
-        """Return the figures of clients, network, child processes and files."""
+        """Return the fields of INFO clients, stats and persistence."""
         figures, children = self._server.figures, self._files.children
         return {
             "clients": figures.clients,
@@ -90,7 +90,7 @@ class DurableHost(ServerHost):
         }
 
     def reset_statistics(self) -> None:
-        """Reset the counters of the network and of child processes."""
+        """Reset the counters of the network and of child processes (CONFIG RESETSTAT)."""
         super().reset_statistics()
         self._files.children.reset()
 
@@ -120,7 +120,7 @@ class DurableHost(ServerHost):
         return self._files.rdb.snapshots.background(later, schedule)
 
     def last_save(self) -> int:
-        """Return when the RDB file was last written."""
+        """Return the time of the last successful save, in seconds (LASTSAVE)."""
         return self._files.rdb.snapshots.last_save
 
     def flushed(self) -> bool:

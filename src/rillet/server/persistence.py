@@ -61,7 +61,7 @@ class ServerPersistence:
         say(_summary(result))
 
     def close(self) -> None:
-        """Write and sync the rest; log nothing more."""
+        """Write and sync the log, and stop logging."""
         try:
             self.aof.close()
         except Misconf as error:
@@ -70,7 +70,7 @@ class ServerPersistence:
 
     def attach(self, server: Server) -> None:
         """Run the periodic jobs on the server's timer, and shut the server down on a signal."""
-        # Replies that wait for a log that is turned off are as safe as they will be.
+        # A closed log is synced no further, so the replies that wait for it can leave.
         self.aof.on_closed = lambda: server.call_soon(server.flush)
         self.rdb.attach(server)
         server.cron_jobs.append(self._cron)

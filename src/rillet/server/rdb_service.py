@@ -1,7 +1,7 @@
 """The server's RDB file: SAVE, BGSAVE, save points, and the shutdown.
 
-rillet.persistence.rdb.snapshots works on the data. This module connects it with the event loop (which learns from a
-pipe that a child has ended), CONFIG SET, SHUTDOWN and the signals.
+rillet.persistence.rdb.snapshots works on the data. This module connects it with the event loop (a pipe reports the
+end of a child), CONFIG SET, SHUTDOWN and the signals.
 
 Shutdown on SHUTDOWN, SIGTERM or SIGINT (server.c: prepareForShutdown, finishShutdown):
 
@@ -94,13 +94,13 @@ class RdbService:
             self.snapshots.refuse_or_not()
 
     def _enter(self, folder: str) -> None:
-        """Change the folder of the RDB file; a relative path starts at the previous folder (setConfigDirOption).
+        """Change the folder of the RDB file; a relative path is relative to the previous folder (setConfigDirOption).
 
         The working directory of the process stays, because sys.path may contain relative paths.
         """
         path = os.path.join(self._folder, folder)
         try:
-            os.stat(os.path.join(path, "."))  # what chdir would refuse
+            os.stat(os.path.join(path, "."))  # fails for the same paths as chdir
         except OSError as error:
             raise SettingError(str(error.strerror)) from error
         self._folder = self._settings.dir = os.path.realpath(path)
@@ -109,7 +109,7 @@ class RdbService:
         """Return the fields of INFO persistence about children and the file."""
         return {**self._children.facts(), **self.snapshots.facts()}
 
-    # -- the end -------------------------------------------------------------------------------------
+    # -- shutdown ------------------------------------------------------------------------------------
 
     def shutdown(self, save: bool = False, nosave: bool = False, force: bool = False) -> None:
         """Save, then stop the server (prepareForShutdown); after CommandError the server keeps running."""

@@ -39,7 +39,7 @@ class CannotListen(StoreError):
 
 
 class Server:
-    """A server on TCP addresses and, if asked for, a Unix socket.
+    """A server on TCP addresses and, if configured, a Unix socket.
 
     `guard` is held during every access to the engine; a server that does not share its engine needs none.
     """
@@ -73,7 +73,7 @@ class Server:
         self._pause_until = 0
         engine.host = ServerHost(self)
 
-    # -- beginning -------------------------------------------------------------------------------------
+    # -- start ---------------------------------------------------------------------------------------
 
     async def start(self, *, tcp: bool = True) -> None:
         """Listen on the addresses of the settings; CannotListen."""
@@ -145,7 +145,7 @@ class Server:
         if not self.connections and self._stopping.is_set():
             self._all_gone.set()
 
-    # -- while it runs ---------------------------------------------------------------------------------
+    # -- periodic work and replies -------------------------------------------------------------------
 
     def pause_cron(self, paused: bool) -> None:
         """Stop or restart the periodic jobs (DEBUG PAUSE-CRON)."""
@@ -274,10 +274,10 @@ class Server:
         with self.guard:
             self._release_settled()
 
-    # -- the end ---------------------------------------------------------------------------------------
+    # -- shutdown ------------------------------------------------------------------------------------
 
     def request_stop(self) -> None:
-        """Make `wait` return (a signal, or SHUTDOWN)."""
+        """Make `wait` return; called for a signal or SHUTDOWN."""
         self._stopping.set()
 
     def is_stopping(self) -> bool:

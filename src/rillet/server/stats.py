@@ -15,7 +15,7 @@ from rillet.server.connection import ClientConnection
 
 try:
     import resource
-except ModuleNotFoundError:  # Windows has none
+except ModuleNotFoundError:  # Windows has no resource module
     resource = None  # type: ignore[assignment]
 
 if TYPE_CHECKING:

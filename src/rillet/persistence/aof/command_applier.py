@@ -1,7 +1,7 @@
 """Executes the commands of one log file while its bytes are read.
 
-    chunk ── CommandParser ──► plain XADDs ──► Engine.replay       runs of them, without creating objects
-                           └─► every other ──► Engine.execute      MULTI ... EXEC is kept until EXEC
+    chunk ── CommandParser ──► plain XADDs ──► Engine.replay       many per call, no object per command
+                           └─► the others  ──► Engine.execute      MULTI ... EXEC is kept until EXEC
 
 `here` is the offset of the next command. `good` is the end of the last complete command outside a transaction: at the
 end of the file, the bytes after it are a torn write.

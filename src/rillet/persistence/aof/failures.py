@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 
 class AofFailures:
-    """Why a log cannot be written, if it cannot; the thread that holds the engine changes it.
+    """The reason why a log cannot be written, or None; only the holder of the engine's lock changes it.
 
     on_failure receives the text of the MISCONF error; on_recovery is called when writes are accepted again.
     """
@@ -35,7 +35,7 @@ class AofFailures:
             self.on_failure(self.reason)
 
     def note(self, error: OSError, position: int) -> None:
-        """Record the failure of a retry; the host knows already that the log fails."""
+        """Record the failure of a retry, without calling on_failure a second time."""
         self.position = position
         self.reason = describe(error)
 
@@ -46,7 +46,7 @@ class AofFailures:
             self.on_recovery()
 
     def position_after(self, since: int | None) -> int:
-        """Return the position that replies from `since` on must wait for: the failed one, or 0 if they began later."""
+        """Return `position` if replies that begin at `since` may acknowledge lost writes, else 0."""
         return self.position if since is not None and since < self.position else 0
 
 

@@ -53,7 +53,7 @@ class AofFile:
             self.size = self.synced = len(head)
 
     def frame(self, data: bytes, unwritten: int = 0) -> bytes:
-        """Return the data in the form of the file, for the place that `unwritten` bytes separate from its end."""
+        """Return the data as the file stores it, with a frame; it will follow `unwritten` bytes that precede it."""
         if not self._checksums or not data:
             return data
         self._sealed = False

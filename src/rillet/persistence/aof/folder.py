@@ -41,7 +41,7 @@ class AofFolder:
         return f"temp-{self.name}.incr"
 
     def find(self) -> AofManifest:
-        """Read the manifest after completing or undoing an interrupted commit; an empty one if there is no log."""
+        """Complete or undo an interrupted commit, then read the manifest; return an empty one if there is no log."""
         disk = self.disk
         if not disk.exists(self.path):
             return AofManifest()
@@ -58,7 +58,7 @@ class AofFolder:
         return manifest
 
     def read(self) -> AofManifest:
-        """Read the manifest and repair nothing; an empty one if there is none."""
+        """Read the manifest without repairs; return an empty manifest if the file does not exist."""
         return read_manifest(self.manifest_path, self.disk) if self.disk.exists(self.manifest_path) else AofManifest()
 
     def adopt_single_file(self) -> None:

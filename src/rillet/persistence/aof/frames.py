@@ -1,4 +1,4 @@
-"""Frames: each write to the log with a checksum, so that the loader can tell what a power loss left behind.
+"""Frames: each write to the log with a checksum, so that the loader can detect what a power loss destroyed.
 
     #RILLET:<crc> <length> <synced> <seq>\\r\\n      a header line, then whole commands, whole transactions
     *2 $6 SELECT ... *5 $4 XADD ...
@@ -62,7 +62,7 @@ _PIECE = cython.declare(cython.Py_ssize_t, 1 << 20)
 def _crc32(data: bytes, start: cython.Py_ssize_t, stop: cython.Py_ssize_t, crc: cython.uint) -> cython.uint:
     """Return the CRC-32 of data[start:stop], continued from crc."""
     if stop - start < _SMALL:
-        return crc32(data[start:stop], crc)  # copying a few bytes is faster than creating a view
+        return crc32(data[start:stop], crc)  # a copy of a few bytes is faster than a memoryview
     return crc32(memoryview(data)[start:stop], crc)
 
 
@@ -111,7 +111,7 @@ def _begin(crc: cython.uint) -> bytes:
 class FrameReader:
     """Reads one file of a log and returns the bytes whose checksums are right; `file` is positioned at offset `at`.
 
-    ours: the file begins with a frame; other files are returned unchanged. plain_from: the offset at which a
+    ours: the file begins with a frame; `read` returns other files unchanged. plain_from: the offset at which a
     redis-server continued the file, or -1. break_at: the offset of the first break, or -1; why: what is wrong there.
     """
 
@@ -194,7 +194,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _next(self, skip: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Return the length of the frame that begins there, including its line; 0 if there is none."""
+        """Return the length of the frame at this offset of the buffer, with its header line; 0 if it is invalid."""
         at: cython.longlong = self._at + skip
         if len(self._buffer) - skip < _LONGEST and not self._need(skip + _LONGEST) and len(self._buffer) == skip:
             return 0
@@ -220,7 +220,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-2, check=False)
     def _whole(self, behind: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Buffer the whole frame whose line ends there and return its end; -1 if the file is too short."""
+        """Buffer the frame whose header line ends at `behind`, and return its end; -1 if the file is too short."""
         left: cython.longlong = self._size - self._at - behind
         if left < 0 or self._length > cython.cast(cython.ulonglong, left):
             return -1
@@ -232,7 +232,7 @@ class FrameReader:
     @cython.cfunc
     @cython.exceptval(-1, check=False)
     def _read_line(self, data: bytes, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Parse the header line that begins there and return its end; 0 if it is not one, or is truncated."""
+        """Parse the header line at `start` and return its end; 0 if the line is malformed or truncated."""
         buf: cython.p_const_uchar = data
         mark: cython.p_const_uchar = _MARK
         size: cython.Py_ssize_t = len(data)

@@ -12,7 +12,7 @@ This class joins the parts:
     failures.py   AofFailures    the reason why it cannot be written
     folder.py     AofFolder      the manifest and the other files
     rotation.py   AofRotation    new incremental file, new base
-    loader.py                    the other direction: replay
+    loader.py                    executes the commands of the files at the start
 
 Three positions count bytes over all files. `write` returns the position that a reply must wait for:
 
@@ -80,7 +80,7 @@ class AppendOnlyLog:
         self._foreign_tail = False  # the last file ends with commands of another server, without checksums
         self._last_check = float("-inf")
 
-    # -- what other modules read -----------------------------------------------------------------------
+    # -- properties for other modules ----------------------------------------------------------------
 
     @property
     def folder(self) -> Path:
@@ -132,7 +132,7 @@ class AppendOnlyLog:
         """Whether the log failed so that only a new base, written from memory, makes it complete again."""
         return self.state == WAIT_REWRITE and self.failures.reason is not None
 
-    # -- opening ---------------------------------------------------------------------------------------
+    # -- opening -------------------------------------------------------------------------------------
 
     def open(self, engine: Engine, progress: Callable[[int, int], None] | None = None) -> LoadResult:
         """Replay the files into the engine, then log its changes; progress(bytes done, bytes in total)."""
@@ -186,7 +186,7 @@ class AppendOnlyLog:
         self.set_fsync(self.syncer.fsync)
         engine.log = self
 
-    # -- writing ---------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------
 
     def append(self, db: int, argv: list[bytes]) -> None:
         """Append one command that changed database db (feedAppendOnlyFile). O(bytes)"""
@@ -195,8 +195,8 @@ class AppendOnlyLog:
     def write(self, since: int | None = None) -> int:
         """Write the buffer to the file; return the position that replies must wait for, 0 for none. Raises nothing.
 
-        While writes are rejected, replies need not wait: they only read what was there before. since: the position at
-        which the caller's replies begin, if other threads may have written meanwhile. If such a write failed, the
+        While writes are rejected, replies need not wait: they acknowledge no change. since: the position at which the
+        caller's replies begin, if other threads may have written meanwhile. If such a write failed, the
         replies wait for the failed position, and `settled` raises.
         """
         failures = self.failures
@@ -217,7 +217,7 @@ class AppendOnlyLog:
         return failures.position_after(since) if failures.reason is not None else self.size
 
     def _write_buffer(self) -> OSError | None:
-        """Write what failed before, then the feed; keep what the file does not take."""
+        """Write the bytes of a failed write, then the feed; keep the bytes that the file rejects."""
         assert self.file is not None
         buffer = self.buffer
         data = self.file.frame(buffer.feed.take(), len(buffer.unwritten))
@@ -282,7 +282,7 @@ class AppendOnlyLog:
         """Set appendfsync: always, everysec or no."""
         self.syncer.set_policy(policy, running=self.state != OFF)
 
-    # -- failures --------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         """Write the buffer, and once a second retry a failed write; `now` in seconds of a monotonic clock."""
@@ -324,23 +324,23 @@ class AppendOnlyLog:
             self.failures.recover()
 
     def close_file(self) -> None:
-        """Close the current file without syncing it; for the parts of this class."""
+        """Close the current file without syncing it; for AofRotation."""
         file, self.file = self.file, None
         if file is not None:
             file.close()
 
     def discard_buffer(self) -> None:
-        """Drop what is not written, and count it as written; for the parts of this class."""
+        """Drop the bytes that are not in a file, and count them as written; for AofRotation."""
         self.size += self.buffer.discard()
 
-    # -- closing ---------------------------------------------------------------------------------------
+    # -- closing -------------------------------------------------------------------------------------
 
     def descriptors(self) -> list[int]:
         """Return the descriptors of the open files."""
         return [self.file.fileno()] if self.file is not None and self.file.fileno() >= 0 else []
 
     def close(self) -> None:
-        """Write and sync the rest, and close the file; a second call does nothing (stopAppendOnly).
+        """Write and sync the buffer, and close the file; a second call does nothing (stopAppendOnly).
 
         Misconf if that fails and the failure is new.
         """

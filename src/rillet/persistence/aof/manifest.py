@@ -15,9 +15,9 @@ skipped with their values.
     1. the draft, synced                    2. new files get their names
     3. the folder, synced                   4. the draft becomes the manifest, and the folder is synced again
 
-So a manifest never names a missing or partial file. For the first manifest, a crash between 2 and 4 leaves files that
-no manifest names, as damage could. The draft distinguishes the two cases: `recover` completes the commit if all its
-files exist, and otherwise removes them.
+So a manifest never names a missing or partial file. A crash between steps 2 and 4 of the first commit leaves files that
+no manifest names, but also the draft. `recover` then completes the commit if all files of the draft exist, and
+otherwise removes them. Without a draft such files mean damage.
 
 Bases and incremental files have separate numbers. A number is used again only for a file that no manifest has named.
 """

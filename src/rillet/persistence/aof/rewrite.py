@@ -42,8 +42,8 @@ from rillet.runtime.engine import Engine
 from rillet.runtime.settings import Settings
 
 IDLE, SYNCING, WRITING, FINISHING = range(4)
-# The bytes that a rotation may sync while all clients wait: some milliseconds. With more bytes, the rewrite starts
-# after a sync in the thread.
+# The number of bytes that a rotation may sync while all clients wait (some milliseconds). With more, a thread syncs
+# first.
 _LITTLE = 1 << 23
 _ROUNDS = 4
 _FREE_FAILURES = 3
@@ -140,7 +140,7 @@ class Rewriting:
         self.scheduled = False
         self._phase = WRITING
 
-    # -- the end of it -------------------------------------------------------------------------------
+    # -- end of a rewrite ----------------------------------------------------------------------------
 
     def _written(self, error: str, kind: str) -> None:
         """Handle the end of the writer."""
@@ -231,7 +231,7 @@ class Rewriting:
         if not self.succeeded:
             raise OSError(self._error)
 
-    # -- from time to time ---------------------------------------------------------------------------
+    # -- periodic work -------------------------------------------------------------------------------
 
     def tick(self, now: float) -> None:
         """Advance the current rewrite and start one that is due; `now` in seconds of a monotonic clock."""
@@ -253,7 +253,7 @@ class Rewriting:
             self._begin_if_due()
 
     def _sync_on(self) -> None:
-        """Rotate once little is left to sync."""
+        """Rotate, once the thread has synced enough of the current file."""
         log = self.log
         if self._busy():  # a snapshot has started meanwhile
             self.scheduled = True

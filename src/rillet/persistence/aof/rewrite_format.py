@@ -9,8 +9,8 @@
 writer calls `ended` with an error ("" for success) and the kind of the base, "rdb" or "aof", from `poll` or by itself.
 `stop` ends the writer early, without calling `ended`.
 
-A Spawned writer writes what a restart would load. The log does not contain the times at which consumers were last seen,
-so these become the time of the replay (docs/formats/aof.md). The process needs memory for a copy of the data.
+A Spawned writer writes what a restart would load. A log lacks the times at which consumers were last seen;
+the replay sets them to its own time (docs/formats/aof.md). The process needs memory for a copy of the data.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ PURPOSE = "AOF"
 BASE, SNAPSHOT = "base", "snapshot"
 """The output of a process: the base of a log, or an independent RDB file."""
 Ended = Callable[[str, str], None]
-# What has no meaning for whoever reads a log and writes a base, or is nobody else's business.
+# Settings that the process must not receive, or that do not affect a replay.
 _PRIVATE = ("requirepass", "unixsocket", "bind", "port", "dir", "logfile", "save", "appendonly", "appendfsync")
 
 
@@ -67,13 +67,13 @@ class InlineBaseWriter:
         self._ended = ended
 
     def poll(self) -> None:
-        """Report the completion."""
+        """Call `ended`, once."""
         ended, self._ended = self._ended, None
         if ended is not None:
             ended("", self._kind)
 
     def stop(self) -> None:
-        """Drop the report."""
+        """Forget the written base, without calling `ended`."""
         self._ended = None
 
 
@@ -87,7 +87,7 @@ class ForkedBaseWriter:
         self.copied = 0
 
     def start(self, path: Path, sources: list[Path], ended: Ended) -> None:
-        """Fork."""
+        """Fork a child that writes the base; OSError."""
         engine = self._engine
 
         def job(report: ChildReport) -> str:

@@ -3,11 +3,11 @@
     parent ── {"path": ..., "sources": [...], "settings": {...}, "what": ...} ──► stdin   one line; then it stays open
            ◄── {"kind": "rdb"} or {"error": "..."} ────────────────────────── stdout      one line
 
-For the output "snapshot" the process writes an independent RDB file. It replays the files into its own engine and
-writes the data; the owner of the log keeps writing a later file meanwhile. When the owner ends for any reason, stdin is
-closed and the process ends too, so that it cannot interfere with the next owner.
+The process replays the files into an engine and writes its data; with "what": "snapshot", into an independent RDB file.
+The owner of the log writes a later file meanwhile. When the owner ends for any reason, the operating system closes
+stdin, and the process ends too, so that it cannot interfere with the next owner.
 
-The files are closed, so a torn end is an error, like everything else that cannot be replayed.
+The files are closed and synced, so an incomplete last command is an error.
 """
 
 from __future__ import annotations

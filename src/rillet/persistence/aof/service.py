@@ -4,9 +4,9 @@ A server and a durable store use the same service. They differ in what they pass
 
                    server                                store
     writer         ForkedBaseWriter: forks               SpawnedBaseWriter: starts a process
-    lock           its own                               the directory's
-    say            a line of the server's log            none: the reason is part of the error
-    on_failure     a line of the server's log            a RuntimeWarning
+    lock           a new DirectoryLock                   the lock of the store's directory
+    say            writes to the server's log            absent: errors contain their reason
+    on_failure     writes to the server's log            warns with RuntimeWarning
 
 CONFIG SET appendonly yes starts a rewrite and collects commands until its base is installed (AOF_WAIT_REWRITE).
 CONFIG SET appendonly no leaves the files unchanged. Only one child process works at a time: a rewrite that is requested
@@ -52,7 +52,7 @@ class AofService:
         self._explains = say is None  # without a log, errors carry their reason
         self._say: Say = say or _say_nothing
         self.on_closed: Callable[[], None] = lambda: None
-        # The databases differ from what the files would load, so neither may be made from the other.
+        # The databases and the files differ; a rewrite from either would make the loss permanent.
         self._lost = False
         settings = engine.settings
         self.log = AppendOnlyLog(folder, name=name, fsync=settings.appendfsync, on_failure=self._failed,
@@ -61,7 +61,7 @@ class AofService:
         self.rewriting = Rewriting(self.log, engine, writer, from_memory=from_memory, busy=busy, say=self._say)
         self._take_settings()
 
-    # -- opening and closing ---------------------------------------------------------------------------
+    # -- opening and closing -------------------------------------------------------------------------
 
     def open(self, progress: Callable[[int, int], None] | None = None, *,
              begin_with_base: bool = False) -> LoadResult:  # fmt: skip
@@ -79,7 +79,7 @@ class AofService:
         return result
 
     def close(self) -> None:
-        """Write and sync the rest, and log nothing more; Misconf if that fails."""
+        """Write and sync the buffered commands, and stop logging; Misconf if that fails."""
         self.rewriting.abort()
         self._engine.log = None
         try:
@@ -111,7 +111,7 @@ class AofService:
             self._say("Calling fsync() on the AOF file.")
             self.log.write()
 
-    # -- failures --------------------------------------------------------------------------------------
+    # -- failures ------------------------------------------------------------------------------------
 
     def _failed(self, reason: str) -> None:
         self._gate.set(LOG, reason)
@@ -130,7 +130,7 @@ class AofService:
         self._stop()
         self._failed(reason)
 
-    # -- settings --------------------------------------------------------------------------------------
+    # -- settings ------------------------------------------------------------------------------------
 
     def _take_settings(self) -> None:
         settings = self._engine.settings
@@ -162,7 +162,7 @@ class AofService:
 
     def _turn_on(self) -> None:
         log, rewriting = self.log, self.rewriting
-        rewriting.abort()  # its base would lack the commands that are logged from now on
+        rewriting.abort()  # the base in progress would lack the commands that are logged from now on
         try:
             if self._lost:
                 raise OSError("the databases differ from the files that were loaded")
@@ -184,7 +184,7 @@ class AofService:
         self._gate.set(LOG, None)
         self.on_closed()
 
-    # -- commands --------------------------------------------------------------------------------------
+    # -- commands ------------------------------------------------------------------------------------
 
     def rewrite(self, later: bool = False) -> bool:
         """Start a rewrite, or schedule it and return False (bgrewriteaofCommand); CommandError if it cannot start.
@@ -228,9 +228,9 @@ class AofService:
         return result
 
     def begin_anew(self) -> None:
-        """Rewrite the log now, because the databases were loaded from another file. O(data)"""
+        """Rewrite the log now, from memory: its files do not lead to the data that was loaded. O(data)"""
         if self.log.state == WAIT_REWRITE:
-            self.rewriting.abort()  # its base holds the data from before
+            self.rewriting.abort()  # the base in progress has the previous data
         if self.log.state == ON:
             try:
                 self.rewriting.rewrite_now()

@@ -388,7 +388,7 @@ class _RdbFile:
     def _checksum(self) -> None:
         reader = self.reader
         if self.version < _CHECKSUM_SINCE:
-            # No log follows such a file, so more bytes mean that the version is damaged.
+            # Such a file has no checksum and no log after it, so more bytes mean that its version field is damaged.
             if not reader.is_over():
                 raise Corrupt(f"the end of a file of version {self.version} expected, found more")
             return

@@ -128,7 +128,7 @@ class Snapshots:
         refused = settings.stop_writes_on_bgsave_error and settings.save and self.status == "err"
         self._refusals.set(SNAPSHOT, _STOPPED if refused else None)
 
-    # -- by a child ----------------------------------------------------------------------------------
+    # -- BGSAVE --------------------------------------------------------------------------------------
 
     def background(self, later: bool = False, schedule: bool = False) -> bool:
         """Start a child that writes the file, or schedule it and return False (bgsaveCommand); CommandError.
@@ -234,7 +234,7 @@ class Snapshots:
             return False  # the old file stays; the reason is in the log
         return True
 
-    # -- from time to time ---------------------------------------------------------------------------
+    # -- periodic work -------------------------------------------------------------------------------
 
     def cron(self) -> None:
         """Start the BGSAVE of a save point, unless a child runs (serverCron)."""
@@ -288,7 +288,7 @@ class Snapshots:
         except (OSError, StoreError, Corrupt) as error:
             raise CommandError(f"Error trying to load the RDB dump: {error}") from error
 
-    # -- INFO ---------------------------------------------------------------------------------------
+    # -- INFO ----------------------------------------------------------------------------------------
 
     def facts(self) -> dict[str, object]:
         """Return the fields of INFO persistence about the file."""
